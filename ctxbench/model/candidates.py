@@ -635,9 +635,8 @@ def between_characters(text: str, position: int) -> bool:
     before, after = text[position - 1], text[position]
     if before.isascii() and after.isascii():
         return (before, after) != ("\r", "\n")
-    if unicodedata.category(after).startswith("M") or ord(after) in _SELECTORS or ord(after) in _SKIN_TONES:
-        return False
-    if _JOINER in (before, after):
+    is_mark = unicodedata.category(after).startswith("M") or ord(after) in _SELECTORS or ord(after) in _SKIN_TONES
+    if is_mark or _JOINER in (before, after):
         return False
     if ord(before) in _FLAGS and ord(after) in _FLAGS:
         first = position - 1

@@ -277,13 +277,12 @@ def check_fields(strategy: Any) -> None:
     Raises:
         ParameterError: one does not fit.
     """
-    for name, expected in _hints(type(strategy)).items():
+    kind: Any = type(strategy)
+    for name, expected in _hints(kind).items():
         check_type(name, getattr(strategy, name), expected)
 
 
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
+_hints = cache(typing.get_type_hints)
 
 
 def check_type(name: str, value: object, expected: Any) -> None:

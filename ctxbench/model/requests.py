@@ -273,8 +273,8 @@ class Batch:
         return cls(
             catalog=catalog,
             requests=requests,
-            visible=resolve.visible(),
-            eligible=resolve.eligible(),
+            visible=resolve.masks(resolve.open, [[]] * len(requests)),
+            eligible=resolve.masks(resolve.searched, resolve.without),
             session_start=frozen(starts([len(session) for session in sessions])),
             session_item=frozen(np.array(items, dtype=np.int64)),
             session_mode=frozen(np.array(modes, dtype=np.int64)),
@@ -355,15 +355,8 @@ class _Resolver:
         gone = {item for item, _ in session} | set(removed)
         self.without.append([item for item in sorted(gone) if searched[item]])
 
-    def visible(self) -> Masks:
-        """What each request may see."""
-        return self._masks(self.open, [[] for _ in self.time])
-
-    def eligible(self) -> Masks:
-        """What a search may offer each request."""
-        return self._masks(self.searched, self.without)
-
-    def _masks(self, shared: _Shared, without: Sequence[Sequence[int]]) -> Masks:
+    def masks(self, shared: _Shared, without: Sequence[Sequence[int]]) -> Masks:
+        """The masks of all requests, less the items that each is `without`."""
         return Masks(
             n_items=len(self.catalog),
             scope=np.array(shared.rows, dtype=np.int64),

@@ -45,8 +45,20 @@ class Strategy:
     Attributes:
         rule_words: the words of the rules by which it keeps items out, by code, with `{name}` for a value of the rule.
         limits: the range of parameters, ends included. A strategy with a `__post_init__` of its own checks them there.
+        version: raised where the same parameters give other answers than before: no kept output is used again.
+        ranks: whether what a retriever finds is in an order of its own.
+        promotes: whether a cut may choose what an earlier one kept out.
+        brings_in: whether a fit may offer what was not found, such as the rest of a file, as an expansion does.
+        keeps_score: whether a rank step leaves scores and order as they are, such as one that adds columns.
+        orders: whether a rank step makes an order of its own, whatever it stands behind, even `everything`.
     """
 
+    version: ClassVar[int] = 1
+    ranks: ClassVar[bool] = True
+    promotes: ClassVar[bool] = False
+    brings_in: ClassVar[bool] = False
+    keeps_score: ClassVar[bool] = False
+    orders: ClassVar[bool] = False
     rule_words: ClassVar[Mapping[str, str]] = {}
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
@@ -62,17 +74,11 @@ class Strategy:
         """
         super().__init_subclass__()
         for name, kind in inspect.get_annotations(cls).items():
-            is_property = isinstance(getattr(Strategy, name, None), property) and name not in vars(cls)
-            if is_property and "ClassVar" not in str(kind):
+            if name in vars(Strategy) and name not in vars(cls) and "ClassVar" not in str(kind):
                 raise ParameterError(
                     f"{cls.__name__}: a parameter without a default cannot be called {name!r}, as every strategy says "
                     "something of itself by that name; give it a default, or another name"
                 )
-
-    @property
-    def version(self) -> int:
-        """Raised where the same parameters give other answers than before: no kept output is used again."""
-        return 1
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -88,11 +94,6 @@ class Strategy:
     def content(self) -> str | None:
         """What stands in the file that it reads, or a hash of it; None = it reads none."""
         return None
-
-    @property
-    def ranks(self) -> bool:
-        """Whether what a retriever finds is in an order of its own."""
-        return True
 
     @property
     def depth(self) -> int | None:
@@ -113,26 +114,6 @@ class Strategy:
     def sources(self) -> tuple[str, ...]:
         """The sources of a `merge` that its parameters name; none = whatever there are."""
         return ()
-
-    @property
-    def promotes(self) -> bool:
-        """Whether a cut may choose what an earlier one kept out."""
-        return False
-
-    @property
-    def brings_in(self) -> bool:
-        """Whether a fit may offer what was not found, such as the rest of a file, as an expansion does."""
-        return False
-
-    @property
-    def keeps_score(self) -> bool:
-        """Whether a rank step leaves scores and order as they are, such as one that adds columns."""
-        return False
-
-    @property
-    def orders(self) -> bool:
-        """Whether a rank step makes an order of its own, whatever it stands behind, even `everything`."""
-        return False
 
     @property
     def thresholds(self) -> Mapping[str, Mapping[str, float]]:
@@ -159,6 +140,17 @@ class Strategy:
     def notices(self, catalog: Catalog, resources: Any) -> Iterator[str]:  # noqa: ARG002
         """What a user should know of using it here."""
         return iter(())
+
+
+class FirstN(Strategy):
+    """A retriever that finds the first `n` items, one of its parameters."""
+
+    n: int
+
+    @property
+    def depth(self) -> int:
+        """As many as it takes."""
+        return self.n
 
 
 _IDLE_S = 1.0  # a thread that does not compute for so long waits for something, and may wait for ever

@@ -260,9 +260,10 @@ def _action(text: str) -> ActionName:
     Without such a word it is `debug`: who only says what happens reports a fault.
     """
     words = _POLITE.sub("", text.strip()).lower() or text.lower()
-    scores: dict[ActionName, float] = {}
-    for action, (opening, anywhere) in _PATTERNS.items():
-        scores[action] = _OPENING * bool(opening.match(words)) + len(set(anywhere.findall(words)))
+    scores = {
+        action: _OPENING * bool(opening.match(words)) + len(set(anywhere.findall(words)))
+        for action, (opening, anywhere) in _PATTERNS.items()
+    }
     best = max(scores.values())
     return next(action for action, score in scores.items() if score == best) if best else "debug"
 

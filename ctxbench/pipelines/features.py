@@ -337,8 +337,8 @@ class FeatureInput:
 
     def spans(self) -> Iterator[tuple[int, slice]]:
         """Every request for which anything was found, and its rows as a slice of `rows`."""
-        for request in self.asking.tolist():
-            yield request, slice(int(self.start[request]), int(self.start[request + 1]))
+        start = self.start.tolist()
+        return ((request, slice(start[request], start[request + 1])) for request in self.asking.tolist())
 
     @cached_property
     def words(self) -> ItemWords:
@@ -652,7 +652,11 @@ class Logistic:
         odds = self.intercept + _row_sums(np.clip(features, self.low, self.high) * self.weights)
         if len(self.vector) and vectors is not None and vectors.shape[1]:
             odds = odds + _row_sums(vectors * self.vector)
-        return np.array([_logistic(value) for value in odds.tolist()], dtype=np.float64)
+        exact = [  # the logistic function without overflow
+            1.0 / (1.0 + math.exp(-value)) if value >= 0 else math.exp(value) / (1.0 + math.exp(value))
+            for value in odds.tolist()
+        ]
+        return np.array(exact, dtype=np.float64)
 
 
 def _row_sums(products: FloatArray) -> FloatArray:
@@ -662,8 +666,3 @@ def _row_sums(products: FloatArray) -> FloatArray:
 
 def _finite(number: object) -> bool:
     return type(number) in (int, float) and math.isfinite(number)  # type: ignore[arg-type]
-
-
-def _logistic(value: float) -> float:
-    """1 / (1 + exp(-value)), without overflow."""
-    return 1.0 / (1.0 + math.exp(-value)) if value >= 0 else math.exp(value) / (1.0 + math.exp(value))

@@ -64,8 +64,7 @@ class StepOutputs:
         """The output of the next step: kept from an earlier run, or made now."""
         if self._memo is None:
             return self._run(step, make)
-        for use in step.uses:
-            self._identities[use] = self._resources.identity(use)
+        self._identities |= {use: self._resources.identity(use) for use in step.uses}
         parts = [self._key, step.describe(), self._identities]
         self._key = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
         stored = self._memo.get(self._key, _NOTHING)

@@ -142,8 +142,7 @@ class ChatModel:
                 write_sealed(missing[position], json.dumps(asdict(reply)).encode())
             return reply
 
-        for index, reply in _ask_in_threads(range(len(missing)), ask):
-            replies[missing[index]] = reply
+        replies |= {missing[index]: reply for index, reply in _ask_in_threads(range(len(missing)), ask)}
         return [replies[path] for path in paths]
 
     def take_notes(self) -> dict[str, Any]:

@@ -175,7 +175,17 @@ def chunk_rule(spec: RuleSpec, *, parameter: str) -> Rule:
 
 
 @dataclass(frozen=True)
-class SentenceRule:
+class LimitedRule:
+    """A rule whose chunks have a greatest length, `limit`, >= 1."""
+
+    limit: int = CHUNK_LIMIT
+
+    def __post_init__(self) -> None:
+        check_range("limit", self.limit, 1)
+
+
+@dataclass(frozen=True)
+class SentenceRule(LimitedRule):
     """The original's sentences of a request: ends lost, the rest of a long one lost (`original_rules.query_chunks`).
 
     Attributes:
@@ -184,18 +194,13 @@ class SentenceRule:
     A blank text has no chunk. Cost: linear in the text. Source: the documents, "Query Chunking".
     """
 
-    limit: int = CHUNK_LIMIT
-
-    def __post_init__(self) -> None:
-        check_range("limit", self.limit, 1)
-
     def __call__(self, text: str) -> list[str]:
         """Split a text."""
         return query_chunks(text, limit=self.limit)
 
 
 @dataclass(frozen=True)
-class Paragraphs:
+class Paragraphs(LimitedRule):
     """The original's chunks of an item: paragraphs, long ones as packed sentences (`original_rules.item_chunks`).
 
     Attributes:
@@ -203,11 +208,6 @@ class Paragraphs:
 
     A blank text has no chunk. Cost: linear in the text. Source: the documents, "Content Chunking".
     """
-
-    limit: int = CHUNK_LIMIT
-
-    def __post_init__(self) -> None:
-        check_range("limit", self.limit, 1)
 
     def __call__(self, text: str) -> list[str]:
         """Split a text."""

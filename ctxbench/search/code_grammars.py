@@ -509,8 +509,7 @@ class _RustImports:
         inside = self._inside(node)
         if node.type == "token_tree":  # what a macro is called with is no syntax yet
             tokens = _STRING.sub(lambda string: "" if string[1] else string[0], node_text(node))  # without strings
-            for path in _PATH_IN_TOKENS.findall(tokens):
-                yield _rust_code(path, line, inside)
+            yield from (_rust_code(path, line, inside) for path in _PATH_IN_TOKENS.findall(tokens))
         elif node.type in ("scoped_identifier", "scoped_type_identifier"):  # `crate::a::f()` in code
             if node.start_byte >= self._use_end and (path := _rust_path(node)):
                 yield _rust_code(path, line, inside)

@@ -260,8 +260,7 @@ def _declared(manifest: object) -> Iterator[str]:
     yield from texts(at(pytest, "ini_options", "pythonpath"))
     for entry in at(manifest, "tool", "poetry", "packages") or ():
         yield from texts(at(entry, "from"))
-    for package in texts(at(manifest, "tool", "hatch", "build", "targets", "wheel", "packages")):
-        yield folder_of(package)
+    yield from map(folder_of, texts(at(manifest, "tool", "hatch", "build", "targets", "wheel", "packages")))
 
 
 def _configured(tree: SourceTree, path: str) -> Iterator[str]:

@@ -27,8 +27,7 @@ SMALL = 50_000_000  # multiplications below which a second BLAS thread costs mor
 
 def parts_of(start: int, stop: int, size: int) -> Iterator[slice]:
     """A range in slices of at most `size`, >= 1; one empty slice of an empty range."""
-    for first in range(start, max(stop, start + 1), size):
-        yield slice(first, min(first + size, stop))
+    return (slice(first, min(first + size, stop)) for first in range(start, max(stop, start + 1), size))
 
 
 def row_dots(left: Float32Array | FloatArray, right: Float32Array | FloatArray) -> FloatArray:

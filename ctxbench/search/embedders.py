@@ -432,7 +432,8 @@ class VectorStore:
         """
         if vectors.shape != (len(texts), self.identity.dimensions):
             raise ValueError(f"expected shape {(len(texts), self.identity.dimensions)}, got {vectors.shape}")
-        if not _unit(vectors):
+        squares = np.einsum("ij,ij->i", vectors, vectors)
+        if not np.all(np.abs(squares - 1.0) <= UNIT_TOLERANCE):  # as of NaN and infinity
             raise ValueError("vectors must be finite and of unit length")
         data = np.ascontiguousarray(vectors, dtype="<f4")
         self._rows.put({text_hash(text): row.tobytes() for text, row in zip(texts, data, strict=True)})
@@ -472,12 +473,6 @@ def _looked_up(stored: Sequence[Float32Array | None], dimensions: int) -> tuple[
 def text_hash(text: str) -> bytes:
     """SHA-256 of the text in UTF-8, lone surrogates encoded as they are."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-
-
-def _unit(vectors: Float32Array) -> bool:
-    """Whether all rows are of unit length, which NaN and infinity are not."""
-    squares = np.einsum("ij,ij->i", vectors, vectors)
-    return bool(np.all(np.abs(squares - 1.0) <= UNIT_TOLERANCE))
 
 
 KIND = "python"  # as `open_embedder` knows them

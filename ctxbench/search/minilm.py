@@ -477,8 +477,7 @@ class MiniLM:
         pieces = [encoding.ids for encoding in tokenizer.encode_batch([well_formed(text) for text in texts])]
         batches = _batches(pieces)
         if len(batches) == 1 or self._threads == 1:
-            for positions, ids in batches:
-                yield positions, _run(session, ids)
+            yield from ((positions, _run(session, ids)) for positions, ids in batches)
             return
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="ctxbench-embed")
         try:

@@ -52,8 +52,7 @@ def encoding_count(encoding: str) -> Callable[[str], int]:
 
     def of_part(part: str) -> int:
         pieces = (plain if part.isascii() or _SYMBOLS.fullmatch(part) else split)(part)
-        for piece in [candidate for candidate in pieces if candidate not in counts]:
-            counts[piece] = _merged(piece.encode(), ranks)
+        counts.update({piece: _merged(piece.encode(), ranks) for piece in pieces if piece not in counts})
         return sum(map(counts.__getitem__, pieces))
 
     cached = functools.lru_cache(maxsize=1 << 15)  # a service counts an excerpt, its price, and the whole
@@ -268,8 +267,7 @@ class FileCounter:
 
     @staticmethod
     def _faults(ids: Sequence[str], problem: str) -> Iterator[Fault]:
-        for id_ in ids[:_SHOWN]:
-            yield Fault(f"{problem}: {id_}")
+        yield from (Fault(f"{problem}: {id_}") for id_ in ids[:_SHOWN])
         if len(ids) > _SHOWN:
             yield Fault(f"{problem}: {len(ids) - _SHOWN} more items, {len(ids)} in all")
 

@@ -289,7 +289,6 @@ class FuzzyIndex:
         self._fields = tuple(fields)
         self._near = near
         self._number: dict[str, int] = {}
-        self._vocabulary: list[str] = []
         self._word: IntArray = np.empty(0, dtype=np.int64)
         self._reading: IntArray = starts([])
         self._item: IntArray = starts([])
@@ -309,7 +308,7 @@ class FuzzyIndex:
         flat = [reading for row in readings for reading in row]
         number = self._number.copy()
         ids = [number.setdefault(word, len(number)) for reading in flat for word in reading]
-        self._number, self._vocabulary = number, list(number)
+        self._number = number
         self._word = np.concatenate([self._word, np.array(ids, dtype=np.int64)])
         self._reading = _append_rows(self._reading, [len(reading) for reading in flat])
         self._item = _append_rows(self._item, [len(row) for row in readings])
@@ -327,13 +326,13 @@ class FuzzyIndex:
 
     def _nearness(self, query_words: Sequence[str]) -> Float32Array:
         """How near each word asked and each word of the catalog are, shape (n_asked, n_words); 0 for strangers."""
-        if not query_words or not self._vocabulary:
-            return np.zeros((len(query_words), len(self._vocabulary)), dtype=np.float32)
+        if not query_words or not self._number:
+            return np.zeros((len(query_words), len(self._number)), dtype=np.float32)
         from rapidfuzz.fuzz import ratio
         from rapidfuzz.process import cdist
 
         cutoff = self._near * 100.0
-        ratios = cdist(query_words, self._vocabulary, scorer=ratio, score_cutoff=cutoff, dtype=np.float32, workers=1)
+        ratios = cdist(query_words, list(self._number), scorer=ratio, score_cutoff=cutoff, dtype=np.float32, workers=1)
         return np.asarray(ratios, dtype=np.float32)
 
     def _score(self, near: Float32Array, weights: Sequence[float]) -> FloatArray:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from ctxbench.io.errors import ParameterError, check_range, suggest
+from ctxbench.io.errors import ParameterError, suggest
 from ctxbench.io.files import read_bytes
 from ctxbench.model.arrays import BoolArray, Facts, FloatArray, IntArray, firsts, ranges
 from ctxbench.model.candidates import Candidates, Mode, Origin, add_expanded
@@ -90,16 +91,22 @@ class Expansion(Strategy):
     types: tuple[str, ...] = ()
     leads: tuple[str, ...] = ()
     uses: ClassVar[tuple[str, ...]] = ("embedder",)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {
+        "depth": (0, 5),
+        "threshold": (0, 1),
+        "topN": (1, 20),
+        "graph_threshold": (0, 1),
+        "graph_topN": (1, 20),
+        "query_weight": (0, 1),
+        "neighbours": (1, math.inf),
+    }
 
     def __post_init__(self) -> None:
-        ranges = (("depth", 0, 5), ("threshold", 0, 1), ("topN", 1, 20), ("graph_threshold", 0, 1))
-        for name, low, high in (*ranges, ("graph_topN", 1, 20), ("query_weight", 0, 1)):
-            check_range(name, getattr(self, name), low, high)
+        super().__post_init__()
         if self.lend < 0:
             raise ParameterError(f"lend must be 0 (all chunks) or more, got {self.lend}")
         check_item_types(self.types, where="types: ")
         check_item_types(self.leads, where="leads: ")
-        check_range("neighbours", self.neighbours, 1)
         for name, default in _UNUSED[self.by].items():
             if getattr(self, name) != default:
                 raise ParameterError(f"{name} does nothing with by: {self.by}; leave it out, or write another `by`")

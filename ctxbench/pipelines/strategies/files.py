@@ -6,6 +6,7 @@ import functools
 import math
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +21,7 @@ from ctxbench.model.items import TEXT_FIELDS, Catalog, Item, check_item_types
 from ctxbench.model.requests import Batch, Query
 from ctxbench.model.resources import CHAT, OLLAMA, Resources, row_over
 from ctxbench.model.selection import with_values
-from ctxbench.model.strategies import Strategy
+from ctxbench.model.strategies import FirstN, Strategy
 from ctxbench.pipelines.code_requests import ContextPlan, heuristic_plan, model_plans, named_code, read_intent
 from ctxbench.search.code_facts import is_document_path, is_made_file, is_made_text, is_test_path
 from ctxbench.search.code_index import (
@@ -149,7 +150,7 @@ def _called(name: str, paths: ItemPaths, visible: BoolArray) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _InTextIndex(Strategy):
+class _InTextIndex(FirstN):
     """What both searches have: a text index, and the types of items that they find."""
 
     n: int
@@ -166,11 +167,6 @@ class _InTextIndex(Strategy):
     def uses(self) -> tuple[str, ...]:
         """The text index."""
         return (f"text_index:{self.index}",)
-
-    @property
-    def depth(self) -> int:
-        """How many are found."""
-        return self.n
 
     def check(self, catalog: Catalog, resources: Resources) -> None:
         """Open the index, so that an error is raised before anything runs.
@@ -272,7 +268,7 @@ class Similar(_InTextIndex):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _CodeSearch(Strategy):
+class _CodeSearch(FirstN, ABC):
     """What these searches have in common: how many items they find, and of which types."""
 
     n: int = 20
@@ -285,11 +281,6 @@ class _CodeSearch(Strategy):
         for item_type in self.types:
             check_choice("each of types", item_type, ("file", "chunk"))
 
-    @property
-    def depth(self) -> int:
-        """How many are found."""
-        return self.n
-
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """The best by score of what every request may be offered; what has none is not found."""
         batch = query.batch
@@ -301,9 +292,9 @@ class _CodeSearch(Strategy):
             masks.append(eligible & typed & (scores[-1] > 0))
         return ranked_by(scores, masks, depth=self.n)
 
+    @abstractmethod
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
         """The score of every item for a request, shape (n_items,), >= 0."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)

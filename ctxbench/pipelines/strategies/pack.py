@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -171,7 +172,7 @@ _SCALE = 40  # scores are compared to 2 ** -40 of the highest, as whole numbers,
 
 
 @dataclass(frozen=True)
-class _Filling(Strategy):
+class _Filling(Strategy, ABC):
     """What the two have in common: the prices, and the budget as it is rendered.
 
     What is chosen by prices is counted whole; where that is too much, the room shrinks by what is over, and is filled
@@ -192,10 +193,11 @@ class _Filling(Strategy):
             )
 
     @property
+    @abstractmethod
     def _rules(self) -> tuple[Rule, ...]:
         """Why a row is out: those that `_filled` counts from 1."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _filled(self, score: FloatArray, price: IntArray, kind: IntArray, room: int) -> IntArray:
         """Which items of a request are chosen.
 
@@ -208,7 +210,6 @@ class _Filling(Strategy):
         Returns:
             Shape (n,): 0 = chosen, else which of `_rules` keeps it out, from 1.
         """
-        raise NotImplementedError
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what is not chosen, and show a part of the best where nothing fits."""

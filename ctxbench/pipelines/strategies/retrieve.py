@@ -20,7 +20,7 @@ from ctxbench.model.candidates import MARGIN, Candidates, Mode
 from ctxbench.model.items import ITEM_TYPES, TEXT_FIELDS, Catalog
 from ctxbench.model.requests import Batch, Query
 from ctxbench.model.resources import EMBEDDER, Resources, index_over, row_over
-from ctxbench.model.strategies import Strategy, later
+from ctxbench.model.strategies import FirstN, Strategy, later
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking, chunk_rule
 from ctxbench.search.dense import (
     DEPTH,
@@ -668,7 +668,7 @@ class Explicit(Strategy):
 
 
 @dataclass(frozen=True)
-class ConversationMessages(Strategy):
+class ConversationMessages(FirstN):
     """The last messages of the request's conversation, the latest first: the nth from the end has score 1 / n.
 
     Attributes:
@@ -681,11 +681,6 @@ class ConversationMessages(Strategy):
 
     n: int = 20
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {"n": (0, math.inf)}
-
-    @property
-    def depth(self) -> int:
-        """As many as it takes."""
-        return self.n
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Find the messages of every request's conversation."""
@@ -702,7 +697,7 @@ class ConversationMessages(Strategy):
 
 
 @dataclass(frozen=True)
-class RecentFiles(Strategy):
+class RecentFiles(FirstN):
     """The files that the request's user opened last (`recent` of a request): the nth has score 1 / n.
 
     Attributes:
@@ -720,11 +715,6 @@ class RecentFiles(Strategy):
         check_range("n", self.n, 0)
         for name in self.types:
             check_choice("each of types", name, ITEM_TYPES)
-
-    @property
-    def depth(self) -> int:
-        """As many as it takes."""
-        return self.n
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Find what every request's user opened last."""
