@@ -110,7 +110,7 @@ def item_bm25(catalog: Catalog, resources: Resources) -> Bm25Index:
 def item_words(catalog: Catalog, resources: Resources) -> ItemWords:
     """The words of a catalog, kept with the resources; BM25 is that of the default step `bm25`."""
     bm25 = item_bm25(catalog, resources)
-    return index_over(
+    words: ItemWords = index_over(
         catalog,
         resources,
         "item words",
@@ -118,6 +118,7 @@ def item_words(catalog: Catalog, resources: Resources) -> ItemWords:
         make=lambda: ItemWords(catalog, bm25),
         extend=lambda old: old.extended(catalog, bm25),
     )
+    return words
 
 
 def _fields(item: Item) -> dict[str, list[str]]:

@@ -100,7 +100,7 @@ def dense_index(
     That of a catalog that extends another carries the other's vectors on. That of `original` stands apart: it may lack
     chunks that could not be embedded.
     """
-    return index_over(
+    index: DenseIndex = index_over(
         catalog,
         resources,
         ("dense", chunking, original, embedder),
@@ -108,6 +108,7 @@ def dense_index(
         make=lambda: DenseIndex(catalog, chunker=chunking),
         extend=lambda old: old.extended(catalog),
     )
+    return index
 
 
 @dataclass(frozen=True, eq=False)
@@ -577,19 +578,14 @@ def dots(
     left: Float32Array | FloatArray, right: Float32Array | FloatArray, row: IntArray, right_row: IntArray
 ) -> FloatArray:
     """Exact dot products of rows of two sides, shape (n,), some thousands at a time; see `row_dots`."""
-    ends = range(0, max(len(row), 1), _ROWS_AT_ONCE)
-    return np.concatenate(
-        [row_dots(left[row[a : a + _ROWS_AT_ONCE]], right[right_row[a : a + _ROWS_AT_ONCE]]) for a in ends]
-    )
+    parts = parts_of(0, len(row), _ROWS_AT_ONCE)
+    return np.concatenate([row_dots(left[row[part]], right[right_row[part]]) for part in parts])
 
 
 def _proposed(left: Float32Array, right: Float32Array, row: IntArray, right_row: IntArray) -> Float32Array:
     """Dot products of rows in float32, which takes a quarter of the time."""
-    ends = range(0, len(row), _ROWS_AT_ONCE)
-    parts = [
-        np.einsum("ij,ij->i", left[row[a : a + _ROWS_AT_ONCE]], right[right_row[a : a + _ROWS_AT_ONCE]]) for a in ends
-    ]
-    return np.concatenate(parts)
+    parts = parts_of(0, len(row), _ROWS_AT_ONCE)
+    return np.concatenate([np.einsum("ij,ij->i", left[row[part]], right[right_row[part]]) for part in parts])
 
 
 DEPTH = 100  # items that a retriever finds for a request, unless told otherwise

@@ -100,7 +100,7 @@ class TrigramSets:
 
 def _within(some: IntArray, rising: IntArray) -> BoolArray:
     """Which of some trigrams are among others; where those rise this takes a tenth of the time of `np.isin`."""
-    return np.equal(np.append(rising, -1)[np.searchsorted(rising, some)], some)
+    return np.asarray(np.append(rising, -1)[np.searchsorted(rising, some)] == some)
 
 
 class TrigramIndex:

@@ -624,7 +624,7 @@ class Bm25Index(WordIndex):
 def bm25_index(catalog: Catalog, resources: Resources, **options: Any) -> Bm25Index:
     """The index of a catalog by `Bm25Settings`, kept with the resources by servers and search texts."""
     settings = Bm25Settings(**options)
-    return index_over(
+    index: Bm25Index = index_over(
         catalog,
         resources,
         ("bm25", settings),
@@ -632,6 +632,7 @@ def bm25_index(catalog: Catalog, resources: Resources, **options: Any) -> Bm25In
         make=lambda: Bm25Index(catalog, **options),
         extend=lambda old: old.extended(catalog),
     )
+    return index
 
 
 class Bm25fIndex(WordIndex):

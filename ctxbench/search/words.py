@@ -435,7 +435,7 @@ def _weight(n_items: int, n_holding: int) -> float:
 
 def document_frequency(catalog: Catalog, resources: Resources) -> DocumentFrequency:
     """That of a catalog, kept with the resources by its texts."""
-    return index_over(
+    frequency: DocumentFrequency = index_over(
         catalog,
         resources,
         "document frequency",
@@ -443,6 +443,7 @@ def document_frequency(catalog: Catalog, resources: Resources) -> DocumentFreque
         make=lambda: DocumentFrequency(tuple(catalog)),
         extend=lambda old: old.extended(catalog),
     )
+    return frequency
 
 
 PATH_WEIGHT = 10.0  # a word in the path counts as often as this in the content, as PostgreSQL's A beside its D
