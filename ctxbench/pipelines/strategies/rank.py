@@ -480,7 +480,7 @@ class Llm(Strategy):
             unnamed = all_rows[(table.tier[all_rows] > 0) & ~np.isin(all_rows, first)]
             score[first] = 1.0 - np.arange(len(first)) / max(len(first), 1)
             new = firsts(table.tier[unnamed], table.score[unnamed])
-            score[unnamed] = -np.cumsum(new) / max(int(new.sum()), 1)  # below 0 to -1 for the last, as they stood
+            score[unnamed] = -(np.cumsum(new) / max(int(new.sum()), 1))  # below 0 to -1 for the last, as they stood
             left_out[np.setdiff1d(mine, first)] = True
         table = table.exclude(left_out, Rule.of("llm", model=self.model)).with_columns(**columns)
         return rescored(table, score).noted(*notes)
