@@ -58,8 +58,10 @@ class Note:
 
 Value: TypeAlias = int | float | str
 
+TEXT = "text"  # the code of a rule that was stored as a sentence, before rules were codes
 NOT_CHOSEN, AS_MANY_AS, SHOWN_TOO_LITTLE = "not_chosen", "as_many_as", "shown_too_little"
 _WITHOUT_A_STEP = {
+    TEXT: "{text}",
     NOT_CHOSEN: "ranked by the selector, not chosen",
     SHOWN_TOO_LITTLE: "only a part of it is shown, without what the query needs",
     AS_MANY_AS: "beyond as many items as {selector} offers",
@@ -97,11 +99,13 @@ class Rule:
 
     @classmethod
     def read(cls, stored: Any) -> Rule:
-        """The rule that `as_dict` wrote.
+        """The rule that `as_dict` wrote; a sentence, as it was stored before, is a rule with the code `text`.
 
         Raises:
-            ParameterError: it is none.
+            ParameterError: it is neither.
         """
+        if isinstance(stored, str) and stored:
+            return cls.of(TEXT, text=stored)
         values = stored.get("values", {}) if isinstance(stored, Mapping) else None
         if not isinstance(values, Mapping) or stored.keys() - {"code", "values"}:
             raise ParameterError(f"a rule is an object with code and values, got {stored!r}")

@@ -128,9 +128,14 @@ def test_a_stored_rule_is_read_back(rule):
     assert Rule.read(json.loads(dump_json(rule.as_dict()))) == rule
 
 
+@given(st.text(min_size=1))
+def test_a_sentence_of_an_older_file_is_a_rule_that_says_it(sentence):
+    rule = Rule.read(sentence)
+    assert (rule.code, str(rule)) == ("text", sentence)
+
+
 @pytest.mark.parametrize(
-    "stored",
-    ["", "a sentence", 5, None, ["topK"], {}, {"code": ""}, {"code": "x", "values": 3}, {"code": "x", "more": 1}],
+    "stored", ["", 5, None, ["topK"], {}, {"code": ""}, {"code": "x", "values": 3}, {"code": "x", "more": 1}]
 )
 def test_what_is_no_rule_is_an_error(stored):
     with pytest.raises(ParameterError, match="rule"):
