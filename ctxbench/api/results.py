@@ -90,7 +90,8 @@ class Results:
         """
         if read_bytes(self.folder / "manifest.json") != self._manifest:
             raise StorageError(
-                f"{self.folder} holds another run by now, so that these results are gone; give each `evaluate` an `out` of its own, or none"
+                f"{self.folder} holds another run by now, so that these results are gone; give each "
+                f"`evaluate` an `out` of its own, or none"
             )
         return self._run
 

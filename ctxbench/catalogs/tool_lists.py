@@ -356,7 +356,10 @@ _NAMED = 5  # entries that a message names after the first
 _LINES = (".jsonl", ".ndjson")
 _LISTS = ("tools", "functions")  # fields that hold a list of tools
 _SERVERS = ("servers", "mcpServers")  # fields that hold servers by name
-_EXPECTED = 'expected a list of tools, {"tools": [...]}, tools by name: {"search": {"description", "inputSchema"}}, or tools by server: {"git": [...]}, [{"name": "git", "tools": [...]}]'
+_EXPECTED = (
+    'expected a list of tools, {"tools": [...]}, tools by name: {"search": {"description", "inputSchema"}}, or '
+    'tools by server: {"git": [...]}, [{"name": "git", "tools": [...]}]'
+)
 
 
 def tool_list(path: Path | str, *, server: str | None = None, names: Mapping[str, str] | None = None) -> Source:
@@ -573,7 +576,8 @@ class _ToolListReader:
             yield f"{fields}; to read it: {as_option({**self.names, **mapping})}"
         if self.schemaless:
             yield (
-                f"read without their schema, which is zod's own object and no JSON schema: {self.schemaless:,}; write z.toJSONSchema(schema), or asSchema(schema).jsonSchema"
+                f"read without their schema, which is zod's own object and no JSON schema: "
+                f"{self.schemaless:,}; write z.toJSONSchema(schema), or asSchema(schema).jsonSchema"
             )
         if self.pages:
             yield "the list names a next page (nextCursor), so tools are missing; capture the server itself"

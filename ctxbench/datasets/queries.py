@@ -353,8 +353,14 @@ def unlabelled_words(left_out: int, partly: int) -> str:
 
 
 Place: TypeAlias = tuple[Path | None, int]
-_FIX = "correct the id, or put the item back, or drop what names it (`ctxbench data rebase`), or follow an item that has another name now (the same with --renames FILE, which holds `old id: new id`, or --accept-renames)"
-_AGENT_FIX = "correct the id, or put the item back, or drop what names it (`ctxbench data rebase DATASET --in-place`); where it has another name now, add --renames FILE, which holds `old id: new id`"
+_FIX = (
+    "correct the id, or put the item back, or drop what names it (`ctxbench data rebase`), or follow an item "
+    "that has another name now (the same with --renames FILE, which holds `old id: new id`, or --accept-renames)"
+)
+_AGENT_FIX = (
+    "correct the id, or put the item back, or drop what names it (`ctxbench data rebase DATASET --in-place`); "
+    "where it has another name now, add --renames FILE, which holds `old id: new id`"
+)
 _PLAIN_FIX = "correct the id, or put the item back; `ctxbench data rebase` moves labels to a catalog that changed"
 _SHOWN_LINES = 5  # lines of a file that a message names
 _LISTS = {
@@ -566,7 +572,10 @@ class _Checker:
         )
         for (query_id, group, _), rows in group_pairs(required).items():
             if group and len(rows) == 1:
-                message = f"stands alone in its group of alternatives {group!r}; give the items that stand for each other the same text, or leave it empty"
+                message = (
+                    f"stands alone in its group of alternatives {group!r}; give the items that stand for each "
+                    f"other the same text, or leave it empty"
+                )
                 yield label_fault(contents.labels[rows[0]], message, contents.place_label(rows[0]))
             if query_id in self._queries:
                 yield from self._reachable(self._queries[query_id], rows)
@@ -649,7 +658,8 @@ def _split_messages(query: DatasetQuery, split_by: dict[tuple[str, str], tuple[s
             split, first_query = split_by.setdefault((noun, name), (query.split, query.id))
             if split != query.split:
                 yield (
-                    f"is in split {query.split!r}, but query {first_query!r} of the same {noun} {name!r} is in {split!r}; a {noun} stays in one split"
+                    f"is in split {query.split!r}, but query {first_query!r} of the same {noun} {name!r} is "
+                    f"in {split!r}; a {noun} stays in one split"
                 )
 
 

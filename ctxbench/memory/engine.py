@@ -554,7 +554,8 @@ class ContextEngine:
         """A query of a vector with the right number of dimensions; the search checks the rest."""
         if len(vector) != self._dimensions:
             raise ParameterError(
-                f"the vector has {len(vector)} dimensions, and the memories' have {self._dimensions}; embed the query with the same model"
+                f"the vector has {len(vector)} dimensions, and the memories' have {self._dimensions}; embed "
+                f"the query with the same model"
             )
         return [("", tuple(map(float, vector)))]
 

@@ -13,6 +13,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cache, cached_property, lru_cache
@@ -153,16 +154,9 @@ def in_words(rule: Rule) -> str:
         kinds = registry.REFINE_KINDS
         template = _declared(rule.code, [(kind, name) for kind in kinds for name in registry.names(kind)])
     if template is not None:
-        try:
+        # another version of the step, or a plugin's slip
+        with suppress(ArithmeticError, LookupError, ValueError, AttributeError, TypeError):
             return template.format_map(dict(rule.values))
-        except (
-            ArithmeticError,
-            LookupError,
-            ValueError,
-            AttributeError,
-            TypeError,
-        ):  # another version of the step, or a plugin's slip
-            pass
     values = ", ".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
                        for name, value in rule.values)  # fmt: skip
     return f"{rule.code} ({values})" if values else rule.code
@@ -466,6 +460,12 @@ class Candidates:
         """CSR starts by request of the rows where `rows` is True, shape (n_requests + 1,)."""
         return starts_by_request(self.request[rows], self.n_requests)
 
+    def by_request(self, rows: BoolArray) -> dict[int, IntArray]:
+        """The places of the rows where `rows` is True, rising, by request; requests without are left out."""
+        places = np.flatnonzero(rows)
+        requests, first = np.unique(self.request[places], return_index=True)
+        return dict(zip(requests.tolist(), np.split(places, first)[1:], strict=True))
+
     def rows(self, request: int) -> slice:
         """The rows of one request."""
         return slice(int(self.start[request]), int(self.start[request + 1]))
@@ -642,9 +642,8 @@ def between_characters(text: str, position: int) -> bool:
     before, after = text[position - 1], text[position]
     if before.isascii() and after.isascii():
         return (before, after) != ("\r", "\n")
-    if unicodedata.category(after).startswith("M") or ord(after) in _SELECTORS or ord(after) in _SKIN_TONES:
-        return False
-    if _JOINER in (before, after):
+    is_mark = unicodedata.category(after).startswith("M") or ord(after) in _SELECTORS or ord(after) in _SKIN_TONES
+    if is_mark or _JOINER in (before, after):
         return False
     if ord(before) in _FLAGS and ord(after) in _FLAGS:
         first = position - 1
@@ -679,8 +678,7 @@ def holding(catalog: Catalog, table: Candidates, rows: IntArray, quotes: Sequenc
     """
     enough = np.ones(len(rows), dtype=np.bool_)
     for index, (row, quote) in enumerate(zip(rows.tolist(), quotes, strict=True)):
-        part = part_of(table, row)
-        if part is not None:
+        if (part := part_of(table, row)) is not None:
             text = catalog[int(table.item[row])].prompt_text
             enough[index] = quoted(text[slice(*part)], quote) if quote else part == (0, len(text))
     return enough

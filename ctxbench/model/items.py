@@ -79,6 +79,15 @@ def hashed(
 
 ITEM_TYPES = ("rule", "reference", "tool", "skill", "file", "chunk", "message", "memory")
 INCLUDE_MODES = ("always", "manual", "agent")
+
+
+def check_item_types(types: Iterable[str], *, where: str = "") -> None:
+    """Refuse item types that there are not, by a `ParameterError`; `where` begins its message."""
+    for kind in types:
+        if kind not in ITEM_TYPES:
+            raise ParameterError(f"{where}no item type is called {kind!r}{suggest(kind, ITEM_TYPES)}")
+
+
 _ENCODED = re.compile(r"[^A-Za-z0-9_.~-]")
 
 
@@ -195,10 +204,8 @@ class Item(TextDigest):
         for name in ("workspace", "user"):
             if getattr(self, name) == "":
                 raise ParameterError(f"{name} must not be empty; leave it out of what is everybody's (item {self.id})")
-        if not (self.created is None and self.until is None and self.confidence is None):
-            self._check_facts()
-
-    def _check_facts(self) -> None:
+        if self.created is None and self.until is None and self.confidence is None:
+            return
         try:
             begun, ended = (named_instant(name, getattr(self, name)) for name in ("created", "until"))
         except ParameterError as error:  # an id is made only where it is told
@@ -269,9 +276,7 @@ class Item(TextDigest):
         if self.type == "tool":
             tool = {"name": self.name, "description": self.description, "inputSchema": self.schema or {}}
             return json.dumps(tool, ensure_ascii=False, separators=(",", ":"))
-        if self.type in ("rule", "reference"):
-            return f"{self.type.capitalize()}: {self.text}"
-        return self.text
+        return f"{self.type.capitalize()}: {self.text}" if self.type in ("rule", "reference") else self.text
 
     def as_row(self) -> dict[str, Any]:
         """The item as a row of `corpus.jsonl`: `_id` first, then every field that is not its default."""

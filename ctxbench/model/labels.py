@@ -234,8 +234,7 @@ def name_stem(name: str) -> str:
     words in lower case, split at blanks, `_`, `-` and camel humps: `get_weather`, `get_weather_by_city` and
     `getWeatherHourly` all give `get weather`. A name of one word is its own stem.
     """
-    parent = re.match(r"(.+)(?:\.|::|/)[^./:]+$", name)
-    if parent:
+    if parent := re.match(r"(.+)(?:\.|::|/)[^./:]+$", name):
         return parent[1].lower()
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[^\W_A-Z]+", name)
     return " ".join(words[:2]).lower() or name
@@ -243,16 +242,13 @@ def name_stem(name: str) -> str:
 
 def _hold(table: Judgments | OfferedItems | Rankings, table_name: str, *columns: str) -> None:
     """Turn the columns of a new table into read-only int64 and check shapes, starts, and that no item is twice."""
-    for name in ("start", *columns):
-        value = getattr(table, name)
-        if value is not None:
-            array = np.array(value, dtype=np.bool_ if name == "enough" else np.int64)
-            object.__setattr__(table, name, frozen(array))
     n = len(table.item)
-    for name in columns:
-        value = getattr(table, name)
-        if value is not None and value.shape != (n,):
-            raise ParameterError(f"{table_name}: {name} has shape {value.shape}, expected ({n},)")
+    for name in ("start", *columns):
+        if (value := getattr(table, name)) is not None:
+            array = np.array(value, dtype=np.bool_ if name == "enough" else np.int64)
+            if name != "start" and array.shape != (n,):
+                raise ParameterError(f"{table_name}: {name} has shape {array.shape}, expected ({n},)")
+            object.__setattr__(table, name, frozen(array))
     start = table.start
     if start.ndim != 1 or not len(start) or start[0] != 0 or start[-1] != n or np.any(np.diff(start) < 0):
         raise ParameterError(f"{table_name}: start must rise from 0 to {n}")

@@ -263,24 +263,19 @@ def build(kind: str, name: str, parameters: Mapping[str, Any]) -> Any:
     """
     strategy = find(kind, name)
     with of_plugin(kind, name, "made"):
-        return _instantiate(strategy, name, parameters)
-
-
-def _instantiate(strategy: Any, name: str, parameters: Mapping[str, Any]) -> Any:
-    hints = _hints(strategy)
-    fields = {f.name: f for f in dataclasses.fields(strategy) if f.init}
-    for key, value in parameters.items():
-        if key not in fields:
-            raise ParameterError(f"{name} has no parameter {key!r}{suggest(str(key), fields)}")
-        check_type(key, value, hints[key])
-    missing = [
-        key
-        for key, f in fields.items()
-        if key not in parameters and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
-    ]
-    if missing:
-        raise ParameterError(f"{name} needs a value for {', '.join(missing)}")
-    return strategy(**{key: tuple(v) if isinstance(v, list) else v for key, v in parameters.items()})
+        hints, fields = _hints(strategy), {f.name: f for f in dataclasses.fields(strategy) if f.init}
+        for key, value in parameters.items():
+            if key not in fields:
+                raise ParameterError(f"{name} has no parameter {key!r}{suggest(str(key), fields)}")
+            check_type(key, value, hints[key])
+        missing = [
+            key
+            for key, f in fields.items()
+            if key not in parameters and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+        ]
+        if missing:
+            raise ParameterError(f"{name} needs a value for {', '.join(missing)}")
+        return strategy(**{key: tuple(v) if isinstance(v, list) else v for key, v in parameters.items()})
 
 
 def check_fields(strategy: Any) -> None:
@@ -294,9 +289,7 @@ def check_fields(strategy: Any) -> None:
         check_type(name, getattr(strategy, name), expected)
 
 
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
+_hints = cache(typing.get_type_hints)
 
 
 def check_type(name: str, value: object, expected: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ctxbench.io.errors import Fault, ParameterError, check_range, raise_faults, suggest
+from ctxbench.io.errors import Fault, ParameterError, check_range, raise_faults
 from ctxbench.io.rows import instant, named_instant
 from ctxbench.model.arrays import (
     EARLIEST,
@@ -29,7 +29,7 @@ from ctxbench.model.arrays import (
     starts,
 )
 from ctxbench.model.candidates import Mode, Note
-from ctxbench.model.items import ITEM_TYPES, Catalog, ItemKey
+from ctxbench.model.items import Catalog, ItemKey, check_item_types
 
 
 def checked_vector(values: Sequence[float], query: str) -> tuple[float, ...]:
@@ -112,9 +112,7 @@ class Filter:
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", tuple(self.types))
         object.__setattr__(self, "kinds", tuple(self.kinds))
-        for kind in self.types:
-            if kind not in ITEM_TYPES:
-                raise ParameterError(f"no item type is called {kind!r}{suggest(kind, ITEM_TYPES)}")
+        check_item_types(self.types)
         if self.confidence is not None:
             check_range("confidence", self.confidence, 0, 1)
         since, before = (named_instant(name, getattr(self, name) or None) for name in ("since", "before"))
@@ -275,8 +273,8 @@ class Batch:
         return cls(
             catalog=catalog,
             requests=requests,
-            visible=resolve.visible(),
-            eligible=resolve.eligible(),
+            visible=resolve.masks(resolve.open, [[]] * len(requests)),
+            eligible=resolve.masks(resolve.searched, resolve.without),
             session_start=frozen(starts([len(session) for session in sessions])),
             session_item=frozen(np.array(items, dtype=np.int64)),
             session_mode=frozen(np.array(modes, dtype=np.int64)),
@@ -357,19 +355,12 @@ class _Resolver:
         gone = {item for item, _ in session} | set(removed)
         self.without.append([item for item in sorted(gone) if searched[item]])
 
-    def visible(self) -> Masks:
-        """What each request may see."""
-        return self._masks(self.open, [[] for _ in self.time])
-
-    def eligible(self) -> Masks:
-        """The items that a search may offer each request."""
-        return self._masks(self.searched, self.without)
-
-    def _masks(self, shared: _Shared, without: Sequence[Sequence[int]]) -> Masks:
+    def masks(self, shared: _Shared, without: Sequence[Sequence[int]]) -> Masks:
+        """The masks of all requests, less the items that each is `without`."""
         return Masks(
             n_items=len(self.catalog),
             scope=np.array(shared.rows, dtype=np.int64),
-            shared=list(shared.masks.values()),
+            shared=[mask for _, mask in shared.masks.values()],
             start=starts([len(items) for items in without]),
             without=np.array([item for items in without for item in items], dtype=np.int64),
             time=np.array(self.time, dtype=np.int64),
@@ -428,17 +419,16 @@ class _Shared:
     """Masks by what they depend on, each computed once, and the mask of each request."""
 
     def __init__(self) -> None:
-        self.masks: dict[Any, BoolArray] = {}
-        self.row_of: dict[Any, int] = {}
+        self.masks: dict[Any, tuple[int, BoolArray]] = {}  # with their places
         self.rows: list[int] = []
 
     def of(self, key: Any, make: Callable[[], BoolArray]) -> BoolArray:
         """The mask of the next request."""
         if key not in self.masks:
-            self.row_of[key] = len(self.masks)
-            self.masks[key] = make()
-        self.rows.append(self.row_of[key])
-        return self.masks[key]
+            self.masks[key] = len(self.masks), make()
+        row, mask = self.masks[key]
+        self.rows.append(row)
+        return mask
 
 
 _ROUNDING = 1e-6  # how far the length of a unit vector in float32 may be from 1
@@ -546,6 +536,10 @@ class Query:
     def chunks(self, request: int) -> tuple[str, ...]:
         """The chunks of one request."""
         return self.text[self.start[request] : self.start[request + 1]]
+
+    def weights(self, request: int) -> FloatArray:
+        """The weights of the chunks of one request, shape (n_its_chunks,)."""
+        return self.weight[self.start[request] : self.start[request + 1]]
 
     def vectors(
         self,

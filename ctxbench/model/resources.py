@@ -105,11 +105,10 @@ def index_over(
     Returns:
         The same object for catalogs of equal texts, as long as it is kept (`KEPT`).
     """
-    versions: _Versions[Any] = resources.get_or_create(
+    versions: _Versions[T] = resources.get_or_create(
         ("index", name), lambda: _Versions(resources.get_or_create(_MOST, lambda: None))
     )
-    index: T = versions.of(catalog, over, make, extend)
-    return index
+    return versions.of(catalog, over, make, extend)
 
 
 class _Row(Generic[S]):
@@ -199,7 +198,6 @@ class Resources(Protocol):
         Raises:
             UnknownNameError: no resource is called so; names the known ones.
         """
-        ...
 
     def identity(self, name: str) -> str:
         """The identity of a resource: it differs if the value may differ. The value is not computed.
@@ -209,11 +207,9 @@ class Resources(Protocol):
         Raises:
             UnknownNameError: no resource is called so; names the known ones.
         """
-        ...
 
     def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return the value stored under `key`, creating it at the first call."""
-        ...
 
     def vectors(self, texts: Sequence[str]) -> Float32Array:
         """Unit vectors of `texts` by the resource `embedder`, shape (n_texts, n_dimensions)."""
@@ -251,12 +247,10 @@ class Resource(Protocol):
     @property
     def identity(self) -> str:
         """Short text that differs where the value may; known without making it. Manifests and keys of steps hold it."""
-        ...
 
     @property
     def value(self) -> Any:
         """The value that steps get; computed once."""
-        ...
 
 
 EMBEDDER = "embedder"  # the resource that makes vectors of texts

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
-from ctxbench.io.errors import ParameterError, SelectorError
+from ctxbench.io.errors import ParameterError, SelectorError, check_range
 from ctxbench.model import registry
 from ctxbench.model.candidates import Candidates, Note, Origin
 from ctxbench.model.requests import Batch, Query, together
@@ -48,9 +48,27 @@ class Strategy:
 
     Attributes:
         rule_words: the words of the rules by which it keeps items out, by code, with `{name}` for a value of the rule.
+        limits: the range of parameters, ends included. A strategy with a `__post_init__` of its own checks them there.
+        version: raised where the same parameters give other answers than before: no kept output is used again.
+        ranks: whether what a retriever finds is in an order of its own.
+        promotes: whether a cut may choose what an earlier one kept out.
+        expands: whether a pack step may offer what was not found, such as the rest of a file, as an expansion does.
+        keeps_score: whether a rank step leaves scores and order as they are, such as one that adds columns.
+        orders: whether a rank step makes an order of its own, whatever it stands behind, even `everything`.
     """
 
+    version: ClassVar[int] = 1
+    ranks: ClassVar[bool] = True
+    promotes: ClassVar[bool] = False
+    expands: ClassVar[bool] = False
+    keeps_score: ClassVar[bool] = False
+    orders: ClassVar[bool] = False
     rule_words: ClassVar[Mapping[str, str]] = {}
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {}
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in self.limits.items():
+            check_range(name, getattr(self, name), low, high)
 
     def __init_subclass__(cls) -> None:
         """Refuse a parameter without a default that has the name of an attribute of `Strategy`.
@@ -60,17 +78,11 @@ class Strategy:
         """
         super().__init_subclass__()
         for name, kind in inspect.get_annotations(cls).items():
-            is_property = isinstance(getattr(Strategy, name, None), property) and name not in vars(cls)
-            if is_property and "ClassVar" not in str(kind):
+            if name in vars(Strategy) and name not in vars(cls) and "ClassVar" not in str(kind):
                 raise ParameterError(
                     f"{cls.__name__}: a parameter without a default cannot be called {name!r}, as every strategy says "
                     "something of itself by that name; give it a default, or another name"
                 )
-
-    @property
-    def version(self) -> int:
-        """Increased when the same parameters give other answers than before, so that no cached output is used."""
-        return 1
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -79,18 +91,13 @@ class Strategy:
 
     @property
     def code(self) -> str | None:
-        """Identity of further code that it runs and that is not part of ctxbench; None = none."""
-        return None
+        """Module, class and source of a chunking rule that is not of ctxbench, which no name tells; None = none."""
+        return None if self.chunking is None else registry.foreign_code(type(self.chunking.rule))
 
     @property
     def content(self) -> str | None:
         """The content of the file that it reads, or a hash of it; None = it reads none."""
         return None
-
-    @property
-    def ranks(self) -> bool:
-        """Whether a retriever ranks what it finds."""
-        return True
 
     @property
     def depth(self) -> int | None:
@@ -111,26 +118,6 @@ class Strategy:
     def sources(self) -> tuple[str, ...]:
         """The sources of a `merge` that its parameters name; none = whatever there are."""
         return ()
-
-    @property
-    def promotes(self) -> bool:
-        """Whether a cut may choose items that an earlier cut excluded."""
-        return False
-
-    @property
-    def expands(self) -> bool:
-        """Whether a pack step may offer items that were not retrieved, such as the rest of a file."""
-        return False
-
-    @property
-    def keeps_score(self) -> bool:
-        """Whether a rank step leaves scores and order as they are, such as one that adds columns."""
-        return False
-
-    @property
-    def orders(self) -> bool:
-        """Whether a rank step orders all items by itself, whatever the earlier order, even after `everything`."""
-        return False
 
     @property
     def thresholds(self) -> Mapping[str, Mapping[str, float]]:
@@ -157,6 +144,17 @@ class Strategy:
     def notices(self, catalog: Catalog, resources: Any) -> Iterator[str]:  # noqa: ARG002
         """Notices for the user about its use on this catalog."""
         return iter(())
+
+
+class FirstN(Strategy):
+    """A retriever that finds the first `n` items, one of its parameters."""
+
+    n: int
+
+    @property
+    def depth(self) -> int:
+        """As many as it takes."""
+        return self.n
 
 
 _IDLE_S = 1.0  # a thread that does not compute for so long waits for something, and may wait for ever
@@ -205,21 +203,17 @@ class _Threads:
         sys.unraisablehook = hook
 
     def _work(self) -> None:
-        while True:
-            with contextlib.suppress(SystemExit):  # of `stop`: a thread that ended could not be asked what it computes
-                self._serve()
-
-    def _serve(self) -> None:
         thread = threading.current_thread()
         while True:
-            call = self._calls.get()
-            self._busy.add(thread)
-            try:
-                call()
-            finally:
-                self._busy.discard(thread)
-            with self._lock:
-                self._free += 1
+            with contextlib.suppress(SystemExit):  # of `stop`: a thread that ended could not be asked what it computes
+                call = self._calls.get()
+                self._busy.add(thread)
+                try:
+                    call()
+                finally:
+                    self._busy.discard(thread)
+                with self._lock:
+                    self._free += 1
 
 
 def _raise_exit(thread: threading.Thread) -> None:
@@ -343,11 +337,6 @@ class Step:
     def ranks(self) -> bool:
         """Whether a retriever ranks what it finds."""
         return bool(self.declared("ranks"))
-
-    @property
-    def orders(self) -> bool:
-        """Whether a rank step orders all items by itself, whatever the earlier order."""
-        return bool(self.declared("orders"))
 
     @property
     def reach(self) -> int:
@@ -518,11 +507,8 @@ class PerType:
     """
 
     domains: Mapping[tuple[str, ...], tuple[Step | PerType, ...]]
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-        return "by_domain"
+    name: ClassVar[str] = "by_domain"  # in messages
+    off: ClassVar[bool] = False  # even without steps it refuses items that belong to no domain
 
     def describe(self) -> dict[str, Any]:
         """The domains in order."""
@@ -553,11 +539,6 @@ class PerType:
     def expands(self) -> bool:
         """Whether any domain has a step that adds items."""
         return any(step.expands for steps in self.domains.values() for step in steps)
-
-    @property
-    def off(self) -> bool:
-        """False: even without steps it refuses items that belong to no domain."""
-        return False
 
     def call(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Refine each part.

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -116,7 +117,8 @@ def _named_at(text: str) -> Iterator[tuple[int, str]]:
         rest = pattern.sub(_blank, rest)
     for match in _CODE.finditer(rest):
         name = (match[1] or match[0]).rstrip(".:")
-        if _is_code(name):
+        is_name = any(c.isalpha() for c in name)  # else it is a number
+        if is_name and not re.fullmatch(r"[A-Z]+s|[a-z]\.[a-z]", name):  # an abbreviation in the plural, two sentences
             yield match.start(), name
     rest = _CODE.sub(_blank, rest)
     for match in _SPOKEN.finditer(rest):
@@ -124,13 +126,6 @@ def _named_at(text: str) -> Iterator[tuple[int, str]]:
         if name not in _ENGLISH:
             yield match.start(), name
     yield from ((match.start(), match[1]) for match in _CAPITAL.finditer(rest))
-
-
-def _is_code(name: str) -> bool:
-    """Whether what looks like code is more than a number, an abbreviation in the plural, or two sentences."""
-    if not any(c.isalpha() for c in name) or name.strip("_") == "":
-        return False
-    return not re.fullmatch(r"[A-Z]+s|[a-z]\.[a-z]", name)
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -265,9 +260,10 @@ def _action(text: str) -> ActionName:
     Without such a word it is `debug`: who only says what happens reports a fault.
     """
     words = _POLITE.sub("", text.strip()).lower() or text.lower()
-    scores: dict[ActionName, float] = {}
-    for action, (opening, anywhere) in _PATTERNS.items():
-        scores[action] = _OPENING * bool(opening.match(words)) + len(set(anywhere.findall(words)))
+    scores = {
+        action: _OPENING * bool(opening.match(words)) + len(set(anywhere.findall(words)))
+        for action, (opening, anywhere) in _PATTERNS.items()
+    }
     best = max(scores.values())
     return next(action for action, score in scores.items() if score == best) if best else "debug"
 
@@ -566,7 +562,9 @@ def model_plans(texts: Sequence[str], model: ChatModel, planner: str) -> list[Co
     Returns:
         In their order, a plan or why there is none. Empty in, empty out.
     """
-    conversations: list[list[Message]] = [_conversation(text) for text in texts]
+    conversations: list[list[Message]] = [
+        [{"role": "system", "content": PROMPT}, {"role": "user", "content": text[:_LONGEST]}] for text in texts
+    ]
 
     def is_plan(_: int, text: str) -> bool:
         return isinstance(_plan_in(text, planner), ContextPlan)
@@ -581,10 +579,6 @@ def model_plans(texts: Sequence[str], model: ChatModel, planner: str) -> list[Co
     for index, reply in zip(retries, second, strict=True):
         plans[index] = _plan(reply, planner)
     return plans
-
-
-def _conversation(text: str) -> list[Message]:
-    return [{"role": "system", "content": PROMPT}, {"role": "user", "content": text[:_LONGEST]}]
 
 
 def _mended(conversation: Sequence[Message], reply: ModelReply | ServerError, fault: str) -> list[Message]:
@@ -611,12 +605,9 @@ def _plan_in(text: str, planner: str) -> ContextPlan | str:
 def _object(text: str) -> Mapping[str, Any] | None:
     """The JSON object in a text: the whole text, the part between fences, or from the first to the last brace."""
     for part in (text, *_FENCED.findall(text), text[text.find("{") : text.rfind("}") + 1]):
-        try:
-            value = json.loads(part)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, Mapping):
-            return value
+        with suppress(ValueError, RecursionError):
+            if isinstance(value := json.loads(part), Mapping):
+                return value
     return None
 
 
@@ -667,7 +658,7 @@ class CodeFit(RequestFamily):
         visible_paths, visible_commits = paths.visible_paths(visible), past.visible_commits(batch, request)
         named = np.zeros(len(visible_paths))
         named[named_paths(asker.text, paths.ends, visible_paths)] = 1.0
-        weights = query.weight[query.start[request] : query.start[request + 1]].tolist()
+        weights = query.weights(request).tolist()
         voices = past.voices(chunks, weights, visible_commits, limit=VOTERS, spread=SPREAD)
         created = catalog.facts.created[item]
         time_now = (

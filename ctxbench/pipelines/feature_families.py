@@ -213,7 +213,6 @@ _DAY = re.compile(  # written small; otherwise they are names, and "may" is most
     r"|august|september|october|november|december)\b"
 )
 _CAPITALISED = re.compile(r"(?<=[^\s.!?] )[A-Z]\w+")
-_NUMBERS = ("integer", "number", "float")  # the last is BFCL's
 
 
 @dataclass(frozen=True)
@@ -318,7 +317,7 @@ def _item_features(item: Item) -> tuple[float, ...]:
         *(float(item.type == kind) for kind in ("tool", "rule", "reference")),
         math.log1p(len(properties)),
         math.log1p(len(required)),
-        math.log1p(sum(kind in _NUMBERS for kind in kinds)),
+        math.log1p(sum(kind in ("integer", "number", "float") for kind in kinds)),  # the last is BFCL's
         math.log1p(len(name_parts(item.description))),
     )
 

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -268,19 +268,14 @@ def needed_columns(
     total = np.add.reduce(weight, axis=1)
     share = np.zeros_like(similarity)
     np.put_along_axis(share, first, np.divide(weight, total[:, None], where=total[:, None] > 0, out=weight * 0), axis=1)
-    for position, rows in _rows_by_item(item):
+    by_item = np.argsort(item, kind="stable")
+    distinct, ends = np.unique(item[by_item], return_index=True)
+    for position, rows in zip(distinct.tolist(), np.split(by_item, ends)[1:], strict=True):
         if position in required_by_item:
             cells = (request[rows][:, None], required_by_item[position][None, :])
             out[rows, 0] = similarity[cells].max(axis=1)
             out[rows, 1] = np.add.reduce(share[cells], axis=1)
     return out
-
-
-def _rows_by_item(item: IntArray) -> Sequence[tuple[int, IntArray]]:
-    """The items that there are, each with its places in `item`, rising."""
-    by_item = np.argsort(item, kind="stable")
-    distinct, first = np.unique(item[by_item], return_index=True)
-    return list(zip(distinct.tolist(), np.split(by_item, first[1:]), strict=True)) if len(item) else []
 
 
 RETRIEVED = "retrieved.score"
@@ -347,8 +342,8 @@ class FeatureInput:
 
     def spans(self) -> Iterator[tuple[int, slice]]:
         """Every request that has candidates, and its rows as a slice of `rows`."""
-        for request in self.asking.tolist():
-            yield request, slice(int(self.start[request]), int(self.start[request + 1]))
+        start = self.start.tolist()
+        return ((request, slice(start[request], start[request + 1])) for request in self.asking.tolist())
 
     @cached_property
     def words(self) -> ItemWords:
@@ -371,8 +366,7 @@ class FeatureInput:
         if matrix is None or not asking:
             return {}
         return {
-            request: best_of_chunks(vectors, matrix, self.item[asking[request]])
-            * query.weight[query.start[request] : query.start[request + 1], None]
+            request: best_of_chunks(vectors, matrix, self.item[asking[request]]) * query.weights(request)[:, None]
             for request, vectors in query.vectors_by_request(
                 self.resources.vectors, asking, dimensions=matrix.vectors.shape[1]
             ).items()
@@ -486,7 +480,6 @@ class FeatureFamily(Protocol):
 
     def __call__(self, inputs: FeatureInput) -> FloatArray:
         """The columns of the retrieved rows, shape (n_found, n_columns), finite; equal in every batch."""
-        ...
 
 
 def family(name: str) -> FeatureFamily:
@@ -495,8 +488,7 @@ def family(name: str) -> FeatureFamily:
     Raises:
         UnknownNameError: there is none.
     """
-    built: FeatureFamily = registry.build("feature", name, {})
-    return built
+    return cast("FeatureFamily", registry.build("feature", name, {}))
 
 
 def column_names() -> tuple[str, ...]:
@@ -665,7 +657,11 @@ class Logistic:
         odds = self.intercept + _row_sums(np.clip(features, self.low, self.high) * self.weights)
         if len(self.vector) and vectors is not None and vectors.shape[1]:
             odds = odds + _row_sums(vectors * self.vector)
-        return np.array([_logistic(value) for value in odds.tolist()], dtype=np.float64)
+        exact = [  # the logistic function without overflow
+            1.0 / (1.0 + math.exp(-value)) if value >= 0 else math.exp(value) / (1.0 + math.exp(value))
+            for value in odds.tolist()
+        ]
+        return np.array(exact, dtype=np.float64)
 
 
 def _row_sums(products: FloatArray) -> FloatArray:
@@ -675,8 +671,3 @@ def _row_sums(products: FloatArray) -> FloatArray:
 
 def _finite(number: object) -> bool:
     return type(number) in (int, float) and math.isfinite(number)  # type: ignore[arg-type]
-
-
-def _logistic(value: float) -> float:
-    """1 / (1 + exp(-value)), without overflow."""
-    return 1.0 / (1.0 + math.exp(-value)) if value >= 0 else math.exp(value) / (1.0 + math.exp(value))

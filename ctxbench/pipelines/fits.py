@@ -118,7 +118,8 @@ class Calibrations:
         embedder = resources.identity("embedder")
         if fit.embedder != embedder:
             raise ParameterError(
-                f"{self.path}: the {kind} fit of {fit.dataset} was made with the embedder {fit.embedder}, and this is {embedder}; scores of two models are not comparable: fit it again with this one"
+                f"{self.path}: the {kind} fit of {fit.dataset} was made with the embedder {fit.embedder}, "
+                f"and this is {embedder}; scores of two models are not comparable: fit it again with this one"
             )
         return fit
 
@@ -126,7 +127,9 @@ class Calibrations:
         """The message that no fit is for a catalog."""
         catalogs = ", ".join(f"{fit.dataset} ({fit.catalog[:12]})" for fit in self.fits if fit.kind == kind) or "none"
         return ParameterError(
-            f"{self.path} holds no {kind} fit for this catalog of {len(catalog)} items ({catalog.hash[:12]}); it holds those of catalogs: {catalogs}; make one with {self.command(kind)}"
+            f"{self.path} holds no {kind} fit for this catalog of {len(catalog)} items "
+            f"({catalog.hash[:12]}); it holds those of catalogs: {catalogs}; make one with "
+            f"{self.command(kind)}"
         )
 
     def command(self, kind: str) -> str:
@@ -145,17 +148,10 @@ def open_calibrations(name: str) -> Calibrations:
     return _shipped() if name == SHIPPED else read_calibrations(Path(name))
 
 
-class FittedWeights(Strategy):
-    """A step with weights as a parameter, or from the file `calibration`, from fits of the kind `fitted`."""
+class FittedStep(Strategy):
+    """A step that reads fits from the file `calibration`, if one is named."""
 
-    fitted: ClassVar[str]
-    weights: Mapping[str, float]
     calibration: str | None
-
-    @property
-    def calibrated(self) -> str | None:
-        """The kind of fit that is read; None with weights as a parameter."""
-        return None if self.calibration is None else self.fitted
 
     @cached_property
     def calibrations(self) -> Calibrations:
@@ -166,6 +162,18 @@ class FittedWeights(Strategy):
     def content(self) -> str:
         """SHA-256 of the file; empty without one."""
         return self.calibrations.content
+
+
+class FittedWeights(FittedStep):
+    """A step whose weights are given, or those of the file `calibration`, of fits of the kind `fitted`."""
+
+    fitted: ClassVar[str]
+    weights: Mapping[str, float]
+
+    @property
+    def calibrated(self) -> str | None:
+        """The kind of fit that is read; None where weights are given."""
+        return None if self.calibration is None else self.fitted
 
     def check_source(self) -> None:
         """Raise `ParameterError` if both weights and a file are given, or if the file has no such fits."""
@@ -246,7 +254,8 @@ def write_calibrations(path: Path, fits: Iterable[Fit]) -> None:
         fit = twice[0]
         first = next(new_fit for new_fit in new if (new_fit.kind, new_fit.catalog) == (fit.kind, fit.catalog))
         raise ParameterError(
-            f"{first.dataset} and {fit.dataset} have the same catalog, and a file holds one {fit.kind} fit a catalog; write them to two files"
+            f"{first.dataset} and {fit.dataset} have the same catalog, and a file holds one {fit.kind} fit a "
+            f"catalog; write them to two files"
         )
     replaced = {(fit.kind, fit.catalog) for fit in new}
     renewed = {(fit.kind, fit.dataset) for fit in new if fit.kind == PROBABILITY}
@@ -302,7 +311,10 @@ def calibration_faults(pipeline: Pipeline, catalog: Catalog) -> list[str]:
     for position, step in enumerate(pipeline.refine):
         if isinstance(step, PerType):
             faults += [
-                f"{inner.name} stands inside by_domain, where it would see a part of the ranking that it was fitted on; put it in front"
+                (
+                    f"{inner.name} stands inside by_domain, where it would see a part of the ranking that it was "
+                    f"fitted on; put it in front"
+                )
                 for inner in all_steps([step])
                 if inner.declared("calibrated") is not None
             ]
@@ -329,7 +341,9 @@ def _elsewhere(step: Step, context: Mapping[str, Any], catalog: Catalog) -> Iter
         for stage in ("analyse", "retrieve", "rank"):
             if fit.behind.get(stage) != context[stage]:
                 yield (
-                    f"{step.name}: the {fit.kind} fit of {fit.dataset} in {calibrations.path} was made behind {stage} {dump_json(fit.behind.get(stage))}, and here stands {dump_json(context[stage])}; fit it again behind this"
+                    f"{step.name}: the {fit.kind} fit of {fit.dataset} in {calibrations.path} was made "
+                    f"behind {stage} {dump_json(fit.behind.get(stage))}, and here stands "
+                    f"{dump_json(context[stage])}; fit it again behind this"
                 )
 
 

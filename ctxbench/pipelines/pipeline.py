@@ -30,7 +30,6 @@ Output = TypeVar("Output", Query, Candidates)
 Listener: TypeAlias = Callable[[str, str, float], None]
 """Told the kind of a step that ran (`analyse`, `retrieve`, `rank` ...), its name, and its seconds."""
 
-_LACKING = ("late", "failed")  # kinds of notes: the next time, the answer may be another
 _COMBINED: dict[type, tuple[str, str]] = {
     Analyses: ("analyse", "analyses"),
     Merge: ("retrieve", "merge"),
@@ -70,15 +69,15 @@ class StepOutputs:
         """The output of the next step: from an earlier run, or computed now."""
         if self._memo is None:
             return self._run(step, make)
-        for use in step.uses:
-            self._identities[use] = self._resources.identity(use)
+        self._identities |= {use: self._resources.identity(use) for use in step.uses}
         parts = [self._key, step.describe(), self._identities]
         self._key = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
         stored = self._memo.get(self._key, _NOTHING)
         if stored is not _NOTHING:
             return cast("Output", stored)
         output = self._run(step, make)
-        if self._live and any(note.kind in _LACKING for note in output.notes):
+        # the next time, the answer may be another
+        if self._live and any(note.kind in ("late", "failed") for note in output.notes):
             self._memo = None
         else:
             self._memo[self._key] = output
@@ -181,7 +180,7 @@ class Pipeline:
     @property
     def ranks(self) -> bool:
         """Whether the retriever ranks, or a rank step does."""
-        return self.retrieve.ranks or any(isinstance(step, Step) and step.orders for step in self.refine)
+        return self.retrieve.ranks or any(isinstance(step, Step) and step.declared("orders") for step in self.refine)
 
     def mapped(self, change: Callable[[Step], Step]) -> Pipeline:
         """The same pipeline with every step changed, also those in `merge` and `by_domain`."""
@@ -284,8 +283,8 @@ def _hold(table: Candidates, batch: Batch, step: Step | Merge | PerType) -> None
         if wrong.any():
             query = batch.ids[int(table.request[rows[np.flatnonzero(wrong)[0]]])]
             raise SelectorError(
-                f"{step.name}: {label} of query {query!r} is an item that this request may not see, or none of the "
-                "catalog; find and expand within `batch.eligible`"
+                f"{step.name}: {label} of query {query!r} is an item that this request may not see, or none "
+                f"of the catalog; find and expand within `batch.eligible`"
             )
     for row in np.flatnonzero(~table.shows_all).tolist():
         try:
@@ -309,26 +308,29 @@ class _Builder:
     faults: list[SpecFault]
 
     def step(self, kind: str, spec: Any, path: tuple[str | int, ...]) -> Step | None:
-        step = self._checked_step(kind, spec, path) if isinstance(spec, Step) else self._registered(kind, spec, path)
+        step = spec if isinstance(spec, Step) else self._registered(kind, spec, path)
+        kinds = registry.REFINE_KINDS if kind == "refine" else (kind,)
+        if step is not None and step.kind not in kinds:
+            self._fault(
+                path, f"{step.name} is a step of kind {step.kind}; here stands one of kind {' or '.join(kinds)}"
+            )
+            return None
         for use in () if step is None else step.uses:
             if use != FORMAT:
                 self._try(path, lambda: registry.target("resource", kind_of(use)))  # noqa: B023 - run at once
         return step
 
-    def _checked_step(self, kind: str, step: Step, path: tuple[str | int, ...]) -> Step | None:
-        """A step that was made already."""
-        kinds = registry.REFINE_KINDS if kind == "refine" else (kind,)
-        if step.kind in kinds:
-            return step
-        self._fault(path, f"{step.name} is a step of kind {step.kind}; here stands one of kind {' or '.join(kinds)}")
-        return None
-
     def _registered(self, kind: str, spec: Any, path: tuple[str | int, ...]) -> Step | None:
         """A step by the name of its strategy, with its parameters."""
-        named = self._named(spec, path)
-        if named is None:
+        named = {spec: None} if isinstance(spec, str) else spec
+        is_single = isinstance(named, Mapping) and len(named) == 1
+        name, parameters = next(iter(named.items())) if is_single else ("", None)
+        parameters = {} if parameters is None else parameters
+        if not (is_single and isinstance(parameters, Mapping)):
+            message = "a step is a name, or one name with its parameters, for example {standard: {topN: 5}}"
+            self._fault(path, f"{message}; got {spec!r}")
             return None
-        name, parameters = named
+        name = str(name)
         if kind == "refine":
             refine_kind = self._try(path, lambda: registry.refine_kind(name))
             if refine_kind is None:
@@ -395,8 +397,10 @@ class _Builder:
             if depth is not None and step.reach > depth:
                 self._fault(
                     ("retrieve",),
-                    f"finds the best {depth} (depth), but a later step looks at the best {step.reach}; "
-                    "raise depth, or lower that",
+                    (
+                        f"finds the best {depth} (depth), but a later step looks at the best {step.reach}; raise "
+                        f"depth, or lower that"
+                    ),
                 )
 
     def check_sources(
@@ -435,19 +439,6 @@ class _Builder:
             if any(FORMAT in step.uses for step in steps_by_types[types]):
                 self._fault(where, "a step that counts the whole prompt sees only this domain's part; put it behind")
         return PerType(steps_by_types)
-
-    def _named(self, spec: Any, path: tuple[str | int, ...]) -> tuple[str, Mapping[str, Any]] | None:
-        if isinstance(spec, str):
-            return spec, {}
-        if isinstance(spec, Mapping) and len(spec) == 1:
-            name, parameters = next(iter(spec.items()))
-            if parameters is None:
-                return str(name), {}
-            if isinstance(parameters, Mapping):
-                return str(name), parameters
-        message = "a step is a name, or one name with its parameters, for example {standard: {topN: 5}}"
-        self._fault(path, f"{message}; got {spec!r}")
-        return None
 
     def _try(self, path: tuple[str | int, ...], make: Callable[[], T]) -> T | None:
         try:

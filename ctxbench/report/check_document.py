@@ -23,9 +23,18 @@ from ctxbench.report.check_texts import (
 )
 from ctxbench.report.document import Block, Bullets, Cell, Document, Quoted, Section, Table, Text, Weight
 
-MORE = "A cause is told once, for all. Metrics, and items lost and gained with their causes: --verbose, with the first of each list; all of them: --markdown FILE."
-_P = f"{wording.P_WORDS}; corrected (raised) for all metrics of the whole check. None stands beside a selector that is known to answer alike each time: what differs is then a fact."
-_LEGEND = "Detectable: the smallest change for the worse that so many queries would show four times in five, and at most the change where that is worse; a smaller one may go unseen."
+MORE = (
+    "A cause is told once, for all. Metrics, and items lost and gained with their causes: --verbose, with the "
+    "first of each list; all of them: --markdown FILE."
+)
+_P = (
+    f"{wording.P_WORDS}; corrected (raised) for all metrics of the whole check. None stands beside a selector "
+    f"that is known to answer alike each time: what differs is then a fact."
+)
+_LEGEND = (
+    "Detectable: the smallest change for the worse that so many queries would show four times in five, and at "
+    "most the change where that is worse; a smaller one may go unseen."
+)
 _SELDOM = ("left out", "swaps")
 _SHOWN, _FEW = 10, 5  # rows that a console shows of what was lost, and of what is for information
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 import math
 import queue
@@ -19,6 +18,7 @@ from ctxbench.io.cache import read_sealed, write_sealed
 from ctxbench.io.files import cache_dir
 from ctxbench.io.http import OpenAIServer, RefusedError, ServerError
 from ctxbench.model.resources import Resources
+from ctxbench.search.embedders import text_hash
 
 T = TypeVar("T")
 Message: TypeAlias = Mapping[str, str]  # role and content
@@ -75,7 +75,9 @@ class ChatModel:
     @property
     def identity(self) -> str:
         """The model and where it is asked."""
-        return f"{self._model} at {self._server.address.display} ({_digest(self._server.address.endpoint)[:12]})"
+        return (
+            f"{self._model} at {self._server.address.display} ({text_hash(self._server.address.endpoint).hex()[:12]})"
+        )
 
     @property
     def value(self) -> ChatModel:
@@ -140,8 +142,7 @@ class ChatModel:
                 write_sealed(missing[position], json.dumps(asdict(reply)).encode())
             return reply
 
-        for index, reply in _ask_in_threads(range(len(missing)), ask):
-            replies[missing[index]] = reply
+        replies |= {missing[index]: reply for index, reply in _ask_in_threads(range(len(missing)), ask)}
         return [replies[path] for path in paths]
 
     def take_notes(self) -> dict[str, Any]:
@@ -169,7 +170,7 @@ class ChatModel:
     def _path(self, conversation: Sequence[Message], schema: Mapping[str, Any] | None) -> Path:
         """Where a reply is kept."""
         parts = [self._server.address.endpoint, self._model, [dict(message) for message in conversation]]
-        name = _digest(json.dumps(parts if schema is None else [*parts, schema], sort_keys=True))
+        name = text_hash(json.dumps(parts if schema is None else [*parts, schema], sort_keys=True)).hex()
         return cache_dir() / "chat" / name[:2] / f"{name}.json"
 
     def _send(self, body: Mapping[str, Any]) -> ModelReply | RefusedError:
@@ -257,10 +258,6 @@ def _ask_in_threads(indices: Sequence[int], ask: Callable[[int], T]) -> Iterator
 def token_count(value: Any) -> float:
     """A number of tokens, as a server says; NaN where it says none that can be."""
     return float(value) if type(value) is int and 0 <= value <= _MOST_TOKENS else math.nan
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 _PORT = 11434

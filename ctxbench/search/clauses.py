@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ctxbench.io.errors import ParameterError
-from ctxbench.search.chunking import CHUNK_LIMIT, JS_WHITESPACE, check_least, closed_spans, sentences
+from ctxbench.io.errors import ParameterError, check_range
+from ctxbench.search.chunking import CHUNK_LIMIT, JS_WHITESPACE, LimitedRule, closed_spans, sentences
 
 _LINE = re.compile("[^\r\n\u2028\u2029]*(?:\r\n|[\r\n\u2028\u2029]|$)")
 _BLANKS = "".join(sorted(set(JS_WHITESPACE) - set("\r\n\u2028\u2029")))
@@ -96,7 +96,7 @@ _JOINT = re.compile(
 
 
 @dataclass(frozen=True)
-class Marked:
+class Marked(LimitedRule):
     """Sentences with their marks, not split at abbreviations, numbers, names or quotes; nothing is lost.
 
     Attributes:
@@ -106,11 +106,6 @@ class Marked:
     letter, digit or symbol joins the one before it. A text without any has no chunk. Cost: linear in the text.
     Source: ours; `ctxbench.search.chunking` has the rule in words, and what other programs make of its cases.
     """
-
-    limit: int = CHUNK_LIMIT
-
-    def __post_init__(self) -> None:
-        check_least("limit", self.limit, 1)
 
     def __call__(self, text: str) -> list[str]:
         """Split a text."""
@@ -142,8 +137,8 @@ class ClauseRule:
     limit: int = CHUNK_LIMIT
 
     def __post_init__(self) -> None:
-        check_least("shortest", self.shortest, 1)
-        check_least("limit", self.limit, 1)
+        check_range("shortest", self.shortest, 1)
+        check_range("limit", self.limit, 1)
 
     def __call__(self, text: str) -> list[str]:
         """Split a text."""
@@ -199,7 +194,7 @@ class WindowRule:
     unit: Literal["words", "characters"] = "words"
 
     def __post_init__(self) -> None:
-        check_least("size", self.size, 1)
+        check_range("size", self.size, 1)
         if not 0 <= self.overlap < self.size:
             raise ParameterError(f"overlap must be 0 to {self.size - 1}, less than size, got {self.overlap}")
 

@@ -8,8 +8,8 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import astuple, replace
+from typing import TYPE_CHECKING
 
 from ctxbench.io.cache import OptionalRows
 from ctxbench.io.errors import one_line
@@ -50,9 +50,7 @@ _DOCUMENT_NAME = re.compile(
     re.IGNORECASE,
 )
 _CODE_NAME = re.compile(r"\.(?:py|rs|go|[jt]sx?|java|c|h|cc|cpp|rb|sh|toml)$", re.IGNORECASE)  # `history.py` is none
-_DOCUMENT_FOLDERS = {"doc", "docs"}
 _FRAGMENT_FOLDERS = {"changelog", "changelog.d", "changes", "news", "newsfragments", ".changeset"}
-_PLAIN_ENDINGS = {".txt", ""}
 _LOCK_NAMES = {
     *("package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "bun.lockb", "go.sum", "gradle.lockfile"),
     *("pipfile.lock", "packages.lock.json"),
@@ -76,7 +74,7 @@ def is_document_path(path: str) -> bool:
     folders, name, ending = _split(path)
     if _CODE_NAME.search(path):
         return False
-    if _DOCUMENT_FOLDERS & folders or (ending in _PLAIN_ENDINGS and _FRAGMENT_FOLDERS & folders):
+    if {"doc", "docs"} & folders or (ending in ("", ".txt") and _FRAGMENT_FOLDERS & folders):
         return True
     return ending in _DOCUMENT_ENDINGS or _DOCUMENT_NAME.match(name) is not None
 
@@ -125,7 +123,6 @@ _SIGNATURE_BYTES = 20_000  # of which its characters are taken
 _DEEPEST = 500  # definitions inside each other
 _DEEPEST_NODES = 5 * _DEEPEST  # a definition is up to five nodes below the one around it
 _MOST_UNFIT = 20_000  # pieces of a text that is no program at all
-_CLASS_LIKE = ("class", "interface", "scope")
 _FUNCTIONS = ("function", "method")
 _WRAPPERS = (  # a definition that is all such a node holds begins where the node does
     *("decorated_definition", "export_statement", "expression_statement", "ambient_declaration"),
@@ -191,7 +188,10 @@ class _NamingNode:
     def __init__(self, kind: str, node: Node) -> None:
         self.kind, self.node = kind, node
         self.start, self.end = node.byte_range
-        self.name_node = _name_node(node, kind)
+        fields = ("type",) if kind == "scope" else ("name", "left", "key", "property")
+        self.name_node = next(
+            (child for field in fields if (child := node.child_by_field_name(field)) is not None), None
+        )
         self.path = ""  # dotted; empty for what is left out
 
     @property
@@ -210,11 +210,6 @@ class _NamingNode:
             match = re.search(r"(\w+)\s*(?:\[[^\]]*\])?\s*\)$", node_text(receiver))
             return f"{match[1]}.{text}" if match else text
         return text
-
-
-def _name_node(node: Node, kind: str) -> Node | None:
-    fields = ("type",) if kind == "scope" else ("name", "left", "key", "property")
-    return next((child for field in fields if (child := node.child_by_field_name(field)) is not None), None)
 
 
 def _scopes(captures: Captures) -> list[_NamingNode]:
@@ -373,14 +368,10 @@ def _file_doc(root: Node, language: str) -> str:
         block = [
             comment
             for comment, after in zip(top, [*top[1:], None], strict=True)
-            if after is None or _gap(comment, after)
+            if after is None or after.start_point[0] > comment.end_point[0] + 1  # a line lies between
         ]
         top = top[top.index(block[0]) + 1 :] if block else []
     return _comment_line(top, _LICENCE)
-
-
-def _gap(comment: Node, after: Node) -> bool:
-    return bool(after.start_point[0] > comment.end_point[0] + 1)
 
 
 def _references(captures: Captures, name_starts: set[int]) -> tuple[str, ...]:
@@ -399,7 +390,7 @@ def _references(captures: Captures, name_starts: set[int]) -> tuple[str, ...]:
 
 def _implements(captures: Captures, scopes: list[_NamingNode]) -> tuple[tuple[str, str], ...]:
     """(class, base) by place; the class is the nearest around its base."""
-    classes = [scope for scope in scopes if scope.kind in _CLASS_LIKE][::-1]  # the first is last
+    classes = [scope for scope in scopes if scope.kind in ("class", "interface", "scope")][::-1]  # the first is last
     around: list[_NamingNode] = []
     pairs: dict[tuple[str, str], None] = {}
     for base in sorted(captures.get("base", ()), key=lambda node: node.start_byte):
@@ -498,7 +489,8 @@ def _facts_by_key(keys: Mapping[str, bytes], contents: Mapping[str, str]) -> dic
             if loaded is not None:
                 facts = extracted(contents[path], language_of(path) or "", loaded)
                 by_key[key] = replace(facts, doc=_plain_doc(contents[path])) if facts.left_out else facts
-                unsaved[key] = _to_json(by_key[key])
+                row = json.dumps(astuple(by_key[key]), ensure_ascii=False)
+                unsaved[key] = row.encode("utf-8", "surrogatepass")
             if len(unsaved) == _BATCH:
                 rows.put(unsaved)
                 unsaved = {}
@@ -511,19 +503,11 @@ def _facts_by_key(keys: Mapping[str, bytes], contents: Mapping[str, str]) -> dic
     return by_key
 
 
-def _to_json(facts: CodeFacts) -> bytes:
-    """All fields in order, records as lists."""
-    definitions = [
-        (d.name, d.kind, d.start, d.end, d.first_line, d.last_line, d.signature, d.doc) for d in facts.definitions
-    ]
-    imports = [(i.target, i.names, i.level, i.kind, i.line) for i in facts.imports]
-    row = (facts.language, facts.doc, facts.package, definitions, imports, facts.references, facts.implements)
-    return json.dumps([*row, facts.parsed, facts.left_out], ensure_ascii=False).encode("utf-8", "surrogatepass")
-
-
 def _from_json(value: bytes) -> CodeFacts:
-    row: list[Any] = json.loads(value.decode("utf-8", "surrogatepass"))
-    language, doc, package, definitions, imports, references, implements, parsed, left_out = row
+    """The facts in a row of the cache: all fields in order, records as lists."""
+    language, doc, package, definitions, imports, references, implements, parsed, left_out = json.loads(
+        value.decode("utf-8", "surrogatepass")
+    )
     return CodeFacts(
         language=language,
         doc=doc,

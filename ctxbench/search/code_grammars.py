@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctxbench.io.errors import install_command
+from ctxbench.search.chunking import has_longer_piece
 
 if TYPE_CHECKING:
     import tree_sitter
@@ -110,7 +111,15 @@ class CodeFacts:
 
 LONGEST_LINE = 5_000
 """Characters of a line, beyond which a program wrote it."""
-_BY_ENDING = """
+
+
+def _table(text: str) -> dict[str, str]:
+    """From each word behind a colon to what stands before it."""
+    rows = (row.split(":") for line in text.splitlines() for row in line.split(";") if row)
+    return {word: language.strip() for language, words in rows for word in words.split()}
+
+
+_ENDINGS = _table("""
 python: py pyi pyw; rust: rs; typescript: ts tsx mts cts; javascript: js jsx mjs cjs; go: go; java: java
 kotlin: kt kts; scala: scala sbt; groovy: groovy gradle; c: c h; cpp: cc cpp cxx hh hpp hxx; csharp: cs
 ruby: rb gemspec rake; php: php; swift: swift; shell: sh bash zsh fish; powershell: ps1 psm1; sql: sql
@@ -119,21 +128,12 @@ restructuredtext: rst; text: txt; json: json jsonl jsonc json5 ipynb; yaml: yaml
 ini: ini cfg conf properties; xml: xml xsd xsl svg; protobuf: proto; graphql: graphql gql; lua: lua; perl: pl pm
 r: r; julia: jl; haskell: hs; elixir: ex exs; erlang: erl hrl; ocaml: ml mli; clojure: clj cljs cljc edn
 dart: dart; zig: zig; nix: nix; terraform: tf hcl; cython: pyx pxd; csv: csv tsv; lock: lock
-"""
-_BY_NAME = """
+""")
+_NAMES = _table("""
 make: makefile gnumakefile; docker: dockerfile containerfile; cmake: cmakelists.txt
 toml: cargo.lock poetry.lock uv.lock pipfile; ruby: gemfile rakefile; groovy: jenkinsfile; gomod: go.mod
 gosum: go.sum; text: license licence notice authors readme changelog changes
-"""
-
-
-def _table(text: str) -> dict[str, str]:
-    """A dict from each word after a colon to the word before it."""
-    rows = (row.split(":") for line in text.splitlines() for row in line.split(";") if row)
-    return {word: language.strip() for language, words in rows for word in words.split()}
-
-
-_ENDINGS, _NAMES = _table(_BY_ENDING), _table(_BY_NAME)
+""")
 
 
 def language_of(path: str) -> str | None:
@@ -153,13 +153,7 @@ def language_of(path: str) -> str | None:
 
 def is_minified(text: str) -> bool:
     """Whether a text has a line of over 5,000 characters, which only programs write."""
-    at = 0
-    while len(text) - at > LONGEST_LINE:  # from window to window; to split the text would take twenty times as long
-        end = text.rfind("\n", at, at + LONGEST_LINE + 1)
-        if end < 0:
-            return True
-        at = end + 1
-    return False
+    return has_longer_piece(text, "\n", LONGEST_LINE)
 
 
 _log = logging.getLogger(__name__)
@@ -326,12 +320,29 @@ class Grammar:
     def parse(self, text: bytes) -> tree_sitter.Tree:
         """The tree of a text in UTF-8.
 
+        It is first read in chunks, as steps are counted of no other text; nodes of that tree cannot give their text.
+
         Raises:
-            TooComplexError: it takes too many steps.
+            TooComplexError: it takes too many steps or reads.
         """
         import tree_sitter
 
-        trial = _parsed_within_limits(text, self.language)
+        n_reads = n_steps = 0
+
+        def read(offset: int, _: object) -> bytes:
+            nonlocal n_reads
+            n_reads += 1
+            return text[offset : offset + _CHUNK]
+
+        def is_too_much(_: int, __: bool) -> bool:
+            nonlocal n_steps
+            n_steps += 1
+            return n_steps > _MOST_STEPS or n_reads > _MOST_READS
+
+        try:
+            trial = tree_sitter.Parser(self.language).parse(read, progress_callback=is_too_much)
+        except ValueError as error:  # it was stopped
+            raise TooComplexError("it takes too long to parse") from error
         parser = tree_sitter.Parser(self.language)
         return parser.parse(text) if trial.root_node.has_error else parser.parse(text, trial)  # which reuses all of it
 
@@ -348,32 +359,6 @@ class Grammar:
         if cursor.did_exceed_match_limit:
             raise TooComplexError("it takes too long to search for definitions")
         return captures
-
-
-def _parsed_within_limits(text: bytes, language: tree_sitter.Language) -> tree_sitter.Tree:
-    """The tree of a text that is read in chunks, so that steps can be counted; its nodes cannot give their text.
-
-    Raises:
-        TooComplexError: it takes too many steps or reads.
-    """
-    import tree_sitter
-
-    n_reads = n_steps = 0
-
-    def read(offset: int, _: object) -> bytes:
-        nonlocal n_reads
-        n_reads += 1
-        return text[offset : offset + _CHUNK]
-
-    def is_too_much(_: int, __: bool) -> bool:
-        nonlocal n_steps
-        n_steps += 1
-        return n_steps > _MOST_STEPS or n_reads > _MOST_READS
-
-    try:
-        return tree_sitter.Parser(language).parse(read, progress_callback=is_too_much)
-    except ValueError as error:  # it was stopped
-        raise TooComplexError("it takes too long to parse") from error
 
 
 def grammar_name(path: str) -> str | None:
@@ -500,8 +485,7 @@ def _script_import(node: Node, line: int) -> Iterator[Import]:
 
 
 def _go_import(node: Node, line: int) -> Iterator[Import]:
-    path = node.child_by_field_name("path")
-    if path is not None:
+    if (path := node.child_by_field_name("path")) is not None:
         yield Import(node_text(path)[1:-1], line=line)
 
 
@@ -530,8 +514,8 @@ class _RustImports:
         """The imports that a node is."""
         inside = self._inside(node)
         if node.type == "token_tree":  # what a macro is called with is no syntax yet
-            for path in _PATH_IN_TOKENS.findall(_STRING.sub(_without_closed, node_text(node))):
-                yield _rust_code(path, line, inside)
+            tokens = _STRING.sub(lambda string: "" if string[1] else string[0], node_text(node))  # without strings
+            yield from (_rust_code(path, line, inside) for path in _PATH_IN_TOKENS.findall(tokens))
         elif node.type in ("scoped_identifier", "scoped_type_identifier"):  # `crate::a::f()` in code
             if node.start_byte >= self._use_end and (path := _rust_path(node)):
                 yield _rust_code(path, line, inside)
@@ -565,10 +549,6 @@ class _RustImports:
     def _leave(self, start: int) -> None:
         while self._around and self._around[-1][0] <= start:
             self._around.pop()
-
-
-def _without_closed(string: re.Match[str]) -> str:
-    return "" if string[1] else string[0]
 
 
 def _rust_path(node: Node) -> str:

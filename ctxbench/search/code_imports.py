@@ -116,12 +116,11 @@ def go_imports(tree: SourceTree) -> Iterator[tuple[str, str]]:
     """
     modules: dict[str, str] = {}
     for path in tree.named("go.mod"):
-        match = _GO_MODULE.search(tree.contents[path])
-        if match:
+        if match := _GO_MODULE.search(tree.contents[path]):
             modules.setdefault(match[1], folder_of(path))
     packages: dict[str, list[str]] = {}
     for path, _ in tree.of("go"):
-        if not path.endswith("_test.go") and not _is_left_out(tree.contents[path]):
+        if not path.endswith("_test.go") and not _GO_IGNORED.search(tree.contents[path].partition("\npackage ")[0]):
             packages.setdefault(folder_of(path), []).append(path)
     for path, facts in tree.of("go"):
         for statement in facts.imports:
@@ -131,11 +130,6 @@ def go_imports(tree: SourceTree) -> Iterator[tuple[str, str]]:
             if owner is not None:
                 folder = f"{modules[owner]}{statement.target[len(owner) :]}".removeprefix("/")
                 yield from ((path, file) for file in packages.get(folder, ()))
-
-
-def _is_left_out(content: str) -> bool:
-    """Whether a file says that it is part of no build."""
-    return _GO_IGNORED.search(content.partition("\npackage ")[0]) is not None
 
 
 def java_imports(tree: SourceTree) -> Iterator[tuple[str, str]]:
@@ -168,11 +162,6 @@ def _shared(left: str, right: str) -> int:
     """How many folders two paths begin with together."""
     pairs = zip(left.split("/")[:-1], right.split("/")[:-1], strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(left.count("/"), right.count("/")))
-
-
-_PROJECTS = ("pyproject.toml", "setup.py", "setup.cfg")
-_USUAL = ("", "src", "lib", "python")  # folders of a project that packages stand in
-_STANDARD = sys.stdlib_module_names
 
 
 def python_imports(tree: SourceTree) -> Iterator[tuple[str, str]]:
@@ -214,12 +203,14 @@ class _PythonModules:
         module = self._file(base, parts)
         if module is None and "/".join([*filter(None, [base]), *parts]) not in self._tree.folders:
             return
-        bound = _bound(self._tree.facts.get(module)) if module is not None else set()
+        facts = None if module is None else self._tree.facts.get(module)
+        defined = {definition.name for definition in facts.definitions} if facts is not None else ()
+        has_submodules = module is None or module.rpartition("/")[2].startswith("__init__.")
         for name in names:
-            inner = self._file(base, [*parts, name]) if module is None or _is_package(module) else None
+            inner = self._file(base, [*parts, name]) if has_submodules else None
             if inner is not None:
                 yield inner
-            if module is not None and (inner is None or name in bound):
+            if module is not None and (inner is None or name in defined):
                 yield module
 
     def _file(self, base: str, parts: list[str]) -> str | None:
@@ -230,7 +221,7 @@ class _PythonModules:
 
     def _is_top(self, root: str, name: str, folder: str) -> bool:
         """Whether a root has a top-level module or package of a name, which the standard library does not hide."""
-        if name in _STANDARD:  # only what lies beside a script comes before it
+        if name in sys.stdlib_module_names:  # only what lies beside a script comes before it
             return root == folder and self._file(root, [name]) is not None
         module = f"{root}/{name}" if root else name
         return self._file(root, [name]) is not None or module in self._tree.folders
@@ -255,23 +246,15 @@ class _PythonModules:
         return self._roots[folder]
 
 
-def _is_package(path: str) -> bool:
-    return path.rpartition("/")[2].startswith("__init__.")
-
-
-def _bound(facts: CodeFacts | None) -> set[str]:
-    """The names that a module defines itself."""
-    return {definition.name for definition in facts.definitions} if facts else set()
-
-
 def _project_roots(tree: SourceTree) -> list[str]:
     """The roots of all projects of a tree: as declared, then the usual ones."""
     roots = []
-    folders = dict.fromkeys(["", *(folder_of(path) for path in tree.named(*_PROJECTS))])
+    folders = dict.fromkeys(["", *(folder_of(path) for path in tree.named("pyproject.toml", "setup.py", "setup.cfg"))])
     for folder in folders:
         manifest = f"{folder}/" if folder else ""
         declared = [*_declared(tree.toml(f"{manifest}pyproject.toml")), *_configured(tree, f"{manifest}setup.cfg")]
-        roots += [root for source in [*declared, *_USUAL] if (root := joined(folder, source)) is not None]
+        sources = [*declared, "", "src", "lib", "python"]
+        roots += [root for source in sources if (root := joined(folder, source)) is not None]
     return [root for root in dict.fromkeys(roots) if root in tree.folders]
 
 
@@ -283,8 +266,7 @@ def _declared(manifest: object) -> Iterator[str]:
     yield from texts(at(pytest, "ini_options", "pythonpath"))
     for entry in at(manifest, "tool", "poetry", "packages") or ():
         yield from texts(at(entry, "from"))
-    for package in texts(at(manifest, "tool", "hatch", "build", "targets", "wheel", "packages")):
-        yield folder_of(package)
+    yield from map(folder_of, texts(at(manifest, "tool", "hatch", "build", "targets", "wheel", "packages")))
 
 
 def _configured(tree: SourceTree, path: str) -> Iterator[str]:
@@ -319,15 +301,9 @@ def rust_imports(tree: SourceTree) -> Iterator[tuple[str, str]]:
     crates = _Crates(tree)
     yield from crates.declared
     for path, facts in tree.of("rust"):
-        importer = crates.module_of.get(path)
-        for statement in facts.imports if importer else ():
-            imported = (
-                crates.resolved(importer, statement.target.split("::"))
-                if importer and statement.kind in ("use", "code")
-                else None
-            )
-            if imported is not None:
-                yield path, imported
+        if importer := crates.module_of.get(path):
+            paths = (statement.target.split("::") for statement in facts.imports if statement.kind in ("use", "code"))
+            yield from ((path, file) for parts in paths if (file := crates.resolved(importer, parts)) is not None)
 
 
 class _Crates:
@@ -390,7 +366,9 @@ class _Crates:
             return inner, names
         if first in (crates := self._crates_known(self._package[root])):
             return (crates[first], ()), names
-        return (self._inner((root, ()), first, steps) if self._is_old(root) else None), names
+        edition = at(self._manifests.get(self._package[root]), "package", "edition")
+        # in the edition 2015 paths of `use` begin at the crate's root
+        return (self._inner((root, ()), first, steps) if edition in (None, "2015") else None), names
 
     def _inner(self, module: _Module, name: str, steps: int) -> _Module | None:
         """The module that a name is in another: its own, or one that a `use` brings in."""
@@ -425,8 +403,7 @@ class _Crates:
             for statement in facts.imports:
                 if statement.kind == "use":
                     used.setdefault(statement.names[0], statement.target.split("::"))
-                file = self._declared(path, statement, is_root=path == root)
-                if file is not None:
+                if (file := self._declared(path, statement, is_root=path == root)) is not None:
                     self.declared.append((path, file))
                     waiting.append((file, (*inside, *statement.target.split("::"))))
 
@@ -484,10 +461,10 @@ class _Crates:
                         if at(dependency, "package") is None
                         else None
                     )
-                    libraries[_crate_name(library_name or name)] = self._library(dependency_manifest)
+                    libraries[(library_name or name).replace("-", "_")] = self._library(dependency_manifest)
         package_name: Any = at(manifest, "lib", "name") or at(manifest, "package", "name")
         if isinstance(package_name, str):
-            libraries[_crate_name(package_name)] = self._library(path)
+            libraries[package_name.replace("-", "_")] = self._library(path)
         self._known[path] = {name: file for name, file in libraries.items() if file is not None}
         return self._known[path]
 
@@ -499,18 +476,9 @@ class _Crates:
                 return folder, at(manifest, "workspace", "dependencies", name, "path")
         return "", None
 
-    def _is_old(self, root: str) -> bool:
-        """Whether a crate is of the edition 2015, in which paths of `use` begin at the crate's root."""
-        return at(self._manifests.get(self._package[root]), "package", "edition") in (None, "2015")
-
-
-def _crate_name(name: str) -> str:
-    return name.replace("-", "_")
-
 
 _ENDINGS = (".ts", ".tsx", ".d.ts", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs", ".json", ".vue", ".svelte")
 _WRITTEN_AS = {".js": (".ts", ".tsx", ".d.ts"), ".jsx": (".tsx",), ".mjs": (".mts",), ".cjs": (".cts",)}
-_CONFIGS = ("tsconfig.json", "jsconfig.json")
 _LEVELS = 8  # files of `extends` that are followed
 _PACKAGE = re.compile(r"(@[^/]+/[^/]+|[^/]+)(?:/(.*))?")
 
@@ -523,8 +491,7 @@ def script_imports(tree: SourceTree) -> Iterator[tuple[str, str]]:
     finder = _Scripts(tree)
     for path, facts in tree.of("javascript", "typescript"):
         for statement in facts.imports:
-            imported = finder.file_of(folder_of(path), re.split(r"[?]", statement.target, maxsplit=1)[0])
-            if imported is not None:
+            if (imported := finder.file_of(folder_of(path), statement.target.partition("?")[0])) is not None:
                 yield path, imported
 
 
@@ -540,11 +507,8 @@ class _Scripts:
         """The file that a target means in a folder; None for what is outside the tree."""
         if target.startswith("."):
             return self._file(joined(folder, target), inside=target.endswith(("/", ".")))
-        config = self._config(folder)
-        for path in _mapped(target, config):
-            file = self._file(path)
-            if file is not None:
-                return file
+        if mapped := next(filter(None, map(self._file, _mapped(target, self._config(folder)))), None):
+            return mapped
         matched = _PACKAGE.fullmatch(target)
         if matched is None or matched[1] not in self._packages:
             return None
@@ -569,26 +533,22 @@ class _Scripts:
         mains = [*_leaves(exported), *texts([package.get(key) for key in ("source", "types", "module", "main")])]
         paths = [joined(folder, main) for main in mains]
         paths += [joined(folder, f"{below}index") for below in ("", "src/") if not below or package]
-        for path in paths:
-            if path is not None and path != folder:
-                file = self._tree.first(path, *(f"{path}{suffix}" for suffix in _ENDINGS), f"{path}/index.js")
-                if file is not None:
-                    return file
-        return None
+        files = (
+            f"{path}{suffix}" for path in paths if path not in (None, folder) for suffix in ("", *_ENDINGS, "/index.js")
+        )
+        return self._tree.first(*files)
 
     def _sub(self, package: str, below: str) -> str | None:
         """A path below a package, as its `exports` map it, else as files lie."""
         exported = self._tree.json(f"{package}/package.json" if package else "package.json").get("exports")
-        for leaf in _leaves(at(exported, f"./{below}")):
-            file = self._file(joined(package, leaf))
-            if file is not None:
-                return file
-        return self._file(joined(package, below)) or self._file(joined(package, f"src/{below}"))
+        paths = [*_leaves(at(exported, f"./{below}")), below, f"src/{below}"]
+        return next(filter(None, (self._file(joined(package, path)) for path in paths)), None)
 
     def _config(self, folder: str) -> dict[str, Any]:
         """What the nearest configuration says of a folder: `base`, a folder, and `paths`, patterns to places."""
         if folder not in self._configs:
-            file = self._tree.first(*(f"{folder}/{name}" if folder else name for name in _CONFIGS))
+            start = f"{folder}/" if folder else ""
+            file = self._tree.first(f"{start}tsconfig.json", f"{start}jsconfig.json")
             around = self._config(folder_of(folder)) if folder and file is None else {}
             self._configs[folder] = self._read_config(file, _LEVELS) if file is not None else around
         return self._configs[folder]
@@ -633,8 +593,7 @@ def _mapped(target: str, config: dict[str, Any]) -> Iterator[str]:
         start, _, end = pattern.partition("*")
         middle = target[len(start) : len(target) - len(end)]
         yield from (path.replace("*", middle, 1) for path in paths[pattern] if path is not None)
-    base = config.get("base")
-    if base is not None:
+    if (base := config.get("base")) is not None:
         yield f"{base}/{target}" if base else target
 
 
@@ -673,9 +632,6 @@ def _is_listed(folder: str, patterns: list[tuple[str, str]]) -> bool:
     return listed
 
 
-_RULES = (python_imports, rust_imports, script_imports, go_imports, java_imports)
-
-
 def import_edges(contents: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
     """The files of a tree that each of its files imports. Nothing is run, and nothing outside the tree is looked at.
 
@@ -689,7 +645,7 @@ def import_edges(contents: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
     """
     tree = SourceTree(contents, all_code_facts({path: contents[path] for path in contents if grammar_name(path)}))
     edges: dict[str, set[str]] = {}
-    for rule in _RULES:
+    for rule in (python_imports, rust_imports, script_imports, go_imports, java_imports):
         for path, imported in rule(tree):
             if imported != path:
                 edges.setdefault(path, set()).add(imported)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
-from threading import Lock
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -41,7 +39,6 @@ _EXAMPLES = ("example", "examples", "sample", "samples", "demo", "demos", "fixtu
 _TEST_NAME = re.compile(
     r"^tests?$|^conftest$|^tests?_|_tests?$|[.-](?:test|spec)$|_spec$|(?<=[a-z0-9])Tests?$|^Test(?=[A-Z])"
 )
-_UNCOUNTED = ("src", "cmd")
 MOST_NAMED = 3
 """A name that more files have names none of them."""
 _ENTRIES: Sequence[tuple[str, ...]] = (
@@ -71,7 +68,7 @@ def entry_score(path: str) -> float:
     if grammar_name(path) is None or is_test_path(path) or any(part.lower() in _EXAMPLES for part in above):
         return 0.0
     kind = next((n for n, names in enumerate(_ENTRIES, 1) if bare in names or f"{bare}.{ending}" in names), 0)
-    return 1.0 / kind / (1.0 + sum(part not in _UNCOUNTED for part in above)) if kind else 0.0
+    return 1.0 / kind / (1.0 + sum(part not in ("src", "cmd") for part in above)) if kind else 0.0
 
 
 def fits_pattern(path: str, pattern: str) -> bool:
@@ -122,8 +119,7 @@ def named_paths(text: str, ends: Mapping[str, Sequence[int]], visible: BoolArray
         if not any(sign in token for sign in _BETWEEN):
             continue
         for name in (*_ends_of(token), *_modules_of(token)):
-            positions = [position for position in ends.get(name, ()) if visible[position]]
-            if positions:
+            if positions := [position for position in ends.get(name, ()) if visible[position]]:
                 named.update(positions if len(positions) <= MOST_NAMED else ())
                 break
     return sorted(named)
@@ -245,8 +241,7 @@ class ItemPaths:
 def item_paths(catalog: Catalog, resources: Resources) -> ItemPaths:
     """The paths of a catalog, kept with the resources."""
     over = ("type", "title", "name")
-    paths: ItemPaths = index_over(catalog, resources, "paths", over=over, make=lambda: ItemPaths.of(catalog))
-    return paths
+    return index_over(catalog, resources, "paths", over=over, make=lambda: ItemPaths.of(catalog))
 
 
 _SPLIT = re.compile(r"\.|::|#")
@@ -306,8 +301,7 @@ class CodeSymbols:
         """
         parts = _SPLIT.split(name)
         for symbol in dict.fromkeys((".".join(parts[-2:]), parts[-1])):
-            row = self.number.get(symbol)
-            if row is not None:
+            if (row := self.number.get(symbol)) is not None:
                 items = self.item[self.start[row] : self.start[row + 1]]
                 if len(items := items[visible[items]]):
                     return np.asarray(items)
@@ -357,8 +351,7 @@ def _defined(item: Item, facts: CodeFacts | None) -> list[str]:
 def code_symbols(catalog: Catalog, resources: Resources) -> CodeSymbols:
     """The names of a catalog's code, kept with the resources."""
     over = ("type", "title", "name", "text", "created", "until")
-    symbols: CodeSymbols = index_over(catalog, resources, "symbols", over=over, make=lambda: CodeSymbols.of(catalog))
-    return symbols
+    return index_over(catalog, resources, "symbols", over=over, make=lambda: CodeSymbols.of(catalog))
 
 
 MOST_DEFINERS = 5
@@ -515,8 +508,7 @@ class CodeTrees:
 
     def __init__(self, catalog: Catalog, resources: Resources) -> None:
         self._catalog, self._resources = catalog, resources
-        self._kept: OrderedDict[bytes, CodeTree] = OrderedDict()
-        self._lock = Lock()
+        self._tree = lru_cache(maxsize=_KEPT)(self._built)
 
     def of(self, visible: BoolArray) -> CodeTree:
         """The tree of what a request sees.
@@ -524,28 +516,22 @@ class CodeTrees:
         Args:
             visible: shape (n_items,).
         """
-        paths = item_paths(self._catalog, self._resources)
-        visible_code = visible & (paths.path.code >= 0)
-        key = np.packbits(visible_code).tobytes()
-        with self._lock:
-            if key not in self._kept:
-                files = np.flatnonzero(visible_code & self._catalog.facts.type.are("file"))
-                files = np.sort(files[np.unique(paths.path.code[files], return_index=True)[1]])
-                symbols = code_symbols(self._catalog, self._resources)
-                self._kept[key] = CodeTree(self._catalog, paths, symbols, visible_code, files)
-            self._kept.move_to_end(key)
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-            return self._kept[key]
+        is_code = item_paths(self._catalog, self._resources).path.code >= 0
+        return self._tree(np.packbits(visible & is_code).tobytes())
+
+    def _built(self, packed: bytes) -> CodeTree:
+        """The tree of some items, one bit for each of the catalog."""
+        visible = np.unpackbits(np.frombuffer(packed, np.uint8), count=len(self._catalog)).astype(np.bool_)
+        paths, symbols = item_paths(self._catalog, self._resources), code_symbols(self._catalog, self._resources)
+        files = np.flatnonzero(visible & self._catalog.facts.type.are("file"))
+        files = np.sort(files[np.unique(paths.path.code[files], return_index=True)[1]])
+        return CodeTree(self._catalog, paths, symbols, visible, files)
 
 
 def code_trees(catalog: Catalog, resources: Resources) -> CodeTrees:
     """The trees of a catalog, kept with the resources."""
     over = ("type", "title", "name", "text")
-    trees: CodeTrees = index_over(
-        catalog, resources, "code trees", over=over, make=lambda: CodeTrees(catalog, resources)
-    )
-    return trees
+    return index_over(catalog, resources, "code trees", over=over, make=lambda: CodeTrees(catalog, resources))
 
 
 COMMIT, CHANGES, RENAMED = "commit", "changes", "renamed_from"
@@ -629,8 +615,7 @@ class CommitHistory:
 
     def visible_commits(self, batch: Batch, request: int) -> BoolArray:
         """Which commits a request sees, shape (n_commits,)."""
-        visible: BoolArray = batch.visible[request]
-        return visible[self.commit]
+        return batch.visible.row(request)[self.commit]
 
     def likeness(self, chunks: Sequence[str], weights: Sequence[float], visible: BoolArray) -> FloatArray:
         """BM25 of each message for a text, over commits that are seen and say anything, shape (n_commits,); others 0.
@@ -724,7 +709,4 @@ def _renamed(catalog: Catalog, number: Mapping[str, int]) -> Iterator[tuple[int,
 def commit_history(catalog: Catalog, resources: Resources) -> CommitHistory:
     """The commits of a catalog, kept with the resources."""
     over = ("type", "kind", "title", "name", "text", "created", "links", "metadata")
-    history: CommitHistory = index_over(
-        catalog, resources, "commits", over=over, make=lambda: CommitHistory.of(catalog)
-    )
-    return history
+    return index_over(catalog, resources, "commits", over=over, make=lambda: CommitHistory.of(catalog))

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -30,8 +32,7 @@ SMALL = 50_000_000  # multiplications below which a second BLAS thread costs mor
 
 def parts_of(start: int, stop: int, size: int) -> Iterator[slice]:
     """A range in slices of at most `size`, >= 1; one empty slice of an empty range."""
-    for first in range(start, max(stop, start + 1), size):
-        yield slice(first, min(first + size, stop))
+    return (slice(first, min(first + size, stop)) for first in range(start, max(stop, start + 1), size))
 
 
 def row_dots(left: Float32Array | FloatArray, right: Float32Array | FloatArray) -> FloatArray:
@@ -61,16 +62,12 @@ def nth_greatest(values: Float32Array, n: int) -> np.float32:
     return cast("np.float32", np.partition(values, len(values) - n)[len(values) - n])
 
 
-_controller: list[Any] = []
-
-
+@cache
 def _blas() -> Any:
     """The controller of BLAS threads; finding the libraries costs milliseconds, so it is done once."""
-    if not _controller:
-        from threadpoolctl import ThreadpoolController
+    from threadpoolctl import ThreadpoolController
 
-        _controller.append(ThreadpoolController())
-    return _controller[0]
+    return ThreadpoolController()
 
 
 def blocks(start: IntArray, per_block: int) -> Iterator[tuple[int, int]]:
@@ -252,9 +249,7 @@ class DenseIndex:
         old = self._matrix
         if old is None or self._room is None:
             self._room = _Room(len(item), vectors.shape[1])
-            self._matrix = self._room.add(item, ordinal, vectors)
-            return
-        if item[0] > old.item[-1] and self._room.goes_on(old, len(item)):
+        if old is None or (item[0] > old.item[-1] and self._room.goes_on(old, len(item))):
             self._matrix = self._room.add(item, ordinal, vectors)
             return
         room = _Room(len(old.item) + len(item), vectors.shape[1])
@@ -284,11 +279,9 @@ def _embedded(texts: Sequence[str], embed: Embed, skip_failed: bool) -> tuple[li
             raise
     positions, vectors = [], []
     for position, text in enumerate(texts):
-        try:
+        with suppress(EmbeddingError):
             vectors.append(embed([text])[0])
             positions.append(position)
-        except EmbeddingError:
-            continue
     return positions, np.array(vectors, dtype=np.float32)
 
 
@@ -590,19 +583,14 @@ def dots(
     left: Float32Array | FloatArray, right: Float32Array | FloatArray, row: IntArray, right_row: IntArray
 ) -> FloatArray:
     """Exact dot products of rows of two sides, shape (n,), some thousands at a time; see `row_dots`."""
-    ends = range(0, max(len(row), 1), _ROWS_AT_ONCE)
-    return np.concatenate(
-        [row_dots(left[row[a : a + _ROWS_AT_ONCE]], right[right_row[a : a + _ROWS_AT_ONCE]]) for a in ends]
-    )
+    parts = parts_of(0, len(row), _ROWS_AT_ONCE)
+    return np.concatenate([row_dots(left[row[part]], right[right_row[part]]) for part in parts])
 
 
 def _proposed(left: Float32Array, right: Float32Array, row: IntArray, right_row: IntArray) -> Float32Array:
     """Dot products of rows in float32, which takes a quarter of the time."""
-    ends = range(0, len(row), _ROWS_AT_ONCE)
-    parts = [
-        np.einsum("ij,ij->i", left[row[a : a + _ROWS_AT_ONCE]], right[right_row[a : a + _ROWS_AT_ONCE]]) for a in ends
-    ]
-    return np.concatenate(parts)
+    parts = parts_of(0, len(row), _ROWS_AT_ONCE)
+    return np.concatenate([np.einsum("ij,ij->i", left[row[part]], right[right_row[part]]) for part in parts])
 
 
 DEPTH = 100  # items that a retriever finds for a request, unless told otherwise

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from ctxbench.io.cache import CheckedRows
 from ctxbench.io.errors import EmbeddingError, ParameterError, StorageError, UnknownNameError, check_range, suggest
@@ -68,7 +69,6 @@ class Embedder(Protocol):
     @property
     def identity(self) -> EmbedderIdentity:
         """Who made the vectors; known without loading the model."""
-        ...
 
     def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
         """Embed texts. The first call loads the model.
@@ -87,7 +87,13 @@ class Embedder(Protocol):
             ModelError: the model is missing or cannot be loaded.
             EmbeddingError: a text cannot be embedded.
         """
-        ...
+
+
+def put_vector(vectors: Float32Array, position: int, vector: npt.ArrayLike, on_done: OnDone | None) -> None:
+    """Put a vector in its row, and report it as `Embedder.embed` says."""
+    vectors[position] = vector
+    if on_done is not None:
+        on_done(position, vectors[position])
 
 
 def well_formed(text: str) -> str:
@@ -126,9 +132,7 @@ class HashingEmbedder:
         """Embed texts; see `Embedder.embed`. A text without a word has the vector of one fixed feature."""
         vectors = np.zeros((len(texts), self._identity.dimensions), dtype=np.float32)
         for position, text in enumerate(texts):
-            vectors[position] = self._embed(text)
-            if on_done is not None:
-                on_done(position, vectors[position])
+            put_vector(vectors, position, self._embed(text), on_done)
         return vectors
 
     def _embed(self, text: str) -> Float32Array:
@@ -155,7 +159,6 @@ def _features(text: str) -> Counter[str]:
 COMMIT_TEXTS = 64
 COMMIT_SECONDS = 1.0
 
-_Commit: TypeAlias = Callable[[Sequence[str], Float32Array, int, int], None]
 _log = logging.getLogger(__name__)
 
 
@@ -236,7 +239,7 @@ class Vectors:
         distinct = list(dict.fromkeys(texts))
         is_stored, vectors = self._look_up(distinct)
         missing = np.flatnonzero(~is_stored)
-        self._count(loaded=len(distinct) - len(missing))
+        self.stats += VectorStats(loaded=len(distinct) - len(missing))
         if len(missing):
             making = _Making([distinct[position] for position in missing], self._embedder, self._commit)
             vectors[missing] = making.run()
@@ -247,12 +250,10 @@ class Vectors:
         if self._store is not None:
             is_stored, vectors = self._store.look_up(texts)
         else:
-            is_stored = np.zeros(len(texts), dtype=np.bool_)
-            vectors = np.zeros((len(texts), self.identity.dimensions), dtype=np.float32)
+            is_stored, vectors = _looked_up([None] * len(texts), self.identity.dimensions)
         if self._memory:
             for position in np.flatnonzero(~is_stored):
-                vector = self._memory.get(text_hash(texts[int(position)]))
-                if vector is not None:
+                if (vector := self._memory.get(text_hash(texts[int(position)]))) is not None:
                     is_stored[position] = True
                     vectors[position] = vector
         return is_stored, vectors
@@ -267,18 +268,17 @@ class Vectors:
             unsaved = len(texts) if self._store is not None else 0
             if self._store is not None and unsaved and not self.stats.unsaved:
                 _log.warning("%s cannot be written: new vectors are kept in memory only", self._store.path)
-        self._count(embedded=len(texts), unsaved=unsaved)
+        self.stats += VectorStats(embedded=len(texts), unsaved=unsaved)
         if self.progress is not None:
             self.progress(done, total)
-
-    def _count(self, *, embedded: int = 0, loaded: int = 0, unsaved: int = 0) -> None:
-        self.stats += VectorStats(embedded, loaded, unsaved)
 
 
 class _Making:
     """One call's missing texts on their way to vectors, committed a few at a time."""
 
-    def __init__(self, texts: list[str], embedder: Embedder, commit: _Commit) -> None:
+    def __init__(
+        self, texts: list[str], embedder: Embedder, commit: Callable[[Sequence[str], Float32Array, int, int], None]
+    ) -> None:
         self._texts = texts
         self._embedder = embedder
         self._commit = commit
@@ -367,25 +367,20 @@ class Store(Protocol):
     @property
     def identity(self) -> EmbedderIdentity:
         """Whose vectors."""
-        ...
 
     @property
     def path(self) -> Path:
         """What `add` writes to, for messages."""
-        ...
 
     @property
     def writable(self) -> bool:
         """Whether `add` can store anything."""
-        ...
 
     def look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
         """Which texts are there, shape (n_texts,), and their vectors, shape (n_texts, dimensions), else zero."""
-        ...
 
     def add(self, texts: Sequence[str], vectors: Float32Array) -> None:
         """Store vectors of shape (n_texts, dimensions), all of them or none."""
-        ...
 
 
 class VectorStore:
@@ -420,15 +415,9 @@ class VectorStore:
             StorageError: the file stays locked, or the disk fails.
         """
         keys = [text_hash(text) for text in texts]
-        is_stored = np.zeros(len(keys), dtype=np.bool_)
-        vectors = np.zeros((len(keys), self.identity.dimensions), dtype=np.float32)
         rows = self._rows.get(keys)
-        for position, key in enumerate(keys):
-            value = rows.get(key)
-            if value is not None:
-                is_stored[position] = True
-                vectors[position] = np.frombuffer(value, dtype="<f4")
-        return is_stored, vectors
+        stored = [np.frombuffer(rows[key], dtype="<f4") if key in rows else None for key in keys]
+        return _looked_up(stored, self.identity.dimensions)
 
     def add(self, texts: Sequence[str], vectors: Float32Array) -> None:
         """Store vectors in one transaction: all of them or, whatever happens, none. Texts that are there stay.
@@ -443,7 +432,8 @@ class VectorStore:
         """
         if vectors.shape != (len(texts), self.identity.dimensions):
             raise ValueError(f"expected shape {(len(texts), self.identity.dimensions)}, got {vectors.shape}")
-        if not _unit(vectors):
+        squares = np.einsum("ij,ij->i", vectors, vectors)
+        if not np.all(np.abs(squares - 1.0) <= UNIT_TOLERANCE):  # as of NaN and infinity
             raise ValueError("vectors must be finite and of unit length")
         data = np.ascontiguousarray(vectors, dtype="<f4")
         self._rows.put({text_hash(text): row.tobytes() for text, row in zip(texts, data, strict=True)})
@@ -470,15 +460,19 @@ class VectorStore:
         self.close()
 
 
+def _looked_up(stored: Sequence[Float32Array | None], dimensions: int) -> tuple[BoolArray, Float32Array]:
+    """Which vectors are there, shape (n,), and all of them, shape (n, dimensions), zero where they are not."""
+    is_stored = np.array([vector is not None for vector in stored], dtype=np.bool_)
+    vectors = np.zeros((len(stored), dimensions), dtype=np.float32)
+    for row, vector in enumerate(stored):
+        if vector is not None:
+            vectors[row] = vector
+    return is_stored, vectors
+
+
 def text_hash(text: str) -> bytes:
     """SHA-256 of the text in UTF-8, lone surrogates encoded as they are."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-
-
-def _unit(vectors: Float32Array) -> bool:
-    """Whether all rows are of unit length, which NaN and infinity are not."""
-    squares = np.einsum("ij,ij->i", vectors, vectors)
-    return bool(np.all(np.abs(squares - 1.0) <= UNIT_TOLERANCE))
 
 
 KIND = "python"  # as `open_embedder` knows them
@@ -503,33 +497,27 @@ def named(embedder: Function | Embedder) -> str:
         ModelError: the function fails, or what it returns is no vector.
     """
     with _lock:
-        return _named(embedder)
-
-
-def _named(embedder: Function | Embedder) -> str:
-    for name, (registered, _) in _registered.items():
-        if registered is embedder or (
-            inspect.ismethod(embedder) and registered == embedder
-        ):  # `model.encode` is another object each time
-            return name
-    qualified_name = getattr(embedder, "__qualname__", None) or type(embedder).__qualname__
-    plain = qualified_name.rpartition(".")[2].strip("<>")
-    name = f"{KIND}:{plain}"
-    number = 1
-    while name in _registered:
-        number += 1
-        name = f"{KIND}:{plain}-{number}"
-    if isinstance(getattr(embedder, "identity", None), EmbedderIdentity) and hasattr(embedder, "embed"):
-        _registered[name] = embedder, cast("Embedder", embedder)
-    elif callable(embedder) and not isinstance(embedder, type):
-        _registered[name] = embedder, FunctionEmbedder(embedder, name)
-    else:
-        raise ParameterError(
-            "an embedder is a name such as minilm, a function from texts to vectors, or an object with `identity` (an "
-            "`EmbedderIdentity`) and `embed`; got "
-            f"{f'the class {embedder.__name__}' if isinstance(embedder, type) else type(embedder).__name__}"
-        )
-    return name
+        for name, (registered, _) in _registered.items():
+            # `model.encode` is another object each time
+            if registered is embedder or (inspect.ismethod(embedder) and registered == embedder):
+                return name
+        qualified_name = getattr(embedder, "__qualname__", None) or type(embedder).__qualname__
+        plain = qualified_name.rpartition(".")[2].strip("<>")
+        name, number = f"{KIND}:{plain}", 1
+        while name in _registered:
+            number += 1
+            name = f"{KIND}:{plain}-{number}"
+        if isinstance(getattr(embedder, "identity", None), EmbedderIdentity) and hasattr(embedder, "embed"):
+            _registered[name] = embedder, cast("Embedder", embedder)
+        elif callable(embedder) and not isinstance(embedder, type):
+            _registered[name] = embedder, FunctionEmbedder(embedder, name)
+        else:
+            raise ParameterError(
+                "an embedder is a name such as minilm, a function from texts to vectors, or an object with `identity` "
+                "(an `EmbedderIdentity`) and `embed`; got "
+                f"{f'the class {embedder.__name__}' if isinstance(embedder, type) else type(embedder).__name__}"
+            )
+        return name
 
 
 def find(name: str) -> Embedder:
@@ -573,7 +561,7 @@ class FunctionEmbedder:
         self._dimensions = len(self._probe)
         # another revision each time: answers that a run folder keeps may be of another function of this name
         self.identity = EmbedderIdentity(self._name, secrets.token_hex(8), "python", "float32", self._dimensions)
-        self.store: Store = _MemoryStore(self.identity)
+        self.store = _MemoryStore(self.identity)
 
     def look_again(self) -> None:
         """Begin anew where the function gives another vector than before, as a model does that was trained further."""
@@ -587,12 +575,8 @@ class FunctionEmbedder:
         """Embed texts; see `Embedder.embed`. That a row depends on its text alone is up to the function."""
         vectors = np.zeros((len(texts), self._dimensions), dtype=np.float32)
         for first in range(0, len(texts), BATCH):
-            part = list(texts[first : first + BATCH])
-            part_vectors = self._called(part)
-            for position, vector in enumerate(part_vectors, first):
-                vectors[position] = vector
-                if on_done is not None:
-                    on_done(position, vectors[position])
+            for position, vector in enumerate(self._called(list(texts[first : first + BATCH])), first):
+                put_vector(vectors, position, vector, on_done)
         return vectors
 
     def _called(self, texts: list[str]) -> Float32Array:
@@ -639,13 +623,7 @@ class _MemoryStore:
 
     def look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
         """See `Store.look_up`."""
-        stored = [self._vectors.get(text_hash(text)) for text in texts]
-        is_stored = np.array([vector is not None for vector in stored], dtype=np.bool_)
-        vectors = np.zeros((len(texts), self.identity.dimensions), dtype=np.float32)
-        for row, vector in enumerate(stored):
-            if vector is not None:
-                vectors[row] = vector
-        return is_stored, vectors
+        return _looked_up([self._vectors.get(text_hash(text)) for text in texts], self.identity.dimensions)
 
     def add(self, texts: Sequence[str], vectors: Float32Array) -> None:
         """See `Store.add`; of all functions, those that were given first forget theirs where there are too many."""
@@ -653,8 +631,9 @@ class _MemoryStore:
         with _lock:
             stores = [embedder.store for _, embedder in _registered.values() if isinstance(embedder, FunctionEmbedder)]
             for store in stores:
-                if store is not self and sum(map(_size, stores)) > _LIMIT:
-                    cast("_MemoryStore", store).forget()
+                n_bytes = sum(4 * filled.identity.dimensions * len(filled) for filled in stores)
+                if store is not self and n_bytes > _LIMIT:
+                    store.forget()
 
     def forget(self) -> None:
         """Drop all vectors; they are made again where they are needed."""
@@ -662,11 +641,6 @@ class _MemoryStore:
 
     def __len__(self) -> int:
         return len(self._vectors)
-
-
-def _size(store: Store) -> int:
-    """The bytes of the vectors in memory."""
-    return 4 * store.identity.dimensions * len(cast("_MemoryStore", store))
 
 
 _WITH_MODEL = ("openai", "st")  # embedders that are named with a model, as in `st:<model>`

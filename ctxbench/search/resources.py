@@ -101,13 +101,9 @@ class TextIndexes:
         Raises:
             TextIndexError: it cannot be had; says why, and what to do.
         """
-        if self._model == "fts5":
-            from ctxbench.search.text_index import Fts5Index
+        from ctxbench.search.text_index import Fts5Index, PostgresIndex
 
-            return Fts5Index()
-        from ctxbench.search.text_index import PostgresIndex
-
-        return PostgresIndex()
+        return Fts5Index() if self._model == "fts5" else PostgresIndex()
 
 
 class LocalResources(Resources):

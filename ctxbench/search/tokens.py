@@ -67,8 +67,7 @@ def encoding_count(encoding: str) -> Callable[[str], int]:
 
     def of_part(part: str) -> int:
         pieces = (plain if part.isascii() or _SYMBOLS.fullmatch(part) else split)(part)
-        for piece in [candidate for candidate in pieces if candidate not in counts]:
-            counts[piece] = _merged(piece.encode(), ranks)
+        counts.update({piece: _merged(piece.encode(), ranks) for piece in pieces if piece not in counts})
         return sum(map(counts.__getitem__, pieces))
 
     cached = functools.lru_cache(maxsize=1 << 15)  # a service counts an excerpt, its price, and the whole
@@ -127,7 +126,6 @@ class TokenCounter(Protocol):
 
         That of a file of counts has the path as it was given: a relative one is found again from the same folder.
         """
-        ...
 
     def count(self, ids: Sequence[str], texts: Sequence[str]) -> IntArray:
         """Count the tokens of each text.
@@ -142,7 +140,6 @@ class TokenCounter(Protocol):
         Raises:
             InputError: the counter has no count for an item; all such items are listed.
         """
-        ...
 
 
 def open_counter(spec: str, *, cache: Path | None = None) -> TokenCounter:
@@ -208,25 +205,19 @@ class _EncodingCounter:
     def __init__(self, cache: TokenCache | None = None) -> None:
         """Keep counts in `cache` if given; loads nothing yet."""
         self._cache = cache
-        self._count: Callable[[str], int] | None = None
 
     def count(self, ids: Sequence[str], texts: Sequence[str]) -> IntArray:
         """Count; see `TokenCounter.count`. Equal texts are counted once."""
         _check_lengths(ids, texts)
         distinct = list(dict.fromkeys(texts))
         counts = self._cache.get(self.name, distinct) if self._cache else {}
-        new = [text for text in distinct if text not in counts]
-        if new:
-            counted = self._counted(new)
+        if new := [text for text in distinct if text not in counts]:
+            count = encoding_count(self.name)
+            counted = {text: count(text) for text in new}
             if self._cache:
                 self._cache.put(self.name, counted)
             counts = {**counts, **counted}
         return np.array([counts[text] for text in texts], dtype=np.int64)
-
-    def _counted(self, texts: Sequence[str]) -> dict[str, int]:
-        if self._count is None:
-            self._count = encoding_count(self.name)
-        return {text: self._count(text) for text in texts}
 
 
 class O200kCounter(_EncodingCounter):
@@ -239,11 +230,6 @@ class Cl100kCounter(_EncodingCounter):
     """The encoding of GPT-4 and GPT-3.5."""
 
     name = "cl100k_base"
-
-
-class _Given(NamedTuple):
-    tokens: int
-    sha256: str | None
 
 
 class FileCounter:
@@ -266,14 +252,15 @@ class FileCounter:
         try:
             content = readable(self._path).read_bytes()
         except OSError as error:
-            reason = error.strerror or error
-            raise StorageError(f"cannot read the token counts {path!r}: {reason}{_looked_for(self._path)}") from error
+            folder = f" in {Path.cwd()}; run in the folder that the path starts from, or give the whole path"
+            where = "" if self._path.is_absolute() else folder
+            raise StorageError(f"cannot read the token counts {path!r}: {error.strerror or error}{where}") from error
         digest = hashlib.sha256(content).hexdigest()
         if not digest.startswith(version):
             message = f"token counts with SHA-256 {version}... were asked for, this file has {digest[:12]}..."
             raise InputError([Fault(message, self._path)])
         self.name = f"{self.prefix}{path}#{digest[:8]}"
-        self._counts = _read_counts(content, self._path)
+        self._counts, self._hashes = _read_counts(content, self._path)
 
     def count(self, ids: Sequence[str], texts: Sequence[str]) -> IntArray:
         """Count; see `TokenCounter.count`. Ids in the file that nobody asks for are ignored.
@@ -283,23 +270,19 @@ class FileCounter:
         """
         _check_lengths(ids, texts)
         missing = [id_ for id_ in dict.fromkeys(ids) if id_ not in self._counts]
-        changed = [id_ for id_, text in zip(ids, texts, strict=True) if self._is_outdated(id_, text)]
+        hashes = self._hashes
+        changed = [id_ for id_, text in zip(ids, texts, strict=True) if id_ in hashes and hashes[id_] != _sha256(text)]
         faults = [
             *self._faults(missing, "no token count"),
             *self._faults(changed, "text changed since counted"),
         ]
         if faults:
             raise InputError(faults, subject=f"token counts {self._path}")
-        return np.array([self._counts[id_].tokens for id_ in ids], dtype=np.int64)
-
-    def _is_outdated(self, id_: str, text: str) -> bool:
-        count = self._counts.get(id_)
-        return count is not None and count.sha256 is not None and count.sha256 != _sha256(text).hex()
+        return np.array([self._counts[id_] for id_ in ids], dtype=np.int64)
 
     @staticmethod
     def _faults(ids: Sequence[str], problem: str) -> Iterator[Fault]:
-        for id_ in ids[:_SHOWN]:
-            yield Fault(f"{problem}: {id_}")
+        yield from (Fault(f"{problem}: {id_}") for id_ in ids[:_SHOWN])
         if len(ids) > _SHOWN:
             yield Fault(f"{problem}: {len(ids) - _SHOWN} more items, {len(ids)} in all")
 
@@ -341,16 +324,25 @@ def _key(counter: str, text: str) -> bytes:
     return hashlib.sha256(f"{counter}\0{text}".encode("utf-8", "surrogatepass")).digest()
 
 
-def _read_counts(content: bytes, path: Path) -> dict[str, _Given]:
-    """Read a file of counts; the format is in the module's docstring. All faults are raised at once."""
+def _read_counts(content: bytes, path: Path) -> tuple[dict[str, int], dict[str, str]]:
+    """Read a file of counts: tokens by item id, and where the file has one the SHA-256 of the text that was counted.
+
+    All faults are raised at once.
+    """
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise InputError([Fault(f"not UTF-8 at byte {error.start}", path, line)]) from error
     faults: list[Fault] = []
-    counts: dict[str, _Given] = {}
-    rows = _rows_of_lines(text, path, faults) if path.suffix == ".jsonl" else _rows_of_object(text, path)
+    counts, hashes = dict[str, int](), dict[str, str]()
+    rows = (
+        _rows_of_lines(text, path, faults)
+        if path.suffix == ".jsonl"
+        else (
+            (0, id_, tokens, None) for id_, tokens in _parsed(text, path, 1).items()
+        )  # of one object; no line is known
+    )
     for line, id_, tokens, sha256 in rows:
         if not isinstance(id_, str) or not id_:
             message = f"_id must be an item id, got {id_!r}"
@@ -361,18 +353,14 @@ def _read_counts(content: bytes, path: Path) -> dict[str, _Given]:
         elif id_ in counts:
             message = f"{id_} is counted twice"
         else:
-            counts[id_] = _Given(tokens, sha256)
+            counts[id_] = tokens
+            if sha256 is not None:
+                hashes[id_] = sha256
             continue
         faults.append(Fault(message, path, line))
     if faults:
         raise InputError(sorted(faults, key=lambda fault: fault.line), subject="token counts")
-    return counts
-
-
-def _rows_of_object(text: str, path: Path) -> Iterator[tuple[int, Any, Any, Any]]:
-    """Yield line (0: unknown), id, tokens and SHA-256 (None) of each pair of one JSON object."""
-    for id_, tokens in _parsed(text, path, 1).items():
-        yield 0, id_, tokens, None
+    return counts, hashes
 
 
 def _rows_of_lines(text: str, path: Path, faults: list[Fault]) -> Iterator[tuple[int, Any, Any, Any]]:
@@ -398,20 +386,13 @@ def _parsed(text: str, path: Path, line: int) -> dict[str, Any]:
     return row
 
 
-def _looked_for(path: Path) -> str:
-    """Where a relative path is looked for, to be put behind a message."""
-    if path.is_absolute():
-        return ""
-    return f" in {Path.cwd()}; run in the folder that the path starts from, or give the whole path"
-
-
 def _check_lengths(ids: Sequence[str], texts: Sequence[str]) -> None:
     if len(ids) != len(texts):
         raise ValueError(f"as many ids as texts are needed, got {len(ids)} and {len(texts)}")
 
 
-def _sha256(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 BUDGET = "budget"  # the code of the rule that keeps out what does not fit

@@ -305,9 +305,6 @@ class KeptWords:
         )
         return cls(parts, Occurrences(number, start, item, field, count), length)
 
-    def __contains__(self, digest: bytes) -> bool:
-        return digest in self.row_of
-
     @cached_property
     def row_of(self) -> Mapping[bytes, int]:
         """The place of each text by its digest."""
@@ -348,7 +345,7 @@ def read_words(items: Sequence[Item], reader: ItemReader) -> tuple[CatalogWords,
     path = next((path for name in names if os.path.exists(path := folder / name)), None)  # noqa: PTH110 - never raises
     data = None if path is None else read_sealed(path)
     stored = None if data is None else KeptWords.unpacked(data)
-    new = {position: digest for digest, position in texts.items() if stored is None or digest not in stored}
+    new = {position: digest for digest, position in texts.items() if stored is None or digest not in stored.row_of}
     added = KeptWords(tuple(new.values()), *reader.split([items[position] for position in new]))
     if _weight(public[position] for position in new) >= LEAST:
         merged = added if stored is None else stored.extended(added)
@@ -357,7 +354,7 @@ def read_words(items: Sequence[Item], reader: ItemReader) -> tuple[CatalogWords,
         with suppress(OSError):
             os.utime(path)
     if stored is not None and len(stored.digests) > 2 * len(texts):  # the index need not hold all of them
-        stored = stored.select_texts([digest for digest in texts if digest in stored])
+        stored = stored.select_texts([digest for digest in texts if digest in stored.row_of])
     private = [position for position in range(len(items)) if position not in public]
     parts = [_holders(words, digests) for words in (added, stored) if words is not None]
     return _joined(len(items), reader, [*parts, _split(items, private, reader)])
@@ -379,7 +376,7 @@ def _split(items: Sequence[Item], positions: Sequence[int], reader: ItemReader) 
 
 def _holders(words: KeptWords, digests: Mapping[int, bytes]) -> _Read:
     """The words of the items whose texts are known, by the digests of items."""
-    pairs = [(position, words.row_of[digest]) for position, digest in digests.items() if digest in words]
+    pairs = [(position, words.row_of[digest]) for position, digest in digests.items() if digest in words.row_of]
     item, text = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     return TextHolders(words.occurrences, text, item), words.length[:, text]
 

@@ -19,6 +19,7 @@ from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray,
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Query
 from ctxbench.model.resources import Resources, index_over, row_over
+from ctxbench.search.chunking import has_longer_piece
 
 LONGEST_WORD = 4_000
 """Bytes of UTF-8 that a word has at most; no index is given more of it, as FTS5 cuts at 32,768 within a character."""
@@ -45,7 +46,6 @@ FUNCTION_WORDS = frozenset(_FUNCTION.split())
 """What no text index searches for: the English stop words of PostgreSQL, of Snowball."""
 ENDINGS = ("ations", "ation", "ings", "ing", "ers", "ies", "es", "ed", "er", "ly", "s", "e", "y")
 """English endings, in the order in which they are tried."""
-_NO_PLURAL = ("ss", "us", "is")  # `class`, `status`, `analysis`
 
 
 def words(text: str) -> list[str]:
@@ -103,18 +103,8 @@ def separated(text: str) -> str:
 def composed(text: str) -> str:
     """The same of both spellings of a letter with an accent; words are cut (`LONGEST_WORD`), so it may be shorter."""
     blank_separated = separated(unicodedata.normalize("NFC", text))
-    return " ".join(cut(blank_separated.split(" "))) if _has_long_word(blank_separated) else blank_separated
-
-
-def _has_long_word(text: str) -> bool:
-    """Whether a word between blanks may have to be cut; looks at few places only."""
-    start, limit = 0, LONGEST_WORD // 4
-    while start + limit < len(text):
-        blank = text.rfind(" ", start, start + limit + 1)
-        if blank < 0:
-            return True
-        start = blank + 1
-    return False
+    may_be_cut = has_longer_piece(blank_separated, " ", LONGEST_WORD // 4)
+    return " ".join(cut(blank_separated.split(" "))) if may_be_cut else blank_separated
 
 
 def phrases(words: Iterable[str]) -> list[tuple[str, ...]]:
@@ -152,12 +142,9 @@ def _piece_parts(piece: str) -> list[str]:
     """The parts of a text without blanks; what is not ASCII has no pattern for its case."""
     if piece.isascii():
         return name_parts(piece)
-    return [part for run in words(_spaced(piece)) for part in (name_parts(run) if run.isascii() else [run])]
-
-
-def _spaced(piece: str) -> str:
-    """A blank before every capital that follows a small letter."""
-    return "".join(f" {c}" if i and c.isupper() and not piece[i - 1].isupper() else c for i, c in enumerate(piece))
+    # a blank before every capital that follows a small letter
+    spaced = "".join(f" {c}" if i and c.isupper() and not piece[i - 1].isupper() else c for i, c in enumerate(piece))
+    return [part for run in words(spaced) for part in (name_parts(run) if run.isascii() else [run])]
 
 
 @lru_cache(maxsize=1 << 16)  # a catalog says the same few thousand words again and again
@@ -167,7 +154,7 @@ def stem(word: str) -> str:
     Source: ours, one ending of `ENDINGS` and the longest that fits; lighter than Porter's, with no table of exceptions.
     What keeps its s is as in the S-stemmer (Harman, How effective is suffixing?, 1991), and `is` likewise.
     """
-    if word.endswith(_NO_PLURAL):
+    if word.endswith(("ss", "us", "is")):  # `class`, `status`, `analysis`
         return word
     ending = next((end for end in ENDINGS if word.endswith(end) and len(word) - len(end) >= 3), "")
     return word.removesuffix(ending)
@@ -302,7 +289,6 @@ class FuzzyIndex:
         self._fields = tuple(fields)
         self._near = near
         self._number: dict[str, int] = {}
-        self._vocabulary: list[str] = []
         self._word: IntArray = np.empty(0, dtype=np.int64)
         self._reading: IntArray = starts([])
         self._item: IntArray = starts([])
@@ -322,7 +308,7 @@ class FuzzyIndex:
         flat = [reading for row in readings for reading in row]
         number = self._number.copy()
         ids = [number.setdefault(word, len(number)) for reading in flat for word in reading]
-        self._number, self._vocabulary = number, list(number)
+        self._number = number
         self._word = np.concatenate([self._word, np.array(ids, dtype=np.int64)])
         self._reading = _append_rows(self._reading, [len(reading) for reading in flat])
         self._item = _append_rows(self._item, [len(row) for row in readings])
@@ -340,13 +326,13 @@ class FuzzyIndex:
 
     def _nearness(self, query_words: Sequence[str]) -> Float32Array:
         """How near each word asked and each word of the catalog are, shape (n_asked, n_words); 0 for strangers."""
-        if not query_words or not self._vocabulary:
-            return np.zeros((len(query_words), len(self._vocabulary)), dtype=np.float32)
+        if not query_words or not self._number:
+            return np.zeros((len(query_words), len(self._number)), dtype=np.float32)
         from rapidfuzz.fuzz import ratio
         from rapidfuzz.process import cdist
 
         cutoff = self._near * 100.0
-        ratios = cdist(query_words, self._vocabulary, scorer=ratio, score_cutoff=cutoff, dtype=np.float32, workers=1)
+        ratios = cdist(query_words, list(self._number), scorer=ratio, score_cutoff=cutoff, dtype=np.float32, workers=1)
         return np.asarray(ratios, dtype=np.float32)
 
     def _score(self, near: Float32Array, weights: Sequence[float]) -> FloatArray:
@@ -479,7 +465,6 @@ class TextIndex(Protocol):
 
         Items of equal path and text share a row. No row is ever changed.
         """
-        ...
 
     def scores(self, words: Sequence[str], table_rows: IntArray, *, match_all: bool) -> FloatArray:
         """How well rows match any word, or every one.
@@ -492,7 +477,6 @@ class TextIndex(Protocol):
         Returns:
             Shape (n,), > 0 where a row matches, else 0.
         """
-        ...
 
     def similar(self, text: str, table_rows: IntArray, *, measure: str, threshold: float) -> FloatArray:
         """The trigram similarity of a text to paths and to contents, the greater of the two.
@@ -507,11 +491,9 @@ class TextIndex(Protocol):
         Returns:
             Shape (n,), 0 to 1; 0 where it is not above the threshold.
         """
-        ...
 
     def marks(self, texts: Sequence[str], words: Sequence[str]) -> list[list[tuple[int, int]]]:
         """Where the words match in each text, `[from, to)` in characters, rising and apart."""
-        ...
 
 
 def rows_of(catalog: Catalog, resources: Resources, name: str, types: Sequence[str]) -> IntArray:

@@ -181,7 +181,8 @@ def find_definition(selector: str, preset: str | None = None, *, base: Path = Pa
     if joined := _JOINED.fullmatch(selector):
         form = "{{presets: {}, preset: {}}}".format(*joined.groups())
         raise ParameterError(
-            f"no selector is called {selector!r}; a preset of a file stands under two keys: `selector: {form}` in an agent file, `{form}` in an experiment"
+            f"no selector is called {selector!r}; a preset of a file stands under two keys: `selector: "
+            f"{form}` in an agent file, `{form}` in an experiment"
         )
     if is_file(selector):
         path = base / selector
@@ -202,7 +203,8 @@ def agent_definition(agent: AgentFile) -> Definition:
     """
     if agent.external:
         raise ParameterError(
-            f"the selector of {agent.path} is a {own_kind(agent.external)} of your own, which only it itself can run; name one that ctxbench runs, such as learned/normal"
+            f"the selector of {agent.path} is a {own_kind(agent.external)} of your own, which only it itself "
+            f"can run; name one that ctxbench runs, such as learned/normal"
         )
     _, lines = load_yaml(agent.path)
     reader = _DefinitionReader(agent.path, lines, [])
@@ -262,7 +264,8 @@ def _named_by(agent: AgentFile) -> tuple[Definition, str | None]:
         ), agent.selector
     if is_agent_file(agent.selector):
         raise ParameterError(
-            f"selector names {agent.selector}, an agent file; name a shipped selector, one in YAML, or a preset: {PRESET_FORM}"
+            f"selector names {agent.selector}, an agent file; name a shipped selector, one in YAML, or a "
+            f"preset: {PRESET_FORM}"
         )
     return find_definition(agent.selector)
 
@@ -275,7 +278,8 @@ def _selector_of_none(selector: str) -> Definition:
     """
     if is_agent_file(selector):
         raise ParameterError(
-            f"it was tuned on the selector that {selector} names, and is its settings: write what `set` has changed under `settings:` there, beside that selector"
+            f"it was tuned on the selector that {selector} names, and is its settings: write what `set` has "
+            f"changed under `settings:` there, beside that selector"
         )
     return read_definition(Path(selector)) if is_file(selector) else definition(selector)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, cast
 
 from ctxbench.io.errors import ParameterError, check_range
-from ctxbench.model.registry import foreign_code
+from ctxbench.model.registry import build, foreign_code, parameters
 from ctxbench.model.requests import Batch, ChunkKind, Query, Request
 from ctxbench.model.resources import Resources
 from ctxbench.model.strategies import Strategy
-from ctxbench.search import chunking
 from ctxbench.search.chunking import CHUNK_LIMIT, Rule, chunk_rule
 from ctxbench.search.words import keywords
 
@@ -19,12 +18,14 @@ from ctxbench.search.words import keywords
 class _OfText(Strategy):
     """An analysis that splits the text of a request by a chunking rule, and looks at nothing else."""
 
+    rule_name: ClassVar[str]
+
     def __post_init__(self) -> None:
         self.build_rule()  # what is wrong with a parameter is said now
 
     def build_rule(self) -> Rule:
         """The rule with these parameters."""
-        raise NotImplementedError
+        return cast("Rule", build("chunk", self.rule_name, parameters(self)))
 
     def __call__(self, batch: Batch, resources: Resources) -> Query:
         """Chunk the text of every request."""
@@ -49,11 +50,8 @@ class Sentences(_OfText):
 
     def build_rule(self) -> Rule:
         """The rule with these parameters."""
-        if self.rule != "marked":
-            return chunking.SentenceRule(self.limit)
-        from ctxbench.search.clauses import Marked
-
-        return Marked(self.limit)
+        name = "marked" if self.rule == "marked" else "sentences"
+        return cast("Rule", build("chunk", name, {"limit": self.limit}))
 
 
 @dataclass(frozen=True)
@@ -70,12 +68,7 @@ class Clauses(_OfText):
 
     shortest: int = 3
     limit: int = CHUNK_LIMIT
-
-    def build_rule(self) -> Rule:
-        """The rule with these parameters."""
-        from ctxbench.search import clauses
-
-        return clauses.ClauseRule(self.shortest, self.limit)
+    rule_name: ClassVar[str] = "clauses"
 
 
 @dataclass(frozen=True)
@@ -96,12 +89,7 @@ class Windows(_OfText):
     size: int = 6
     overlap: int = 4
     unit: Literal["words", "characters"] = "words"
-
-    def build_rule(self) -> Rule:
-        """The rule with these parameters."""
-        from ctxbench.search import clauses
-
-        return clauses.WindowRule(self.size, self.overlap, self.unit)
+    rule_name: ClassVar[str] = "windows"
 
 
 @dataclass(frozen=True)
@@ -111,9 +99,7 @@ class Whole(_OfText):
     A blank request has no chunk. Cost: none. Source: the usual practice of dense retrieval.
     """
 
-    def build_rule(self) -> Rule:
-        """The rule that takes a text whole."""
-        return chunking.WholeRule()
+    rule_name: ClassVar[str] = "whole"
 
 
 @dataclass(frozen=True)

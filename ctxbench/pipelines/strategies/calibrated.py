@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -28,27 +27,11 @@ from ctxbench.pipelines.features import (
     resources_of,
     with_features,
 )
-from ctxbench.pipelines.fits import ABSTENTION, PROBABILITY, SHIPPED, Calibrations, Fit, open_calibrations
-
-
-class _FromFile(Strategy):
-    """A step that reads fits from the file `calibration`."""
-
-    calibration: str
-
-    @cached_property
-    def calibrations(self) -> Calibrations:
-        """The fits of the file, read once."""
-        return open_calibrations(self.calibration)
-
-    @property
-    def content(self) -> str:
-        """SHA-256 of the file."""
-        return self.calibrations.content
+from ctxbench.pipelines.fits import ABSTENTION, PROBABILITY, SHIPPED, Calibrations, Fit, FittedStep
 
 
 @dataclass(frozen=True)
-class Probability(_FromFile):
+class Probability(FittedStep):
     """Score by the probability that an item is required, as a fit on labelled queries has it.
 
     Attributes:
@@ -200,7 +183,7 @@ class AtLeast(Strategy):
 
 
 @dataclass(frozen=True)
-class Abstain(_FromFile):
+class Abstain(FittedStep):
     """Offer nothing where the probability that anything is needed, calibrated on labelled queries, is too low.
 
     Attributes:
@@ -289,9 +272,7 @@ class Price(Strategy):
 
     overhead: int = 50
     uses: ClassVar[tuple[str, ...]] = ("tokens",)
-
-    def __post_init__(self) -> None:
-        check_range("overhead", self.overhead, 1)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"overhead": (1, math.inf)}
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Replace the score by this value.

@@ -17,12 +17,11 @@ import numpy as np
 from ctxbench.io.errors import ParameterError, SelectorError, check_range
 from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, firsts
 from ctxbench.model.candidates import Candidates, Rule, place_among
-from ctxbench.model.registry import foreign_code
 from ctxbench.model.requests import Query
 from ctxbench.model.resources import Resources
 from ctxbench.model.strategies import Strategy, later
 from ctxbench.search.chunking import ItemChunking, chunk_rule
-from ctxbench.search.dense import dense_index
+from ctxbench.search.dense import dense_index, row_dots
 
 TOP_K = "topK"  # the code of the rule that keeps out what has no chunk among the best topK
 
@@ -94,9 +93,7 @@ class TopChunks(Strategy):
     """
 
     topK: int = 20
-
-    def __post_init__(self) -> None:
-        check_range("topK", self.topK, 0)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"topK": (0, math.inf)}
 
     @property
     def reach(self) -> int:
@@ -137,9 +134,7 @@ class First(Strategy):
 
     n: int = 5
     rule_words: ClassVar[Mapping[str, str]] = {"first": "beyond the first n={n}"}
-
-    def __post_init__(self) -> None:
-        check_range("n", self.n, 0)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"n": (0, math.inf)}
 
     @property
     def reach(self) -> int:
@@ -200,9 +195,7 @@ class PerChunk(Strategy):
         if not self.displace:
             return candidates.promoted(promoted)
         spare = ranked & candidates.chosen & (~of_chunk | (_place_in_chunk(candidates, offered) >= self.minimum))
-        n_promoted, n_spare = (np.bincount(candidates.request[rows], minlength=candidates.n_requests)
-                               for rows in (promoted, spare))  # fmt: skip
-        n = np.minimum(n_promoted, n_spare)
+        n = np.minimum(_count(candidates, promoted), _count(candidates, spare))
         promoted &= _rank(candidates, promoted, level) < n[candidates.request]
         last = np.arange(len(candidates), dtype=np.int64)[::-1].copy()
         displaced = spare & (_rank(candidates, spare, last) < n[candidates.request])
@@ -434,11 +427,6 @@ class Mmr(Strategy):
         return ItemChunking(chunk_rule(self.chunks, parameter="chunks"), self.split_tools, self.bodies)
 
     @property
-    def code(self) -> str | None:
-        """Module, class and source of a chunking rule from a plugin; None for a built-in rule."""
-        return foreign_code(type(self.chunking.rule))
-
-    @property
     def reach(self) -> int:
         """How many of the best items decide, at least."""
         return self.n
@@ -496,7 +484,7 @@ def picked(score: FloatArray, vectors: FloatArray, *, n: int, relevance: float) 
         value = np.where(open_, relevance * score - (1 - relevance) * nearest, -np.inf)
         best = int(value.argmax())
         out[turn], open_[best] = best, False
-        cosine = _dots(vectors, vectors[best])
+        cosine = row_dots(vectors[best], vectors)
         nearest = np.maximum(nearest, cosine) if turn else cosine
     return out
 
@@ -512,12 +500,5 @@ def _standing_for(vectors: Float32Array, first: IntArray, end: IntArray, chunk: 
     out = vectors[first + np.maximum(chunk, 0)].astype(np.float64)
     for row in np.flatnonzero(chunk < 0).tolist():
         out[row] = vectors[first[row] : end[row]].astype(np.float64).sum(axis=0)
-    length = np.sqrt(_dots(out, out))[:, None]
-    unit: FloatArray = np.divide(out, length, out=np.zeros_like(out), where=length > 0)
-    return unit
-
-
-def _dots(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Dot products row by row, shape (n,); bit-equal for equal rows, whatever the other rows are."""
-    sums: FloatArray = np.add.reduce(left * right, axis=1)
-    return sums
+    length = np.sqrt(row_dots(out, out))[:, None]
+    return np.asarray(np.divide(out, length, out=np.zeros_like(out), where=length > 0))

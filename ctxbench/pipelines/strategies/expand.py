@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from ctxbench.io.errors import ParameterError, check_range, suggest
+from ctxbench.io.errors import ParameterError, suggest
 from ctxbench.io.files import read_bytes
 from ctxbench.model.arrays import BoolArray, Facts, FloatArray, IntArray, firsts, ranges
 from ctxbench.model.candidates import Candidates, Mode, Origin, add_expanded
-from ctxbench.model.items import ITEM_TYPES, Catalog
+from ctxbench.model.items import ITEM_TYPES, Catalog, check_item_types
 from ctxbench.model.requests import Batch, Query
 from ctxbench.model.resources import Resources, index_over
 from ctxbench.model.selection import with_values
@@ -90,21 +91,22 @@ class Expansion(Strategy):
     types: tuple[str, ...] = ()
     leads: tuple[str, ...] = ()
     uses: ClassVar[tuple[str, ...]] = ("embedder",)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {
+        "depth": (0, 5),
+        "threshold": (0, 1),
+        "topN": (1, 20),
+        "graph_threshold": (0, 1),
+        "graph_topN": (1, 20),
+        "query_weight": (0, 1),
+        "neighbours": (1, math.inf),
+    }
 
     def __post_init__(self) -> None:
-        ranges = (("depth", 0, 5), ("threshold", 0, 1), ("topN", 1, 20), ("graph_threshold", 0, 1))
-        for name, low, high in (*ranges, ("graph_topN", 1, 20), ("query_weight", 0, 1)):
-            check_range(name, getattr(self, name), low, high)
+        super().__post_init__()
         if self.lend < 0:
             raise ParameterError(f"lend must be 0 (all chunks) or more, got {self.lend}")
-        for name in ("types", "leads"):
-            for kind in getattr(self, name):
-                if kind not in ITEM_TYPES:
-                    raise ParameterError(f"{name}: no item type is called {kind!r}{suggest(kind, ITEM_TYPES)}")
-        check_range("neighbours", self.neighbours, 1)
-        self._check_unused()
-
-    def _check_unused(self) -> None:
+        check_item_types(self.types, where="types: ")
+        check_item_types(self.leads, where="leads: ")
         for name, default in _UNUSED[self.by].items():
             if getattr(self, name) != default:
                 raise ParameterError(f"{name} does nothing with by: {self.by}; leave it out, or write another `by`")
@@ -188,7 +190,7 @@ class _Work:
 
     def __init__(self, step: Expansion, query: Query, candidates: Candidates, resources: Resources) -> None:
         self._step, self._query, self._resources = step, query, resources
-        self._leading = dict(_leading(step, query, candidates))
+        self._leading = _leading(step, query, candidates)
         chosen = candidates.chosen
         self._allowed: dict[int, BoolArray] = {}
         for request in self._leading:
@@ -238,15 +240,14 @@ class _Work:
         """The chunks of the requests that something leads from."""
         from ctxbench.search.graph import QueryWeighting
 
-        query, share = self._query, self._step.query_weight
-        relatives = self._relatives
+        query, share, relatives = self._query, self._step.query_weight, self._relatives
         vectors = query.vectors_by_request(
             self._resources.vectors,
             self._leading,
             dimensions=None if relatives is None else relatives.matrix.vectors.shape[1],
         )
         return {
-            request: QueryWeighting(chunk_vectors, query.weight[query.start[request] : query.start[request + 1]], share)
+            request: QueryWeighting(chunk_vectors, query.weights(request), share)
             for request, chunk_vectors in vectors.items()
         }
 
@@ -269,21 +270,18 @@ class _Work:
         from ctxbench.search.graph import kept_graph, stored_graph
 
         step, catalog, resources = self._step, self._query.batch.catalog, self._resources
-        if not step.graph:
-            return kept_graph(catalog, resources, step.spec)
-        return stored_graph(step.graph, catalog, resources, step.spec)
+        used = (catalog, resources, step.spec)
+        return stored_graph(step.graph, *used) if step.graph else kept_graph(*used)
 
 
-def _leading(step: Expansion, query: Query, candidates: Candidates) -> Iterator[tuple[int, IntArray]]:
+def _leading(step: Expansion, query: Query, candidates: Candidates) -> dict[int, IntArray]:
     """The items that lead in the first pass, rising, by request; requests without are left out."""
     leads = candidates.chosen & (candidates.origin != Origin.SESSION)
     if step.session:
         asking = np.diff(query.start) > 0
         leads |= (candidates.origin == Origin.SESSION) & asking[candidates.request]
     leads &= _of_types(query.batch.catalog, step.leads)[candidates.item]
-    for request in np.unique(candidates.request[leads]).tolist():
-        rows = candidates.rows(request)
-        yield request, np.sort(candidates.item[rows][leads[rows]])
+    return {request: np.sort(candidates.item[rows]) for request, rows in candidates.by_request(leads).items()}
 
 
 def _of_types(catalog: Catalog, types: tuple[str, ...]) -> BoolArray:
@@ -317,9 +315,7 @@ class Links(Strategy):
     depth: int = 1
     types: tuple[str, ...] = ()
     direction: Literal["both", "out"] = "both"
-
-    def __post_init__(self) -> None:
-        check_range("depth", self.depth, 0, 5)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"depth": (0, 5)}
 
     @property
     def off(self) -> bool:

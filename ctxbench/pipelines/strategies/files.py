@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from ctxbench.io.errors import ParameterError, check_choice, check_range, suggest
+from ctxbench.io.errors import ParameterError, check_choice, check_range
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.model.candidates import Candidates, Mode, Note, Origin, add_expanded, reranked
-from ctxbench.model.items import ITEM_TYPES, TEXT_FIELDS, Catalog, Item
+from ctxbench.model.items import TEXT_FIELDS, Catalog, Item, check_item_types
 from ctxbench.model.requests import Batch, Query
 from ctxbench.model.resources import CHAT, OLLAMA, Resources, row_over
 from ctxbench.model.selection import with_values
-from ctxbench.model.strategies import Strategy
-from ctxbench.pipelines.code_requests import ContextPlan, heuristic_plan, read_intent
+from ctxbench.model.strategies import FirstN, Strategy
+from ctxbench.pipelines.code_requests import ContextPlan, heuristic_plan, model_plans, named_code, read_intent
 from ctxbench.search.code_facts import is_document_path, is_made_file, is_made_text, is_test_path
 from ctxbench.search.code_index import (
     CodeTree,
+    FileEdges,
     ItemPaths,
+    code_symbols,
     code_trees,
     commit_history,
     file_path,
@@ -56,7 +60,8 @@ class Intent(Strategy):
         """Read the intent of every request."""
         texts = [request.text for request in batch.requests]
         intents = tuple(read_intent(text).as_dict() if text.strip() else None for text in texts)
-        return replace(_without_chunks(batch), intent=intents, keywords=tuple(keywords(text) for text in texts))
+        query = Query.of_chunks(batch, [[]] * len(batch))
+        return replace(query, intent=intents, keywords=tuple(keywords(text) for text in texts))
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,7 @@ class Plan(Strategy):
 
     def __call__(self, batch: Batch, resources: Resources) -> Query:
         """Plan for every request."""
-        query = _without_chunks(batch)
+        query = Query.of_chunks(batch, [[]] * len(batch))
         if self.planner == "scan":
             return query
         rows = [row for row, request in enumerate(batch.requests) if request.text.strip()]
@@ -119,8 +124,6 @@ class Plan(Strategy):
         return replace(query, plan=tuple(plans), notes=tuple(notes))
 
     def _by_model(self, texts: Sequence[str], resources: Resources) -> list[ContextPlan | str]:
-        from ctxbench.pipelines.code_requests import model_plans
-
         model = resources.get(self.uses[0]).limited(seconds=self.seconds, tries=_TRIES)
         return model_plans(texts, model, f"{self.planner}:{self.uses[0].partition(':')[2]}")
 
@@ -146,12 +149,8 @@ def _called(name: str, paths: ItemPaths, visible: BoolArray) -> tuple[str, ...]:
     return (name,) if name in matches else tuple(sorted(matches)[:_MOST_FILES])
 
 
-def _without_chunks(batch: Batch) -> Query:
-    return Query.of_chunks(batch, [[]] * len(batch))
-
-
 @dataclass(frozen=True, kw_only=True)
-class _InTextIndex(Strategy):
+class _InTextIndex(FirstN):
     """What both searches have: a text index, and the types of items that they find."""
 
     n: int
@@ -162,19 +161,12 @@ class _InTextIndex(Strategy):
         check_range("n", self.n, 0)
         if not self.types:
             raise ParameterError("types must name at least one type of item, for example file")
-        for item_type in self.types:
-            if item_type not in ITEM_TYPES:
-                raise ParameterError(f"no item type is called {item_type!r}{suggest(item_type, ITEM_TYPES)}")
+        check_item_types(self.types)
 
     @property
     def uses(self) -> tuple[str, ...]:
         """The text index."""
         return (f"text_index:{self.index}",)
-
-    @property
-    def depth(self) -> int:
-        """How many items are retrieved."""
-        return self.n
 
     def check(self, catalog: Catalog, resources: Resources) -> None:
         """Open the index, so that an error is raised before anything runs.
@@ -276,8 +268,8 @@ class Similar(_InTextIndex):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _CodeSearch(Strategy):
-    """The common parameters of these searches: how many items they find, and of which types."""
+class _CodeSearch(FirstN, ABC):
+    """What these searches have in common: how many items they find, and of which types."""
 
     n: int = 20
     types: tuple[str, ...] = ("file",)
@@ -288,11 +280,6 @@ class _CodeSearch(Strategy):
             raise ParameterError("types must name at least one type of item: file or chunk")
         for item_type in self.types:
             check_choice("each of types", item_type, ("file", "chunk"))
-
-    @property
-    def depth(self) -> int:
-        """How many items are retrieved."""
-        return self.n
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """The best items by score that each request may get; items without a score are left out."""
@@ -305,9 +292,9 @@ class _CodeSearch(Strategy):
             masks.append(eligible & typed & (scores[-1] > 0))
         return ranked_by(scores, masks, depth=self.n)
 
+    @abstractmethod
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
         """The score of every item for a request, shape (n_items,), >= 0."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -341,10 +328,9 @@ class CommitVotes(_CodeSearch):
 
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
         batch, history = query.batch, commit_history(query.batch.catalog, resources)
-        span = slice(int(query.start[request]), int(query.start[request + 1]))
+        chunks, weights = query.chunks(request), query.weights(request).tolist()
         visible = history.visible_commits(batch, request)
-        voices = history.voices(query.text[span], query.weight[span].tolist(), visible, self.commits, self.spread)
-        return history.votes(voices)
+        return history.votes(history.voices(chunks, weights, visible, self.commits, self.spread))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -420,9 +406,6 @@ class SymbolDefiners(_CodeSearch):
     """
 
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
-        from ctxbench.pipelines.code_requests import named_code
-        from ctxbench.search.code_index import code_symbols  # grammars wait until symbols are asked for
-
         catalog, paths = query.batch.catalog, item_paths(query.batch.catalog, resources)
         names = _planned(query, request, "symbols_to_find", "symbols") or named_code(query.batch.requests[request].text)
         score = code_symbols(catalog, resources).matches(names, query.batch.visible[request])
@@ -485,10 +468,7 @@ class FileKinds(Strategy):
     documents: float = 1.0
     made: float = 1.0
     tests: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name in ("documents", "made", "tests"):
-            check_range(name, getattr(self, name), 0.0, 10.0)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = dict.fromkeys(("documents", "made", "tests"), (0.0, 10.0))
 
     @property
     def off(self) -> bool:
@@ -528,8 +508,7 @@ def _kinds_of(items: Sequence[Item]) -> IntArray:
 
 
 def _kind_of(item: Item) -> int:
-    path = file_path(item)
-    if path is None:
+    if (path := file_path(item)) is None:
         return _CODE
     return _MADE if is_made_text(item.text) else _kind_of_path(path)
 
@@ -575,10 +554,7 @@ class CodeLinks(Strategy):
     by: Literal["imports", "references", "tests", "co_change", "pagerank"] = "imports"
     depth: int = 1
     max_files: int = 5
-
-    def __post_init__(self) -> None:
-        check_range("depth", self.depth, 0, 5)
-        check_range("max_files", self.max_files, 0)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"depth": (0, 5), "max_files": (0, math.inf)}
 
     @property
     def off(self) -> bool:
@@ -590,7 +566,9 @@ class CodeLinks(Strategy):
         if self.off:
             return candidates
         trees, rows = code_trees(query.batch.catalog, resources), []
-        for at, chosen in _chosen(candidates):
+        leading = candidates.chosen & (candidates.origin != Origin.SESSION)
+        for at, leading_rows in candidates.by_request(leading).items():
+            chosen = candidates.item[leading_rows]
             tree = trees.of(query.batch.visible[at])
             leads = _leads(tree, chosen)
             free = query.batch.eligible[at][tree.item] & ~np.isin(tree.item, chosen)
@@ -652,17 +630,9 @@ class CodeLinks(Strategy):
                 return np.flatnonzero(share), share[share > 0]
 
             return changed_with
-        edges = {"imports": "imports", "references": "users", "tests": "tests", "pagerank": "links"}[self.by]
-        neighbours: Neighbours = getattr(tree, edges).of_file
-        return neighbours
-
-
-def _chosen(candidates: Candidates) -> Iterator[tuple[int, IntArray]]:
-    """The chosen items without the session's, best first, by request; requests without any are left out."""
-    leads = candidates.chosen & (candidates.origin != Origin.SESSION)
-    for request in np.unique(candidates.request[leads]).tolist():
-        rows = candidates.rows(request)
-        yield request, candidates.item[rows][leads[rows]]
+        names = {"imports": "imports", "references": "users", "tests": "tests", "pagerank": "links"}
+        edges: FileEdges = getattr(tree, names[self.by])
+        return edges.of_file
 
 
 def _leads(tree: CodeTree, chosen: IntArray) -> Leads:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-import string
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Literal
 
-from ctxbench.io.errors import ParameterError, UnknownNameError, check_range, suggest
+import numpy as np
+
+from ctxbench.io.errors import ParameterError, UnknownNameError, suggest
 from ctxbench.model.candidates import (
     Candidates,
     Origin,
@@ -79,7 +80,6 @@ class Messages(Strategy):
 
 SHORTEST = 4  # digits of an id
 EXCERPT = 50  # characters of an excerpt behind a source
-_DIGITS = string.digits + string.ascii_lowercase
 _OF_A_HASH = 49  # digits in base 36 that a SHA-256 fills
 _RUNS = re.compile(r"<+|>+")
 
@@ -164,11 +164,8 @@ def citation_ids(keys: Sequence[ItemKey]) -> tuple[str, ...]:
 @lru_cache(maxsize=1 << 14)  # the items of a service come again and again
 def _hash(key: ItemKey) -> str:
     """The digits of a key's SHA-256 in base 36, the lowest first: those are drawn evenly."""
-    number, digits = int.from_bytes(hashlib.sha256(key.id.encode()).digest(), "big"), []
-    for _ in range(_OF_A_HASH):
-        number, digit = divmod(number, 36)
-        digits.append(_DIGITS[digit])
-    return "".join(digits)
+    number = int.from_bytes(hashlib.sha256(key.id.encode()).digest(), "big")
+    return np.base_repr(number, 36).lower()[::-1].ljust(_OF_A_HASH, "0")
 
 
 def marked(text: str, marks: Sequence[tuple[int, int]]) -> str:
@@ -447,9 +444,7 @@ class Rendered(Strategy):
     tokens: int = 2000
     uses: ClassVar[tuple[str, ...]] = ("tokens", FORMAT)
     rule_words: ClassVar[Mapping[str, str]] = {BUDGET: BUDGET_WORDS}
-
-    def __post_init__(self) -> None:
-        check_range("tokens", self.tokens, 0)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"tokens": (0, math.inf)}
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what does not fit, and show a part of a first item that does not."""

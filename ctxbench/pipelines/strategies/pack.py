@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -104,9 +107,7 @@ class Truncate(Strategy):
     tokens: int = 400
     uses: ClassVar[tuple[str, ...]] = ("tokens",)
     rule_words: ClassVar[Mapping[str, str]] = {TOO_LONG: "not one character of it fits into tokens={tokens}"}
-
-    def __post_init__(self) -> None:
-        check_range("tokens", self.tokens, 1)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"tokens": (1, math.inf)}
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Show the beginnings of items that are too long."""
@@ -127,24 +128,15 @@ class Truncate(Strategy):
 
 def _beginning(item: Item, limit: int, resources: Resources) -> tuple[int, int]:
     """Where the longest beginning of an item's prompt text within the limit ends, and its tokens; 0 = none."""
+
+    @cache
+    def tokens_to(end: int) -> int:
+        return int(resources.text_tokens([text_shown(item, (0, end))])[0])
+
     for ends in cut_places(item.prompt_text, 0, len(item.prompt_text), sentence=False):
-        end, tokens = _longest(item, ends, limit, resources)
-        if end:
-            return end, tokens
+        if n_fitting := bisect_right(ends, limit, key=tokens_to):
+            return ends[n_fitting - 1], tokens_to(ends[n_fitting - 1])
     return 0, 0
-
-
-def _longest(item: Item, ends: list[int], limit: int, resources: Resources) -> tuple[int, int]:
-    """The last of the rising `ends` up to which the text is within the limit, and its tokens; 0, 0 if none is."""
-    low, high, best = 0, len(ends), (0, 0)
-    while low < high:
-        middle = (low + high) // 2
-        tokens = int(resources.text_tokens([text_shown(item, (0, ends[middle]))])[0])
-        if tokens <= limit:
-            low, best = middle + 1, (ends[middle], tokens)
-        else:
-            high = middle
-    return best
 
 
 def _prefix(table: Candidates, rows: BoolArray, cost: IntArray, left: IntArray) -> BoolArray:
@@ -180,7 +172,7 @@ _SCALE = 40  # scores are compared to 2 ** -40 of the highest, as whole numbers,
 
 
 @dataclass(frozen=True)
-class _Filling(Strategy):
+class _Filling(Strategy, ABC):
     """What `Greedy` and `Knapsack` share: token counts, and the budget as it is rendered.
 
     What is chosen by prices is counted whole; where that is too much, the room shrinks by what is over, and is filled
@@ -201,10 +193,11 @@ class _Filling(Strategy):
             )
 
     @property
+    @abstractmethod
     def _rules(self) -> tuple[Rule, ...]:
         """Why a row is out: those that `_filled` counts from 1."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _filled(self, score: FloatArray, price: IntArray, kind: IntArray, room: int) -> IntArray:
         """Which items of a request are chosen.
 
@@ -217,7 +210,6 @@ class _Filling(Strategy):
         Returns:
             Shape (n,): 0 = chosen, else which of `_rules` keeps it out, from 1.
         """
-        raise NotImplementedError
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Exclude items that are not chosen; if none fits, show a part of the best."""
@@ -589,11 +581,11 @@ class Outline(Strategy):
         BUDGET: BUDGET_WORDS,
         OUTLINED: "its file's outline stands for it, as it is beyond the first n={n}, or too long for tokens={tokens}",
     }
-
-    def __post_init__(self) -> None:
-        check_range("tokens", self.tokens, 0)
-        check_range("n", self.n, 0)
-        check_range("per_token", self.per_token, 0.0, 1.0)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {
+        "tokens": (0, math.inf),
+        "n": (0, math.inf),
+        "per_token": (0.0, 1.0),
+    }
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Offer whole items and outlines as far as they fit."""

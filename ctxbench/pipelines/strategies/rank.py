@@ -6,13 +6,14 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ctxbench.io.errors import ParameterError, check_choice, check_range, number_within
-from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, firsts
+from ctxbench.model.arrays import FloatArray, IntArray, firsts
 from ctxbench.model.candidates import MARGIN, RECEIVED, SEARCHED, SECONDS, SENT, Candidates, Note, Rule, reranked
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Query, Request
@@ -46,9 +47,7 @@ class Rrf(Strategy):
     """
 
     k: int = 60
-
-    def __post_init__(self) -> None:
-        check_range("k", self.k, 0)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"k": (0, math.inf)}
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Score by the ranks in every source; `chunk_rank` becomes the place in the new order."""
@@ -207,54 +206,41 @@ def normalised(
     for name, scores in sources_of(candidates).items():
         mask = searched & ~np.isnan(scores)
         request, score = candidates.request[mask], scores[mask]
-        ends = _Ends.of(request, score, candidates.n_requests)
+        low, high = _ends(request, score, candidates.n_requests)
         if normalise == "z":
-            scaled, missing = _z_scores(request, score, ends)
+            scaled, missing = _z_scores(request, score, low, high)
         else:
-            bound = None if normalise == "min_max" else _bound(name, score, lowest or {})
-            scaled, missing = _shares(request, score, ends, bound), np.zeros(candidates.n_requests)
+            bottom = low[request] if normalise == "min_max" else np.full(len(score), _bound(name, score, lowest or {}))
+            spread, missing = high[request] - bottom, np.zeros(candidates.n_requests)
+            scaled = np.divide(score - bottom, spread, out=np.ones(len(score)), where=spread > 0)
         values = np.where(searched, missing[candidates.request], 0.0)
         values[mask] = scaled
         out[name] = values
     return out
 
 
-@dataclass(frozen=True, eq=False)
-class _Ends:
+def _ends(request: IntArray, score: FloatArray, n_requests: int) -> tuple[FloatArray, FloatArray]:
     """The lowest and the best score of each request, shape (n_requests,); infinite where there is none."""
-
-    low: FloatArray
-    high: FloatArray
-
-    @classmethod
-    def of(cls, request: IntArray, score: FloatArray, n_requests: int) -> _Ends:
-        low, high = np.full(n_requests, np.inf), np.full(n_requests, -np.inf)
-        np.minimum.at(low, request, score)
-        np.maximum.at(high, request, score)
-        return cls(low, high)
+    low, high = np.full(n_requests, np.inf), np.full(n_requests, -np.inf)
+    np.minimum.at(low, request, score)
+    np.maximum.at(high, request, score)
+    return low, high
 
 
-def _shares(request: IntArray, score: FloatArray, ends: _Ends, bound: float | None) -> FloatArray:
-    """The scores scaled between the lowest, 0, and the best of their request, 1; all 1 where those are equal."""
-    low = ends.low[request] if bound is None else np.full(len(score), bound)
-    spread = ends.high[request] - low
-    return np.divide(score - low, spread, out=np.ones(len(score)), where=spread > 0)
-
-
-def _z_scores(request: IntArray, score: FloatArray, ends: _Ends) -> tuple[FloatArray, FloatArray]:
+def _z_scores(request: IntArray, score: FloatArray, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Each score in standard deviations from the mean of its request, and the lowest of these by request.
 
     Where all of a request are equal they are 0 and their lowest is -1; with none the lowest is 0.
     """
-    n_requests = len(ends.low)
+    n_requests = len(low)
     count = np.bincount(request, minlength=n_requests)
     mean = np.bincount(request, score, n_requests) / np.maximum(count, 1)
     away = score - mean[request]
     deviation = np.sqrt(np.bincount(request, away**2, n_requests) / np.maximum(count, 1))
-    spread = (ends.high > ends.low) & (deviation > 0)
+    spread = (high > low) & (deviation > 0)
     out = np.divide(away, deviation[request], out=np.zeros(len(score)), where=spread[request])
     missing = np.where(count > 0, -1.0, 0.0)
-    return out, np.where(spread, _Ends.of(request, out, n_requests).low, missing)
+    return out, np.where(spread, _ends(request, out, n_requests)[0], missing)
 
 
 def _bound(source: str, score: FloatArray, lowest: Mapping[str, float]) -> float:
@@ -468,7 +454,7 @@ class Llm(Strategy):
         blank = np.array([not request.text.strip() for request in batch.requests], dtype=np.bool_)[candidates.request]
         offered = candidates.chosen & (candidates.tier > 0)
         table = candidates.exclude(offered & blank, Rule.of(_BLANK))
-        rows = _by_request(table.request, offered & ~blank)
+        rows = table.by_request(offered & ~blank)
         shown_rows = list(rows.values())
         replies = resources.get(self.uses[0])(
             [
@@ -493,7 +479,8 @@ class Llm(Strategy):
             first, all_rows = mine[named], np.arange(table.start[request], table.start[request + 1])
             unnamed = all_rows[(table.tier[all_rows] > 0) & ~np.isin(all_rows, first)]
             score[first] = 1.0 - np.arange(len(first)) / max(len(first), 1)
-            score[unnamed] = -_score_ranks(table.tier[unnamed], table.score[unnamed])
+            new = firsts(table.tier[unnamed], table.score[unnamed])
+            score[unnamed] = -(np.cumsum(new) / max(int(new.sum()), 1))  # below 0 to -1 for the last, as they stood
             left_out[np.setdiff1d(mine, first)] = True
         table = table.exclude(left_out, Rule.of("llm", model=self.model)).with_columns(**columns)
         return reranked(table, score).noted(*notes)
@@ -514,19 +501,6 @@ class Llm(Strategy):
         """An item on one line: its type, where it is from, and the beginning of the text that is searched."""
         where = f"{item.server}/" if item.server else ""
         return f"{item.type} {where}{_short(item.search_text, self.characters)}"
-
-
-def _score_ranks(tier: IntArray, score: FloatArray) -> FloatArray:
-    """Which of the different scores each row has, in the order given: above 0 to 1 for the last; shape (n,)."""
-    new = firsts(tier, score)
-    return np.cumsum(new) / max(int(new.sum()), 1)
-
-
-def _by_request(request: IntArray, rows: BoolArray) -> dict[int, IntArray]:
-    """The places of some rows by their request, of those that have any."""
-    positions = np.flatnonzero(rows)
-    requests, first = np.unique(request[positions], return_index=True)
-    return dict(zip(requests.tolist(), np.split(positions, first[1:]), strict=True)) if len(requests) else {}
 
 
 def _read(reply: ModelReply | Exception, n: int) -> tuple[list[int] | None, Note | None]:
@@ -583,10 +557,8 @@ def _value_text(value: object) -> str:
 def _values(reply: str) -> Iterator[object]:
     """What can be read as JSON in a reply: all of it, or objects and lists in it, the last first."""
     for text in (reply, *reversed(_JSON.findall(reply))):
-        try:
+        with suppress(ValueError, RecursionError):
             yield json.loads(text)
-        except (ValueError, RecursionError):
-            continue
 
 
 def _short(text: str, limit: int) -> str:

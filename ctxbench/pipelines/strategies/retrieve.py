@@ -18,10 +18,9 @@ from ctxbench.io.errors import ParameterError, check_choice, check_range, number
 from ctxbench.model.arrays import FactCodes, Float32Array, FloatArray, IntArray, Masks, ranges
 from ctxbench.model.candidates import MARGIN, Candidates, Mode
 from ctxbench.model.items import ITEM_TYPES, TEXT_FIELDS, Catalog
-from ctxbench.model.registry import foreign_code
 from ctxbench.model.requests import Batch, Query
 from ctxbench.model.resources import EMBEDDER, Resources, index_over, row_over
-from ctxbench.model.strategies import Strategy, later
+from ctxbench.model.strategies import FirstN, Strategy, later
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking, chunk_rule
 from ctxbench.search.dense import (
     DEPTH,
@@ -252,11 +251,6 @@ class Dense(Strategy):
         """How similarities become a score."""
         return Pooling(self.over_chunks, self.over_queries, self.top or 1)
 
-    @property
-    def code(self) -> str | None:
-        """Module, class and source of a chunking rule from a plugin; None for a built-in rule."""
-        return foreign_code(type(self.chunking.rule))
-
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Find the nearest items of every request."""
         batch = query.batch
@@ -345,9 +339,7 @@ class Random(Strategy):
 
     seed: int = 0
     depth: int = DEPTH
-
-    def __post_init__(self) -> None:
-        check_range("depth", self.depth, 1)
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"depth": (1, math.inf)}
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Rank by a hash of request and item."""
@@ -514,7 +506,7 @@ class Bm25(Strategy):
         rule = WordRule(split=self.words == "split", stop=self.stop, stem=self.stem)
         settings = {name: getattr(self, name) for name in ("k1", "b", "variant", "server", "bodies")} | {"rule": rule}
         index = bm25_index(batch.catalog, resources, **settings)
-        words_by_request = [index.words(query.chunks(row), _weights(query, row)) for row in range(len(batch))]
+        words_by_request = [index.words(query.chunks(row), query.weights(row).tolist()) for row in range(len(batch))]
         scores = _scores(index, words_by_request, query, self.statistics)
         masks = [
             row & (score > 0) & index.shares_word(words)
@@ -531,12 +523,6 @@ def _scores(
         return [index.scores(words) for words in words_by_request]
     counted = query.batch.visible.within(query.batch.catalog.facts.searchable)  # masks that requests share stay shared
     return [index.scores(words, counted=row) for words, row in zip(words_by_request, counted, strict=True)]
-
-
-def _weights(query: Query, request: int) -> Sequence[float]:
-    """The weights of a request's chunks."""
-    weights: list[float] = query.weight[query.start[request] : query.start[request + 1]].tolist()
-    return weights
 
 
 _WEIGHTS = MappingProxyType({"server": 3.0, "name": 3.0, "description": 1.0, "parameters": 1.0, "text": 0.25})
@@ -589,7 +575,7 @@ class Bm25f(Strategy):
             make=lambda: Bm25fIndex(batch.catalog, weights=self.weights, b=self.b, k1=self.k1),
             extend=lambda old: old.extended(batch.catalog),
         )
-        words_by_request = [query_words(query.chunks(row), _weights(query, row)) for row in range(len(batch))]
+        words_by_request = [query_words(query.chunks(row), query.weights(row).tolist()) for row in range(len(batch))]
         masks = [row & index.shares_word(words) for row, words in zip(batch.eligible, words_by_request, strict=True)]
         return ranked_by(_scores(index, words_by_request, query, self.statistics), masks, depth=self.depth)
 
@@ -659,7 +645,7 @@ class Fuzzy(Strategy):
 def _heaviest(query: Query, request: int) -> dict[str, float]:
     """The words of a request, each with the greatest weight of the chunks that contain it."""
     weights: dict[str, float] = {}
-    for chunk, weight in zip(query.chunks(request), _weights(query, request), strict=True):
+    for chunk, weight in zip(query.chunks(request), query.weights(request).tolist(), strict=True):
         for word in query_words([chunk], [1.0]):
             weights[word] = max(weights.get(word, 0.0), weight)
     return weights
@@ -682,7 +668,7 @@ class Explicit(Strategy):
 
 
 @dataclass(frozen=True)
-class ConversationMessages(Strategy):
+class ConversationMessages(FirstN):
     """The last messages of the request's conversation, the latest first: the nth from the end has score 1 / n.
 
     Attributes:
@@ -694,14 +680,7 @@ class ConversationMessages(Strategy):
     """
 
     n: int = 20
-
-    def __post_init__(self) -> None:
-        check_range("n", self.n, 0)
-
-    @property
-    def depth(self) -> int:
-        """As many as it takes."""
-        return self.n
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"n": (0, math.inf)}
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Find the messages of every request's conversation."""
@@ -718,7 +697,7 @@ class ConversationMessages(Strategy):
 
 
 @dataclass(frozen=True)
-class RecentFiles(Strategy):
+class RecentFiles(FirstN):
     """The files that the request's user opened last (`recent` of a request): the nth has score 1 / n.
 
     Attributes:
@@ -736,11 +715,6 @@ class RecentFiles(Strategy):
         check_range("n", self.n, 0)
         for name in self.types:
             check_choice("each of types", name, ITEM_TYPES)
-
-    @property
-    def depth(self) -> int:
-        """As many as it takes."""
-        return self.n
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Find what every request's user opened last."""
