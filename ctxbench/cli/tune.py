@@ -529,7 +529,7 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
         if fit.queries < FEW:
             seen = count(fit.queries, "labelled query", "labelled queries")
             advice = f"which says little about others; label about {FEW} or more (`ctxbench data label`)"
-            say(f"warning: {fit.dataset}: {fit.what} is fitted on {seen} only, {advice}", err=True)
+            say(f"warning: {fit.dataset}: {fit.kind} is fitted on {seen} only, {advice}", err=True)
     if as_json:
         facts = {name: _fit_facts(fits[name], figures.get(name)) for name in fits}
         print_json({"fits": facts, "written": str(out), "selector": None if selector is None else str(selector)})
