@@ -129,7 +129,7 @@ def score(
 
     For example:
 
-    ctxbench score answers.jsonl --dataset bfcl-simple --compare-to semantic/normal
+    ctxbench score answers.jsonl -d bfcl-simple --compare-to semantic/normal
     """
     from ctxbench.cli.run import ReportTargets, score_answers
 

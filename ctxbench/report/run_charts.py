@@ -11,7 +11,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -43,6 +42,7 @@ from ctxbench.report.wording import printable
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from rich.console import Console, RenderableType
 
 
 _REQUIRED, _OTHER, _IDLE = COLOURS[0], COLOURS[4], COLOURS[3]

@@ -7,10 +7,9 @@ import io
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from rich import box
-from rich.console import Console, RenderableType
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
@@ -40,6 +39,9 @@ from ctxbench.report.run_tables import (
     with_titles,
 )
 from ctxbench.report.wording import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
 
 
 def empty_table() -> Table:

@@ -298,7 +298,7 @@ def test_selecting_is_what_the_command_tells(capsys):
         ctxbench.select("area", tools, selector=ctxbench.pipeline("bm25"), n=3, **CHEAP)
 
 
-@pytest.mark.parametrize("name", sorted({module for module in ctxbench._MODULES if module.startswith("library.")}))
+@pytest.mark.parametrize("name", sorted({module for module in ctxbench._MODULES if module.startswith("api.")}))
 def test_the_examples_of_docstrings_are_true(name, tmp_path):
     found = importlib.import_module(f"ctxbench.{name}")
     ran = doctest.testmod(found, extraglobs={"ctxbench": ctxbench, "tmp_path": tmp_path})
