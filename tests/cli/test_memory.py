@@ -7,6 +7,7 @@ import re
 import shutil
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def asked(cli, imported):
 
 def stored():
     """What the file holds: ids with versions and contents, and relationships."""
-    with sqlite3.connect("m.db") as db:
+    with closing(sqlite3.connect("m.db")) as db, db:
         memories = "SELECT id || '@' || version, content FROM versions JOIN memories ON key = memory ORDER BY seq"
         return dict(db.execute(memories).fetchall()), db.execute("SELECT count(*) FROM relationships").fetchone()[0]
 
@@ -145,7 +146,7 @@ def test_a_dataset_s_corpus_is_imported_with_versions_and_links(cli, place):
     assert done.json["versions"] == 15
     rows = [json.loads(line) for line in DIARY.read_text("utf-8").splitlines()]
     ended = {row["_id"]: row["until"] for row in rows if row.get("until") and row["workspace"] == "lindqvist-home"}
-    with sqlite3.connect("m.db") as db:
+    with closing(sqlite3.connect("m.db")) as db, db:
         found = dict(
             db.execute(
                 "SELECT 'memory:' || id || '%40' || version, until FROM versions JOIN memories ON key = memory"
@@ -454,7 +455,7 @@ def test_where_nothing_fits_it_is_said(asked):
 
 
 def newer():
-    with sqlite3.connect("m.db") as db:
+    with closing(sqlite3.connect("m.db")) as db, db:
         db.execute("PRAGMA user_version = 99")
 
 
@@ -470,7 +471,7 @@ NO_DATABASE = {
 @pytest.mark.parametrize("command", ["search", "build", "preview", "import"])
 @pytest.mark.parametrize(("spoil", "said"), NO_DATABASE.values(), ids=NO_DATABASE)
 def test_what_is_no_database_of_memories_is_said(cli, imported, spoil, said, command):
-    with sqlite3.connect("other.db") as db:
+    with closing(sqlite3.connect("other.db")) as db, db:
         db.execute("CREATE TABLE x (y)")
     for left in ("m.db-wal", "m.db-shm"):
         Path(left).unlink(missing_ok=True)

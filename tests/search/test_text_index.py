@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -328,7 +329,11 @@ def test_a_text_that_is_marked_again_for_the_same_words_is_not_searched_again(mo
 
 def highlighted(texts, words):
     """Where FTS5 itself marks any of some words in each text."""
-    db = sqlite3.connect(":memory:")
+    with closing(sqlite3.connect(":memory:")) as db:
+        return _highlighted(db, texts, words)
+
+
+def _highlighted(db, texts, words):
     db.execute(f"CREATE VIRTUAL TABLE marked USING fts5(content, {TOKENIZER})")
     db.executemany("INSERT INTO marked (rowid, content) VALUES (?, ?)", enumerate(map(separated, texts)))
     asked = " OR ".join(f'"{" ".join(phrase)}"' for phrase in phrases(words))
