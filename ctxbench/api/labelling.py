@@ -236,7 +236,7 @@ class Labelling:
             reply: what the request needs beside what is known: ids, or names that no other item has; empty = nothing
                 (more). True or False where it is asked whether an item would do as well. None = skip it.
             helpful: what would help and is not needed.
-            wrong: what is said to be needed and is not.
+            wrong: items labelled as needed that are not.
 
         Raises:
             ParameterError: no question was asked, or the reply is none to it.

@@ -250,7 +250,7 @@ class Plots:
     ) -> Any:
         """How much each selector differs from the baseline on the same queries, with 95 % intervals.
 
-        A filled mark is told apart from 0, a hollow one is not: p is Holm-corrected over the comparisons of the
+        A filled mark is significant, a hollow one is not: p is Holm-corrected over the comparisons of the
         dataset. Against the run's baseline these are, for `completeness` and `tokens`, both metrics of all selectors,
         as in `to_frame`; else what the plot shows. An interval is of the one difference alone. Beside it stands on how
         many queries the selector is higher and lower. Selectors stand in the order of the run, the first on top.
@@ -296,11 +296,11 @@ class Plots:
     def scores(self, selector: str | None = None, *, dataset: str | None = None, ax: Axes | None = None) -> Any:
         """Histograms of the scores of required and of other items, as in reports.
 
-        Up stand the scores of required items among the candidates. Down hang the best score of an item that is neither
-        needed nor helpful, one a query that needs something, and below that the best score of each query that needs
-        nothing. A dashed line is a threshold of the selector. Where a threshold is held against other scores than those
-        of all items (of one type, or relative to the best) and none against those, the scores drawn are the ones that
-        the first is held against; the title of the axis says which.
+        Up are the scores of required items among the candidates. Down are the best score of an item that is neither
+        needed nor helpful, one per query that needs something, and below that the best score of each query that needs
+        nothing. A dashed line is a threshold of the selector. If a threshold is compared with other scores than those
+        of all items (of one type, or relative to the best) and none with those, the scores drawn are the ones that
+        the first is compared with; the title of the axis says which.
 
         Args:
             selector: whose; None = the baseline, or the first that has scores where that has none.

@@ -279,7 +279,7 @@ def tune(
     """Find better presets for your data.
 
     A preset is a selector with settings: how many items it offers, and how good they must be. Every setting is
-    evaluated and held against the default, query by query; what costs less or offers more and keeps what your policy
+    evaluated and compared with the default, query by query; what costs less or offers more and keeps what your policy
     asks is recommended, else it says how many more labels would help. Where labels are many, one half of them chooses
     and the other half, read once, confirms. Writes presets files and a report.
 
@@ -358,7 +358,7 @@ def check(
     A gate file, which `ctxbench init` writes, names datasets, selectors and what may not get worse. The baseline is
     what was offered when it was last accepted (--accept): text files, to be kept in git.
 
-    Exit code 0: no worse, or it cannot be told; 1: worse; 2: it cannot be judged. Queries and labels must be the same;
+    Exit code 0: no worse, or inconclusive; 1: worse; 2: it cannot be judged. Queries and labels must be the same;
     catalog, model, settings and code are under test, and whichever changed is named as the cause.
 
     For example:

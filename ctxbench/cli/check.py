@@ -219,7 +219,7 @@ class CheckRequest:
         accept: write the baseline.
         vectors: write vectors beside it.
         texts: whether texts of requests and items stand in outputs.
-        strict: fail where it cannot be told.
+        strict: fail if the verdict is inconclusive.
         allow_removed: leave out queries that are gone, changed or relabelled, and pass over requirements unmet.
         recapture: ask the servers of the datasets' agent files anew.
         skip: names of servers that are not asked then.

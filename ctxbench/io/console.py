@@ -88,7 +88,7 @@ def say(*lines: str, err: bool = False, end: str = "\n") -> None:
     """Print lines, each one line whatever it holds; nothing where there are none, or the stream is closed.
 
     Args:
-        lines: what is said.
+        lines: printed one below the other.
         err: on standard error: for the person, not for a program.
         end: what follows the last line.
 

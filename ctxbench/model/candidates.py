@@ -82,7 +82,7 @@ class Rule:
 
     Attributes:
         code: which rule it is, such as `topK`; never empty.
-        values: what it was held against, by name and in the order of names; a value that is a parameter of the step
+        values: what it was compared with, by name and in the order of names; a value that is a parameter of the step
             has the parameter's name. Numbers are finite.
 
     Written as text, it is a sentence for a person.

@@ -165,7 +165,7 @@ class LabelledRequests:
 
     Attributes:
         ids: of the labelled queries, shape (n,).
-        groups: a number each, the same for queries that are never told apart (paraphrases, one conversation).
+        groups: a number each, the same for queries that belong together (paraphrases, one conversation).
         texts: of each request, shape (n,).
         items: the ids of the items that each needs, all alternatives among them, shape (n,); empty where it needs
             nothing.

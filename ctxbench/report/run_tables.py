@@ -665,11 +665,11 @@ def _on_several(datasets: Sequence[DatasetSummary], name: str) -> str | None:
     Empty where it is nowhere, None where it was not compared.
     """
     higher, lower = _count_significant(datasets, name, COMPLETENESS)
-    dearer, cheaper = _count_significant(datasets, name, TOKENS)
+    more, fewer = _count_significant(datasets, name, TOKENS)
     if higher is None:
         return None
     complete = _counted("is", "complete", more=higher, less=lower)
-    return ", and ".join(filter(None, [complete, _counted("costs", "prompt tokens", fewer=cheaper, more=dearer)]))
+    return ", and ".join(filter(None, [complete, _counted("costs", "prompt tokens", fewer=fewer, more=more)]))
 
 
 def _counted(verb: str, noun: str, **counts: int | None) -> str:
@@ -704,5 +704,5 @@ def _count_significant(datasets: Sequence[DatasetSummary], name: str, metric: Me
 
 def _sort_key(datasets: Sequence[DatasetSummary], name: str) -> tuple[int, int, int]:
     higher, lower = _count_significant(datasets, name, COMPLETENESS)
-    dearer, cheaper = _count_significant(datasets, name, TOKENS)
-    return lower or 0, -(higher or 0), (dearer or 0) - (cheaper or 0)
+    more, fewer = _count_significant(datasets, name, TOKENS)
+    return lower or 0, -(higher or 0), (more or 0) - (fewer or 0)

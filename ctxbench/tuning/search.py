@@ -645,7 +645,7 @@ def _both_domains(
 ) -> int:
     """Show collectors what no pair of the domains' settings beats, in whatever a policy wants kept or gained.
 
-    The optimum of a policy with one such measure is among these, since what is held against it rises with them; of
+    The optimum of a policy with one such measure is among these, since what is compared with it rises with them; of
     pairs with equal sums one is shown. Where types must keep their completeness, also what nothing beats of those
     pairs that keep it.
     """
