@@ -577,7 +577,7 @@ def check_runs(
     if len(before) == len(after) == 1 and before != after:
         (old,), (new,) = before, after
         bases = [replace(snapshot, selector=new) for snapshot in bases]
-        notices = (f"{new} of {names[1]} is held against {old} of {names[0]}",)
+        notices = (f"{new} of {names[1]} is compared with {old} of {names[0]}",)
     if sources:
         bases, heads = (
             [replace(snapshot, source=n) for snapshot in side] for n, side in zip(sources, (bases, heads), strict=True)

@@ -527,7 +527,7 @@ def _weak_evidence_text(verdict: MetricVerdict, *, deterministic: bool) -> str:
     if deterministic:
         are, them = ("is", "it") if verdict.comparison.n == 1 else ("are", "them")
         return f"{queries} {are} too few to tell it of others like {them}"
-    return f"not told apart from chance on {queries} ({_p_value(verdict)})"
+    return f"not significant on {queries} ({_p_value(verdict)})"
 
 
 def _same_reason(metrics: Sequence[MetricVerdict], facts: LossFacts, *, reported: str = "") -> str:

@@ -28,8 +28,8 @@ MORE = (
     "first of each list; all of them: --markdown FILE."
 )
 _P = (
-    f"{wording.P_WORDS}; corrected (raised) for all metrics of the whole check. None stands beside a selector "
-    f"that is known to answer alike each time: what differs is then a fact."
+    f"{wording.P_WORDS}; corrected (raised) for all metrics of the whole check. A selector that is known to "
+    f"answer alike each time has none: what differs is then a fact."
 )
 _LEGEND = (
     "Detectable: the smallest change for the worse that so many queries would show four times in five, and at "

@@ -634,7 +634,7 @@ def _search_notes(outcome: PolicyOutcome) -> Iterator[str]:
             sentence += f", and {outcome.tried:,} run one by one because a parameter of theirs breaks the prefix rule"
         yield f"{sentence}."
     for text, bound in outcome.bounds.items():
-        yield f"{name}: on the queries that decided {four_digits(bound)} was held against {text}."
+        yield f"{name}: on the queries that decided {four_digits(bound)} was compared with {text}."
 
 
 def _doubts(outcome: PolicyOutcome) -> Iterator[str]:

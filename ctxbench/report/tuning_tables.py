@@ -37,7 +37,7 @@ COMPLETENESS, RECALL, TOKENS, ITEMS = (parse_metric(name) for name in ("complete
 TITLES = {"completeness": "completeness %", "recall": "recall %", "tokens": "prompt tokens", "items": "items"}
 ROLES = {
     RECOMMENDED: "recommended",
-    DEFAULTS: "the base, what all is held against",
+    DEFAULTS: "the base, what all is compared with",
     PRESET: "a preset as shipped",
     FIXED: "tuned fixed k",
     EVERYTHING: "all that may be offered",
@@ -196,7 +196,7 @@ def terms(tuning: Tuning) -> str:
         sentences.append("Reachable: what the first 20 items of the base's ranking would make complete.")
     bases = dict.fromkeys(_base_text(dataset.default.name) for dataset in tuning.datasets if dataset.default)
     if bases and outcomes:
-        sentences.append(f"Base, or default, what all is held against: {wording.listed([*bases])}.")
+        sentences.append(f"Base, or default, what all is compared with: {wording.listed([*bases])}.")
     return " ".join(sentences)
 
 

@@ -333,7 +333,7 @@ def test_two_runs_of_one_selector_each_are_compared_whatever_they_are_called(cli
     head = run_of(cli, place, "b", {"selector": "bm25", "name": "new", "set": {"n": 1}})
     done = cli("check", base, head)
     assert done.code == 1
-    assert "new of runs/b is held against old of runs/a" in done.out
+    assert "new of runs/b is compared with old of runs/a" in done.out
 
 
 # -------------------------------------------------------------------------------------------------------------- outputs

@@ -98,8 +98,8 @@ def test_a_difference_that_is_not_told_apart_says_what_would_tell():
     one = only(many(30), many(30, 1))
     assert one.verdict is Verdict.INCONCLUSIVE
     assert one.reasons[0] == (
-        "completeness 100.0% -> 96.7% (-3.3 points): more than the 1.0 points tolerated, but not told apart from "
-        "chance on 30 queries (p = 1); 312 queries would tell"
+        "completeness 100.0% -> 96.7% (-3.3 points): more than the 1.0 points tolerated, but not significant "
+        "on 30 queries (p = 1); 312 queries would tell"
     )
     assert checked(many(30), many(30, 1)).exit_code() == 0
     assert checked(many(30), many(30, 1)).exit_code(strict=True) == 1
@@ -112,7 +112,7 @@ def test_an_improvement_that_is_not_told_apart_is_the_same_and_says_so():
     assert one.reasons[0].startswith(
         "0 required items lost, 1 gained (a net loss of 1 is allowed); "
         "completeness 96.7% -> 100.0% (+3.3 points): for the better by more than the 1.0 points tolerated, but not "
-        "told apart from chance on 30 queries (p = 1); "
+        "significant on 30 queries (p = 1); "
     )
     assert one.reasons[0].endswith("tokens 19.7 -> 20.0 (+0.3) within the 1.0 tokens tolerated")
 

@@ -91,7 +91,7 @@ def test_of_a_metric_that_cannot_be_told_it_is_said_why(made):
     lost = made.judged("completeness", Verdict.INCONCLUSIVE, [1.0] * 20, [1.0] * 16 + [0.0] * 4)
     for deterministic, why in (
         (True, "20 queries are too few to tell it of others like them"),
-        (False, "chance on 20"),
+        (False, "significant on 20"),
     ):
         one = replace(made.inconclusive(), metrics=(lost,), causes=(), changes=(), deterministic=deterministic)
         found = {about["title"]: message for _, about, message in read(workflow_commands(made.check(one)))}

@@ -100,7 +100,7 @@ def test_the_page_shows_the_figures_of_the_summary(report_of):
         "12 became complete and 185 stayed as they were",
         "12,345,678 settings compared exactly, and 64 run one by one",
         "183 queries of split tuning and 217 of 1,217 queries of split test; 370 items",
-        "on the queries that decided 0.9132 was held against completeness >= 0.9 of what is reachable at 20 items",
+        "on the queries that decided 0.9132 was compared with completeness >= 0.9 of what is reachable at 20 items",
         "completeness >= 0.9 of what is reachable at 20 items is open: 0.93 (0.91 to 0.95); about 120 more labels",
         "The test split was read once.",
         "ctxbench tune bfcl-simple workbench --policy policies.yaml",
