@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,8 +25,12 @@ class Opened:
     trouble: list[str] = field(default_factory=list)
 
     def texts(self, selector: str) -> list[str]:
-        # a link changes the address at once, and the browser tells the page of it in a later task
-        self.page.wait_for_function("!drill.dataset.address || drill.dataset.address === location.hash")
+        # A link changes the address at once and the browser informs the page in a later task. We poll from here,
+        # because the page's content security policy forbids the evaluation that `wait_for_function` repeats.
+        deadline = time.monotonic() + 30
+        while not self.page.evaluate("!drill.dataset.address || drill.dataset.address === location.hash"):
+            assert time.monotonic() < deadline, "the page does not follow its address"
+            self.page.wait_for_timeout(10)
         return [" ".join(text.split()) for text in self.page.locator(selector).all_inner_texts()]
 
     def context(self, column: str) -> list[str]:
@@ -203,7 +208,7 @@ def test_an_address_opens_its_query_and_one_that_is_not_there_says_so(open_page:
     assert one.page.locator("#choose-dataset").input_value() == "small"
     assert one.page.locator(LISTED + "[aria-current]").count() == 1
     one.page.evaluate("location.hash = '#desk/everything/q9'")
-    one.page.wait_for_function("document.querySelector('.choose') !== null")
+    one.page.wait_for_selector(".choose")
     assert one.texts(".detail .choose") == ["There is no query q9 in desk."]
     one.page.evaluate("location.hash = '#desk/%E0%A4%A/q1'")
     one.page.evaluate("location.hash = '#comparison'")
