@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from ctxbench.io.errors import MERGED, Fault, InputError, conflicts, without_marks
+from ctxbench.io.errors import MERGED, Fault, InputError, Message, conflicts, without_marks
 from ctxbench.io.files import iter_lines, read_text
 
 _DEEP = "JSON is nested too deeply"
@@ -179,7 +179,7 @@ def parse_json(text: str, *, path: Path | str | None = None, line: int = 1) -> A
     except json.JSONDecodeError as error:
         if conflict_lines := conflicts(text):
             raise InputError([Fault(MERGED, path, line + number - 1) for number in conflict_lines]) from error
-        message = "the file is empty; expected JSON" if not text.strip() else _malformed(text, error)
+        message = Message("io.empty-json") if not text.strip() else _malformed(text, error)
         raise InputError([Fault(message, path, line + error.lineno - 1, error.colno)]) from error
     except RecursionError as error:
         raise InputError([Fault(_DEEP, path, line)]) from error
@@ -192,7 +192,7 @@ def parse_json(text: str, *, path: Path | str | None = None, line: int = 1) -> A
     if twice:
         raise InputError(
             [
-                Fault(f"key {key!r} stands twice in one object", path, *place_of(text, start, line))
+                Fault(Message("io.duplicate-json-key", key=key), path, *place_of(text, start, line))
                 for start, key in _duplicate_keys(text)
             ]
         )
@@ -564,7 +564,7 @@ def _walk(node: yaml.Node, path: YamlPath, lines: dict[YamlPath, int], faults: l
                 message = "a key must be a plain text; put it in quotes if it is meant so"
                 faults.append(Fault(message, file, mark.line + 1, mark.column + 1))
             elif key.value in keys:
-                message = f"key {key.value!r} stands twice in one mapping"
+                message = Message("io.duplicate-yaml-key", key=key.value)
                 faults.append(Fault(message, file, mark.line + 1, mark.column + 1))
             else:
                 keys.add(key.value)

@@ -16,9 +16,12 @@ import json
 import math
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import string
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 MARK = "\ufffd"
@@ -137,12 +140,87 @@ class SelectorError(UserError):
     """A selector failed, or gave an invalid answer."""
 
 
+class Message(str):
+    """A fact with its sentence: what deciding code returns where a person may have to read it.
+
+    The sentences are in `ctxbench/report/messages/`, one TOML file per folder of the package, so that code holds codes
+    and values only. `Message("gate.pin-empty", known=names)` is the text of the table `pin-empty` in `gate.toml` with
+    the values filled in; it is a `str`, so that it can be printed and compared.
+
+    Attributes:
+        key: the file and the table, such as `gate.pin-empty`.
+        values: by name, what the text shows.
+    """
+
+    __slots__ = ("key", "values")
+    key: str
+    values: Mapping[str, Any]
+
+    def __new__(cls, key: str, /, **values: Any) -> Self:
+        """Fill in the text of a message.
+
+        Raises:
+            LookupError: there is no such message, or a value is missing: a bug.
+        """
+        message = super().__new__(cls, _FORMATTER.vformat(_entry(key)["text"], (), values))
+        message.key, message.values = key, values
+        return message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _message, (self.key, self.values)
+
+    @property
+    def code(self) -> str:
+        """The stable code that pages and machine-readable output show, such as `CTX101`."""
+        return str(_entry(self.key)["code"])
+
+
+def _message(key: str, values: Mapping[str, Any]) -> Message:
+    return Message(key, **values)
+
+
+def message_code(text: str) -> str:
+    """The stable code of a text; empty if it is not a `Message`."""
+    return text.code if isinstance(text, Message) else ""
+
+
+class _MessageFormatter(string.Formatter):
+    """`str.format` with `{names:list}` (comma-separated) and `{n:count query}` or `{n:count query/queries}`."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if format_spec == "list":
+            return ", ".join(map(str, value))
+        if format_spec.startswith("count "):
+            singular, _, plural = format_spec.removeprefix("count ").partition("/")
+            return count(value, singular, plural)
+        return str(super().format_field(value, format_spec))
+
+
+_FORMATTER = _MessageFormatter()
+
+
+def _entry(key: str) -> Mapping[str, str]:
+    file, _, name = key.partition(".")
+    return read_messages(file)[name]
+
+
+@cache
+def read_messages(file: str) -> dict[str, dict[str, str]]:
+    """The messages of a folder of the package: `code` and `text` by name."""
+    import tomllib  # needed only where something is wrong
+
+    return tomllib.loads((MESSAGES / f"{file}.toml").read_text(encoding="utf-8"))
+
+
+MESSAGES = Path(__file__).parents[1] / "report" / "messages"
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """One thing wrong in an input.
 
     Attributes:
-        message: what was wrong and what was expected.
+        message: what was wrong and what was expected; a `Message` has a code as well.
         path: the file, if any.
         line: 1-based line, 0 if unknown.
         column: 1-based column, 0 if unknown.

@@ -145,7 +145,7 @@ def test_an_experiment_that_is_empty_says_what_one_holds(refused, place):
         ("name: [a\nb: c\n", "malformed YAML: "),
         ("name: a\n\tb: c\n", "malformed YAML: "),
         ("- just\n- a list\n", "an experiment is a mapping of name"),
-        ("name: a\nname: b\n", "key 'name' stands twice in one mapping (e.yaml, line 2, column 1)"),
+        ("name: a\nname: b\n", "key 'name' occurs twice in one mapping (e.yaml, line 2, column 1)"),
     ],
 )
 def test_malformed_yaml_is_placed(refused, place, text, message):

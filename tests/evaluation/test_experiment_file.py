@@ -481,8 +481,8 @@ def test_malformed_yaml_has_line_and_column(given):
 def test_duplicate_keys_are_faults_with_their_lines(given):
     found = faults(given, "datasets: [d]\nselectors:\n  - {selector: bm25, set: {n: 1, n: 2}}\ndatasets: [e]\n")
     assert found == [
-        (3, "key 'n' stands twice in one mapping"),
-        (4, "key 'datasets' stands twice in one mapping"),
+        (3, "key 'n' occurs twice in one mapping"),
+        (4, "key 'datasets' occurs twice in one mapping"),
     ]
 
 

@@ -38,8 +38,8 @@ def test_json_that_is_cut_off_is_told_from_other_mistakes(text: str, said: str, 
 def test_every_key_that_stands_twice_is_placed() -> None:
     text = '{"a": {"x": 1,\n "x": 2}, "b": "a", "c": ["\\"a\\":", {"a": 1}],\n "\\u0061": 3}'
     assert faults_of(text) == [
-        ("key 'x' stands twice in one object", 2, 2),
-        ("key 'a' stands twice in one object", 3, 2),
+        ("key 'x' occurs twice in one object", 2, 2),
+        ("key 'a' occurs twice in one object", 3, 2),
     ]
 
 
@@ -90,7 +90,7 @@ def test_a_list_and_objects_over_several_lines_are_read_as_json_lines(
             '[\n{"a": 1},',
             [("malformed JSON: it ends too early, as if cut off (Expecting value)", 2, 10)],
         ),
-        ('[{"a": 1},\n {"a": 1, "a": 2}]', [("key 'a' stands twice in one object", 2, 11)]),
+        ('[{"a": 1},\n {"a": 1, "a": 2}]', [("key 'a' occurs twice in one object", 2, 11)]),
         ('["a",\n"b"]', [("expected a JSON object {...} on each line, got a list", 1, 1)]),
         ("[" * 100_000, [("JSON is nested too deeply", 0, 0)]),
     ],

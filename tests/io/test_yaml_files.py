@@ -47,7 +47,7 @@ def test_keys_of_yaml_are_texts_and_merges_work(tmp_path: Path) -> None:
     [
         ("a: 1\nb: [1, 2\nc: 3\n", "malformed YAML", 3, 2),
         ("a: 1\n\tb: 2\n", "malformed YAML", 2, 1),
-        ("a: 1\nb: 2\na: 3\n", "key 'a' stands twice in one mapping", 3, 1),
+        ("a: 1\nb: 2\na: 3\n", "key 'a' occurs twice in one mapping", 3, 1),
         ("a: !!python/object:os.system x\n", "tag !!python/object:os.system does not fit", 1, 4),
         ("a: !!timestamp 2020-01-01\n", "tag !!timestamp does not fit", 1, 4),
         ("- 1\n- !!binary aGk=\n", "tag !!binary does not fit", 2, 3),

@@ -332,7 +332,7 @@ def test_what_can_be_no_path_is_a_storage_error(path):
             "tokens of rule:a must be a whole number from 0 to 2**53 - 1, got 9007199254740992 (counts.json)",
         ),
         ('{"": 1}', "_id must be an item id, got '' (counts.json)"),
-        ('{"rule:a": 1, "rule:a": 1}', "key 'rule:a' stands twice in one object (counts.json, line 1, column 15)"),
+        ('{"rule:a": 1, "rule:a": 1}', "key 'rule:a' occurs twice in one object (counts.json, line 1, column 15)"),
         (b'{\n"rule:\xff": 1}', "not UTF-8 at byte 8 (counts.json, line 2)"),
     ],
 )
@@ -365,7 +365,7 @@ def test_everything_wrong_in_json_lines_is_reported_with_its_line(counts_file):
         "tokens of rule:d must be a whole number from 0 to 2**53 - 1, got None (c.jsonl, line 5)",
         "_id must be an item id, got 7 (c.jsonl, line 6)",
         "expected _id, tokens and perhaps sha256, got _id, tokens, count (c.jsonl, line 7)",
-        "key 'tokens' stands twice in one object (c.jsonl, line 8, column 32)",
+        "key 'tokens' occurs twice in one object (c.jsonl, line 8, column 32)",
         "sha256 of rule:g must be 64 lower-case hexadecimal digits, got 'abc' (c.jsonl, line 9)",
     ]
 

@@ -318,7 +318,7 @@ def test_policies_are_called_what_a_file_may_be_called(tmp_path):
         (4, "a policy's name must do for a fil"),
         (6, "a policy is a mapping of about, m"),
     ]
-    assert faults(tmp_path, text.replace(".c", "d"))[0][1] == "key 'd' stands twice in one mapping"
+    assert faults(tmp_path, text.replace(".c", "d"))[0][1] == "key 'd' occurs twice in one mapping"
 
 
 # ---------------------------------------------------------------------------------------------- labels
