@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.io.documents import YamlPath, line_of, load_mapping
-from ctxbench.io.errors import Fault, ParameterError, UserError, suggest
+from ctxbench.io.errors import Fault, Message, ParameterError, UserError, suggest
 from ctxbench.io.rows import YamlForm
 from ctxbench.model.resources import Resources
 from ctxbench.pipelines.pipeline import PipelineError
@@ -208,7 +208,7 @@ class _ExperimentReader(YamlForm):
             return names[0] if names else ""
         name = self.text(data, "compare_to", "")
         if isinstance(data["compare_to"], str) and names and not self._is_named(name, names):
-            self.fault(f"compare_to names no selector of this experiment: {name!r}{suggest(name, names)}", "compare_to")
+            self.fault(Message("evaluation.compare-to-unknown", name=name, hint=suggest(name, names)), "compare_to")
         return name
 
     def _is_named(self, name: str, names: Sequence[str]) -> bool:
@@ -218,19 +218,19 @@ class _ExperimentReader(YamlForm):
     def texts(self, data: Mapping[str, Any], key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
         value = data.get(key, list(default))
         if key not in data and not value:
-            self.fault(f"{key} is missing; expected a list of names", key)
+            self.fault(Message("evaluation.names-missing", key=key), key)
             return ()
         if not isinstance(value, list) or not value or not all(isinstance(entry, str) for entry in value):
-            self.fault(f"{key} must be a list of names, got {value!r}", key)
+            self.fault(Message("evaluation.names-malformed", key=key, value=value), key)
             return ()
         for index, entry in enumerate(value):
             if entry in value[:index]:
-                self.fault(f"{key} names {entry!r} twice", key, index)
+                self.fault(Message("evaluation.name-repeated", key=key, name=entry), key, index)
         return tuple(dict.fromkeys(value))
 
     def selectors(self, entries: Any) -> list[SelectorSpec]:
         if not isinstance(entries, list) or not entries:
-            self.fault("selectors must be a list with at least one selector", "selectors")
+            self.fault(Message("evaluation.selectors-missing"), "selectors")
             return []
         read = [
             (index, spec) for index, entry in enumerate(entries) for spec in self._read(entry, ("selectors", index))
@@ -238,7 +238,7 @@ class _ExperimentReader(YamlForm):
         specs: dict[str, SelectorSpec] = {}
         for index, spec in read:
             if spec.name in specs:
-                self.fault(f"two selectors are called {spec.name!r}; give one another `name`", "selectors", index)
+                self.fault(Message("evaluation.selector-name-repeated", name=spec.name), "selectors", index)
             specs.setdefault(spec.name, replace(spec, line=line_of(self.lines, ("selectors", index))))
         for index, spec in read:
             self._check_like(spec, specs, ("selectors", index, "like"))
@@ -247,13 +247,11 @@ class _ExperimentReader(YamlForm):
     def _check_like(self, spec: SelectorSpec, specs: Mapping[str, SelectorSpec], where: YamlPath) -> None:
         if spec.like is None:
             return
-        if spec.like == spec.name:
-            self.fault(f"like names the selector itself: {spec.like!r}; name the one whose sizes it is to take", *where)
-        elif not self._is_named(spec.like, list(specs)):
-            self.fault(f"like names no other selector: {spec.like!r}{suggest(spec.like, specs)}", *where)
+        if spec.like == spec.name or not self._is_named(spec.like, list(specs)):
+            hint = suggest(spec.like, set(specs) - {spec.name})
+            self.fault(Message("evaluation.like-unknown", name=spec.like, hint=hint), *where)
         elif spec.like in specs and specs[spec.like].like is not None:
-            message = f"{spec.like!r} takes the sizes of {specs[spec.like].like!r} itself; name that one"
-            self.fault(f"like: {message}", *where)
+            self.fault(Message("evaluation.like-of-like", name=spec.like, like=specs[spec.like].like), *where)
 
     def _read(self, entry: Any, where: YamlPath) -> list[SelectorSpec]:
         entry = {"selector": entry} if isinstance(entry, str) else entry
@@ -264,13 +262,13 @@ class _ExperimentReader(YamlForm):
 
     def _selector(self, entry: Any, where: YamlPath) -> list[SelectorSpec]:
         if not isinstance(entry, Mapping):
-            self.fault(f"a selector is a name or a mapping, got {entry!r}", *where)
+            self.fault(Message("evaluation.selector-malformed", value=entry), *where)
             return []
         choices = ("selector", "presets", "pipeline", *EXTERNAL_KINDS)
         kinds = [key for key in choices if key in entry and not (key == "selector" and "presets" in entry)]
         if len(kinds) != 1:
-            got = ", ".join(kinds) or (f"none, only {', '.join(map(str, entry))}" if entry else "none")
-            self.fault(f"a selector needs exactly one of {', '.join(choices)}; got {got}", *where)
+            keys = kinds or list(entry) or ["none"]
+            self.fault(Message("evaluation.selector-kind", choices=choices, keys=keys), *where)
             return []
         try:
             if kinds[0] in ("selector", "presets"):
@@ -290,15 +288,14 @@ class _ExperimentReader(YamlForm):
             return [oracle_spec(_named(entry))]
         agent_spec = agent_own_spec(str(entry.get("selector", "")), name=_named(entry), base=self.base)
         if agent_spec is not None:
-            noun = "the selector of one's own that an agent file names"
-            self.refuse_unknown(entry, ("selector", "name"), noun, *where)  # it has no parameters
+            self.refuse_unknown(entry, ("selector", "name"), "an external selector", *where)  # it has no parameters
             return [agent_spec]
         before = len(self.faults)
         names = ("selector", "presets", "preset", "like", "name")
         self.refuse_unknown(entry, (*names, "set", "vary"), "a selector", *where)
         for key in names:
             if key in entry and not (isinstance(entry[key], str) and entry[key]):
-                self.fault(f"{key} must be a name, got {entry[key]!r}", *where, key)
+                self.fault(Message("evaluation.name-malformed", key=key, value=entry[key]), *where, key)
         set_values, vary = self._values(entry, "set", where), self._values(entry, "vary", where)
         lists = {key: several if isinstance(several, list) else [several] for key, several in vary.items()}
         if any(not (isinstance(entry[key], str) and entry[key]) for key in names[:3] if key in entry):
@@ -311,9 +308,10 @@ class _ExperimentReader(YamlForm):
         for key, several in lists.items():
             for index, value in enumerate(several):
                 self.attempt(partial(definition.checked, key, value), *where, "vary", key, index)
-            if not several or key in set_values:
-                why = "set gives it a value already" if several else "it names no value"
-                self.fault(f"vary: nothing to vary in {key}: {why}", *where, "vary", key)
+            if not several:
+                self.fault(Message("evaluation.varied-parameter-without-values", key=key), *where, "vary", key)
+            elif key in set_values:
+                self.fault(Message("evaluation.varied-parameter-is-set", key=key), *where, "vary", key)
         if len(self.faults) > before:
             return []
         about = definition.about if preset is None else definition.abouts.get(preset, "")
@@ -359,7 +357,7 @@ class _ExperimentReader(YamlForm):
     def _values(self, entry: Mapping[str, Any], key: str, where: YamlPath) -> Mapping[str, Any]:
         values = entry.get(key)
         if values is not None and not isinstance(values, Mapping):
-            self.fault(f"{key} must map parameters to values, got {values!r}", *where, key)
+            self.fault(Message("selectors.values-malformed", key=key, value=values), *where, key)
         return values if isinstance(values, Mapping) else {}
 
     def _inline(self, entry: Mapping[str, Any], where: YamlPath) -> list[SelectorSpec]:
@@ -367,7 +365,7 @@ class _ExperimentReader(YamlForm):
         self.refuse_unknown(entry, ("pipeline", "name"), "a selector", *where)
         name = entry.get("name")
         if not (isinstance(name, str) and name):
-            self.fault("an inline pipeline needs a name", *where)
+            self.fault(Message("evaluation.inline-pipeline-without-name"), *where)
         pipeline = pipeline_of(rooted(entry["pipeline"], self.base))
         if len(self.faults) > before:
             return []
@@ -386,16 +384,15 @@ _LINE = re.compile(r", line \d+\)$")  # of a file of answers, which an error end
 
 
 def failures_told(dataset: str, selector: str, errors: Mapping[str, str]) -> tuple[str, list[str]]:
-    """How many queries a selector failed on, with the first reason, and the other reasons.
+    """How many queries a selector failed on and why.
 
     Args:
         dataset, selector: their names.
         errors: why there is no answer, by query; at least one.
 
     Returns:
-        A sentence without a stop; and a line for each reason more, with the queries that share it. So do lines of a
-        process that are no answers, or answers to another request, whatever they say, since it prints them at every
-        request; and what is wrong in the same way in several lines of a file.
+        The number of queries with the first reason, and a line for each further reason. Queries share a reason if
+        only the line of a file differs, or if a process wrote lines for all of them that are not their answers.
     """
     shared: dict[str, list[tuple[str, str]]] = {}
     for query, error in errors.items():
@@ -408,9 +405,7 @@ def failures_told(dataset: str, selector: str, errors: Mapping[str, str]) -> tup
         f"query {query!r}{f' and {len(repeats):,} more' if repeats else ''}: {reason}"
         for (query, reason), *repeats in shared.values()
     )
-    n = len(errors)
-    summary = f"{n:,} quer{'y' if n == 1 else 'ies'} failed and count{'s' if n == 1 else ''} as nothing offered"
-    return f"{dataset}, {selector}: {summary}, first {first}", rest
+    return Message("evaluation.queries-failed", dataset=dataset, selector=selector, n=len(errors), first=first), rest
 
 
 # Those that steps, index, chunking, embedding and token counters compute with.

@@ -22,16 +22,17 @@ from types import MappingProxyType
 from typing import Any
 
 from ctxbench.io.documents import dump_json, parse_json
-from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, UserError
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, UserError
 from ctxbench.io.files import exclusive, read_text, readable, write_atomic
 from ctxbench.io.rows import Row, read_text_value
 from ctxbench.model.candidates import MARGIN, Mode
 from ctxbench.model.items import Item, ItemKey, read_key
-from ctxbench.model.requests import Message, Request, SessionItem
+from ctxbench.model.requests import Message as ChatMessage
+from ctxbench.model.requests import Request, SessionItem
 from ctxbench.model.resources import Resources
 from ctxbench.model.selection import Prompt
 from ctxbench.pipelines.pipeline import PipelineError
-from ctxbench.selectors.session import Agent, RequestContext, Session
+from ctxbench.selectors.session import Agent, RequestContext, Session, why_absent
 
 FORMAT = 1
 FIELDS = (
@@ -39,7 +40,6 @@ FIELDS = (
     *("tool_results", "selector", "settings", "system", "sent", "warnings", "workspace", "user"),
 )
 _MODES = tuple(mode.name.lower() for mode in Mode)
-_TIME = "such as 2026-03-23T09:30:00+00:00"
 _DIGITS = 16  # of a hash that tells one text from another; 64 bits
 
 
@@ -90,7 +90,7 @@ class Exchange:
     calls: tuple[str, ...] = ()
     context: tuple[Held, ...] = ()
     removed: tuple[ItemKey, ...] = ()
-    history: tuple[Message, ...] = ()
+    history: tuple[ChatMessage, ...] = ()
     tool_results: tuple[tuple[str, str], ...] = ()
     selector: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class Exchange:
         if not self.conversation:
             raise ParameterError("an exchange needs the id of its conversation, got an empty text")
         if self.time is not None and not _is_time(self.time):
-            raise ParameterError(f"time must be ISO 8601, {_TIME}, got {self.time!r}")
+            raise ParameterError(Message("selectors.time-malformed", got=self.time))
         object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
 
     @classmethod
@@ -143,9 +143,9 @@ class Exchange:
         )
 
     @property
-    def messages(self) -> tuple[Message, ...]:
+    def messages(self) -> tuple[ChatMessage, ...]:
         """The messages that the exchange adds to the conversation; an empty reply adds none."""
-        messages = (Message("user", self.text), Message("assistant", self.reply))
+        messages = (ChatMessage("user", self.text), ChatMessage("assistant", self.reply))
         return messages if self.reply else messages[:1]
 
     @property
@@ -157,7 +157,7 @@ class Exchange:
             if context_item.mode in ("always", "manual")
         )
 
-    def as_row(self, stored: Iterable[Message] = ()) -> dict[str, Any]:
+    def as_row(self, stored: Iterable[ChatMessage] = ()) -> dict[str, Any]:
         """The exchange as a line of a conversation store; what is empty is left out, but text and reply.
 
         Args:
@@ -193,7 +193,7 @@ class Exchange:
         return {name: value for name, value in row.items() if value or name in row_fields}
 
 
-def read_exchange(row: Row, stored: Mapping[str, Message]) -> Exchange:
+def read_exchange(row: Row, stored: Mapping[str, ChatMessage]) -> Exchange:
     """Read a line of a conversation store; a wrong field is added to the row's faults and counts as absent.
 
     Args:
@@ -204,20 +204,18 @@ def read_exchange(row: Row, stored: Mapping[str, Message]) -> Exchange:
         return Exchange(conversation="?", text="")
     row.refuse_unknown(FIELDS)
 
-    def message(value: Any) -> Message:
+    def message(value: Any) -> ChatMessage:
         if isinstance(value, str):
             if value not in stored:
                 raise ParameterError(f"names message {value!r}, which the conversation does not hold before this line")
             return stored[value]
         return read_message(value)
 
-    if "requestContext" not in row.data:
-        row.fault("field 'requestContext' is missing; expected {\"items\": [...]}")
-    context = Row(row.take("requestContext", dict, {}), row.faults, row.path, row.line)
+    context = Row(row.take("requestContext", dict, {}, required=True), row.faults, row.path, row.line)
     content = row.take("content", dict, {})
     time = row.optional("time", str)
     if time is not None and not _is_time(time):
-        row.fault(f"field 'time' must be ISO 8601, {_TIME}, got {time!r}")
+        row.fault(Message("selectors.time-malformed", got=time))
         time = None
     return Exchange(
         conversation=row.take("conversation", str, "", required=True) or "?",
@@ -228,7 +226,7 @@ def read_exchange(row: Row, stored: Mapping[str, Message]) -> Exchange:
             "items", lambda value: _read_held(value, content), expected='{"type", "name", "includeMode"}'
         ),
         removed=row.read_list("removed", read_key, expected="an item id"),
-        history=row.read_list("history", message, expected='the hash of an earlier message, or {"role", "content"}'),
+        history=row.read_list("history", message, expected='a hash, or {"role", "content"}'),
         tool_results=row.read_list(
             "tool_results", lambda value: _two_texts(value, "tool", "text"), expected='{"tool", "text"}, both texts'
         ),
@@ -248,20 +246,17 @@ def is_format(row: Row, supported: int) -> bool:
     version = row.data.get("format", supported)
     if type(version) is int and version == supported:
         return True
-    row.fault(
-        f"its format is {version!r}, this version reads {supported}; read it with the version that wrote it",
-        at="format",
-    )
+    row.fault(Message("selectors.other-format", got=version, supported=supported), at="format")
     return False
 
 
-def read_message(value: Any) -> Message:
+def read_message(value: Any) -> ChatMessage:
     """A message from `{"role", "content"}`.
 
     Raises:
         TypeError: it is none.
     """
-    return Message(*_two_texts(value, "role", "content"))
+    return ChatMessage(*_two_texts(value, "role", "content"))
 
 
 def content_hash(item: Item) -> str:
@@ -274,7 +269,7 @@ def prompt_hash(prompt: Prompt) -> str:
     return text_hash(json.dumps([[list(message) for message in prompt.messages], list(prompt.tools)]))
 
 
-def message_hash(message: Message) -> str:
+def message_hash(message: ChatMessage) -> str:
     """A hash of a message."""
     return text_hash(json.dumps([message.role, message.content]))
 
@@ -363,11 +358,10 @@ def read_session(path: Path | str, agent: Agent) -> Session:
     row.refuse_unknown(_FIELDS)
     selector = row.take("selector", str, agent.selector.name)
     if selector != agent.selector.name:
-        row.fault(f"the session is of selector {selector!r}, and {agent.selector.name!r} is asked", at="selector")
-    name = row.take("id", str, file.stem)
-    if not name:
-        row.fault("field 'id' must not be empty", at="id")
-    items = row.read_list("items", _item, expected='{"id", "mode"}, mode always or manual')
+        message = Message("selectors.session-of-other-selector", got=selector, selector=agent.selector.name)
+        row.fault(message, at="selector")
+    name = row.filled("id") or file.stem
+    items = row.read_list("items", _item, expected='{"id", "mode"}')
     removed = row.read_list("removed", read_key, expected="an item id")
     workspace, user = row.filled("workspace"), row.filled("user")
     if data.get("items") is None:
@@ -420,7 +414,7 @@ class ConversationStore:
         self._read = self._line = 0  # whole lines read, in bytes and lines
         self._last = self._tail = b""  # the end of what was read, and what follows it without a line end
         self._rows: list[tuple[Exchange, int]] = []
-        self._messages: dict[str, dict[str, Message]] = {}  # by conversation and hash
+        self._messages: dict[str, dict[str, ChatMessage]] = {}  # by conversation and hash
 
     def exchanges(self, conversation: str | None = None) -> tuple[Exchange, ...]:
         """All exchanges, or those of one conversation (none if there is no such one).
@@ -443,7 +437,7 @@ class ConversationStore:
                 raise InputError(faults)
             return (*self._rows, (exchange, self._line + 1))
 
-    def history(self, conversation: str) -> tuple[Message, ...]:
+    def history(self, conversation: str) -> tuple[ChatMessage, ...]:
         """The messages of user and assistant so far, oldest first; raises as `exchanges`."""
         return tuple(message for exchange in self.exchanges(conversation) for message in exchange.messages)
 
@@ -544,13 +538,13 @@ class ConversationStore:
             text = (raw.removeprefix(_BOM) if number == 1 else raw).decode("utf-8")
             data = parse_json(text, path=self.path, line=number)
         except UnicodeDecodeError:
-            faults.append(Fault("invalid UTF-8; expected a stored exchange", self.path, number))
+            faults.append(Fault(Message("selectors.exchange-malformed"), self.path, number))
             return None
         except InputError as error:
             faults += error.faults
             return None
         if not isinstance(data, dict):
-            faults.append(Fault("expected a stored exchange, a JSON object on each line", self.path, number))
+            faults.append(Fault(Message("selectors.exchange-malformed"), self.path, number))
             return None
         conversation = data.get("conversation")
         messages = self._messages.get(conversation, {}) if isinstance(conversation, str) else {}
@@ -718,8 +712,8 @@ def _differs(before: tuple[str, float | None], after: tuple[str, float | None]) 
 def _why_out(id_: str, agent: Agent) -> str:
     """Why an item without a rule is not offered."""
     item = agent.item(id_)
-    if item is None:
-        return "the agent no longer has it"
-    if not item.enabled:
-        return "it is not enabled"
-    return "the search does not find it" if item.include == "agent" else f"its include mode is {item.include}"
+    if item is None or not item.enabled:
+        return why_absent(item)
+    if item.include == "agent":
+        return Message("selectors.item-not-retrieved")
+    return Message("selectors.item-not-searched", mode=item.include)

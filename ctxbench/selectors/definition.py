@@ -17,8 +17,16 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
 from ctxbench.io.documents import line_of, load_yaml, refuse_other_kind
-from ctxbench.io.errors import Fault, InputError, ParameterError, UnknownNameError, UserError, raise_faults, suggest
-from ctxbench.io.files import read_text
+from ctxbench.io.errors import (
+    Fault,
+    InputError,
+    Message,
+    ParameterError,
+    UnknownNameError,
+    UserError,
+    raise_faults,
+    suggest,
+)
 from ctxbench.io.rows import YamlForm
 from ctxbench.pipelines.pipeline import OFF, Pipeline, PipelineError, SpecFault
 from ctxbench.selectors.selector import Parameter, Value, any_of, value_text
@@ -200,9 +208,12 @@ class Definition:
             needs = {self.search_switch: (True,), **needs}
         for required_name, allowed in needs.items():
             if values[required_name] not in allowed:
-                return (
-                    f"{name} has no effect while {required_name} is {value_text(values[required_name])}; set "
-                    f"{required_name} to {any_of(allowed)}, or leave {name} out"
+                return Message(
+                    "selectors.parameter-without-effect",
+                    name=name,
+                    other=required_name,
+                    value=value_text(values[required_name]),
+                    allowed=any_of(allowed),
                 )
         return ""
 
@@ -278,7 +289,6 @@ FORMAT = 1
 PRESET_KEYS = ("about", "selector", "definition", "answers", "set", "policy", "tuning", "test")
 _KEYS = ("format", "tuned", "test_split", "definitions", "presets")
 _ENDINGS = (".yaml", ".yml")
-_MARKERS = ("<<<<<<< ", ">>>>>>> ")  # of a merge that stopped
 
 Metrics = Mapping[str, Mapping[str, float | int | None]]
 Find: TypeAlias = Callable[[str], Definition]
@@ -399,9 +409,6 @@ def read_with(find: Find, path: Path, *, preset: str = "") -> PresetsFile:
         InputError: it is no presets file, or of another format; a selector is unknown, faulty or has changed; a value
             is wrong or missing: all faults, with their lines.
     """
-    if marked := [number for number, line in enumerate(read_text(path).splitlines(), 1) if line.startswith(_MARKERS)]:
-        message = "a merge stopped here and left both sides in the file; keep one of them"
-        raise InputError([Fault(message, path, number) for number in marked])
     data, lines = load_yaml(path)
     refuse_other_kind(data, path, expected="a presets file", keys_allowed=_KEYS)
     reader = _PresetReader(path, lines, [], find=find)
@@ -444,22 +451,16 @@ class _PresetReader(YamlForm):
         Raises:
             InputError: it is something else, so that there is no use in reading on.
         """
-        expected = "a presets file has format, tuned and presets, as `ctxbench tune` writes them"
         if not isinstance(data, Mapping) or not {"format", "presets"} <= set(data):
-            got = "the file is empty" if data is None else "this is none"
-            if isinstance(data, Mapping):
-                got = f"this one has {', '.join(map(str, data))}"
-            raise InputError([Fault(f"{expected}; {got}", self.path, 1)])
+            got = ", ".join(map(str, data)) if isinstance(data, Mapping) else f"{data!r:.40}"
+            raise InputError([Fault(Message("selectors.no-presets-file", got=got), self.path, 1)])
         if data["format"] != FORMAT or isinstance(data["format"], bool):
-            message = (
-                f"its format is {data['format']!r}, and this version reads {FORMAT}; tune again with `ctxbench tune`"
-            )
+            message = Message("selectors.other-format", got=data["format"], supported=FORMAT)
             raise InputError([Fault(message, self.path, line_of(self.lines, ("format",)))])
         self.refuse_unknown(data, _KEYS, "a presets file")
         if not isinstance(self.mapping(data, "tuned").get("dataset"), str):
-            self.fault("tuned must say the dataset that was tuned on", "tuned")
-        if not isinstance(data.get("test_split", ""), str):
-            self.fault(f"test_split must be a text, got {data['test_split']!r}", "test_split")
+            self.fault(Message("selectors.tuned-without-dataset"), "tuned")
+        self.text(data, "test_split", "")
 
     def mapping(self, data: Mapping[str, Any], *where: str) -> Mapping[str, Any]:
         """The mapping under the last key, empty where there is none."""
@@ -470,14 +471,14 @@ class _PresetReader(YamlForm):
         value = data.get(where[-1], empty)
         if isinstance(value, type(empty)):
             return value
-        self.fault(f"{where[-1]} must be a {type_name}, got {value!r}", *where)
+        self.fault(Message("selectors.wrong-type", key=where[-1], type=type_name, value=value), *where)
         return empty
 
     def preset(self, name: str, block: Any, data: Mapping[str, Any]) -> TunedPreset | None:
         """One preset; None where it is faulty."""
         where = ("presets", name)
         if not isinstance(block, Mapping):
-            self.fault(f"{name} must be a mapping, got {block!r}", *where)
+            self.fault(Message("selectors.wrong-type", key=name, type="mapping", value=block), *where)
             return None
         before = len(self.faults)
         self.refuse_unknown(block, PRESET_KEYS, "a tuned preset", *where)
@@ -488,11 +489,11 @@ class _PresetReader(YamlForm):
         means = {key: self.metrics(block, *where, key) for key in ("tuning", "test")}
         for key, value in maps["set"].items():
             if not isinstance(value, bool | int | float | str):
-                self.fault(f"{key} must be a number, true, false or a name, got {value!r}", *where, "set", key)
+                self.fault(Message("selectors.value-malformed", key=key, value=value), *where, "set", key)
         if bool(texts["selector"]) == bool(texts["answers"]):
-            self.fault(f"preset {name} needs exactly one of selector and answers", *where)
+            self.fault(Message("selectors.preset-source", name=name), *where)
         if texts["selector"] and not texts["definition"]:
-            self.fault(f"preset {name} needs the definition that it was tuned with", *where)
+            self.fault(Message("selectors.preset-without-definition", name=name), *where)
         if len(self.faults) > before:
             return None
         recorded = self.mapping(self.mapping(data, "definitions"), "definitions", texts["definition"])
@@ -517,7 +518,7 @@ class _PresetReader(YamlForm):
         means = self.mapping(block, *where)
         for key, mean in means.items():
             if not isinstance(mean, Mapping):
-                self.fault(f"{key} must be a mapping of value, low, high and n, got {mean!r}", *where, key)
+                self.fault(Message("selectors.wrong-type", key=key, type="mapping", value=mean), *where, key)
         return means
 
     def check_selector(self, name: str, preset: TunedPreset) -> None:
@@ -529,10 +530,9 @@ class _PresetReader(YamlForm):
             self.fault(str(error), *where, "selector")
             return
         if preset.definition not in (definition_hash(selector), *selector.earlier):
-            unknown = "its pipeline is another" if preset.parameters else "its parameters or its pipeline are others"
-            since = "; ".join(changes(preset.parameters, selector)) or unknown
-            message = f"selector {selector.name!r} has changed since preset {name} was tuned: {since}"
-            self.fault(f"{message}; tune again with `ctxbench tune`", *where, "definition")
+            since = "; ".join(changes(preset.parameters, selector)) or "its pipeline differs"
+            message = Message("selectors.preset-outdated", selector=selector.name, preset=name, changes=since)
+            self.fault(message, *where, "definition")
             return
         before = len(self.faults)
         tried = {
@@ -552,8 +552,7 @@ class _PresetReader(YamlForm):
             key for key in selector.in_force(values) if not sets.get(key, {key}) <= set(checked) and key not in new
         ]
         if missing := [key for key in required if key not in checked]:
-            message = f"set lacks {', '.join(missing)}; a tuned preset gives every parameter that has an effect"
-            self.fault(message, *where, "set")
+            self.fault(Message("selectors.preset-incomplete", missing=missing), *where, "set")
         try:
             selector.pipeline(values)
         except PipelineError as error:
@@ -575,4 +574,4 @@ def changes(recorded: Mapping[str, str], definition: Definition) -> Iterator[str
         elif name not in recorded:
             yield f"parameter {name} was added"
         elif recorded[name] != current[name]:
-            yield f"parameter {name} was {recorded[name]} and is {current[name]}"
+            yield Message("selectors.parameter-changed", name=name, before=recorded[name], now=current[name])

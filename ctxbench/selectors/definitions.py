@@ -20,7 +20,16 @@ from ctxbench.catalogs.agent_file import (
     read_agent,
 )
 from ctxbench.io.documents import dump_yaml, line_of, load_yaml, refuse_other_kind
-from ctxbench.io.errors import Fault, InputError, ParameterError, UnknownNameError, UserError, raise_faults, suggest
+from ctxbench.io.errors import (
+    Fault,
+    InputError,
+    Message,
+    ParameterError,
+    UnknownNameError,
+    UserError,
+    raise_faults,
+    suggest,
+)
 from ctxbench.io.files import write_atomic
 from ctxbench.io.rows import YamlForm
 from ctxbench.model.registry import REFINE_KINDS, names
@@ -39,8 +48,6 @@ from ctxbench.selectors.definition import (
     used_names,
 )
 from ctxbench.selectors.selector import (
-    ABOUT,
-    NEEDS_LABELS,
     ORACLE,
     Oracle,
     Parameter,
@@ -120,12 +127,8 @@ def _suggest_selector(spec: Any, fault: SpecFault) -> SpecFault:
     steps = ("analyse", "retrieve", *REFINE_KINDS, "format")
     if name not in (*shipped(), ORACLE) or any(name in names(kind) for kind in steps):
         return fault
-    entry = f'{{"selector": "{name}"}}' if name == ORACLE else f'{{"selector": "{name}", "set": {{...}}}}'
-    hint = "" if name == ORACLE else "; `set` gives its parameters values, such as fitted weights"
-    return SpecFault(
-        fault.path,
-        f"{name!r} is a selector, a whole pipeline, and no step: name it in place of the pipeline, {entry}{hint}",
-    )
+    entry = f'{{"selector": "{name}"}}'
+    return SpecFault(fault.path, Message("selectors.selector-as-step", name=name, entry=entry))
 
 
 @cache
@@ -137,10 +140,10 @@ def definition(name: str) -> Definition:
         ParameterError: it is the oracle, which is no pipeline.
     """
     if name == ORACLE:
-        raise ParameterError(NEEDS_LABELS)
+        raise ParameterError(Message("selectors.oracle-without-labels"))
     if name not in shipped():
         form = program_form(name)
-        hint = f"; a program of your own is named as {form}, in an agent file or under `selectors:`" if form else ""
+        hint = Message("selectors.program-as-selector", form=form) if form else ""
         raise UnknownNameError("selector", name, shipped(), hint=hint)
     return read_definition(_SHIPPED / f"{name}.yaml", build=False)  # which the tests do
 
@@ -226,9 +229,14 @@ def agent_definition(agent: AgentFile) -> Definition:
     }
     spec, written = (_with_system(form, agent.system) for form in (base.spec, base.written))
     file = f"{agent.presets}, preset " if agent.presets is not None else ""
-    about = f"The selector of {agent.path}: {file}{agent.selector}"
     presets = {name: {**preset_values, **settings} for name, preset_values in base.presets.items()}
-    selector = replace(base, name=agent.name, about=about, parameters=parameters, presets=presets)
+    selector = replace(
+        base,
+        name=agent.name,
+        about=f"The selector of {agent.path}: {file}{agent.selector}",
+        parameters=parameters,
+        presets=presets,
+    )
     shipped = "" if agent.presets is not None or is_file(agent.selector) else base.name
     return replace(selector, spec=spec, written=written, earlier=(), shipped=shipped)
 
@@ -335,7 +343,7 @@ def read_definition(path: Path, *, build: bool = True) -> Definition:
         reader.pipeline(selector, presets)
     switches = {name for name, parameter in parameters.items() if parameter.sets}
     for name in sorted(set(parameters) - switches - used_names(selector.spec)):
-        reader.fault(f"no step takes ${name}, so that parameter {name} would do nothing", "parameters", name)
+        reader.fault(Message("selectors.parameter-unused", name=name), "parameters", name)
     raise_faults(reader.faults)
     return replace(selector, presets=presets)
 
@@ -347,11 +355,11 @@ class _DefinitionReader(YamlForm):
         """The mappings under a key, by name."""
         mappings = data.get(key) or {}
         if not isinstance(mappings, Mapping):
-            self.fault(f"{key} must map names to mappings, got {mappings!r}", key)
+            self.fault(Message("selectors.blocks-malformed", key=key, value=mappings), key)
             return {}
         for name, block in mappings.items():
             if not isinstance(block, Mapping):
-                self.fault(f"{name} must be a mapping, got {block!r}", key, name)
+                self.fault(Message("selectors.wrong-type", key=name, type="mapping", value=block), key, name)
         return {str(name): block for name, block in mappings.items() if isinstance(block, Mapping)}
 
     def parameters(self, data: Mapping[str, Any]) -> dict[str, Parameter]:
@@ -369,17 +377,18 @@ class _DefinitionReader(YamlForm):
     def presets(self, data: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         blocks = self.blocks(data, "presets")
         for name, block in blocks.items():
-            for key in set(block) - {"about", "set"}:
-                self.fault(f"a preset has about and set, not {key!r}", "presets", name, key)
+            self.refuse_unknown(block, ("about", "set"), "a preset", "presets", name)
             if not isinstance(block.get("set") or {}, Mapping):
-                self.fault(f"set must map parameters to values, got {block['set']!r}", "presets", name, "set")
+                message = Message("selectors.values-malformed", key="set", value=block["set"])
+                self.fault(message, "presets", name, "set")
         return {name: block for name, block in blocks.items() if isinstance(block.get("set") or {}, Mapping)}
 
     def earlier(self, data: Mapping[str, Any]) -> tuple[str, ...]:
         """The hashes of what the definition was before."""
         hashes = data.get("earlier") or []
         if not isinstance(hashes, list) or not all(isinstance(entry, str) for entry in hashes):
-            self.fault(f"earlier must be a list of hashes, got {hashes!r}", "earlier")
+            message = Message("selectors.wrong-type", key="earlier", type="list of hashes", value=hashes)
+            self.fault(message, "earlier")
             return ()
         return tuple(hashes)
 
@@ -391,18 +400,15 @@ class _DefinitionReader(YamlForm):
         if SEARCH in spec:
             name = selector.search_switch
             if name not in selector.parameters or not isinstance(selector.parameters[name].default, bool):
-                message = f"search must be $name of a parameter that is true or false, got {spec[SEARCH]!r}"
-                self.fault(message, "pipeline", SEARCH)
+                self.fault(Message("selectors.search-malformed", value=spec[SEARCH]), "pipeline", SEARCH)
         for path, name in switched_steps(spec.get("refine"), ("refine",)):
             if (
                 not isinstance(name, str)
                 or name not in selector.parameters
                 or selector.parameters[name].default is None
             ):
-                message = (
-                    f"when must name a parameter with a default, got {name!r}{suggest(str(name), selector.parameters)}"
-                )
-                self.fault(message, "pipeline", *path, WHEN)
+                hint = suggest(str(name), selector.parameters)
+                self.fault(Message("selectors.when-malformed", value=name, hint=hint), "pipeline", *path, WHEN)
 
     def preset(self, selector: Definition, name: str, values: Mapping[str, Any]) -> dict[str, Value]:
         """The values that a preset sets, checked."""
@@ -477,22 +483,10 @@ def write_presets(path: Path, *, tuned: Mapping[str, Any], presets: Mapping[str,
     }
     if not definitions:
         del data["definitions"]
-    head = _head(path, tuned["dataset"], next((name for name, preset in presets.items() if preset.selector), ""))
+    head: str = Message("selectors.presets-head", dataset=tuned["dataset"])
+    if example := next((name for name, preset in presets.items() if preset.selector), ""):
+        head += Message("selectors.presets-head-example", file=path.name, preset=example)
     write_atomic(path, head + dump_yaml(_plain(data), short=True))
-
-
-def _head(path: Path, dataset: str, example: str) -> str:
-    """Comments that say how the file is used."""
-    lines = [f"Presets tuned on {dataset} by `ctxbench tune`, which writes this file anew."]
-    if example:
-        lines += [
-            "In an experiment, with this file's path relative to it:",
-            "  selectors:",
-            f"    - {{presets: {path.name}, preset: {example}}}",
-            "For one request:",
-            f"  ctxbench select TEXT --catalog CATALOG --presets {path.name} --preset {example}",
-        ]
-    return "".join(f"# {line}\n" for line in lines)
 
 
 def _preset_block(preset: TunedPreset, path: Path) -> dict[str, Any]:
@@ -620,4 +614,4 @@ def _pipeline_maker(name: str, pipeline: Pipeline) -> Make:
 
 def oracle_spec(name: str) -> SelectorSpec:
     """The selector that knows the labels."""
-    return SelectorSpec(name, lambda resources, _memo: Oracle(name, resources), ABOUT)
+    return SelectorSpec(name, lambda resources, _memo: Oracle(name, resources), Message("selectors.oracle"))

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from ctxbench.io.errors import SelectorError, suggest
+from ctxbench.io.errors import Message, SelectorError, suggest
 from ctxbench.io.rows import instant
 from ctxbench.model.arrays import BoolArray
 from ctxbench.model.candidates import NOT_CHOSEN, Candidates, Rule
@@ -34,7 +34,7 @@ from ctxbench.model.selection import concatenated, session_rows
 VERSION = 1  # the value of "ctxbench" in every message; raised when a message changes its meaning
 QUOTED = 200  # characters of a foreign text that an error quotes
 ANSWER_KEYS = ("ctxbench", "query", "items", "ranking", "error", "build", "metadata")
-NO_ANSWER = "the process wrote a line that is no answer"  # how the error begins that quotes such a line
+NO_ANSWER = "the process wrote no answer"  # how the error begins that quotes such a line
 NOT_AWAITED = "the process answered query "  # and the error that names an answer to another request
 SENDS = ("items", "ids", "nothing")  # what a selector gets of a catalog
 # One slow query, or one that a selector dies on, is no reason to give up, and seldom are several of them neighbours.
@@ -150,7 +150,8 @@ class CircuitBreaker:
         with self._lock:
             self._failures += 1
             if self._failures >= self._max_failures and not self.refusal:
-                self.refusal = f"{NOT_ASKED}{self._failures} {self._noun} in a row had no answer; the last: {why}"
+                values = {"start": NOT_ASKED, "noun": self._noun, "reason": why}
+                self.refusal = Message("selectors.too-many-unanswered", n=self._failures, **values)
 
     def reset(self) -> None:
         """Set the count back to 0."""
@@ -301,7 +302,7 @@ def quoted(text: object, *, hide: Callable[[str], str] = str) -> str:
     try:
         representation = repr(text)
     except RecursionError:
-        return f"a {type(text).__name__} that is nested too deep to be shown"
+        return Message("selectors.value-nested-too-deep", type=type(text).__name__)
     representation = representation if isinstance(text, str) else hide(representation)
     if len(representation) <= QUOTED + 2:
         return representation
@@ -465,21 +466,14 @@ class AnswerReader:
         """The id of an item that a search may not offer to a request, and why."""
         item, request = self._batch.catalog[position], self._batch.requests[row]
         available, mode = request.available, item.include
-        listed = "`ctxbench data export DATASET --requests FILE --may-offer` lists what is"
-        by_hand = "it is added by hand only; offer items of include mode agent"
-        advice = "and which this session does not hold; offer items of include mode agent"
         allowed = (request.only or Filter()).of(self._batch.catalog)
         whys = (
             (self._unseen(row, position), not self._batch.visible[row, position]),
-            ("which is not enabled; it cannot be offered", not item.enabled),
-            (f"which is not available to this request; {listed}", available is not None and item.key not in available),
-            ("which the user removed from the session; no selector brings it back", item.key in request.removed),
-            (
-                "which is outside of what this request restricts its search to; offer only what its `only` leaves",
-                not allowed[position],
-            ),
-            (f"whose include mode is manual: {by_hand}", mode == "manual"),
-            (f"whose include mode is {mode}, {advice}", True),
+            (Message("selectors.item-not-enabled"), not item.enabled),
+            (Message("selectors.item-not-available"), available is not None and item.key not in available),
+            (Message("selectors.item-removed"), item.key in request.removed),
+            (Message("selectors.item-not-in-filter"), not allowed[position]),
+            (Message("selectors.item-of-include-mode", mode=mode), True),
         )
         return f"{item.id!r}, {next(why for why, applies in whys if applies)}"
 
@@ -489,17 +483,12 @@ class AnswerReader:
         for attribute in ("workspace", "user"):
             its, of_request = getattr(item, attribute), getattr(request, attribute)
             if its not in (None, of_request):
-                clause = f"is of another one, {of_request!r}" if of_request is not None else "names none"
-                return f"which this query may not see: it is of {attribute} {its!r}, and the query {clause}"
+                return Message("selectors.item-of-another", attribute=attribute, item=its, request=of_request)
         if request.time is None:
-            return (
-                f"which this query may not see: it ends ({item.until}), and a query without a time sees what does not"
-            )
+            return Message("selectors.item-ends", until=item.until)
         if item.created is not None and instant(item.created) > instant(request.time):
-            return (
-                f"which this query may not see: it was created later ({item.created}; the query is of {request.time})"
-            )
-        return f"which this query may not see: it had ended ({item.until}; the query is of {request.time})"
+            return Message("selectors.item-not-yet-created", created=item.created, time=request.time)
+        return Message("selectors.item-ended", until=item.until, time=request.time)
 
     def _hint(self, name: str) -> str:
         """The id that was probably meant, or an example of an id."""
@@ -507,11 +496,10 @@ class AnswerReader:
         if catalog.facts.hidden:  # a suggested name may be of an item that this request may not see
             return ""
         if likely := self._by_name.get(name.casefold()):
-            return f"; did you mean {likely!r}?"
+            return Message("selectors.did-you-mean", name=likely)
         if close := suggest_items(name, catalog.ids) if ":" in name else "":
             return close
-        form = "ids look like" if ":" in name else "expected type:name or type:server:name, such as"
-        return f"; {form} {catalog.ids[0]!r}" if catalog.ids else "; it is empty"
+        return Message("selectors.item-id-form", id=catalog.ids[0]) if catalog.ids else "; it is empty"
 
     @cached_property
     def _by_name(self) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 
-from ctxbench.io.errors import ParameterError, SelectorError, suggest
+from ctxbench.io.errors import Message, ParameterError, SelectorError, suggest
 from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.model.candidates import AS_MANY_AS, Candidates, Origin, Rule, place_among
 from ctxbench.model.items import Catalog, ItemKey
@@ -229,28 +229,29 @@ def need_faults(parameter: Parameter, parameters: Mapping[str, Parameter]) -> It
     """What is wrong with what a parameter needs."""
     for name, values in parameter.needs.items():
         if name not in parameters or name == parameter.name:
-            yield f"parameter {parameter.name} needs {name!r}, which is no other parameter{suggest(name, parameters)}"
+            hint = suggest(name, parameters)
+            yield Message("selectors.need-unknown", parameter=parameter.name, name=name, hint=hint)
             continue
         for value in values:
             try:
                 parameters[name].checked(value)
             except ParameterError as error:
-                yield f"parameter {parameter.name} needs a value that {name} cannot have: {error}"
+                yield Message("selectors.need-malformed", parameter=parameter.name, name=name, error=error)
 
 
 def choice_faults(parameter: Parameter, parameters: Mapping[str, Parameter]) -> Iterator[str]:
     """What is wrong with the values that a parameter's choices set; and where a number is set by none, that."""
     setters = [setter.name for setter in parameters.values() if parameter.name in setter.sets]
     if parameter.default is None and len(setters) != 1:
-        detail = f"those of {' and '.join(setters)} do" if setters else "none do"
-        yield f"parameter {parameter.name} has no default, so the choices of one other parameter must set it; {detail}"
+        names = setters or ["none"]
+        yield Message("selectors.parameter-without-default", parameter=parameter.name, setters=names)
     for choice, values in parameter.choices.items():
         if set(values) != set(parameter.sets):
-            names = ", ".join(values) or "none"
-            yield f"every choice of {parameter.name} must set the same parameters; {choice} sets {names}"
+            names = list(values) or ["none"]
+            yield Message("selectors.choices-differ", parameter=parameter.name, choice=choice, names=names)
         for name, value in values.items():
             if name not in parameters or parameters[name].default is not None:
-                yield f"choice {choice} sets {name!r}, which is no parameter without a default"
+                yield Message("selectors.choice-unknown", choice=choice, name=name)
                 continue
             try:
                 parameters[name].checked(value)
@@ -259,11 +260,6 @@ def choice_faults(parameter: Parameter, parameters: Mapping[str, Parameter]) -> 
 
 
 ORACLE = "oracle"
-ABOUT = "Exactly what is required, of alternatives the cheapest: the floor of the price. It knows the labels."
-NEEDS_LABELS = (
-    "selector 'oracle' offers what the labels require, so it answers only in an experiment over labelled "
-    "datasets; name it under `selectors` there, and start `ctxbench run`"
-)
 
 Required: TypeAlias = Mapping[str, Sequence[Sequence[ItemKey]]]
 """By query id, groups of required items: of each group one is needed."""
@@ -412,7 +408,7 @@ class Oracle:
 
     def describe(self) -> dict[str, Any]:
         """That it is the oracle, and what counts its tokens. The labels are those of the dataset that is run."""
-        return {"oracle": ABOUT, "identities": {"tokens": self.resources.identity("tokens")}}
+        return {"oracle": Message("selectors.oracle"), "identities": {"tokens": self.resources.identity("tokens")}}
 
     def select(self, batch: Batch) -> Answers:
         """Offer what is required of every request, each with score 1; a request that needs nothing gets nothing.
@@ -421,7 +417,7 @@ class Oracle:
             ParameterError: it has no labels, or none of a request.
         """
         if self.required is None:
-            raise ParameterError(NEEDS_LABELS)
+            raise ParameterError(Message("selectors.oracle-without-labels"))
         tokens = self.resources.tokens(batch.catalog)
         request: list[int] = []
         item: list[int] = []
