@@ -138,7 +138,7 @@ class RunFolder:
             _log.warning(Message("evaluation.part-computed-again", folder=folder, reason=error))
             return False
         for name in changed:
-            reason = Message("evaluation.file-changed", path=name)
+            reason = f"{name} was changed or damaged"
             _log.warning(Message("evaluation.part-computed-again", folder=folder, reason=reason))
         return not changed
 

@@ -452,7 +452,7 @@ class _PresetReader(YamlForm):
             InputError: it is something else, so that there is no use in reading on.
         """
         if not isinstance(data, Mapping) or not {"format", "presets"} <= set(data):
-            got = ", ".join(map(str, data)) if isinstance(data, Mapping) else f"{data!r:.40}"
+            got = list(data) if isinstance(data, Mapping) else ["none of them"]
             raise InputError([Fault(Message("selectors.no-presets-file", got=got), self.path, 1)])
         if data["format"] != FORMAT or isinstance(data["format"], bool):
             message = Message("selectors.other-format", got=data["format"], supported=FORMAT)

@@ -152,8 +152,11 @@ def test_lines_that_are_no_answers_are_one_warning_with_a_count(cli, experiment,
     )
     done = cli("run", experiment(selectors=[f"{{name: mine, command: ['{sys.executable}', mine.py]}}"]))
     first, second = done.err.splitlines()[:2]
-    assert "first query 'q01' and 9 more: the process wrote a line that is no answer (not JSON: " in first
-    assert "'asked q01'; write that to standard error; all: runs/" in first
+    assert "first query 'q01' and 9 more: the process wrote no answer (not JSON: " in first
+    assert (
+        "'asked q01'; expected one JSON object per line, in UTF-8, and other output on standard error; all: runs/"
+        in first
+    )
     assert second == "failed queries are asked again by the next call of the same command"
 
 

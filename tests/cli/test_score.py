@@ -169,7 +169,7 @@ def test_each_answer_that_is_wrong_is_told_and_missing_ones_once(cli, answers, t
     done = cli("score", answers(given, ids=("q03", "q05", "q06")), "--dataset", tiny)
     first, *others = done.err.splitlines()[:3]
     assert "9 queries failed" in first
-    assert "first query 'q01' and 6 more: mine.jsonl holds no answer for it (it answers 3)" in first
+    assert "first query 'q01' and 6 more: mine.jsonl has no answer to this query; it has 3 answers" in first
     assert others[0].startswith(
         "  query 'q03': items[0] has id 'track_parcel', which the catalog does not hold; expected"
     )

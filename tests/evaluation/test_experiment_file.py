@@ -234,7 +234,7 @@ def test_the_oracle_has_no_parameters_and_no_presets(given):
     found = selector_faults(given, "{selector: oracle, set: {n: 3}}", "{selector: oracle/small}")
     assert [line for line, _ in found] == [3, 4]
     assert "a selector has no 'set'" in found[0][1]
-    assert "answers only in an experiment over labelled datasets" in found[1][1]
+    assert "works only in an experiment over labelled datasets" in found[1][1]
 
 
 def test_the_oracle_stands_beside_answers_that_are_scored(given):
@@ -562,10 +562,10 @@ def test_a_setting_of_the_wrong_form_is_one_fault(text, message, given):
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ("5", "a selector is a name or a mapping, got 5"),
-        ("[bm25]", "a selector is a name or a mapping"),
-        ("{}", "needs exactly one of selector, presets, pipeline, answers, callable, command, url; got none"),
-        ("{name: x}", "callable, command, url; got none, only name"),
+        ("5", "a selector must be a name or a mapping, got 5"),
+        ("[bm25]", "a selector must be a name or a mapping"),
+        ("{}", "needs exactly one of selector, presets, pipeline, answers, callable, command, url; it has none"),
+        ("{name: x}", "callable, command, url; it has name"),
         ("{selector: bm25, url: 'http://localhost:1'}", "a selector needs exactly one of"),
         ("{selector: 5}", "selector must be a name, got 5"),
         ("{selector: }", "selector must be a name, got None"),
@@ -577,12 +577,12 @@ def test_a_setting_of_the_wrong_form_is_one_fault(text, message, given):
         ("{selector: bm25, set: {n: 5.5}}", "n must be of type int, got 5.5"),
         ("{selector: bm25, set: {n: true}}", "n must be of type int, got True"),
         ("{selector: bm25, vary: [n]}", "vary must map parameters to values, got ['n']"),
-        ("{selector: bm25, vary: {n: []}}", "vary: nothing to vary in n: it names no value"),
+        ("{selector: bm25, vary: {n: []}}", "vary: n has no value; list at least one"),
         ("{selector: bm25, vary: {m: [1]}}", "selector 'bm25' has no parameter 'm'"),
         ("{selector: bm25, vary: {n: [1, 1]}}", "two selectors are called 'bm25 n=1'"),
-        ("{selector: bm25, set: {n: 1}, vary: {n: [2]}}", "vary: nothing to vary in n: set gives it a value already"),
-        ("{selector: random, like: nobody}", "like names no other selector: 'nobody'"),
-        ("{selector: random, like: random}", "like names the selector itself: 'random'"),
+        ("{selector: bm25, set: {n: 1}, vary: {n: [2]}}", "vary: n has a value under `set` already"),
+        ("{selector: random, like: nobody}", "like must name another selector of the experiment, got 'nobody'"),
+        ("{selector: random, like: random}", "like must name another selector of the experiment, got 'random'"),
         ("{selector: random, like: [bm25]}", "like must be a name"),
         ("{pipeline: [dense], name: x}", "must be a mapping of analyse, retrieve, refine, format"),
         ("{pipeline: {}, name: x}", "a pipeline needs a retrieve stage"),
@@ -602,7 +602,7 @@ def test_a_faulty_selector_is_one_fault_with_its_line(entry, message, given):
 
 def test_of_several_ways_in_only_the_ways_are_listed(given):
     ((_, found),) = selector_faults(given, "everything", "{callable: 'a.py:f', command: x, name: mine}")
-    assert found.endswith("; got callable, command")
+    assert found.endswith("; it has callable, command")
 
 
 def test_every_value_of_a_grid_is_checked(given):
@@ -645,7 +645,7 @@ def test_sizes_are_not_taken_from_who_takes_them_from_another(given):
     found = selector_faults(
         given, "{selector: bm25, like: random}", "{selector: random, like: everything}", "everything"
     )
-    assert found == [(3, "like: 'random' takes the sizes of 'everything' itself; name that one")]
+    assert found == [(3, "like: 'random' takes the sizes of 'everything' itself; name 'everything'")]
     found = selector_faults(given, "{selector: bm25, like: random}", "{selector: random, like: bm25}")
     assert [line for line, _ in found] == [3, 4]
 

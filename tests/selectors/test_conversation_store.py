@@ -208,7 +208,7 @@ class TestBadFiles:
         ("line", "message"),
         [
             ("{", "malformed JSON"),
-            ("[]", "expected a stored exchange, a JSON object on each line"),
+            ("[]", "expected a stored exchange, one JSON object per line"),
             ('{"text": "a"}', "field 'conversation' is missing"),
             ('{"conversation": "c", "text": 3, "requestContext": {"items": []}}', "field 'text' must be a text, got 3"),
             ('{"conversation": "c", "txt": "a", "requestContext": {}}', "unknown field 'txt'; did you mean 'text'"),
@@ -227,7 +227,7 @@ class TestBadFiles:
             ),
             (
                 '{"conversation": "c", "requestContext": {"items": []}, "time": "noon"}',
-                "field 'time' must be ISO 8601, such as 2026",
+                "time must be ISO 8601, such as 2026",
             ),
             (
                 '{"conversation": "c", "requestContext": {"items": []}, "tool_results": [{"tool": "x"}]}',
@@ -248,7 +248,7 @@ class TestBadFiles:
     def test_bytes_that_are_no_text_are_a_fault(self, path):
         path.parent.mkdir()
         path.write_bytes(b"\xff\n")
-        with pytest.raises(InputError, match=r"invalid UTF-8; expected a stored exchange .*line 1"):
+        with pytest.raises(InputError, match=r"expected a stored exchange, .* UTF-8 .*line 1"):
             ConversationStore(path).exchanges()
 
     def test_a_folder_is_no_store(self, tmp_path):

@@ -542,7 +542,7 @@ class TestKinds:
     def test_two_parameters_cannot_set_the_same(self, faults):
         text = KINDS.replace("  b: {range", "  other: {default: x, choices: {x: {b: 1}}}\n  b: {range")
         assert any(
-            "choices of one other parameter must set it; those of mode and other do" in m for _, m in faults(text)
+            "choices of exactly one other parameter must set it; these do: mode, other" in m for _, m in faults(text)
         )
 
 
@@ -558,14 +558,14 @@ class TestFaults:
             ("range: [0, 50]", "range: 50", 4, "parameter n needs default and range"),
             ("range: [0, 50], ", "", 4, "parameter n needs default and range"),
             ("{default: 5, range: [0, 50], help: items offered}", "5", 4, "n must be a mapping, got 5"),
-            ("first: {n: $n}", "first: {n: 5}", 4, "no step takes $n, so that parameter n would do nothing"),
+            ("first: {n: $n}", "first: {n: 5}", 4, "parameter n has no effect: no step takes $n"),
             ("bm25: {", "bm52: {", 8, "unknown retrieve strategy 'bm52'; did you mean 'bm25'"),
             ("first: {n: $n}", "first: {n: $n, m: 1}", 10, "first has no parameter 'm'"),
             ("first: {n: $n}", "first: {n: $share}", 10, "n must be of type int, got 0.5"),
             ("set: {n: 1}", "set: {n: 99}", 14, "n must be 0 to 50, got 99"),
             ("set: {n: 1}", "set: {m: 1}", 14, "selector 'mine' has no parameter 'm'"),
             ("set: {n: 1}", "set: [n]", 14, "set must map parameters to values, got ['n']"),
-            ("set: {n: 1}", "sets: {n: 1}", 14, "a preset has about and set, not 'sets'"),
+            ("set: {n: 1}", "sets: {n: 1}", 14, "a preset has no 'sets'; did you mean 'set'"),
             ("whole: {set: {share: 1}}", "whole: 3", 15, "whole must be a mapping, got 3"),
         ],
     )

@@ -33,7 +33,10 @@ def test_a_session_holds_what_its_requests_see():
 def test_what_it_no_longer_sees_is_left_out_with_a_warning():
     session = Session.start(Agent(catalog=Catalog([Item(type="rule", name="over", include="always")])), "c")
     request, (warning,) = session.with_agent(Agent(catalog=Catalog(ITEMS))).build_request("x")
-    assert (request.session, "holds 'rule:over', but the agent no longer has it" in warning) == ((), True)
+    assert (request.session, "holds 'rule:over', which is left out: the agent no longer has it" in warning) == (
+        (),
+        True,
+    )
 
 
 def test_a_chat_of_a_user_holds_and_takes_what_is_theirs():

@@ -62,9 +62,9 @@ def test_what_the_agent_no_longer_has_is_kept(session, agent, path):
         (
             '{"news": 1,\n"format": 2}',
             2,
-            "its format is 2, this version reads 1; read it with the version that wrote it",
+            "format is 2, and this version reads 1; ",
         ),
-        ('{\n"selector": "dense"}', 2, "the session is of selector 'dense', and 'semantic' is asked"),
+        ('{\n"selector": "dense"}', 2, "the session is of selector 'dense', and the agent has 'semantic'"),
         ('{"items": [{"id": "rule:A"}],\n"removed": ["rule:A"]}', 1, "has rule:A twice, or in it and removed"),
     ],
 )
