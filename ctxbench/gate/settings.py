@@ -11,11 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ctxbench.evaluation.experiment import EXPERIMENT_KEYS, Experiment, experiment_of
+from ctxbench.evaluation.experiment import Experiment, ExperimentFields, experiment_of
 from ctxbench.evaluation.metrics import FORBIDDEN_OFFERED, Metric, parse_metric
 from ctxbench.io.documents import YamlPath, line_of, load_mapping
 from ctxbench.io.errors import CtxbenchError, Fault, ParameterError, SelectorError, UserError, raise_faults, suggest
 from ctxbench.io.rows import YamlForm
+from ctxbench.model.formats import field_names
 from ctxbench.model.items import ITEM_TYPES, ItemKey
 from ctxbench.model.registry import pipelines_in
 from ctxbench.selectors.callable import EndedError, confined, exit_held
@@ -218,7 +219,15 @@ class CheckSettings:
 
 
 # Each selector is compared with its baseline, so there is no other to compare it with.
-_KEYS = (*(key for key in EXPERIMENT_KEYS if key != "compare_to"), "baseline", "gate")
+class _GateFields(ExperimentFields):
+    """The fields of a gate file."""
+
+    noun = "a gate file"
+    baseline: Any = None
+    gate: Any = None
+
+
+_KEYS = field_names(_GateFields)
 _GATE_KEYS = ("metrics", "tolerance", "confidence", "max_lost_required", "repeats", "pins")
 _PER_CENT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*%")
 _MOST_REPEATS = 100
@@ -264,7 +273,7 @@ def examine_gate(path: Path) -> tuple[GateFile, list[Fault]]:
         InputError: it is no YAML, or no mapping.
     """
     data, lines = load_mapping(path, description="a gate file", keys=_KEYS)
-    experiment, faults = experiment_of(data, lines, path, noun="a gate file", keys=_KEYS)
+    experiment, faults = experiment_of(data, lines, path, model=_GateFields)
     names = () if faults else tuple(spec.name for spec in experiment.selectors)  # with faults, some may be missing
     reader = _GateReader(path, lines, faults, selectors=names)
     settings = reader.settings(data, experiment.seed)

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from ctxbench.io.documents import YamlPath, line_of, load_mapping
@@ -162,7 +162,8 @@ def validate(
         data: in JSON's types.
         source: where the data comes from.
         context: given to the validators and to `FileModel.faults`.
-        partial: leave faulty fields of the file out and return the rest, so that it can be checked further.
+        partial: leave faulty fields of the file out and return the rest, so that it can be checked further; a
+            required field that is left out is None.
 
     Returns:
         The content, None if anything is wrong; and all faults, by line.
@@ -172,10 +173,21 @@ def validate(
     except ValidationError as error:
         faults = sorted(model_faults(model, data, source, error), key=lambda fault: fault.line)
         faulty = {detail["loc"][0] for detail in error.errors(include_url=False) if detail["loc"]}
-        if partial and faulty & {*data}:
+        if partial and faulty and isinstance(data, Mapping):
             rest = {name: value for name, value in data.items() if name not in faulty}
-            return validate(model, rest, source, context=context)[0], faults
+            return validate(_without_required(model), rest, source, context=context)[0], faults
         return None, faults
+
+
+@functools.cache
+def _without_required(model: type[M]) -> type[M]:
+    """The model, with None as the default of its required fields."""
+    fields: dict[str, Any] = {
+        name: (Annotated[(info.annotation, Field(), *info.metadata)], None)  # type: ignore[index]
+        for name, info in model.model_fields.items()
+        if info.is_required()
+    }
+    return create_model(model.__name__, __base__=model, **fields)
 
 
 @functools.cache
@@ -205,8 +217,8 @@ def model_faults(model: type[FileModel], data: Any, source: Source, error: Valid
     for path, detail in details:
         kind, context = detail["type"], detail.get("ctx", {})
         parent = _model_at(model, path[:-1])
-        is_other_type = kind in _KINDS and any(len(p) > len(path) and p[: len(path)] == path for p, _ in details)
-        if is_other_type or (kind == "missing" and path in misspelt):
+        contains_fault = any(len(p) > len(path) and p[: len(path)] == path for p, _ in details)
+        if (contains_fault and (kind in _KINDS or kind == "too_short")) or (kind == "missing" and path in misspelt):
             continue
         if kind == "missing":
             message: str = Message("model.missing-field", field=path[-1], noun=parent.noun)

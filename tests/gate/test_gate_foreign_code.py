@@ -77,7 +77,7 @@ def ctxbench(place, *options):
 @pytest.mark.parametrize(
     ("head", "lines", "reason"),
     [
-        ("import os", "    os._exit(0)", "os._exit(0) was called (mine.py, line 3); it would have ended ctxbench"),
+        ("import os", "    os._exit(0)", "os._exit(0) was called (mine.py, line 3), which would have ended ctxbench"),
         ("import sys", "    sys.exit(0)", "the callable raised SystemExit: 0 (mine.py, line 3)"),
         ("from os import _exit", "    _exit(0)", "os._exit(0) was called (mine.py, line 3)"),
         (

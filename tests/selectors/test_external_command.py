@@ -167,7 +167,7 @@ def test_a_process_that_hangs_is_ended_and_the_next_query_is_asked_of_a_new_one(
     assert chosen(made) == [[A], [], [B]]
     assert made.errors == {
         1: "query 'q1': no answer within 0.3 s (does it flush its output?); the process was ended; "
-        "its standard error: thinking hard"
+        "its standard error ends: thinking hard"
     }
     assert selector.notes["restarts"] == 1
 
@@ -193,7 +193,7 @@ def test_the_line_that_names_the_error_is_quoted_though_others_stand_behind_it(s
         batch_of("a")
     )
     assert made.errors[0] == (
-        f"query 'q0': the process ended with exit code 1; its standard error:{told} (asked 2 times)"
+        f"query 'q0': the process ended with exit code 1; its standard error ends:{told} (asked 2 times)"
     )
 
 
@@ -267,7 +267,7 @@ def test_a_query_that_a_process_dies_on_twice_is_an_error_and_the_rest_goes_on(s
     made = selector.select(batch_of("a", "die", "b", "kill", "c"))
     assert chosen(made) == [[A], [], [B], [], [C]]
     assert made.errors == {
-        1: "query 'q1': the process ended with exit code 3; its standard error: Traceback | KeyError: 'x' "
+        1: "query 'q1': the process ended with exit code 3; its standard error ends: Traceback | KeyError: 'x' "
         "(asked 2 times)",
         3: "query 'q3': the process was ended by signal 9 (asked 2 times)",
     }

@@ -24,7 +24,7 @@ def all_is_put_back():
 
 
 def test_the_way_out_raises_where_it_was_called():
-    said = r"^os\._exit\(0\) was called \(test_user_code\.py, line \d+\); it would have ended ctxbench$"
+    said = r"^os\._exit\(0\) was called \(test_user_code\.py, line \d+\), which would have ended ctxbench$"
     with pytest.raises(EndedError, match=said), confined():
         os._exit(0)
 
