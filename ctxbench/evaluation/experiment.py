@@ -415,10 +415,7 @@ class _SelectorReader(YamlForm):
 
     def _validated(self, model: type[M], entry: Mapping[str, Any], where: YamlPath) -> M:
         """The entry without its faulty fields, which are added to the faults."""
-        n = len(where)
-        lines = {path[n:]: line for path, line in self.lines.items() if path[:n] == where}
-        source = Source(self.path, {(): line_of(self.lines, where), **lines})
-        content, faults = validate(model, entry, source, partial=True)
+        content, faults = validate(model, entry, Source(self.path, self.lines).at(*where), partial=True)
         self.faults += faults
         return cast("M", content)
 

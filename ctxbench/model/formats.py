@@ -79,6 +79,12 @@ class Source:
         """A fault at a path in the data."""
         return Fault(message, self.path, self.line or line_of(self.lines, location))
 
+    def at(self, *location: str | int) -> Source:
+        """The origin of a mapping in the data."""
+        n = len(location)
+        lines = {path[n:]: line for path, line in self.lines.items() if path[:n] == location}
+        return Source(self.path, {(): line_of(self.lines, location), **lines})
+
 
 class FileModel(BaseModel):
     """The content of a file, or a mapping in it. Unknown fields are faults, and values are not converted."""
@@ -183,7 +189,7 @@ def validate(
 def _without_required(model: type[M]) -> type[M]:
     """The model, with None as the default of its required fields."""
     fields: dict[str, Any] = {
-        name: (Annotated[(info.annotation, Field(), *info.metadata)], None)  # type: ignore[index]
+        name: (Annotated[(info.annotation, Field(), *info.metadata)], None)
         for name, info in model.model_fields.items()
         if info.is_required()
     }

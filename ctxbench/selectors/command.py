@@ -614,8 +614,8 @@ class CommandSource(Source):
             self._counts["late_answers"] += 1
         else:
             text = quoted(line.decode("utf-8", "replace"))
-            error = Message("selectors.answer-not-awaited", start=NOT_AWAITED, query=quoted(query), line=text)
-            self._blame(slot, error, replies)
+            message = Message("selectors.answer-not-awaited", start=NOT_AWAITED, query=quoted(query), line=text)
+            self._blame(slot, message, replies)
 
     def _blame(self, slot: _Slot, error: str, replies: dict[int, RawAnswer]) -> None:
         """Make the oldest request in flight an error."""

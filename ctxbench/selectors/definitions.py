@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BeforeValidator, Field
 
 from ctxbench.catalogs.agent_file import (
     PRESET_FORM,
@@ -32,6 +34,7 @@ from ctxbench.io.errors import (
 )
 from ctxbench.io.files import write_atomic
 from ctxbench.io.rows import YamlForm
+from ctxbench.model.formats import FileModel, Source, Texts, field_names, parsed, validate
 from ctxbench.model.registry import REFINE_KINDS, names
 from ctxbench.model.resources import Resources
 from ctxbench.pipelines.pipeline import Pipeline, PipelineError, SpecFault
@@ -51,12 +54,12 @@ from ctxbench.selectors.selector import (
     ORACLE,
     Oracle,
     Parameter,
+    ParameterBlock,
     PipelineSelector,
     Selector,
     Value,
     choice_faults,
     need_faults,
-    read_parameter,
     set_values,
 )
 
@@ -306,6 +309,14 @@ def is_file(selector: str) -> bool:
     return selector.endswith((".yaml", ".yml"))
 
 
+M = TypeVar("M", bound=FileModel)
+
+
+def _blocks(model: type[FileModel]) -> BeforeValidator:
+    """The validator of blocks by name, each of which is validated by itself so that a faulty one hides no other."""
+    return parsed(lambda blocks: blocks, dict[str, model])  # type: ignore[valid-type]
+
+
 def read_definition(path: Path, *, build: bool = True) -> Definition:
     """Read a definition from YAML and check it whole: parameters, presets, and the pipeline with each preset.
 
@@ -318,27 +329,27 @@ def read_definition(path: Path, *, build: bool = True) -> Definition:
         InputError: anything in it is wrong; all faults with their lines.
     """
     data, lines = load_yaml(path)
-    keys = ("name", "about", "parameters", "pipeline", "presets", "earlier")
     if not isinstance(data, dict) or not {"name", "pipeline"} <= set(data):
         refuse_other_kind(data, path, expected="a selector")
-        rest = own_selector_advice(data) or f"; it may have {', '.join(keys)}"
+        rest = own_selector_advice(data) or f"; it may have {', '.join(field_names(SelectorFile))}"
         raise InputError([Fault(f"a selector needs name and pipeline{rest}", path, 1)])
-    reader = _DefinitionReader(path, lines, [])
-    reader.refuse_unknown(data, keys, "a selector")
-    parameters = reader.parameters(data)
-    blocks = reader.presets(data)
+    content, faults = validate(SelectorFile, data, Source(path, lines), partial=True)
+    assert content is not None  # noqa: S101 - faulty fields have their defaults
+    reader = _DefinitionReader(path, lines, faults)
+    parameters = reader.parameters(content.parameters or {})
+    blocks = reader.presets(content.presets or {})
     selector = Definition(
-        name=str(data["name"]),
-        about=str(data.get("about", "")),
+        name=content.name,
+        about=content.about,
         parameters=parameters,
-        spec=rooted(data["pipeline"], path.parent),
+        spec=rooted(content.pipeline, path.parent),
         presets={},
-        abouts={name: str(block.get("about", "")) for name, block in blocks.items()},
-        written=data["pipeline"],
-        earlier=reader.earlier(data),
+        abouts={name: block.about for name, block in blocks.items()},
+        written=content.pipeline,
+        earlier=content.earlier or (),
     )
     reader.switches(selector)
-    presets = {name: reader.preset(selector, name, block.get("set") or {}) for name, block in blocks.items()}
+    presets = {name: reader.preset(selector, name, block.set or {}) for name, block in blocks.items()}
     if build and not reader.faults:
         reader.pipeline(selector, presets)
     switches = {name for name, parameter in parameters.items() if parameter.sets}
@@ -348,49 +359,59 @@ def read_definition(path: Path, *, build: bool = True) -> Definition:
     return replace(selector, presets=presets)
 
 
+class PresetBlock(FileModel):
+    """A preset of a selector definition."""
+
+    noun = "a preset"
+    about: str = Field("", description="What the preset is for.")
+    set: dict[str, Any] | None = Field(None, description="Values of parameters.")
+
+
+class SelectorFile(FileModel):
+    """A selector definition: a pipeline with named parameters and presets."""
+
+    noun = "a selector"
+    name: Annotated[str, parsed(str, str)] = Field(description="The name of the selector.")
+    about: Annotated[str, parsed(str, str)] = Field("", description="What the selector does, in one or two sentences.")
+    parameters: Annotated[dict[str, Any] | None, _blocks(ParameterBlock)] = Field(
+        None, description="Parameters by name; the pipeline uses them as `$name`."
+    )
+    pipeline: Any = Field(description="The steps: analyse, retrieve, refine and format.")
+    presets: Annotated[dict[str, Any] | None, _blocks(PresetBlock)] = Field(None, description="Presets by name.")
+    earlier: Texts[str] | None = Field(None, description="Hashes of earlier versions whose presets still hold.")
+
+
 class _DefinitionReader(YamlForm):
     """Reads the parts of a definition and collects what is wrong in them."""
 
-    def blocks(self, data: Mapping[str, Any], key: str) -> dict[str, Mapping[str, Any]]:
-        """The mappings under a key, by name."""
-        mappings = data.get(key) or {}
-        if not isinstance(mappings, Mapping):
-            self.fault(Message("selectors.blocks-malformed", key=key, value=mappings), key)
-            return {}
-        for name, block in mappings.items():
-            if not isinstance(block, Mapping):
-                self.fault(Message("selectors.wrong-type", key=name, type="mapping", value=block), key, name)
-        return {str(name): block for name, block in mappings.items() if isinstance(block, Mapping)}
+    def block(self, model: type[M], name: str, value: Any, source: Source) -> M | None:
+        """A mapping of the file; None if anything in it is wrong."""
+        block, faults = validate(model, value, source, context=name)
+        self.faults += faults
+        return block
 
-    def parameters(self, data: Mapping[str, Any]) -> dict[str, Parameter]:
+    def parameters(self, blocks: Mapping[str, Any]) -> dict[str, Parameter]:
         """All parameters that can be read; what their choices set and what they need is checked between them."""
-        parameters: dict[str, Parameter] = {}
-        for name, block in self.blocks(data, "parameters").items():
-            parameter = self.attempt(partial(read_parameter, name, block), "parameters", name)
-            parameters |= {} if parameter is None else {name: parameter}
+        read = {
+            name: self.block(
+                ParameterBlock, name, value, Source(self.path, line=line_of(self.lines, ("parameters", name)))
+            )
+            for name, value in blocks.items()
+        }
+        parameters = {name: block.parameter(name) for name, block in read.items() if block is not None}
         before = len(self.faults)
         for name, parameter in parameters.items():
             for fault in (*need_faults(parameter, parameters), *choice_faults(parameter, parameters)):
                 self.fault(fault, "parameters", name)
         return set_values(parameters) if len(self.faults) == before else parameters
 
-    def presets(self, data: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-        blocks = self.blocks(data, "presets")
-        for name, block in blocks.items():
-            self.refuse_unknown(block, ("about", "set"), "a preset", "presets", name)
-            if not isinstance(block.get("set") or {}, Mapping):
-                message = Message("selectors.values-malformed", key="set", value=block["set"])
-                self.fault(message, "presets", name, "set")
-        return {name: block for name, block in blocks.items() if isinstance(block.get("set") or {}, Mapping)}
-
-    def earlier(self, data: Mapping[str, Any]) -> tuple[str, ...]:
-        """The hashes of what the definition was before."""
-        hashes = data.get("earlier") or []
-        if not isinstance(hashes, list) or not all(isinstance(entry, str) for entry in hashes):
-            message = Message("selectors.wrong-type", key="earlier", type="list of hashes", value=hashes)
-            self.fault(message, "earlier")
-            return ()
-        return tuple(hashes)
+    def presets(self, blocks: Mapping[str, Any]) -> dict[str, PresetBlock]:
+        """All presets that can be read."""
+        source = Source(self.path, self.lines)
+        read = {
+            name: self.block(PresetBlock, name, value, source.at("presets", name)) for name, value in blocks.items()
+        }
+        return {name: block for name, block in read.items() if block is not None}
 
     def switches(self, selector: Definition) -> None:
         """Check that `search` and `when` name parameters that can switch something."""

@@ -533,7 +533,7 @@ def checked_options(config: Mapping[str, Any]) -> tuple[str, dict[str, Any], lis
     """
     kind = _kind(config)
     allowed = _options(kind)
-    wrong = []
+    wrong: list[str] = []
     options: dict[str, Any] = {}
     for key, value in config.items():
         if key not in allowed:

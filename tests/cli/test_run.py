@@ -115,7 +115,7 @@ def test_what_an_outside_selector_fails_on_is_said_with_its_reasons(cli, experim
     (place / "mine.py").write_text("def mine(request, items):\n    1 / (request['id'] != 'q03')\n    return []\n")
     done = cli("run", "small.yaml", "--json", "--fresh")
     warning = done.err.splitlines()[0]
-    assert "tiny, mine: 1 query failed and counts as nothing offered; first query 'q03': " in warning
+    assert "tiny, mine: 1 query failed and count as nothing offered; first query 'q03': " in warning
     assert "division by zero" in warning
     assert "all:" not in warning
     assert done.err.splitlines()[1] == "the failed query is asked again by the next call of the same command"
