@@ -40,11 +40,11 @@ from ctxbench.model.resources import Resources
 from ctxbench.pipelines.pipeline import Pipeline, PipelineError, SpecFault
 from ctxbench.selectors.definition import (
     FORMAT,
-    PRESET_KEYS,
     SEARCH,
     WHEN,
     Definition,
     PresetsFile,
+    TunedBlock,
     TunedPreset,
     read_with,
     switched_steps,
@@ -515,7 +515,7 @@ def _preset_block(preset: TunedPreset, path: Path) -> dict[str, Any]:
     selector = preset.selector
     if is_file(selector):
         selector = Path(os.path.relpath(selector, path.parent)).as_posix()
-    block = {name: getattr(preset, name) for name in PRESET_KEYS} | {"selector": selector}
+    block = {name: getattr(preset, name) for name in field_names(TunedBlock)} | {"selector": selector}
     return {name: value for name, value in block.items() if value or name == "set"}
 
 
