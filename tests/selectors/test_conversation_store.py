@@ -209,17 +209,20 @@ class TestBadFiles:
         [
             ("{", "malformed JSON"),
             ("[]", "expected a stored exchange, one JSON object per line"),
-            ('{"text": "a"}', "field 'conversation' is missing"),
-            ('{"conversation": "c", "text": 3, "requestContext": {"items": []}}', "field 'text' must be a text, got 3"),
-            ('{"conversation": "c", "txt": "a", "requestContext": {}}', "unknown field 'txt'; did you mean 'text'"),
-            ('{"conversation": "c", "text": "a"}', "field 'requestContext' is missing"),
+            ('{"text": "a"}', "an exchange needs the field 'conversation'"),
+            ('{"conversation": "c", "text": 3, "requestContext": {"items": []}}', "text must be a text, got 3"),
+            (
+                '{"conversation": "c", "txt": "a", "requestContext": {}}',
+                "an exchange has no field 'txt'; did you mean 'text'",
+            ),
+            ('{"conversation": "c", "text": "a"}', "an exchange needs the field 'requestContext'"),
             (
                 '{"conversation": "c", "requestContext": {"items": [{"type": "rule", "name": "A", "includeMode": 1}]}}',
-                "field 'items', entry 1: includeMode must be one of always, manual, agent",
+                "includeMode must be 'always', 'manual', 'agent'",
             ),
             (
                 '{"conversation": "c", "requestContext": {"items": [{"name": "A"}]}}',
-                "field 'items', entry 1: expected .*includeMode",
+                "an item of a context needs the field 'includeMode'",
             ),
             (
                 '{"conversation": "c", "requestContext": {"items": []}, "history": ["00"]}',
@@ -231,7 +234,7 @@ class TestBadFiles:
             ),
             (
                 '{"conversation": "c", "requestContext": {"items": []}, "tool_results": [{"tool": "x"}]}',
-                "field 'tool_results', entry 1: expected",
+                "a tool result needs the field 'text'",
             ),
         ],
     )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from ctxbench import testing
 from ctxbench.io.errors import ParameterError
-from ctxbench.io.rows import Row
+from ctxbench.model.formats import Source
 from ctxbench.model.items import Catalog, Item
 from ctxbench.selectors.conversations import Exchange, compare, read_exchange, read_session, rebuild, write_session
 from ctxbench.selectors.definitions import read_definition
@@ -63,9 +61,7 @@ def test_whose_a_chat_is_is_stored_with_it_and_its_replies(tmp_path):
     exchange = Exchange.of(session.request("refund", testing.mock_resources()), "Done.")
     row = exchange.as_row()
     assert (row["user"], row["workspace"]) == ("bob", "w")
-    faults = []
-    assert read_exchange(Row(row, faults, tmp_path / "store.jsonl", 1), {}) == exchange
-    assert not faults
+    assert read_exchange(row, Source(), {}) == (exchange, [])
     assert compare(exchange, agent, testing.mock_resources()).same
 
 
@@ -77,7 +73,6 @@ def test_a_part_that_was_sent_is_rebuilt(tmp_path):
     context = Session.start(agent, "c").request("refund", testing.mock_resources())
     assert context.prompt.messages[0] == ("user", "refund an order …")
     exchange = Exchange.of(context, "Done.")
-    faults = []
-    again = read_exchange(Row(exchange.as_row(), faults, Path("store.jsonl"), 1), {})
+    again, faults = read_exchange(exchange.as_row(), Source(), {})
     assert (again, faults) == (exchange, [])
     assert rebuild(again, agent).same
