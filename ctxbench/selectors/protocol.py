@@ -2,7 +2,8 @@
 
 Messages to a selector: a catalog (before the first request over it), a request, and over HTTP a POST of several
 requests. The catalog of a request is what it may see, so requests with different visible items have different catalogs.
-Messages from it: an answer to one query. `external_schema.json` defines them; `schema()` returns it.
+Messages from it: an answer to one query, `AnswerRow`. `external_schema.json` defines the others.
+`schema()` returns all.
 """
 
 from __future__ import annotations
@@ -19,21 +20,22 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+from pydantic import ConfigDict, Field
 
 from ctxbench.io.errors import Message, SelectorError, suggest
 from ctxbench.io.rows import instant
 from ctxbench.model.arrays import BoolArray
 from ctxbench.model.candidates import NOT_CHOSEN, Candidates, Rule
+from ctxbench.model.formats import FileModel, Texts, field_names
 from ctxbench.model.items import suggest_items
 from ctxbench.model.requests import Batch, Filter
 from ctxbench.model.selection import concatenated, session_rows
 
 VERSION = 1  # the value of "ctxbench" in every message; raised when a message changes its meaning
 QUOTED = 200  # characters of a foreign text that an error quotes
-ANSWER_KEYS = ("ctxbench", "query", "items", "ranking", "error", "build", "metadata")
 NO_ANSWER = "the process wrote no answer"  # how the error begins that quotes such a line
 NOT_AWAITED = "the process answered query "  # and the error that names an answer to another request
 SENDS = ("items", "ids", "nothing")  # what a selector gets of a catalog
@@ -43,12 +45,60 @@ SILENT_AT_MOST = 5
 NOT_ASKED = "not asked: "  # how the error of a query begins that was given up on
 
 
+class ItemRow(FileModel):
+    """An item of an answer."""
+
+    noun = "an item of an answer"
+    id: str = Field(min_length=1, description="The _id of an item of the catalog: type:name or type:server:name.")
+    score: float = Field(
+        0.0,
+        description="Higher is better; finite. All rows of a list have one, or none has.",
+        json_schema_extra=lambda field: field.pop("default"),
+    )
+
+
+_WITH_ITEMS_OR_ERROR = {
+    "anyOf": [{"required": ["items"]}, {"required": ["error"], "properties": {"error": {"type": "string"}}}]
+}
+
+
+class AnswerRow(FileModel):
+    """What a selector offers for one query."""
+
+    model_config = ConfigDict(json_schema_extra=_WITH_ITEMS_OR_ERROR)
+    noun = "an answer"
+    ctxbench: Literal[1] = Field(1, description="The version of this protocol.")
+    query: str = Field(description="The id of the query.")
+    items: Texts[ItemRow] = Field(
+        (),
+        description="The items chosen, best first; empty where nothing is needed. Rows with scores are ordered by "
+        "score. An item must have include = agent and be available to the request; one that the session holds may be "
+        "named, and is not counted.",
+    )
+    ranking: Texts[ItemRow] | None = Field(
+        None,
+        description="All items that the selector ranked, best first; it holds every chosen item. Without it there are "
+        "no ranking metrics.",
+    )
+    error: Annotated[str, Field(min_length=1)] | None = Field(
+        None, description="Why there is no answer; then items may be left out."
+    )
+    build: Annotated[str, Field(min_length=1)] | None = Field(None, description="What answered: a version, a commit.")
+    metadata: Any = Field(None, description="Anything; ignored.")
+
+
+ANSWER_KEYS = field_names(AnswerRow)
+
+
 def schema() -> dict[str, Any]:
     """The JSON schema (draft 2020-12) of every message; `$defs` holds one entry a message.
 
     Its root describes an answer, so `jsonschema.validate(answer, schema())` checks one.
     """
-    return cast("dict[str, Any]", json.loads(Path(__file__).with_name("external_schema.json").read_text("utf-8")))
+    whole: dict[str, Any] = json.loads(Path(__file__).with_name("external_schema.json").read_text("utf-8"))
+    answer = AnswerRow.model_json_schema(ref_template="#/$defs/{model}")
+    whole["$defs"] |= {**answer.pop("$defs"), "answer": answer}
+    return whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
