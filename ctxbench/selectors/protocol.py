@@ -45,6 +45,11 @@ SILENT_AT_MOST = 5
 NOT_ASKED = "not asked: "  # how the error of a query begins that was given up on
 
 
+def _without_default(field: dict[str, Any]) -> None:
+    """Leave a default out of the JSON Schema."""
+    del field["default"]
+
+
 class ItemRow(FileModel):
     """An item of an answer."""
 
@@ -53,11 +58,11 @@ class ItemRow(FileModel):
     score: float = Field(
         0.0,
         description="Higher is better; finite. All rows of a list have one, or none has.",
-        json_schema_extra=lambda field: field.pop("default"),
+        json_schema_extra=_without_default,
     )
 
 
-_WITH_ITEMS_OR_ERROR = {
+_WITH_ITEMS_OR_ERROR: dict[str, Any] = {
     "anyOf": [{"required": ["items"]}, {"required": ["error"], "properties": {"error": {"type": "string"}}}]
 }
 
