@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +29,6 @@ from ctxbench.search.chunking import js_trim
 from ctxbench.search.embedders import Embedder, open_embedder
 from ctxbench.search.resources import LocalResources, local_resources
 from ctxbench.search.tokens import TokenCounter, open_counter
-from ctxbench.selectors.selector import PipelineSelector
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -210,16 +208,16 @@ def _unsuited(experiment: Experiment, datasets: Mapping[str, Dataset], resources
     """Faults of the steps of our selectors on the datasets."""
     checks = StepChecks(resources)
     for spec in experiment.selectors:
-        selector = spec.make(resources, {})
-        pipelines = [selector.pipeline] if isinstance(selector, PipelineSelector) else []
+        if spec.pipeline is None:
+            continue
         try:
-            for step in itertools.chain.from_iterable(map(_steps, pipelines)):
+            for step in _steps(spec.pipeline):
                 step.describe()
         except UserError as error:  # a file that a step names is missing or damaged
             yield Fault(f"selector {spec.name!r}: {error}", experiment.path, spec.line)
             continue
-        for pipeline, dataset in itertools.product(pipelines, datasets.values()):
-            for message in checks.faults(pipeline, dataset):
+        for dataset in datasets.values():
+            for message in checks.faults(spec.pipeline, dataset):
                 text = Message(
                     "evaluation.selector-on-dataset", selector=spec.name, dataset=dataset.name, message=message
                 )
@@ -228,15 +226,10 @@ def _unsuited(experiment: Experiment, datasets: Mapping[str, Dataset], resources
 
 def _notices(experiment: Experiment, datasets: Mapping[str, Dataset], resources: LocalResources) -> Iterator[str]:
     """Notices about the fits that selectors read, each once."""
-    pipelines = [
-        selector.pipeline
-        for spec in experiment.selectors
-        if isinstance(selector := spec.make(resources, {}), PipelineSelector)
-    ]
-    fitted = [pipeline for pipeline in pipelines if pipeline.fitted]
     notices = (
         f"{name}: {notice}"
-        for pipeline in fitted
+        for pipeline in (spec.pipeline for spec in experiment.selectors)
+        if pipeline is not None and pipeline.fitted
         for name, dataset in datasets.items()
         for notice in fit_notices(pipeline, dataset.current_catalog, resources)
     )

@@ -212,8 +212,7 @@ def agent_definition(agent: AgentFile) -> Definition:
             f"the selector of {agent.path} is a {own_kind(agent.external)} of your own, which only it itself "
             f"can run; name one that ctxbench runs, such as learned/normal"
         )
-    _, lines = load_yaml(agent.path)
-    reader = _DefinitionReader(agent.path, lines, [])
+    reader = _DefinitionReader(agent.path, agent.lines, [])
     base_and_preset = reader.attempt(lambda: _named_by(agent), "selector")
     if base_and_preset is None:
         raise InputError(reader.faults)
@@ -545,6 +544,7 @@ class SelectorSpec:
         like: the selector whose sizes it takes, or None.
         external: True for a selector of the user's.
         line: its line in the file, 1-based; 0 = in none.
+        pipeline: of a selector that is one, else None.
         shipped: of an agent whose file names none of the user's, the shipped selector that it is, such as
             `learned/normal`; empty for others.
     """
@@ -558,6 +558,7 @@ class SelectorSpec:
     line: int = 0
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     shipped: str = ""
+    pipeline: Pipeline | None = None
 
 
 def shipped_spec(selector: str, *, name: str) -> SelectorSpec:
@@ -614,11 +615,10 @@ def agent_own_spec(selector: str, *, name: str = "", base: Path = Path()) -> Sel
 
 def definition_spec(name: str, definition: Definition, values: Mapping[str, Value], about: str = "") -> SelectorSpec:
     """A definition with values of its parameters."""
-    return SelectorSpec(
-        name,
-        _pipeline_maker(name, definition.pipeline(values)),
-        about,
-        definition.in_force(values),
+    return replace(
+        pipeline_spec(name, definition.pipeline(values)),
+        about=about,
+        values=definition.in_force(values),
         parameters=definition.parameters,
         shipped=shipped_name(definition, values),
     )
@@ -626,11 +626,11 @@ def definition_spec(name: str, definition: Definition, values: Mapping[str, Valu
 
 def pipeline_spec(name: str, pipeline: Pipeline) -> SelectorSpec:
     """A pipeline that the user wrote."""
-    return SelectorSpec(name, _pipeline_maker(name, pipeline), "")
 
+    def make(resources: Resources, memo: MutableMapping[str, Any]) -> Selector:
+        return PipelineSelector(name, pipeline, resources, memo)
 
-def _pipeline_maker(name: str, pipeline: Pipeline) -> Make:
-    return lambda resources, memo: PipelineSelector(name, pipeline, resources, memo)
+    return SelectorSpec(name, make, pipeline=pipeline)
 
 
 def oracle_spec(name: str) -> SelectorSpec:
