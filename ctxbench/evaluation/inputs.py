@@ -33,16 +33,16 @@ from ctxbench.search.tokens import TokenCounter, open_counter
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Prepared:
-    """An experiment that was checked whole: datasets are open, nothing is embedded and no model is loaded.
+    """A checked experiment: datasets are open, but nothing is embedded and no model is loaded.
 
     Attributes:
         experiment: as read.
-        datasets: by name, in order; what of them is asked.
-        opened: the same, with the queries of other splits and outside of the sample.
-        references: what the experiment calls each, by name: the name itself, or a folder.
-        measured: by dataset, how many queries of the split could be asked; a sample are fewer.
-        drawn: by dataset, how many of its labelled queries a label queue drew, which are no random sample of all; 0
-            where all are labelled.
+        datasets: by name, in order, with the queries that are asked.
+        opened: the same datasets, with the queries of other splits and outside of the sample.
+        references: by dataset, its name or folder in the experiment.
+        measured: by dataset, the number of queries in the split; a sample has fewer.
+        drawn: by dataset, how many of its labelled queries a label queue drew, which are no random sample; 0 if all
+            queries are labelled.
         metrics: parsed.
         embedder: not loaded yet.
         counter: counts prompt tokens.
@@ -190,7 +190,7 @@ class _ExperimentForm(YamlForm):
         )
 
     def check_names(self) -> None:
-        """Names of selectors become those of folders."""
+        """Check that the names of selectors are short enough for folders."""
         for spec in self.experiment.selectors:
             if len(file_name(spec.name)) > LONGEST_NAME:
                 message = Message("evaluation.selector-name-too-long", name=spec.name[:40])
@@ -237,15 +237,17 @@ def _notices(experiment: Experiment, datasets: Mapping[str, Dataset], resources:
 
 
 class StepChecks:
-    """Finds why steps of pipelines cannot run on a dataset, as far as that is known without a model.
+    """Checks whether the steps of pipelines can run on a dataset, without loading a model.
 
-    A step that has a method `check(catalog, resources)` is asked; it raises a `UserError` where it cannot work over
-    that catalog, for example with a graph of another one. A step that was fitted must follow the steps that it was
-    fitted behind. And an analysis must make a chunk of some request. No step is asked twice about a dataset, however
-    many pipelines share it.
+    * A step with a method `check(catalog, resources)` raises a `UserError` if it cannot work with the catalog, for
+      example because its graph is of another one.
+    * A fitted step must follow the steps that it was fitted with.
+    * An analysis must make a chunk of at least one request.
+
+    Each step is checked once per dataset, however many pipelines share it.
 
     Args:
-        resources: passed to the steps, which must not use here what would load a model.
+        resources: passed to the steps, which must not load a model here.
     """
 
     def __init__(self, resources: LocalResources) -> None:
@@ -298,7 +300,7 @@ def _steps(pipeline: Pipeline) -> Iterator[Step]:
 
 
 def _drawn(selected: Dataset, full: Dataset, folder: Path) -> int:
-    """How many of the queries that are measured with a label queue drew; 0 where all that it drew from are labelled.
+    """How many of the measured queries a label queue drew; 0 if all queries that it drew from are labelled.
 
     Args:
         selected: the queries of the dataset that are asked.

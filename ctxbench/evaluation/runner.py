@@ -330,7 +330,7 @@ def run(prepared: Prepared, folder: Path, *, progress: ProgressListener = silent
     Args:
         prepared: the experiment.
         folder: the run folder; made if it is missing.
-        progress: called for every slice of queries.
+        progress: called after every slice of queries.
         fresh: compute everything again (vectors stay in their store).
 
     Raises:
@@ -542,7 +542,7 @@ def time_requests(
         requests: at least one; asked over and over.
         new_resources: makes the resources of one pipeline, which share nothing but stored vectors with the others.
         seconds: how long all pipelines together are timed; each is asked one request at least.
-        progress: told what is done.
+        progress: called with what is done.
 
     Raises:
         ParameterError: there is no request.

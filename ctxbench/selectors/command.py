@@ -281,7 +281,7 @@ _PASSED_OVER = frozenset({"node_modules", "venv", "__pycache__", "runs", "target
 
 
 def code_of(source: Sequence[str] | str | None, base: Path) -> list[Path]:
-    """The files and folders that a user says hold the code of a command; none where nothing is said.
+    """The files and folders that `source` names; none without it.
 
     Raises:
         ParameterError: one is not there.
@@ -295,17 +295,16 @@ def code_of(source: Sequence[str] | str | None, base: Path) -> list[Path]:
 def source_files(
     argv_files: Sequence[Path], base: Path, source: Sequence[Path] = ()
 ) -> tuple[dict[str, str], list[str]]:
-    """The SHA-256 of the files of a command, by name, and which of them are known to be its own.
+    """The SHA-256 of the files of a command, by name, and which of them certainly belong to it.
 
-    These are the files that it names, and the source code in the folder that it runs in and below, or, of a file that
-    lies elsewhere, in that file's folder and below; where `source` says what its code is, that in place of the folders.
-    Hidden folders, `node_modules` and the like are ignored, and so are data: what else a command reads is not
-    known here.
+    These are the files that the command names and the source code in the folder that it runs in, subfolders included.
+    For a named file outside of that folder it is the source code in the folder of the file. `source` replaces the
+    folders. Hidden folders, `node_modules` and the like are ignored, and so is data.
 
     Args:
         argv_files: that the command names; they are there.
         base: the folder that the command runs in.
-        source: files and folders that hold its code; none = not said.
+        source: files and folders that hold its code; empty = not given.
 
     Returns:
         Names relative to `base` where they lie below it, else to the folder that was searched; one hash for files of
@@ -413,7 +412,7 @@ class _PendingRequest:
 
 @dataclass(slots=True, eq=False)
 class _Slot:
-    """A slot for one process at a time.
+    """A place for one process at a time.
 
     Attributes:
         process: the running process, or None.
@@ -536,9 +535,9 @@ class CommandSource(Source):
         return self._catalog_cache[1]
 
     def _fill(self, slot: _Slot, pending: deque[_PendingRequest], replies: dict[int, RawAnswer], batch: Batch) -> None:
-        """Send what may be in flight. A request that a process ended on before is sent alone, to be sure of it.
+        """Send as many requests as may be in flight. A request that a process ended on before is sent alone.
 
-        Another catalog is told when all before is answered, so that a process need not keep two.
+        Another catalog is sent after all earlier requests are answered, so a process keeps one at a time.
 
         Query ids repeat from dataset to dataset. Where the process still owes an answer to the same id, that answer
         could be taken for the one to this request, so another process is asked.
@@ -670,7 +669,7 @@ def _kill(slots: Sequence[_Slot]) -> None:
 def _describe(argv: Sequence[str], base: Path, source: list[str] | str | None) -> dict[str, Any]:
     """The arguments without absolute paths and secrets, and the SHA-256 of their source files (`--option=file` too).
 
-    Where a secret is left out, the SHA-256 of the arguments with it stands for it.
+    If a secret is left out, the SHA-256 of all arguments is added.
 
     Raises:
         ParameterError: what `source` names is not there.

@@ -116,9 +116,8 @@ class Definition:
     def in_force(self, values: Mapping[str, Value], *, switches: bool = False) -> dict[str, Value]:
         """The values that have an effect, for manifests and reports.
 
-        Not those of a choice beside which what it sets has other values: these stand for themselves. Nor, unless
-        `switches`, what has its default and thereby leaves every step as if there were no such parameter: a search
-        that is on, a step that is not there.
+        A choice is left out if a parameter that it sets has another value. Unless `switches` is given, a switch is
+        left out if it has its default and changes no step: a search that is on, a step that is off.
         """
         quiet = set() if switches else self._quiet(values)
         return {
@@ -222,7 +221,7 @@ class Definition:
 
 
 def _names(value: object, values: Mapping[str, Value]) -> bool:
-    """Whether a value in a specification stands for one of a parameter's values."""
+    """Whether a value in a specification is to be replaced by the value of a parameter."""
     return isinstance(value, str) and value.startswith("$") and value[1:] in values
 
 
@@ -373,7 +372,7 @@ class PresetsFile:
 def definition_hash(definition: Definition) -> str:
     """SHA-256 of what the values of a preset mean: the parameters (names, ranges, choices, needs) and the pipeline.
 
-    Defaults, what choices set, presets, texts, and what stands in files that steps read are no part of it.
+    It does not depend on defaults, what choices set, presets, texts and the content of files that steps read.
     """
     parts = {"parameters": parameter_texts(definition), "pipeline": definition.written}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -77,7 +77,7 @@ def selector_of_tree(catalog: str) -> str | None:
 
 
 def refuse_time_of_tree(catalog: str | None, time: str | None) -> None:
-    """Refuse a time for a catalog whose name means a tree, which is as it is, or as it was at one commit.
+    """Refuse a time for a tree of a repository, which is always that of one commit or of the working directory.
 
     Raises:
         ParameterError: both are given.
@@ -295,7 +295,7 @@ def _selector_of_none(selector: str) -> Definition:
 
 
 def _with_system(spec: Mapping[str, Any], system: str) -> Mapping[str, Any]:
-    """A pipeline's specification with a system prompt; as it is without one, or where its format is no `messages`."""
+    """A pipeline's specification with a system prompt; unchanged without one, or if its format is not `messages`."""
     form = spec.get("format", "messages")
     if not system or not (form == "messages" or (isinstance(form, Mapping) and "messages" in form)):
         return spec
@@ -439,7 +439,7 @@ class _DefinitionReader(YamlForm):
     def pipeline(self, selector: Definition, presets: Mapping[str, Mapping[str, Value]]) -> None:
         """Build the pipeline for each preset, and with each switch that is off by default on.
 
-        What is wrong with the defaults already is not said again.
+        A fault of the defaults is reported once.
         """
         reported: set[SpecFault] = set()
         spec: Any = selector.spec
@@ -464,7 +464,7 @@ class _DefinitionReader(YamlForm):
 
 
 def read_presets(path: Path) -> PresetsFile:
-    """Read a presets file and check every preset in it against its selector as it is now.
+    """Read a presets file and check every preset against the current version of its selector.
 
     Raises:
         StorageError: the file is missing or cannot be read.

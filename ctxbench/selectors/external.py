@@ -246,13 +246,13 @@ def _read(path: Path) -> tuple[dict[str, int], dict[str, Any]]:
 
 
 def all_empty(name: str, dataset: str) -> str:
-    """The message where a selector's answers offer nothing for any query of a dataset, which figures alone hide."""
+    """The warning that a selector offers nothing for any query of a dataset."""
     return Message("selectors.all-answers-empty", selector=name, dataset=dataset)
 
 
-_SILENCE = 15.0  # seconds without an answer until it is said
-_AGAIN = 60.0  # seconds until it is said once more, also of another query: a slow selector would fill the screen
-_LOOK = 1.0  # seconds between two looks
+_SILENCE = 15.0  # seconds without an answer until it is logged
+_AGAIN = 60.0  # seconds until the next message, also about another query
+_LOOK = 1.0  # seconds between two checks
 
 
 class Patience:

@@ -128,8 +128,8 @@ class Waiting(NamedTuple):
 
     Attributes:
         query: its id; of several the one that was asked first.
-        since: when it was asked, as `time.perf_counter` tells it.
-        limit: how long it is waited for at most, in words.
+        since: when it was asked, by `time.perf_counter`.
+        limit: the time limit, in words.
     """
 
     query: str
@@ -168,11 +168,10 @@ class Source(ABC):
 
 
 class CircuitBreaker:
-    """Counts questions in a row without an answer, in the order in which they end.
+    """Counts questions in a row without an answer, and gives up on a selector that has too many.
 
-    Where several are asked at a time, as many times as many may be lost, so that to give up takes as long. Once given
-    up, a selector stays so over this catalog, until it is closed; what is asked already may still be answered.
-    Several threads may use it.
+    With several questions at a time the limit is that many times as high, so that giving up takes as long. A selector
+    that was given up on is not asked again about this catalog until it is closed. Thread-safe.
     """
 
     def __init__(self, *, noun: str = "queries", at_a_time: int = 1) -> None:
@@ -262,7 +261,7 @@ def catalog_message(batch: Batch, row: int, send: str) -> dict[str, Any] | None:
 
 
 def request_body(batch: Batch, row: int, send: str) -> dict[str, Any]:
-    """One request as it is sent, without what it may not see.
+    """One request as JSON, without items that it may not see.
 
     Where no catalog is sent, `available` says what it may see, unless that is all.
     """
