@@ -1,8 +1,8 @@
 """Comparisons with grouped queries, of gains and losses, and at equal token counts.
 
 **Groups** (paraphrases, turns of a session): queries of a group are similar, so a sample holds less information than
-as many independent queries. At a correlation of 0.5 in groups of three, a 95% interval by query covers 82 to 89%, one by group
-92 to 97% (`reports/tuning-coverage.md`).
+as many independent queries. At a correlation of 0.5 in groups of three, a 95% interval by query covers 82 to 89%, one
+by group 92 to 97% (`reports/tuning-coverage.md`).
 
 **Gains and losses:** after a small change of a catalog most queries are equal and a few differ, by a line or by a long
 document. Intervals by a normal or Student's deviate, Johnson's t, Hall's t and a bootstrap-t cover 60 to 90% there,

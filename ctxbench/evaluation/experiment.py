@@ -37,7 +37,7 @@ from ctxbench.selectors.definitions import (
     selector_name,
     shipped_spec,
 )
-from ctxbench.selectors.protocol import NO_ANSWER, NOT_AWAITED
+from ctxbench.selectors.protocol import NO_ANSWER, NOT_AWAITED, ExternalBlock
 from ctxbench.selectors.selector import EXTERNAL_KINDS, ORACLE, Oracle, Required, Selector, SizeMatched, value_text
 
 DEFAULT_METRICS = (
@@ -102,7 +102,7 @@ class InlineSelector(FileModel):
 
 _ENTRIES = parsed(  # validated one by one, so that a faulty one hides no other
     lambda entries: entries,
-    Annotated[list[str | NamedSelector | InlineSelector | dict[str, Any]], Field(min_length=1)],
+    Annotated[list[str | NamedSelector | InlineSelector | ExternalBlock], Field(min_length=1)],
 )
 
 

@@ -25,14 +25,14 @@ from typing import IO, Any
 
 from ctxbench.catalogs.agent_file import OWN_FORM, program_form
 from ctxbench.catalogs.mcp_config import imported_files
-from ctxbench.io.errors import Message, ParameterError, check_choice, check_range
+from ctxbench.io.errors import Message, ParameterError
 from ctxbench.io.secrets import shown_arguments
 from ctxbench.model.requests import Batch
 from ctxbench.selectors.protocol import (
     NO_ANSWER,
     NOT_AWAITED,
-    SENDS,
     CircuitBreaker,
+    CommandOptions,
     MalformedError,
     RawAnswer,
     Source,
@@ -366,36 +366,6 @@ _ASKED_AT_MOST = 2  # a query during which the process ends is asked once more, 
 _EVENTS = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandOptions:
-    """How a command is asked.
-
-    Attributes:
-        send: what the catalog line holds: `items`, `ids`, or `nothing` (no such line).
-        timeout: seconds for an answer, > 0; a process that takes longer is ended, and a new one started.
-        start_timeout: seconds more until the first answer of a process, which may have a model to load, >= 0.
-        concurrency: processes side by side, 1 to 64.
-        in_flight: requests that a process is sent before it has answered, 1 to 1000.
-        source: the files and folders of its code; None = what `source_files` finds.
-    """
-
-    send: str = "items"
-    timeout: float = 60.0
-    start_timeout: float = 60.0
-    concurrency: int = 1
-    in_flight: int = 1
-    source: list[str] | str | None = None
-
-    def __post_init__(self) -> None:
-        check_choice("send", self.send, SENDS)
-        if not (math.isfinite(self.timeout) and self.timeout > 0):
-            raise ParameterError(f"timeout must be more than 0 seconds, got {self.timeout}")
-        if not (math.isfinite(self.start_timeout) and self.start_timeout >= 0):
-            raise ParameterError(f"start_timeout must be 0 seconds or more, got {self.start_timeout}")
-        for name, value, maximum in (("concurrency", self.concurrency, 64), ("in_flight", self.in_flight, 1000)):
-            check_range(name, value, 1, maximum)
-
-
 @dataclass(slots=True, eq=False)
 class _PendingRequest:
     """A request of a call: how often a process ended while it was in flight, and its time limit."""
@@ -457,7 +427,7 @@ class CommandSource(Source):
         Raises:
             ParameterError: it is empty, or there is no such program, or no such script for it to run.
         """
-        self._options = options or CommandOptions()
+        self._options = options or CommandOptions.model_validate({})
         self._base = Path.cwd() if base is None else base
         argv, program = checked_words(command, self._base)
         self._argv = [program, *argv[1:]]
@@ -666,7 +636,7 @@ def _kill(slots: Sequence[_Slot]) -> None:
         slot.forget()
 
 
-def _describe(argv: Sequence[str], base: Path, source: list[str] | str | None) -> dict[str, Any]:
+def _describe(argv: Sequence[str], base: Path, source: Sequence[str] | str | None) -> dict[str, Any]:
     """The arguments without absolute paths and secrets, and the SHA-256 of their source files (`--option=file` too).
 
     If a secret is left out, the SHA-256 of all arguments is added.

@@ -488,7 +488,7 @@ class TestOnesOwn:
     def test_a_wrong_option_of_it_has_its_line(self, cli, agent):
         agent({**self.COMMAND, "tiemout": 1})
         done = cli("select", "x", "--agent", "agent.yaml")
-        assert "has no option 'tiemout'; did you mean 'timeout'" in done.err
+        assert "has no field 'tiemout'; did you mean 'timeout'" in done.err
         assert "(agent.yaml, line 3)" in done.err
 
     def test_an_experiment_s_selectors_are_asked_by_name(self, cli, agent, place, catalog):

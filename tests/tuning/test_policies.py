@@ -184,7 +184,7 @@ def test_selectors_are_checked_in_form(tmp_path):
         (7, "search: k must list the values to try, got 5"),
         (8, "search: k names 1 twice"),
         (9, "search: set gives k a value already"),
-        (10, "a selector by answers has no option 'set'"),
+        (10, "a selector by answers has no field 'set'"),
         (12, "two selectors are called 'good'"),
         (13, "a selector's name must do for a file: not empty, no slash, no dot in front"),
         (14, "an entry with 'selector' has no 'nam'"),
@@ -212,10 +212,10 @@ def test_what_is_wrong_with_a_selector_outside_is_said_where_it_stands(tmp_path)
     entries = ["{command: x, timeot: 3}", "{command: 3}", "{command: []}", "{command: x, fit: own}", "{url: ''}"]
     found = faults(tmp_path, policies + "selectors:\n" + "\n".join(f"  - {entry}" for entry in entries))
     assert [(line, message.split(",")[0].split(";")[0]) for line, message in found] == [
-        (3, "a selector by command has no option 'timeot'"),
-        (4, "command must be of type list or of type str"),
+        (3, "a selector by command has no field 'timeot'"),
+        (4, "command must be a list or a text"),
         (5, "command must not be empty"),
-        (6, "a selector by command has no option 'fit'"),
+        (6, "a selector by command has no field 'fit'"),
         (7, "url must not be empty"),
     ]
 
