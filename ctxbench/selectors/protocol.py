@@ -98,7 +98,7 @@ ANSWER_KEYS = field_names(AnswerRow)
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema (draft 2020-12) of every message; `$defs` holds one entry a message.
+    """The JSON schema (draft 2020-12) of every message; `$defs` holds one entry per message.
 
     Its root describes an answer, so `jsonschema.validate(answer, schema())` checks one.
     """

@@ -30,7 +30,7 @@ class Answers:
     """What a selector offered for a batch.
 
     Attributes:
-        query: the analysed batch; of an external selector, one whole-text chunk a request, none if it is blank.
+        query: the analysed batch; of an external selector, one whole-text chunk per request, none if it is blank.
         candidates: rows by request, in the order of the batch; a request in `errors` has session rows only.
         ranked: the rows found by search, chosen or not, are a ranking of the selector's; without one there are
             no ranking metrics.
