@@ -195,6 +195,9 @@ def _words_of(kind: str, name: str) -> Mapping[str, str]:
 
 SHOWN = ("shown_from", "shown_to", "tokens")  # the row arrays that say what is shown of an item, and its price
 SEARCHED = "searched"  # column: the score that the search gave to a row which an expansion took over
+BEYOND_CHUNKS = "topK"
+"""The code of the rule that excludes items without a chunk among the best chunk matches."""
+
 MARGIN = 1e-5  # scores closer than this may change places between machines; BLAS is not trusted below it
 
 

@@ -29,6 +29,8 @@ from typing import Any, TypeAlias
 from ctxbench.io.errors import CtxbenchError, ParameterError, UnknownNameError, UserError, suggest
 
 REFINE_KINDS = ("rank", "cut", "expand", "pack")
+DEFAULTS = {"analyse": "sentences", "format": "messages"}  # of the stages that a pipeline may leave out
+SEARCH_OFF = {"analyse": "whole", "retrieve": "nothing"}  # the stages of a pipeline whose search is switched off
 
 _BUILT_IN: dict[str, dict[str, str]] = {
     "chunk": {

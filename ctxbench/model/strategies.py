@@ -40,29 +40,67 @@ def later(default: T) -> T:
     return dataclasses.field(default=default, metadata={"later": True})
 
 
+@dataclass(frozen=True)
+class SweptExpansion:
+    """How an expansion is swept.
+
+    Attributes:
+        threshold: its parameter for the least similarity.
+        limit: its parameter for the most items per pass.
+        obstacle: why one run is not enough with its other parameters; empty = it is.
+    """
+
+    threshold: str
+    limit: str
+    obstacle: str = ""
+
+
 class Strategy:
     """The base of strategies: callable frozen dataclasses whose fields are their parameters.
 
-    How it is called depends on its kind (`ctxbench.model.strategies`). What stands here is what a pipeline asks it; a
-    strategy overrides what is otherwise for it, by a class variable or a property.
+    How it is called depends on its kind (`ctxbench.model.strategies`). Pipelines, the gate, tuning and reports read the
+    attributes below; none of them looks at a strategy's name. A strategy overrides an attribute by a class variable or
+    a property.
 
     Attributes:
-        rule_words: the words of the rules by which it keeps items out, by code, with `{name}` for a value of the rule.
+        rule_words: the words of its exclusion rules, by code, with `{name}` for a value of the rule.
         limits: the range of parameters, ends included. A strategy with a `__post_init__` of its own checks them there.
-        version: raised where the same parameters give other answers than before: no kept output is used again.
-        ranks: whether what a retriever finds is in an order of its own.
-        promotes: whether a cut may choose what an earlier one kept out.
-        expands: whether a pack step may offer what was not found, such as the rest of a file, as an expansion does.
-        keeps_score: whether a rank step leaves scores and order as they are, such as one that adds columns.
-        orders: whether a rank step makes an order of its own, whatever it stands behind, even `everything`.
+        version: raised when the same parameters give other answers than before, so that no stored output is reused.
+        ranks: whether a retriever ranks its items.
+        searches: whether a retriever looks for items at all.
+        independent: whether a retriever scores an item the same whatever else is in the catalog.
+        promotes: whether a cut may choose an item that an earlier cut excluded.
+        expands: whether a pack step may offer items that were not found, such as the rest of a file.
+        keeps_score: whether a rank step leaves scores and order unchanged, such as one that adds columns.
+        orders: whether a rank step makes an order that does not depend on the one before it.
+        chats: whether a format builds chat messages, with a system prompt.
+        cites: whether a format numbers its items so that a reply can cite them.
+        includes_tokens: whether the scores of a rank step include token counts.
+        reads_tool_results: whether it reads results of tools.
+        itemwise: whether it treats an item or a request the same whatever other steps cut.
+        relative_rules: the codes of its exclusion rules that compare a score with the best score of the request.
+        chunk_limits: the parameters that limit chunk matches. Baselines store items, so other values of these cannot be
+            replayed.
+        adds_prefix: whether an expansion adds a prefix of one ranking per request, so that its threshold and its limit
+            can be swept from one run (see `expansion_sweep`).
     """
 
     version: ClassVar[int] = 1
     ranks: ClassVar[bool] = True
+    searches: ClassVar[bool] = True
+    independent: ClassVar[bool] = False
     promotes: ClassVar[bool] = False
     expands: ClassVar[bool] = False
     keeps_score: ClassVar[bool] = False
     orders: ClassVar[bool] = False
+    chats: ClassVar[bool] = False
+    cites: ClassVar[bool] = False
+    includes_tokens: ClassVar[bool] = False
+    reads_tool_results: ClassVar[bool] = False
+    itemwise: ClassVar[bool] = False
+    relative_rules: ClassVar[tuple[str, ...]] = ()
+    chunk_limits: ClassVar[tuple[str, ...]] = ()
+    adds_prefix: ClassVar[bool] = False
     rule_words: ClassVar[Mapping[str, str]] = {}
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
@@ -134,11 +172,67 @@ class Strategy:
         """The kind of fit that it reads; it then has `calibrations`, too. None = none."""
         return None
 
+    @property
+    def replay(self) -> str:
+        """Which candidates the gate needs to replay a cut from scores, types, tokens and chunks of the request.
+
+        `rank` = those that rank above an item, `all` = all; empty = the cut cannot be replayed.
+        """
+        return ""
+
+    @property
+    def passes(self) -> int:
+        """How many times an expansion runs, each time from what the one before added."""
+        return 1
+
+    @property
+    def expansion_sweep(self) -> SweptExpansion | None:
+        """How the threshold and the limit of an expansion are swept from one run; None = they cannot be."""
+        return None
+
+    @classmethod
+    def family(cls, written: Mapping[str, Any], reader: Any) -> Any | None:  # noqa: ARG003
+        """How `tune` sweeps a cut (`ctxbench.tuning.cut_families`); None = its settings are tried one by one.
+
+        Args:
+            written: its parameters as a definition writes them.
+            reader: reads them and makes families (`ctxbench.tuning.domains.CutReader`).
+        """
+        return None
+
+    @classmethod
+    def family_behind(cls, before: Any, written: Mapping[str, Any], reader: Any) -> Any | None:  # noqa: ARG003
+        """How `tune` sweeps the cuts of the family `before` with this one behind them; None = it cannot."""
+        return None
+
+    @property
+    def word_rule(self) -> Any | None:
+        """Which words of a text a lexical retriever counts (`ctxbench.search.words.WordRule`)."""
+        return None
+
+    def wider(self, *, rank: int, score: float, best: float) -> Mapping[str, float]:  # noqa: ARG002
+        """The parameters by which a cut excludes an item, with values that let it in.
+
+        Args:
+            rank: of the item, from 1: how many items the cut would have to offer.
+            score: of the item.
+            best: the best score of the request.
+        """
+        return {}
+
+    def score_at(self, score: float, before: int, after: int) -> float:  # noqa: ARG002
+        """The score of an item if it cost `after` tokens instead of `before`."""
+        return score
+
+    def leaves_all(self, before: Any) -> bool:  # noqa: ARG002
+        """Whether a cut excludes nothing that the cut `before` offers."""
+        return False
+
     def check(self, catalog: Catalog, resources: Any) -> None:
-        """Refuse a catalog or resources that it cannot be used with, before anything runs.
+        """Check that it can be used with a catalog and resources, before anything runs.
 
         Raises:
-            UserError: says why, and what to do.
+            UserError: says why it cannot, and what to do.
         """
 
     def notices(self, catalog: Catalog, resources: Any) -> Iterator[str]:  # noqa: ARG002
@@ -284,8 +378,21 @@ def side_by_side(calls: Mapping[str, Callable[[], T]], *, seconds: float) -> tup
 _PLAIN, _SILENT = Strategy(), object()
 
 
+class Described:
+    """What describes itself: equal keys mean equal steps, with equal contents of the files that they read."""
+
+    def describe(self) -> dict[str, Any]:
+        """Names, versions and parameters: what manifests and labels are made from."""
+        raise NotImplementedError
+
+    @property
+    def key(self) -> str:
+        """The description as text."""
+        return json.dumps(self.describe(), sort_keys=True, default=str)
+
+
 @dataclass(frozen=True)
-class Step:
+class Step(Described):
     """A built strategy; carries the name and all the parameters that it was made with."""
 
     kind: str
@@ -303,10 +410,7 @@ class Step:
             "version": self.declared("version"),
             **registry.serialised_parameters(self.call),
         }
-        also = {
-            "code": registry.foreign_code(type(self.call)) or self.declared("code"),
-            "content": self.declared("content"),
-        }
+        also = {"code": self.code, "content": self.declared("content")}
         return {**row, **{name: value for name, value in also.items() if value}}
 
     def declared(self, attribute: str) -> Any:
@@ -321,6 +425,11 @@ class Step:
     def uses(self) -> tuple[str, ...]:
         """The resources whose identity decides this step's output."""
         return tuple(self.declared("uses"))
+
+    @property
+    def code(self) -> str | None:
+        """Module, class and source of a strategy, or of its chunking rule, that is not of ctxbench; None = none is."""
+        return registry.foreign_code(type(self.call)) or self.declared("code")
 
     @property
     def unlimited(self) -> bool:
@@ -379,6 +488,12 @@ class Step:
         return replace(self, call=replace(cast("Any", self.call), statistics="scope"))
 
 
+def built_step(stored: registry.StoredStep) -> Step:
+    """A stored step, built; one that declares nothing where its strategy is not here or takes other parameters."""
+    call = stored.build()
+    return Step(stored.kind, stored.name, cast("Any", _PLAIN) if call is None else call)
+
+
 class WithFormat(Resources):
     """Resources with the pipeline's format, under the name `FORMAT`: for steps that count rendered tokens."""
 
@@ -395,7 +510,7 @@ class WithFormat(Resources):
     def identity(self, name: str) -> str:
         """As `Resources.identity`."""
         if name == FORMAT:
-            return json.dumps(self._step.describe(), sort_keys=True, default=str)
+            return self._step.key
         return self._resources.identity(name)
 
     def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -404,7 +519,7 @@ class WithFormat(Resources):
 
 
 @dataclass(frozen=True)
-class Analyses:
+class Analyses(Described):
     """Analyses side by side: the chunks of all, by request, in this order."""
 
     steps: tuple[Step, ...]
@@ -428,7 +543,7 @@ class Analyses:
 
 
 @dataclass(frozen=True)
-class Merge:
+class Merge(Described):
     """Retrievers side by side, joined by item: one column a source; the score is the best source's score.
 
     Scores of different sources are seldom comparable, so a `rank` step should follow.
@@ -498,7 +613,7 @@ class Merge:
 
 
 @dataclass(frozen=True)
-class PerType:
+class PerType(Described):
     """Refines the items of each domain (a set of types) with other steps, and joins the results.
 
     Chunk ranks stay those of the whole search. Session items go with the domain of their type, so that its steps see

@@ -7,6 +7,7 @@ is used on other catalogs with a notice.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import shlex
@@ -162,6 +163,12 @@ class FittedStep(Strategy):
     def content(self) -> str:
         """SHA-256 of the file; empty without one."""
         return self.calibrations.content
+
+    def with_model(self, model: Any) -> Any:
+        """The step with another regression in the place of its fit."""
+        step = copy.copy(self)
+        object.__setattr__(step, "model", lambda *_: model)
+        return step
 
 
 class FittedWeights(FittedStep):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -23,7 +23,7 @@ from ctxbench.model.items import ITEM_TYPES
 from ctxbench.model.requests import Batch, Query, with_own_vectors
 from ctxbench.model.resources import FORMAT, Resources, kind_of
 from ctxbench.model.selection import Prompt, concatenated, session_rows
-from ctxbench.model.strategies import Analyses, Merge, PerType, Step, WithFormat
+from ctxbench.model.strategies import Analyses, Described, Merge, PerType, Step, WithFormat
 
 Output = TypeVar("Output", Query, Candidates)
 
@@ -131,7 +131,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class Pipeline(Described):
     """Steps from a request to a prompt.
 
     Attributes:
@@ -161,10 +161,10 @@ class Pipeline:
         if "retrieve" not in spec:
             faults.append(SpecFault((), "a pipeline needs a retrieve stage"))
         builder = _Builder(faults)
-        analyse = builder.analyse(spec.get("analyse", "sentences"))
+        analyse = builder.analyse(spec.get("analyse", registry.DEFAULTS["analyse"]))
         retrieve = builder.retrieve(spec["retrieve"]) if "retrieve" in spec else None
         refine = builder.refine(spec.get("refine", []), ("refine",))
-        formatter = builder.step("format", spec.get("format", "messages"), ("format",))
+        formatter = builder.step("format", spec.get("format", registry.DEFAULTS["format"]), ("format",))
         if retrieve is not None:
             builder.check_reach(retrieve, refine)
             builder.check_sources(retrieve, refine, ("refine",))
@@ -182,6 +182,19 @@ class Pipeline:
         """Whether the retriever ranks, or a rank step does."""
         return self.retrieve.ranks or any(isinstance(step, Step) and step.declared("orders") for step in self.refine)
 
+    def steps(self) -> Iterator[Step]:
+        """Every step of all stages, then those inside combinators."""
+        waiting: list[Any] = [self.analyse, self.retrieve, *self.refine, self.format]
+        for step in waiting:  # combinators append their steps
+            if isinstance(step, Analyses):
+                waiting += step.steps
+            elif isinstance(step, Merge):
+                waiting += step.sources.values()
+            elif isinstance(step, PerType):
+                waiting += [step for steps in step.domains.values() for step in steps]
+            else:
+                yield step
+
     def mapped(self, change: Callable[[Step], Step]) -> Pipeline:
         """The same pipeline with every step changed, also those in `merge` and `by_domain`."""
         refine = tuple(step.mapped(change) for step in self.refine)
@@ -190,15 +203,7 @@ class Pipeline:
 
     def counting_over_catalog(self) -> tuple[Step, ...]:
         """The steps that count words over the whole catalog, not over what a request may see; see `Step.scoped`."""
-        steps: list[Step] = []
-
-        def look(step: Step) -> Step:
-            if step.scoped() is not step:
-                steps.append(step)
-            return step
-
-        self.mapped(look)
-        return tuple(steps)
+        return tuple(step for step in self.steps() if step.scoped() is not step)
 
     def describe(self) -> dict[str, Any]:
         """Every step with its version and all its parameters."""

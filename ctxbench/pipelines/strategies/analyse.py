@@ -164,6 +164,7 @@ class ToolResults(Strategy):
     rule: str | Mapping[str, Any] = "paragraphs"
     weight: float = 1.0
     limit: int = 20
+    reads_tool_results: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.weight <= 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -145,6 +145,7 @@ class AtLeast(Strategy):
     threshold: float = 0.5
     at_least: int = 0
     at_most: int | None = None
+    replay: ClassVar[str] = "rank"
     rule_words: ClassVar[Mapping[str, str]] = {
         "threshold": "its score is below threshold={threshold:g}",
         "first_at_most": "beyond the first at_most={at_most}",
@@ -170,6 +171,22 @@ class AtLeast(Strategy):
     def floor(self) -> int:
         """How many items are offered whatever they score."""
         return self.at_least
+
+    @classmethod
+    def family(cls, written: Mapping[str, Any], reader: Any) -> Any:
+        """Every threshold, with each at_least and at_most."""
+        return reader.threshold(
+            written.get("threshold", cls.threshold),
+            at_least=written.get("at_least", cls.at_least),
+            at_most=written.get("at_most"),
+        )
+
+    def wider(self, *, rank: int, score: float, best: float) -> Mapping[str, float]:
+        """A lower threshold, and a larger at_most."""
+        values = {"at_most": rank} if self.at_most is not None and rank > self.at_most else {}
+        if score < self.threshold and rank > self.at_least:
+            return {"threshold": round(int(score * 1000) / 1000 - (0.001 if score < 0 else 0), 3), **values}
+        return values
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what is below the threshold, and what is beyond `at_most`."""
@@ -201,6 +218,7 @@ class Abstain(FittedStep):
     calibration: str
     threshold: float = 0.5
     calibrated: ClassVar[str] = ABSTENTION
+    itemwise: ClassVar[bool] = True
     rule_words: ClassVar[Mapping[str, str]] = {
         "abstain": "that anything is needed has a probability of {probability:.2f}, below threshold={threshold:g}"
     }
@@ -272,7 +290,12 @@ class Price(Strategy):
 
     overhead: int = 50
     uses: ClassVar[tuple[str, ...]] = ("tokens",)
+    includes_tokens: ClassVar[bool] = True
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {"overhead": (1, math.inf)}
+
+    def score_at(self, score: float, before: int, after: int) -> float:
+        """The score with the logarithm of the new tokens."""
+        return score - (math.log(after + self.overhead) - math.log(before + self.overhead))
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Replace the score by this value.

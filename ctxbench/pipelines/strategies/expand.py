@@ -18,7 +18,7 @@ from ctxbench.model.items import ITEM_TYPES, Catalog, check_item_types
 from ctxbench.model.requests import Batch, Query
 from ctxbench.model.resources import Resources, index_over
 from ctxbench.model.selection import with_values
-from ctxbench.model.strategies import Strategy
+from ctxbench.model.strategies import Strategy, SweptExpansion
 from ctxbench.search.dense import dense_index
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ class Expansion(Strategy):
     query_weight: float = 0.0
     types: tuple[str, ...] = ()
     leads: tuple[str, ...] = ()
+    adds_prefix: ClassVar[bool] = True
     uses: ClassVar[tuple[str, ...]] = ("embedder",)
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {
         "depth": (0, 5),
@@ -118,6 +119,25 @@ class Expansion(Strategy):
     def off(self) -> bool:
         """Whether the step does nothing."""
         return not self.enabled or self.depth == 0
+
+    @property
+    def passes(self) -> int:
+        """How many times it expands."""
+        return self.depth
+
+    @property
+    def expansion_sweep(self) -> SweptExpansion:
+        """The threshold and the limit of `by`; one run is enough where an item is added for its similarity alone."""
+        obstacles = {
+            "the expansion is off": self.off,
+            f"it expands in {self.depth} passes, each from what the one before added": self.depth > 1,
+            "it joins two rankings (by: both)": self.by == "both",
+            "query_weight changes the ranking but not the threshold": self.query_weight > 0,
+            "a graph file holds nothing below its own threshold": bool(self.graph),
+        }
+        prefix = "graph_" if self.by == "graph" else ""
+        obstacle = next((reason for reason, applies in obstacles.items() if applies), "")
+        return SweptExpansion(f"{prefix}threshold", f"{prefix}topN", obstacle)
 
     @property
     def thresholds(self) -> dict[str, dict[str, float]]:
@@ -322,6 +342,11 @@ class Links(Strategy):
         """Whether the step adds nothing."""
         return self.depth == 0
 
+    @property
+    def passes(self) -> int:
+        """How many links away."""
+        return self.depth
+
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Bring in what the chosen items lead to."""
         if self.off:
@@ -408,6 +433,7 @@ class ToolRules(Strategy):
     agent: Mapping[str, Any] | None = None
     when: Literal["selected", "result", "either"] = "selected"
     session: bool = False
+    reads_tool_results: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rules", _rules("rules", self.rules))

@@ -561,6 +561,11 @@ class CodeLinks(Strategy):
         """Whether the step adds nothing."""
         return self.depth == 0 or self.max_files == 0
 
+    @property
+    def passes(self) -> int:
+        """How many times it expands."""
+        return self.depth
+
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Bring in what the chosen files lead to."""
         if self.off:

@@ -52,6 +52,7 @@ class Messages(Strategy):
     """
 
     system: str = ""
+    chats: ClassVar[bool] = True
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Sequence[Prompt]:
         """Build one prompt a request."""
@@ -224,6 +225,7 @@ class Citations(Strategy):
     marks: bool = True
     index: Literal["fts5", "postgres"] = "fts5"
     system: str = ""
+    cites: ClassVar[bool] = True
 
     @property
     def uses(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -74,6 +74,18 @@ class Budget(Strategy):
         """The token counts, and the pipeline's format where the whole prompt is counted."""
         return ("tokens", FORMAT) if self.frame else ("tokens",)
 
+    @property
+    def replay(self) -> str:
+        """What a prompt costs with its frame is not stored."""
+        return "" if self.frame else "rank"
+
+    @classmethod
+    def family_behind(cls, before: Any, written: Mapping[str, Any], reader: Any) -> Any | None:
+        """Every budget, if it ends the list at the first item that does not fit and counts nothing else."""
+        if any(reader.value(written.get(name)) for name in ("skip", "session", "frame")):
+            return None
+        return reader.within_budget(before, written.get("tokens", cls.tokens))
+
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what does not fit."""
         in_session = candidates.origin == Origin.SESSION
@@ -106,6 +118,7 @@ class Truncate(Strategy):
 
     tokens: int = 400
     uses: ClassVar[tuple[str, ...]] = ("tokens",)
+    itemwise: ClassVar[bool] = True
     rule_words: ClassVar[Mapping[str, str]] = {TOO_LONG: "not one character of it fits into tokens={tokens}"}
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {"tokens": (1, math.inf)}
 

@@ -209,6 +209,7 @@ class Dense(Strategy):
     top: int | None = None
     bodies: bool = later(False)
     embedder: str = later("")
+    independent: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_range("depth", self.depth, 1)
@@ -303,6 +304,7 @@ class Everything(Strategy):
     """
 
     ranks: ClassVar[bool] = False
+    independent: ClassVar[bool] = True
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Offer all eligible items."""
@@ -318,6 +320,8 @@ class Nothing(Strategy):
 
     Nothing is embedded, indexed or counted. Cost: none. Source: document 000, "Per-Agent Configuration".
     """
+
+    searches: ClassVar[bool] = False
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Find nothing."""
@@ -339,6 +343,7 @@ class Random(Strategy):
 
     seed: int = 0
     depth: int = DEPTH
+    independent: ClassVar[bool] = True
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {"depth": (1, math.inf)}
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
@@ -389,6 +394,7 @@ class Servers(Strategy):
     pool: Literal["max", "mean", "top"] = "max"
     top: int | None = None
     depth: int = DEPTH
+    independent: ClassVar[bool] = True
     uses: ClassVar[tuple[str, ...]] = ("embedder",)
 
     def __post_init__(self) -> None:
@@ -500,10 +506,14 @@ class Bm25(Strategy):
             raise ParameterError(f"k1 must be 0 or more and b 0 to 1, got k1 {self.k1} and b {self.b}")
         check_range("depth", self.depth, 1)
 
+    @property
+    def word_rule(self) -> WordRule:
+        """How texts are split into words."""
+        return WordRule(split=self.words == "split", stop=self.stop, stem=self.stem)
+
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Score every request's chunks, taken together."""
-        batch = query.batch
-        rule = WordRule(split=self.words == "split", stop=self.stop, stem=self.stem)
+        batch, rule = query.batch, self.word_rule
         settings = {name: getattr(self, name) for name in ("k1", "b", "variant", "server", "bodies")} | {"rule": rule}
         index = bm25_index(batch.catalog, resources, **settings)
         words_by_request = [index.words(query.chunks(row), query.weights(row).tolist()) for row in range(len(batch))]
