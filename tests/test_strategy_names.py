@@ -17,30 +17,17 @@ NAMES = {name for kind in KINDS for name in registry.built_in(kind)}
 CLASSES = {registry.target(kind, name).partition(":")[2] for kind in KINDS for name in registry.built_in(kind)}
 PARAMETERS = {"topK", "topN", "includeScore", "graph_threshold", "graph_topN", "query_weight"}
 # Names that mean nothing but a strategy; the others are fields of rows and requests, too, such as `history` or `links`.
-DISTINCT = {
-    "standard",
-    "at_least",
-    "per_chunk",
-    "top_chunks",
-    "mmr",
-    "expansion",
-    "bm25",
-    "bm25f",
-    "dense",
-    "fuzzy",
-    "rrf",
-}
-DISTINCT |= {"tool_rules", "knapsack", "truncate", "excerpts", "abstain", "whole_file", "file_kinds", "greedy"}
+DISTINCT = {"standard", "at_least", "per_chunk", "top_chunks", "mmr", "expansion", "bm25", "bm25f", "dense", "fuzzy"}
+DISTINCT |= {"rrf", "tool_rules", "knapsack", "truncate", "excerpts", "abstain", "whole_file", "file_kinds", "greedy"}
 ALLOWED = {
-    ("memory/engine.py", "links"): "the engine puts a pipeline together",
-    ("memory/engine.py", "rendered"): "the engine puts a pipeline together",
     ("memory/engine.py", "dense"): "a shipped selector",
     ("labelling/pools.py", "bm25"): "shipped selectors",
     ("labelling/pools.py", "dense"): "shipped selectors",
     ("api/evaluation.py", "at_least"): "a key of a policy file",
     ("tuning/policy.py", "at_least"): "a key of a policy file",
-    ("tuning/preset_files.py", "at_least"): "a key of a policy file; a budget names the cut that it can set",
-    ("tuning/preset_files.py", "margin"): "a budget names the cut that it can set",
+    ("tuning/preset_files.py", "at_least"): "a key of a policy file",
+    ("selectors/explain.py", "Messages"): "the type of a format whose `prompt` is called",
+    ("selectors/session.py", "Messages"): "the type of a format whose `prompt` is called",
     ("report/tuning_tables.py", "at_least"): "headings of parameters of shipped selectors",
     ("tuning/tunables.py", "standard"): "the pipeline that cuts rankings of others",
     ("tuning/tunables.py", "at_least"): "the pipeline that cuts rankings of others",

@@ -290,12 +290,12 @@ class Candidates:
         if not n:
             return
         nan, in_session = np.isnan(self.score), self.origin == Origin.SESSION
-        self._refuse(nan & ~in_session, "has a NaN score; a score must be a number")
-        self._refuse((self.tier == 0) != in_session, "stands in a tier that is not its own")
+        self._refuse(nan & ~in_session, "has a NaN score")
+        self._refuse((self.tier == 0) != in_session, "has the wrong tier")
         self._refuse((self.shown_to < 0) & (self.shown_from != 0), "shows a part without an end")
-        self._refuse(~self.shows_all & (self.tokens < 0), "shows a part, but not what it costs; use `showing`")
-        self._refuse(self._repeated(), "stands twice; an item may stand once in a request")
-        self._refuse(self._out_of_order(nan), "stands out of order; build the table with `Candidates.build`")
+        self._refuse(~self.shows_all & (self.tokens < 0), "shows a part without tokens")
+        self._refuse(self._repeated(), "is there twice")
+        self._refuse(self._out_of_order(nan), "is out of order")
 
     def _refuse(self, wrong: BoolArray, reason: str) -> None:
         if wrong.any():

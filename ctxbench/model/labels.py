@@ -68,9 +68,9 @@ class Judgments:
         if self.complete is not None and self.complete.shape != (self.n_queries,):
             raise ParameterError(f"judgments: complete has shape {self.complete.shape}, expected ({self.n_queries},)")
         wrong = (self.grade < Grade.IRRELEVANT) | (self.grade > Grade.REQUIRED)
-        _refuse(self, "judgments", wrong, "has a grade outside 0 to 2")
+        _refuse(self, "judgments", wrong, "has an unknown grade")
         wrong = (self.grade == Grade.REQUIRED) != (self.group >= 0)
-        _refuse(self, "judgments", wrong, "must have a group >= 0 if it is required, and -1 if it is not")
+        _refuse(self, "judgments", wrong, "has the wrong group")
 
     @property
     def n_queries(self) -> int:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
-from ctxbench.io.errors import ParameterError, SelectorError, check_range
+from ctxbench.io.errors import Message, ParameterError, SelectorError, check_range
 from ctxbench.model import registry
 from ctxbench.model.candidates import Candidates, Note, Origin
 from ctxbench.model.requests import Batch, Query, together
@@ -606,7 +606,7 @@ class Merge(Described):
         results, notes = side_by_side(calls, seconds=self.seconds)
         if not results:
             raise SelectorError(f"{self.name}: no source answered; {'; '.join(map(str, notes))}")
-        notes = tuple(replace(note, message=f"{note.message}; the other sources answered without it") for note in notes)
+        notes = tuple(replace(note, message=Message("model.source-left-out", reason=note.message)) for note in notes)
         # one that did not answer has its column all the same, so that steps behind find it
         tables = {name: results.get(name, Candidates.empty(len(query.batch))) for name in self.sources}
         return joined(tables).noted(*notes)

@@ -13,14 +13,14 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.io.errors import ParameterError
+from ctxbench.io.errors import Message, ParameterError
 from ctxbench.io.http import ServerError
 from ctxbench.io.rows import instant
 from ctxbench.model.arrays import EARLIEST, BoolArray, FloatArray
 from ctxbench.model.items import Item
 from ctxbench.model.resources import row_over
 from ctxbench.pipelines.features import FeatureInput, RequestFamily, item_bm25
-from ctxbench.search.chat_models import ChatModel, Message, ModelReply
+from ctxbench.search.chat_models import ChatMessage, ChatModel, ModelReply
 from ctxbench.search.code_facts import is_test_path
 from ctxbench.search.code_index import DAY, code_symbols, commit_history, file_path, item_paths, named_paths
 from ctxbench.search.words import keywords
@@ -562,7 +562,7 @@ def model_plans(texts: Sequence[str], model: ChatModel, planner: str) -> list[Co
     Returns:
         In their order, a plan or why there is none. Empty in, empty out.
     """
-    conversations: list[list[Message]] = [
+    conversations: list[list[ChatMessage]] = [
         [{"role": "system", "content": PROMPT}, {"role": "user", "content": text[:_LONGEST]}] for text in texts
     ]
 
@@ -581,7 +581,7 @@ def model_plans(texts: Sequence[str], model: ChatModel, planner: str) -> list[Co
     return plans
 
 
-def _mended(conversation: Sequence[Message], reply: ModelReply | ServerError, fault: str) -> list[Message]:
+def _mended(conversation: Sequence[ChatMessage], reply: ModelReply | ServerError, fault: str) -> list[ChatMessage]:
     answer = reply.text[:_LONGEST] if isinstance(reply, ModelReply) else ""
     correction = f"That cannot be used: {fault}. Answer with the JSON object alone, in the form that was asked for."
     return [*conversation, {"role": "assistant", "content": answer}, {"role": "user", "content": correction}]
@@ -595,11 +595,11 @@ def _plan(reply: ModelReply | ServerError, planner: str) -> ContextPlan | str:
 def _plan_in(text: str, planner: str) -> ContextPlan | str:
     fields = _object(text)
     if fields is None:
-        return f"the reply is no JSON object: {' '.join(text.split())[:100]!r}"
+        return Message("pipelines.reply-not-json", reply=" ".join(text.split())[:100])
     try:
         return ContextPlan.of(fields, planner)
     except ParameterError as error:
-        return f"the reply has another form: {error}"
+        return Message("pipelines.reply-other-form", error=error)
 
 
 def _object(text: str) -> Mapping[str, Any] | None:

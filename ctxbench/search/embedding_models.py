@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ctxbench.io.cache import read_sealed, write_sealed
-from ctxbench.io.errors import EmbeddingError, install_command
+from ctxbench.io.errors import EmbeddingError, Message, install_command
 from ctxbench.io.files import cache_dir
 from ctxbench.io.http import OpenAIServer, RefusedError, ServerError, offline
 from ctxbench.model.arrays import Float32Array, FloatArray
@@ -174,14 +174,14 @@ class OpenAIEmbedder:
         except (ValueError, OverflowError, binascii.Error):
             vector = np.empty(0)
         if not len(vector):
-            got = repr(value) if not isinstance(value, list) else f"a list that begins with {value[:3]!r}"
+            got = repr(value) if not isinstance(value, list) else f"a list from {value[:3]!r}"
             raise ModelError(
                 f"{self._who} returned no vector in row {index}; expected numbers, or float32 in base64, got "
                 f"{self._server.quoted(got)}"
             )
         largest = float(np.abs(vector).max())
         if not (np.isfinite(largest) and largest > 0.0):
-            problem = "of zeros only" if largest == 0.0 else "with NaN or infinite numbers in it"
+            problem = "of zeros only" if largest == 0.0 else "with NaN or infinite numbers"
             raise EmbeddingError(f"{self._who} returned a vector {problem}")
         vector /= largest  # so that no square is too large or too small
         vector /= np.sqrt(np.add.reduce(vector * vector))
@@ -487,7 +487,7 @@ class WordLlama:
 def _read_table(path: Path) -> Float32Array:
     """The vectors of all word pieces, shape (n_pieces, 256)."""
     command = install_command(_WORDLLAMA_EXTRA, reinstall=True)
-    wrong = f"{path} is no table of F16 vectors of {_WORDLLAMA_DIMENSIONS} numbers; install it again: {command}"
+    wrong = Message("search.not-a-vector-table", path=path, n=_WORDLLAMA_DIMENSIONS, command=command)
     try:
         tensor = read_header(path)["embedding.weight"]
         table = np.fromfile(path, dtype="<f2", count=tensor.length // 2, offset=tensor.offset).reshape(tensor.shape)

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.io.errors import ParameterError, StorageError, check_choice, check_range
+from ctxbench.io.errors import Message, ParameterError, StorageError, check_choice, check_range
 from ctxbench.io.files import read_bytes, write_atomic
 from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, firsts, frozen, owners, ranges, starts
 from ctxbench.model.candidates import MARGIN
@@ -735,11 +735,15 @@ def check_graph(path: Path | str, catalog: Catalog, *, embedder: str, spec: Grap
     for name, value in {**expected, "heads": str(spec.heads)}.items():
         if str(meta[name]) != value:
             actual, required = (text[:12] if name == "catalog" else text for text in (str(meta[name]), value))
-            faults.append(f"its {name} is {actual}, expected {required}")
+            faults.append(Message("search.graph-differs", name=name, actual=actual, expected=required))
     if meta["threshold"] > spec.threshold:
-        faults.append(f"it holds pairs from a threshold of {meta['threshold']:g} up, asked for is {spec.threshold:g}")
+        at_most = f"at most {spec.threshold:g}"
+        faults.append(
+            Message("search.graph-differs", name="threshold", actual=f"{meta['threshold']:g}", expected=at_most)
+        )
     if meta["neighbours"] < spec.neighbours:
-        faults.append(f"it holds up to {meta['neighbours']} neighbours of an item, asked for are {spec.neighbours}")
+        at_least = f"at least {spec.neighbours}"
+        faults.append(Message("search.graph-differs", name="neighbours", actual=meta["neighbours"], expected=at_least))
     if faults:
         raise ParameterError(f"the graph {path} does not fit: {'; '.join(faults)}. Make it again: `{_command(path)}`")
 
@@ -752,7 +756,7 @@ def _digest(arrays: Mapping[str, Any]) -> str:
 
 
 def _damaged(path: Path | str, why: BaseException) -> str:
-    return f"{path} is no relationship graph, or damaged ({type(why).__name__}: {why}); make it again"
+    return Message("search.graph-damaged", path=path, error=type(why).__name__, reason=why)
 
 
 def _command(path: Path | str) -> str:

@@ -27,7 +27,7 @@ from ctxbench.pipelines.features import (
     resources_of,
     with_features,
 )
-from ctxbench.pipelines.fits import ABSTENTION, PROBABILITY, SHIPPED, Calibrations, Fit, FittedStep
+from ctxbench.pipelines.fits import ABSTENTION, PROBABILITY, SHIPPED, Calibrations, Fit, FittedStep, fit_differences
 
 
 @dataclass(frozen=True)
@@ -73,17 +73,7 @@ class Probability(FittedStep):
         """What a user should know of using the fit here."""
         fit = self.calibrations.fit(self.calibrated, catalog)
         embedder = resources.identity("embedder")
-        origin = f"the fit of {fit.dataset}" if fit.catalog else "the fit of several datasets"
-        if fit.embedder != embedder:
-            yield (
-                f"{origin} was made with the embedder {fit.embedder}, and this is {embedder}: its "
-                f"probabilities may be off; `ctxbench calibrate probability` fits it to your labels"
-            )
-        if fit.catalog and fit.catalog != catalog.hash:
-            yield (
-                f"{origin} was made over another catalog ({fit.catalog[:12]}, this is {catalog.hash[:12]}); "
-                f"it carries over, and fitting again would sharpen it"
-            )
+        yield from fit_differences(fit, self.calibrations.command(self.calibrated), catalog, embedder)
 
     def model(self, catalog: Catalog, resources: Resources) -> Logistic:
         """The regression for a catalog."""

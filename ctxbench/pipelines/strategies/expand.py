@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from ctxbench.io.errors import ParameterError, suggest
+from ctxbench.io.errors import Message, ParameterError, suggest
 from ctxbench.io.files import read_bytes
 from ctxbench.model.arrays import BoolArray, Facts, FloatArray, IntArray, firsts, ranges
 from ctxbench.model.candidates import Candidates, Mode, Origin, add_expanded
@@ -129,11 +129,11 @@ class Expansion(Strategy):
     def expansion_sweep(self) -> SweptExpansion:
         """The threshold and the limit of `by`; one run is enough where an item is added for its similarity alone."""
         obstacles = {
-            "the expansion is off": self.off,
-            f"it expands in {self.depth} passes, each from what the one before added": self.depth > 1,
-            "it joins two rankings (by: both)": self.by == "both",
-            "query_weight changes the ranking but not the threshold": self.query_weight > 0,
-            "a graph file holds nothing below its own threshold": bool(self.graph),
+            Message("pipelines.expansion-off"): self.off,
+            Message("pipelines.expansion-passes", n=self.depth): self.depth > 1,
+            Message("pipelines.expansion-two-rankings"): self.by == "both",
+            Message("pipelines.expansion-query-weight"): self.query_weight > 0,
+            Message("pipelines.expansion-graph-file"): bool(self.graph),
         }
         prefix = "graph_" if self.by == "graph" else ""
         obstacle = next((reason for reason, applies in obstacles.items() if applies), "")
@@ -542,7 +542,7 @@ def _rules(parameter: str, rules: object) -> dict[str, tuple[str, ...]]:
     Raises:
         ParameterError: they are no mapping from a tool's name to a list of names.
     """
-    message = f"{parameter} must map a tool's name to a list of names, for example read_file: [write_file]"
+    message = Message("pipelines.tool-rules-form", parameter=parameter)
     if not isinstance(rules, Mapping):
         raise ParameterError(f"{message}; got {rules!r}")
     for left, right in rules.items():

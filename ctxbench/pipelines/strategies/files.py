@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from ctxbench.io.errors import ParameterError, check_choice, check_range
+from ctxbench.io.errors import Message, ParameterError, check_choice, check_range
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.model.candidates import Candidates, Mode, Note, Origin, add_expanded, reranked
 from ctxbench.model.items import TEXT_FIELDS, Catalog, Item, check_item_types
@@ -118,7 +118,7 @@ class Plan(Strategy):
             if plan is not None:
                 plan, gone = plan.over(partial(_called, paths=paths, visible=paths.visible_paths(batch.visible[row])))
                 if gone:
-                    message = f"the plan names {', '.join(gone)}, which the request does not see; left out"
+                    message = Message("pipelines.plan-names-unseen", paths=gone)
                     notes.append(Note(_STEP, "failed", message, query=request.id))
             plans.append(None if plan is None else plan.as_dict())
         return replace(query, plan=tuple(plans), notes=tuple(notes))
@@ -132,12 +132,10 @@ def _fallen_back(text: str, by_model: ContextPlan | str | None) -> tuple[Context
     """The plan of a model, else by words, else none; and a note for each step down."""
     if isinstance(by_model, ContextPlan):
         return by_model, []
-    why = [] if by_model is None else [Note(_STEP, "fell back", f"{by_model}; planned by the words of the request")]
+    why = [] if by_model is None else [Note(_STEP, "fell back", Message("pipelines.planned-by-words", reason=by_model))]
     plan = heuristic_plan(text, read_intent(text))
     if plan is None:
-        why.append(
-            Note(_STEP, "fell back", "the request says nothing to look for; everything is scanned, without a plan")
-        )
+        why.append(Note(_STEP, "fell back", Message("pipelines.no-plan")))
     return plan, why
 
 

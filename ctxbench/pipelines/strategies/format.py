@@ -330,7 +330,7 @@ class ContextTemplate:
         for name, value in spec.items():
             field = _ALSO.get(name, name)
             if field not in FIELDS or field in fields:
-                problem = "is given twice" if field in fields else f"is no field of it{suggest(str(name), FIELDS)}"
+                problem = "is given twice" if field in fields else f"is unknown{suggest(str(name), FIELDS)}"
                 raise ParameterError(f"template: {name!r} {problem}")
             check_type(f"template: {name}", value, FIELDS[field])
             fields[field] = value

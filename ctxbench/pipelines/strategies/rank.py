@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ctxbench.io.errors import ParameterError, check_choice, check_range, number_within
+from ctxbench.io.errors import Message, ParameterError, check_choice, check_range, number_within
 from ctxbench.model.arrays import FloatArray, IntArray, firsts
 from ctxbench.model.candidates import MARGIN, RECEIVED, SEARCHED, SECONDS, SENT, Candidates, Note, Rule, reranked
 from ctxbench.model.items import Catalog, Item
@@ -29,8 +29,8 @@ from ctxbench.pipelines.features import (
     resources_of,
     with_features,
 )
-from ctxbench.pipelines.fits import LINEAR, WEIGHTS, FittedWeights
-from ctxbench.search.chat_models import Message, ModelReply
+from ctxbench.pipelines.fits import LINEAR, WEIGHTS, FittedWeights, fit_differences
+from ctxbench.search.chat_models import ChatMessage, ModelReply
 
 
 @dataclass(frozen=True)
@@ -311,10 +311,7 @@ class Linear(FittedWeights):
         if self.calibration is None:
             return
         fit, embedder = self.calibrations.fit(LINEAR, catalog), resources.identity("embedder")
-        if fit.embedder != embedder:
-            yield f"the fit of {fit.dataset} was made with the embedder {fit.embedder}, and this is {embedder}"
-        if fit.catalog and fit.catalog != catalog.hash:
-            yield f"the fit of {fit.dataset} was made over another catalog ({fit.catalog[:12]}); fit again to be sure"
+        yield from fit_differences(fit, self.calibrations.command(LINEAR), catalog, embedder)
 
     def weights_for(self, catalog: Catalog) -> dict[str, float]:
         """The weights by column: those given, or those of the file's fit for a catalog.
@@ -368,8 +365,9 @@ def checked_weights(weights: Any) -> dict[str, float]:
         raise ParameterError("weights must not all be 0")
     families_of(tuple(numbers))
     if labelled := sorted(set(LABELLED) & set(numbers)):
-        named = f"weights name {' and '.join(labelled)}, which say what labelled requests needed"
-        raise ParameterError(f"{named}; only the step `probability` has such requests")
+        raise ParameterError(
+            f"weights name {' and '.join(labelled)}, which describe labelled requests; only `probability` has such"
+        )
     return numbers
 
 
@@ -485,7 +483,7 @@ class Llm(Strategy):
         table = table.exclude(left_out, Rule.of("llm", model=self.model)).with_columns(**columns)
         return reranked(table, score).noted(*notes)
 
-    def _conversation(self, request: Request, items: Sequence[Item]) -> list[Message]:
+    def _conversation(self, request: Request, items: Sequence[Item]) -> list[ChatMessage]:
         """What the model is sent for one request."""
         earlier = request.history[len(request.history) - min(self.history, len(request.history)) :]
         parts = []
@@ -506,16 +504,13 @@ class Llm(Strategy):
 def _read(reply: ModelReply | Exception, n: int) -> tuple[list[int] | None, Note | None]:
     """The positions that a reply names, None if the reply is unusable, and the note about it."""
     if not isinstance(reply, ModelReply):
-        return None, Note(_STEP, "fell back", f"{reply}; what was found stays as it was")
+        return None, Note(_STEP, "fell back", Message("pipelines.order-unchanged", reason=reply))
     named = named_in(reply.text, n)
     if named is None:
-        return None, Note(
-            _STEP,
-            "fell back",
-            f"the reply names no items as JSON: {reply.text[:100]!r}; what was found stays as it was",
-        )
+        reason = Message("pipelines.reply-not-json", reply=reply.text[:100])
+        return None, Note(_STEP, "fell back", Message("pipelines.order-unchanged", reason=reason))
     positions, wrong = named
-    message = f"the reply names {wrong}, and items are numbered 1 to {n}; passed over"
+    message = Message("pipelines.unknown-items-in-reply", wrong=wrong, n=n)
     return positions, Note(_STEP, "failed", message) if wrong else None
 
 
