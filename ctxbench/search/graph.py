@@ -418,29 +418,14 @@ class Relatives:
         self._held = matrix.item[matrix.first]
         self._rows: dict[int, Float32Array] = {}
 
-    def lent(
-        self, items: IntArray, *, limit: int = 0, above: float | None = None, query: QueryWeighting | None = None
-    ) -> IntArray:
-        """The chunks that some items lend, as rows of the matrix that is compared, rising.
+    def chunks_of(self, items: IntArray) -> IntArray:
+        """The chunks of some items, as rows of the matrix that is compared, rising.
 
         Args:
-            items: catalog positions, rising; those without a chunk lend none.
-            limit: at most this many of an item, those nearest to the query; 0 = all.
-            above: only chunks that score at least this with the query.
-            query: for `limit` and `above`.
+            items: catalog positions, rising; items without a chunk have none.
         """
         position = positions_in(self._held, items)
-        pair, rows, _ = every_pair(
-            position, np.zeros(len(position), np.int64), self._span, np.array([0, 1], dtype=np.int64)
-        )
-        if (not limit and above is None) or query is None or not len(rows):
-            return rows
-        score = _query_score(query, self._compared, np.arange(len(rows), dtype=np.int64), rows, rows + 1)
-        if above is not None:
-            return rows[score >= above]
-        by_score = np.lexsort((rows, -score, pair))
-        rank = np.arange(len(rows), dtype=np.int64) - np.searchsorted(pair, pair)
-        return np.sort(rows[by_score[rank < limit]])
+        return every_pair(position, np.zeros(len(position), np.int64), self._span, np.array([0, 1], dtype=np.int64))[1]
 
     def near(
         self, rows: IntArray, allowed: BoolArray, *, threshold: float, limit: int, query: QueryWeighting | None = None
@@ -448,7 +433,7 @@ class Relatives:
         """The items most similar to some chunks (max pooling).
 
         Args:
-            rows: the chunks that lead, of `lent`.
+            rows: the chunks that lead, of `chunks_of`.
             allowed: items that may be found, shape (n_items,).
             threshold: least similarity.
             limit: at most this many.

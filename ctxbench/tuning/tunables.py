@@ -16,6 +16,7 @@ import numpy as np
 
 from ctxbench.evaluation.answers import Labels, Slice
 from ctxbench.io.errors import Fault, InputError, ParameterError
+from ctxbench.model import registry
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.model.candidates import RANKED, SEARCHED, Candidates, Origin, place_among
 from ctxbench.model.strategies import PerType, Step
@@ -379,6 +380,11 @@ FIRST_N = FixedK("n", range(101))
 """The first n items of a ranking, for every n."""
 
 
+def _adds_prefix(name: str) -> bool:
+    """Whether a refining step is an expansion that can be swept."""
+    return bool(getattr(refining_strategy(name), "adds_prefix", False))
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tunable:
     """A selector that can be tuned.
@@ -471,7 +477,7 @@ class Tunable:
         An expansion behind them is no part of it: `has_expansion` says where one is on.
         """
         steps = list(self._refining[self.first_cut :])
-        adds_prefix = [getattr(refining_strategy(step_name(step)[0]), "adds_prefix", False) for step in steps]
+        adds_prefix = [_adds_prefix(step_name(step)[0]) for step in steps]
         last = (self.pipeline({}).refine or (None,))[-1]
         if any(adds_prefix[-2:]) and (adds_prefix[-1] or (isinstance(last, Step) and last.kind == "pack")):
             steps = [step for step, is_expansion in zip(steps, adds_prefix, strict=True) if not is_expansion]
@@ -516,8 +522,14 @@ class Tunable:
 
     def has_expansion(self, chosen: Mapping[str, Value]) -> bool:
         """Whether an expansion brings items in behind the prefix of the ranking at this setting."""
-        steps = self.pipeline(chosen).refine[self.first_cut :]
-        return any(isinstance(step, Step) and step.declared("adds_prefix") and not step.off for step in steps)
+        values = self.values(chosen)
+        for name, written in map(step_name, self.definition.refining(values)[self.first_cut :]):
+            if _adds_prefix(name):
+                parameters = {key: values.get(parameter_name(value), value) for key, value in written.items()}
+                call = registry.StoredStep(kind="expand", name=name, values=parameters, about={}).build()
+                if call is None or not call.off:
+                    return True
+        return False
 
     @property
     def _refining(self) -> list[Any]:
@@ -530,10 +542,7 @@ class Tunable:
         if self.has_expansion(chosen):
             steps = map(step_name, self.definition.refining(values))
             names |= {
-                parameter_name(value)
-                for name, written in steps
-                if getattr(refining_strategy(name), "adds_prefix", False)
-                for value in written.values()
+                parameter_name(value) for name, written in steps if _adds_prefix(name) for value in written.values()
             }
         in_force = self.definition.in_force(values, switches=True)
         return tuple(name for name in in_force if name in names and name not in self._fixed_names)

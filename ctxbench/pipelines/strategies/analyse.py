@@ -76,9 +76,8 @@ class Windows(_OfText):
     """Windows of equal size that overlap, from word to word, whatever the sentences.
 
     Attributes:
-        size: of a window, >= 1.
-        overlap: how much of a window is in the next one too, >= 0, less than `size`.
-        unit: what both count: `words` or `characters`.
+        size: of a window in words, >= 1.
+        overlap: how many words of a window are in the next one, too, >= 0, less than `size`.
 
     A blank request has no chunk; one of at most `size` is one. Cost: linear in the text, times
     size / (size - overlap). Source: the usual practice of passage retrieval
@@ -88,7 +87,6 @@ class Windows(_OfText):
 
     size: int = 6
     overlap: int = 4
-    unit: Literal["words", "characters"] = "words"
     rule_name: ClassVar[str] = "windows"
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _UNUSED: Mapping[str, Mapping[str, Any]] = {
     "chunks": {"graph_threshold": 0.75, "graph_topN": 3, "similarity": "max", "graph": "", "neighbours": 100},
-    "graph": {"threshold": 0.75, "topN": 3, "lend": 0, "lend_above": None},
+    "graph": {"threshold": 0.75, "topN": 3},
     "both": {},
 }
 """By `by`, the parameters that do nothing there, with their defaults."""
@@ -55,8 +55,6 @@ class Expansion(Strategy):
             is first needed. It must be of the same catalog, model and similarity, its threshold no higher, its lists
             no shorter.
         session: items of the session lead in the first pass, too, where the request has a chunk.
-        lend: `chunks`: only so many chunks of an item lead, those nearest to the query; 0 = all.
-        lend_above: `chunks`: only chunks that score at least this with the query lead.
         heads: compare only the first chunk of each item, which holds its name and description.
         query_weight: 0 to 1; candidates are ranked by (1 - query_weight) x similarity + query_weight x similarity
             with the query. Thresholds stay those of similarity alone.
@@ -84,8 +82,6 @@ class Expansion(Strategy):
     neighbours: int = 100
     graph: str = ""
     session: bool = False
-    lend: int = 0
-    lend_above: float | None = None
     heads: bool = False
     query_weight: float = 0.0
     types: tuple[str, ...] = ()
@@ -104,16 +100,11 @@ class Expansion(Strategy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.lend < 0:
-            raise ParameterError(f"lend must be 0 (all chunks) or more, got {self.lend}")
         check_item_types(self.types, where="types: ")
         check_item_types(self.leads, where="leads: ")
         for name, default in _UNUSED[self.by].items():
             if getattr(self, name) != default:
                 raise ParameterError(f"{name} does nothing with by: {self.by}; leave it out, or write another `by`")
-        if self.lend and (self.heads or self.lend_above is not None):
-            parameter = "heads" if self.heads else "lend_above"
-            raise ParameterError(f"lend and {parameter} both choose which chunks lead; give one of them")
 
     @property
     def off(self) -> bool:
@@ -218,9 +209,8 @@ class _Work:
             allowed = query.batch.eligible[request] & _of_types(query.batch.catalog, step.types)
             allowed[candidates.item[rows][chosen[rows]]] = False
             self._allowed[request] = allowed
-        asks = step.query_weight or step.lend or step.lend_above is not None
         self._relatives = self._chunks() if step.by != "graph" or step.query_weight else None
-        self._asked: dict[int, QueryWeighting] = self._queries() if asks else {}
+        self._asked: dict[int, QueryWeighting] = self._queries() if step.query_weight else {}
         self._graph = self._find_graph() if step.by != "chunks" and self._leading else None
 
     def next_pass(self) -> dict[int, Edges]:
@@ -237,11 +227,10 @@ class _Work:
         from ctxbench.search.dense import Edges
         from ctxbench.search.graph import best_first, either, looked_up
 
-        step, allowed, query_chunks = self._step, self._allowed[request], self._asked.get(request)
-        mixed = query_chunks if step.query_weight else None
+        step, allowed, mixed = self._step, self._allowed[request], self._asked.get(request)
         by_chunks = by_graph = Edges.joined([])
         if step.by != "graph" and self._relatives is not None:
-            rows = self._relatives.lent(items, limit=step.lend, above=step.lend_above, query=query_chunks)
+            rows = self._relatives.chunks_of(items)
             by_chunks = self._relatives.near(rows, allowed, threshold=step.threshold, limit=step.topN, query=mixed)
         if self._graph is not None:
             by_graph = looked_up(
