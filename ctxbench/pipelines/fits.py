@@ -228,9 +228,9 @@ def read_calibrations(path: Path | str) -> Calibrations:
 
 def _wrong(number: int, row: Any) -> Iterator[str]:
     """The faults of one fit in a file."""
-    if not isinstance(row, dict) or set(row) != set(_TYPES):
-        yield Message("pipelines.fit-fields", number=number, fields=_TYPES)
     row = row if isinstance(row, dict) else {}
+    if set(row) != set(_TYPES):
+        yield Message("pipelines.fit-fields", number=number, expected=_TYPES, actual=row or ["none"])
     for name, kind in _TYPES.items():
         if name in row and (not isinstance(row[name], kind) or isinstance(row[name], bool)):
             yield Message("pipelines.fit-type", number=number, name=name, expected=kind.__name__, value=row[name])

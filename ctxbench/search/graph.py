@@ -661,7 +661,7 @@ def read_meta(path: Path | str) -> dict[str, Any]:
     if not Path(path).is_file():
         raise StorageError(f"there is no relationship graph {path}; make it with `{_command(path)}`")
     if not zipfile.is_zipfile(path):
-        raise StorageError(f"{path} is no relationship graph, or damaged; make one with `{_command(path)}`")
+        raise StorageError(f"{path} is damaged, or not a relationship graph; make one with `{_command(path)}`")
     try:
         with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             meta: dict[str, Any] = json.loads(stored["meta"].tobytes())

@@ -235,7 +235,7 @@ class TestGraph:
         assert added(expanded(self.CATALOG, step, resources=resources)[1]) == first
         assert len(metas) == n
         write_graph(path, make_graph(self.CATALOG, Angles(), GraphSpec(threshold=0.75)))
-        with pytest.raises(ParameterError, match=r"from a threshold of 0\.75 up, asked for is 0\.6"):
+        with pytest.raises(ParameterError, match=r"its threshold is 0\.75, expected at most 0\.6"):
             expanded(self.CATALOG, step, resources=resources)
 
     def test_a_stored_graph_that_does_not_fit_is_refused_before_it_is_read(self, tmp_path):
@@ -249,7 +249,7 @@ class TestGraph:
             step.check(rules("0"), Angles())
         with pytest.raises(ParameterError, match="its embedder is"):
             step.check(self.CATALOG, other)
-        with pytest.raises(ParameterError, match=r"from a threshold of 0\.7 up, asked for is 0\.5"):
+        with pytest.raises(ParameterError, match=r"its threshold is 0\.7, expected at most 0\.5"):
             expanded(self.CATALOG, replace(step, graph_threshold=0.5))
         with pytest.raises(StorageError, match="there is no relationship graph"):
             replace(step, graph=str(tmp_path / "none")).check(self.CATALOG, Angles())

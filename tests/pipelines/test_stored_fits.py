@@ -91,10 +91,10 @@ class TestFile:
         ("change", "message"),
         [
             (lambda data: data.pop("fits"), "no file of fits"),
-            (lambda data: data.update(format=1), "its format is 1, this version reads 2"),
-            (lambda data: data["fits"].append(3), "fit 1: expected an object, got 3"),
-            (lambda data: data["fits"][0].pop("catalog"), "fit 0: it lacks catalog"),
-            (lambda data: data["fits"][0].update(colour=1), "fit 0: it has no colour"),
+            (lambda data: data.update(format=1), "the format is 1, and this version reads 2"),
+            (lambda data: data["fits"].append(3), "fit 1: expected the fields "),
+            (lambda data: data["fits"][0].pop("catalog"), "fit 0: expected the fields "),
+            (lambda data: data["fits"][0].update(colour=1), "fit 0: expected the fields .*, colour"),
             (lambda data: data["fits"][0].update(queries=True), "queries must be of type int, got True"),
             (lambda data: data["fits"][0].update(kind="luck"), "kind must be one of probability, abstention, weights"),
             (lambda data: data["fits"].append(data["fits"][0]), "two fits of one kind for one catalog"),
@@ -217,7 +217,7 @@ class TestNotices:
             pipeline = Pipeline.of({"retrieve": "dense", "refine": refine})
             of_embedder, of_catalog = fit_notices(pipeline, CATALOG, RESOURCES)
             assert of_embedder.startswith("probability: the fit of two was made with the embedder another, and")
-            assert of_catalog.startswith("probability: the fit of two was made over another catalog (aaaaaaaaaaaa, ")
+            assert of_catalog.startswith("probability: the fit of two was made for another catalog (aaaaaaaaaaaa, ")
 
 
 class TestPlace:
@@ -243,7 +243,7 @@ class TestPlace:
     def test_another_pipeline_is_an_error_that_names_both(self, path, spec, stage):
         (fault,) = calibration_faults(self.pipeline(path, spec), CATALOG)
         assert f"was made behind {stage} " in fault
-        assert ", and here stands " in fault
+        assert ", and here it is behind " in fault
 
     def test_a_fit_of_another_catalog_was_made_behind_anything(self, path):
         other = Catalog(list(CATALOG)[1:])
@@ -266,4 +266,4 @@ class TestPlace:
         step = Step("rank", "probability", Probability(str(path)))
         inside = replace(DENSE, refine=(PerType({("*",): (PerType({("*",): (step,)}),)}),))
         (fault,) = calibration_faults(inside, CATALOG)
-        assert "probability stands inside by_domain" in fault
+        assert "probability is inside by_domain" in fault
