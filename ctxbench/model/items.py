@@ -82,7 +82,7 @@ INCLUDE_MODES = ("always", "manual", "agent")
 
 
 def check_item_types(types: Iterable[str], *, where: str = "") -> None:
-    """Refuse item types that there are not, by a `ParameterError`; `where` begins its message."""
+    """Raise `ParameterError` for unknown item types; `where` begins its message."""
     for kind in types:
         if kind not in ITEM_TYPES:
             raise ParameterError(f"{where}no item type is called {kind!r}{suggest(kind, ITEM_TYPES)}")

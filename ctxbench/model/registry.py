@@ -281,7 +281,7 @@ def build(kind: str, name: str, parameters: Mapping[str, Any]) -> Any:
 
 
 def check_fields(strategy: Any) -> None:
-    """Hold every field of a dataclass to its annotation, as `check_type` does.
+    """Check every field of a dataclass against its annotation, as `check_type` does.
 
     Raises:
         ParameterError: one does not fit.
@@ -295,7 +295,7 @@ _hints = cache(typing.get_type_hints)
 
 
 def check_type(name: str, value: object, expected: Any) -> None:
-    """Hold a parameter to its annotation: a bool is no int, an int is a float, infinity and NaN are none.
+    """Check a parameter against its annotation: a bool is no int, an int is a float, infinity and NaN are none.
 
     Raises:
         ParameterError: it does not fit.

@@ -51,7 +51,7 @@ def checked_vector(values: Sequence[float], query: str) -> tuple[float, ...]:
 
 
 def check_uses(uses: Sequence[tuple[ItemKey, int]], query: str) -> None:
-    """Refuse counts of uses that are none.
+    """Reject counts of uses that are none.
 
     Raises:
         ParameterError: one is no whole number from 0 on, or an item is counted twice; names the query.

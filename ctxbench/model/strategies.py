@@ -109,7 +109,7 @@ class Strategy:
             check_range(name, getattr(self, name), low, high)
 
     def __init_subclass__(cls) -> None:
-        """Refuse a parameter without a default that has the name of an attribute of `Strategy`.
+        """Reject a parameter without a default that has the name of an attribute of `Strategy`.
 
         Raises:
             ParameterError: names both; as a dataclass it would take what `Strategy` says for its default.
@@ -144,7 +144,7 @@ class Strategy:
 
     @property
     def reach(self) -> int:
-        """How many of the best chunk matches it looks at; 0 = all that there are."""
+        """How many of the best chunk matches it looks at; 0 = all that exist."""
         return 0
 
     @property
@@ -449,7 +449,7 @@ class Step(Described):
 
     @property
     def reach(self) -> int:
-        """How many of the best chunk matches the step looks at; 0 if it takes what there is."""
+        """How many of the best chunk matches the step looks at; 0 if it takes what exists."""
         return int(self.declared("reach"))
 
     @property
@@ -474,7 +474,7 @@ class Step(Described):
 
     @property
     def off(self) -> bool:
-        """Whether its parameters make it leave everything as it is, so that it need not be run."""
+        """Whether its parameters make it change nothing, so that it need not be run."""
         return bool(getattr(self.call, "off", False))
 
     def mapped(self, change: Callable[[Step], Step]) -> Step:
@@ -544,7 +544,7 @@ class Analyses(Described):
 
 @dataclass(frozen=True)
 class Merge(Described):
-    """Retrievers side by side, joined by item: one column a source; the score is the best source's score.
+    """Retrievers side by side, joined by item: one column per source; the score is the best source's score.
 
     Scores of different sources are seldom comparable, so a `rank` step should follow.
 
@@ -623,7 +623,7 @@ class PerType(Described):
 
     domains: Mapping[tuple[str, ...], tuple[Step | PerType, ...]]
     name: ClassVar[str] = "by_domain"  # in messages
-    off: ClassVar[bool] = False  # even without steps it refuses items that belong to no domain
+    off: ClassVar[bool] = False  # even without steps it rejects items that belong to no domain
 
     def describe(self) -> dict[str, Any]:
         """The domains in order."""
@@ -671,7 +671,7 @@ class PerType(Described):
             free &= ~in_domain
             part = candidates.select_rows(in_domain[candidates.item])
             domain_query = query
-            if any(step.expands for step in steps):  # what a domain brings in is of that domain
+            if any(step.expands for step in steps):  # what a domain adds is of that domain
                 domain_query = replace(query, batch=replace(batch, eligible=batch.eligible.within(in_domain)))
             for step in steps:
                 part = step.call(domain_query, part, resources)

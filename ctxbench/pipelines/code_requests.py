@@ -85,7 +85,7 @@ MOST = 50  # names that count of one request; a pasted log holds thousands
 def named_code(text: str) -> tuple[str, ...]:
     """The names of code, files and paths in a text, each once, in the order of the text, at most `MOST`.
 
-    They are what stands in backquotes, CamelCase, snake_case, dotted names and those with `::`, file names, paths,
+    They are what is in backquotes, CamelCase, snake_case, dotted names and those with `::`, file names, paths,
     what is called (`f()`), what is called a function or a class, frames of Python's stack traces, and capitalised
     words within a sentence. Names of products, languages and days are left out. A text without any has none.
     """
@@ -293,7 +293,7 @@ def _complexity(text: str, action: ActionName, scope: ScopeName) -> ComplexityNa
 
 DEEPEST, MOST_TERMS, LONGEST_TERM = 5, 30, 200
 _DEPTHS = {"simple": 1, "medium": 2, "complex": 3}
-_RELATED = [  # what people say, and as the last three of a line what may stand in code for any of it
+_RELATED = [  # what people say, and as the last three of a line what may be in code for any of it
     line.split()
     for line in (
         "authentication authenticate authorization authorisation auth login session",
@@ -414,7 +414,7 @@ class ContextPlan:
         Args:
             called: the paths that the name of a file stands for, with or without its folders.
 
-        Patterns without the ending of a file, and those with `*`, stay as they are.
+        Patterns without the ending of a file, and those with `*`, stay unchanged.
         """
         gone: dict[str, None] = {}
 

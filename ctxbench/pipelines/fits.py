@@ -44,7 +44,7 @@ class Fit:
         dataset_hash, catalog: content hashes of the dataset (the split that was used) and of its catalog; empty where
             the fit is of several.
         embedder: identity of the embedder.
-        behind: what the fitted step stands behind, as `describe_context` gives it.
+        behind: what the fitted step is behind, as `describe_context` gives it.
         split: whose queries were used; `all` = those of every split.
         queries: how many.
         values: what was fitted; each kind of step reads its own.
@@ -87,7 +87,7 @@ class Calibrations:
     fits: tuple[Fit, ...]
 
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of fits that there are, in the order of `KINDS`."""
+        """The kinds of fits that exist, in the order of `KINDS`."""
         return tuple(kind for kind in KINDS if any(fit.kind == kind for fit in self.fits))
 
     def fit(self, kind: str, catalog: Catalog) -> Fit:
@@ -110,7 +110,7 @@ class Calibrations:
         """The fit for a catalog and the embedder of these resources.
 
         Raises:
-            ParameterError: there is none for the catalog (names those that there are), or it was made with another
+            ParameterError: there is none for the catalog (names those that exist), or it was made with another
                 embedder (names both).
         """
         fit = next((fit for fit in self.fits if fit.kind == kind and fit.catalog == catalog.hash), None)
@@ -280,7 +280,7 @@ def describe_context(pipeline: Pipeline, position: int | None = None) -> dict[st
     Cuts and expansions are no part of it: they change no score of what the search found.
 
     Args:
-        pipeline: where the step stands.
+        pipeline: the pipeline of the step.
         position: of the step in `refine`; None = after all of them.
     """
     ranks = [
@@ -327,7 +327,7 @@ def calibration_faults(pipeline: Pipeline, catalog: Catalog) -> list[str]:
 
 
 def require_matching_fits(pipeline: Pipeline, catalog: Catalog) -> None:
-    """Refuse to run fitted steps where they were not fitted; nothing to do for a pipeline without such.
+    """Check that fitted steps run only where they were fitted.
 
     Raises:
         ParameterError: `calibration_faults` finds any.

@@ -246,17 +246,17 @@ class Pipeline(Described):
         outputs = StepOutputs(batch, resources, memo, live=live, listener=listener)
         query: Query = outputs(self.analyse, lambda: with_own_vectors(self.analyse.call(batch, resources)))
         table: Candidates = outputs(self.retrieve, lambda: _with_session(query, self.retrieve, resources, live=live))
-        _hold(table, batch, self.retrieve)
+        _validate(table, batch, self.retrieve)
         for step in self.refine:
             if step.off:
                 continue
             before = table
             table = outputs(step, lambda: step.call(query, before, resources))  # noqa: B023 - run at once
-            _hold(table, batch, step)
+            _validate(table, batch, step)
         return Outcome(query, _with_notes(table, query))
 
     def prompts(self, outcome: Outcome, resources: Resources) -> Sequence[Prompt]:
-        """What the model would be sent, one prompt a request."""
+        """What the model would be sent, one prompt per request."""
         return cast("Sequence[Prompt]", self.format.call(outcome.query, outcome.candidates, resources))
 
 
@@ -271,8 +271,8 @@ def _with_notes(table: Candidates, query: Query) -> Candidates:
     return replace(table, notes=tuple(dict.fromkeys(named_notes)))
 
 
-def _hold(table: Candidates, batch: Batch, step: Step | Merge | PerType) -> None:
-    """Refuse invalid rows of a step: items that a request may not see, rows led to by one, and wrong parts.
+def _validate(table: Candidates, batch: Batch, step: Step | Merge | PerType) -> None:
+    """Reject invalid rows of a step: items that a request may not see, rows led to by one, and wrong parts.
 
     An item that may not be seen is not named: whoever reads the message may not see it either.
 
@@ -406,7 +406,7 @@ class _Builder:
     def check_sources(
         self, retrieve: Step | Merge, refine: Sequence[Step | PerType], path: tuple[str | int, ...]
     ) -> None:
-        """A step must name the sources that there are, and all of them."""
+        """A step must name the sources that exist, and all of them."""
         names = set(retrieve.sources) if isinstance(retrieve, Merge) else set()
         for index, step in enumerate(refine):
             if isinstance(step, PerType):

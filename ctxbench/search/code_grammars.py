@@ -114,7 +114,7 @@ LONGEST_LINE = 5_000
 
 
 def _table(text: str) -> dict[str, str]:
-    """From each word behind a colon to what stands before it."""
+    """From each word behind a colon to what comes before it."""
     rows = (row.split(":") for line in text.splitlines() for row in line.split(";") if row)
     return {word: language.strip() for language, words in rows for word in words.split()}
 

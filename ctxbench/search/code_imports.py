@@ -280,7 +280,7 @@ def rust_imports(tree: SourceTree) -> Iterator[tuple[str, str]]:
 
     `mod a;` is the module's file. A path (`use crate::a::B`, or `crate::a::f()` in code) is the file of the last
     module on it, by `crate`, `self`, `super`, a module beside it, or a crate of the tree that `Cargo.toml` depends on
-    by its path; or a module that a `use` brings in, under whatever name. Source: The Rust Reference, "Modules" and
+    by its path; or a module that a `use` imports, under whatever name. Source: The Rust Reference, "Modules" and
     "Paths"; The Cargo Book, "Cargo Targets".
     """
     crates = _Crates(tree)
@@ -354,7 +354,7 @@ class _Crates:
         return None, names
 
     def _inner(self, module: _Module, name: str, steps: int) -> _Module | None:
-        """The module that a name is in another: its own, or one that a `use` brings in."""
+        """The module that a name is in another: its own, or one that a `use` imports."""
         submodule = (module[0], (*module[1], name))
         if submodule in self.file_of:
             return submodule

@@ -34,7 +34,7 @@ class OpenAIEmbedder:
     """A model behind `POST <address>/embeddings`.
 
     How the server is found and asked is told by `OpenAIServer`. Texts go out in requests of at most 64, one after the
-    other; of fewer where the server refuses so many.
+    other; of fewer where the server rejects so many.
 
     Other embedders promise that a row depends on its text alone, bit for bit. A server need not keep that: it computes
     texts in company, and may change its machines. Runs repeat all the same, because each text is embedded once and its
@@ -348,7 +348,7 @@ class SentenceTransformerEmbedder:
                 vector = model.encode(well_formed(text), show_progress_bar=False).astype(np.float64)
                 if vector.shape != (dimensions,):
                     raise ModelError(f"{self._name} makes vectors of {len(vector)} numbers, its files say {dimensions}")
-                with np.errstate(invalid="ignore"):  # a zero vector becomes NaN, which is refused where it is stored
+                with np.errstate(invalid="ignore"):  # a zero vector becomes NaN, which is rejected where it is stored
                     put_vector(vectors, position, vector / np.sqrt(vector @ vector), on_done)
         return vectors
 

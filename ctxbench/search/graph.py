@@ -207,7 +207,7 @@ def _spliced(
     catalog: Catalog,
     prints: Prints,
 ) -> Graph:
-    """New lists among those that stay as they are.
+    """New lists among those that stay unchanged.
 
     Args:
         old: the graph before.
@@ -255,7 +255,7 @@ def _matched(old: Prints, new: Prints) -> tuple[IntArray, BoolArray]:
 def _unsure(old: Graph, now_of_old: IntArray, merged: Edges, lossy: IntArray) -> IntArray:
     """New positions of items whose full list lost an entry, so that one that it does not hold may belong in it.
 
-    Whatever a full list does not hold stands behind its last entry. With as many entries before that as the list may
+    Whatever a full list does not hold is behind its last entry. With as many entries before that as the list may
     hold, nothing is missing.
 
     Args:
@@ -607,7 +607,7 @@ def kept_graph(catalog: Catalog, resources: Resources, spec: GraphSpec) -> Graph
 
 
 def stored_graph(path: str, catalog: Catalog, resources: Resources, spec: GraphSpec) -> Graph:
-    """The graph in a file, held to what is asked of it; read and checked once as long as the file stays as it is.
+    """The graph in a file, held to what is asked of it; read and checked once as long as the file stays unchanged.
 
     Raises:
         StorageError: it is missing or damaged.
@@ -702,7 +702,7 @@ def read_graph(path: Path | str) -> Graph:
 
 
 def check_graph(path: Path | str, catalog: Catalog, *, embedder: str, spec: GraphSpec) -> None:
-    """Hold a stored graph to what is asked of it; neither its lists nor a model are loaded.
+    """Check that a stored graph fits what is asked of it; neither its lists nor a model are loaded.
 
     Args:
         path: the file.

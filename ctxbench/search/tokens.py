@@ -50,7 +50,7 @@ _KEPT_LINE = 1_000  # characters of a line whose count is kept
 
 @functools.cache
 def encoding_count(encoding: str) -> Callable[[str], int]:
-    """Load the vocabulary of an encoding, once a process, and return the function that counts one text's tokens.
+    """Load the vocabulary of an encoding, once per process, and return the function that counts one text's tokens.
 
     Args:
         encoding: `o200k_base` or `cl100k_base`.
@@ -394,7 +394,7 @@ def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-BUDGET = "budget"  # the code of the rule that keeps out what does not fit
+BUDGET = "budget"  # the code of the rule that excludes what does not fit
 BUDGET_WORDS = "beyond the budget of tokens={tokens}"
 
 
@@ -469,7 +469,7 @@ def rendered_fit(
 
     Args:
         query, table, resources: what is asked, found and used.
-        rows: which may be kept, shape (n,); others stay as they are.
+        rows: which may be kept, shape (n,); others stay unchanged.
         most: tokens that the prompt of each request may have, shape (n_requests,).
         skip: see above.
     """

@@ -210,7 +210,7 @@ def domains_of(
     Args:
         definition: the selector.
         topKs, topNs: the values that are tried, of every domain.
-        fixed: checked values of parameters that stay as they are, and with a choice those that it sets.
+        fixed: checked values of parameters that stay unchanged, and with a choice those that it sets.
         search: by parameter, the whole numbers that are tried in place of those.
 
     Raises:

@@ -87,7 +87,7 @@ class ThresholdSpan:
 
     @classmethod
     def fixed(cls, name: str, value: float) -> ThresholdSpan:
-        """A threshold that stays as it is."""
+        """A threshold that stays unchanged."""
         return cls(name, value, value)
 
     @property

@@ -53,7 +53,7 @@ class ExpansionParameters:
 
     Attributes:
         threshold: of the least similarity.
-        topN: of the most items a pass; empty where the pipeline fixes it.
+        topN: of the most items per pass; empty where the pipeline fixes it.
         low, high: the range of the threshold.
         topNs: the values that topN may take, rising; the one that the pipeline fixes.
     """
@@ -441,7 +441,7 @@ class Tunable:
     def cut(self, full_ranking: FullRanking, chosen: Mapping[str, Value], query_set: QuerySet) -> Slice:
         """What it offers at one setting."""
         if self.answers is None and self.family is None and not (self.domains or self.first_cut):
-            # all steps stand behind the search, and may ask what only the analysis knows
+            # all steps are behind the search, and may ask what only the analysis knows
             selector = PipelineSelector(self.name, self.pipeline(chosen), query_set.resources, query_set.memo)
             return ask(selector, query_set)[1]
         return full_ranking.cut(self.pipeline(chosen).refine[self.first_cut :], query_set)

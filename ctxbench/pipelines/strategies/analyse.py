@@ -16,12 +16,12 @@ from ctxbench.search.words import keywords
 
 
 class _OfText(Strategy):
-    """An analysis that splits the text of a request by a chunking rule, and looks at nothing else."""
+    """An analysis that splits the text of a request by a chunking rule, and reads nothing else."""
 
     rule_name: ClassVar[str]
 
     def __post_init__(self) -> None:
-        self.build_rule()  # what is wrong with a parameter is said now
+        self.build_rule()  # a wrong parameter is an error now
 
     def build_rule(self) -> Rule:
         """The rule with these parameters."""
@@ -152,7 +152,7 @@ class ToolResults(Strategy):
         tools: names of the tools whose results are taken; empty = all.
         rule: how a result is split, a name or `{name: parameters}`, as for `history`.
         weight: of every chunk, above 0.
-        limit: chunks a request; the first ones are taken, in the order of the results, >= 1.
+        limit: chunks per request; the first ones are taken, in the order of the results, >= 1.
 
     The text of the request itself makes none: name another analysis beside it. A request without results of these
     tools has no chunk. Cost: linear in the results. Source: the specification, "Future: Tool Result Analysis".

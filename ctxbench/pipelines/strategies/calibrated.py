@@ -42,9 +42,9 @@ class Probability(FittedStep):
     are made here, such as what similar labelled requests needed, which a fit to your labels holds. Values beyond what
     the fit has seen count as its ends. `chunk_rank` becomes the place in the new order, and the score of retrieval
     stays in the column `retrieved.score`. A catalog or an embedder that the fit has not seen is no error: `notices`
-    says so. Session items and what an expansion brought in stay as they are. Empty in, empty out. Cost: a sum over some
+    says so. Session items and what an expansion added stay unchanged. Empty in, empty out. Cost: a sum over some
     20 columns a candidate, and a product of the request's vector with those of the labelled ones. Source: Platt,
-    Probabilistic outputs for support vector machines, 1999 (the idea); features of our own.
+    Probabilistic outputs for support vector machines, 1999 (the idea); the features are ours.
     """
 
     calibration: str = SHIPPED
@@ -127,7 +127,7 @@ class AtLeast(Strategy):
         at_least: that many of the best items are offered even below the threshold, >= 0.
         at_most: no more than that many are offered, >= `at_least`; None = no limit.
 
-    What is offered is a prefix of the ranking. Empty in, empty out. Cost: one comparison a candidate. Source: the
+    What is offered is a prefix of the ranking. Empty in, empty out. Cost: one comparison per candidate. Source: the
     probability ranking principle (Robertson, 1977): with a calibrated probability, the threshold is the price of an
     item that is not needed relative to one that is missed.
     """
@@ -149,7 +149,7 @@ class AtLeast(Strategy):
 
     @property
     def reach(self) -> int:
-        """How many of the best items decide; 0 = all that there are."""
+        """How many of the best items decide; 0 = all that exist."""
         return self.at_most or 0
 
     @property
@@ -179,7 +179,7 @@ class AtLeast(Strategy):
         return values
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Mark what is below the threshold, and what is beyond `at_most`."""
+        """Exclude what is below the threshold, and what is beyond `at_most`."""
         alive = candidates.chosen & candidates.ranked
         rank = place_among(candidates, alive)
         low = alive & (candidates.score < self.threshold) & (rank >= self.at_least)
@@ -199,10 +199,10 @@ class Abstain(FittedStep):
 
     A logistic regression over the features of the best candidate, the largest of some over all candidates, and the
     request's mean vector. It looks at everything that the search found, whatever earlier cuts left of it, and never
-    at how many items a request may get. What the session holds stays, and so does what an expansion brings in behind
-    this step. A request for which nothing was found is left as it is. Empty in, empty out. Cost: as `probability`,
+    at how many items a request may get. What the session holds stays, and so does what an expansion adds behind
+    this step. A request for which nothing was found is unchanged. Empty in, empty out. Cost: as `probability`,
     and the vectors of the request's chunks. Source: query performance prediction (Carmel and Yom-Tov, Estimating the
-    Query Difficulty for Information Retrieval, 2010); features of our own.
+    Query Difficulty for Information Retrieval, 2010); the features are ours.
     """
 
     calibration: str
@@ -234,7 +234,7 @@ class Abstain(FittedStep):
         return model
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Mark all that was found for the requests that seem to need nothing."""
+        """Exclude all that was found for the requests that seem to need nothing."""
         requests, features = request_features(query, candidates, resources)
         if not len(requests):
             return candidates
@@ -273,8 +273,8 @@ class Price(Strategy):
     Attributes:
         overhead: tokens that any item costs beside its own, >= 1.
 
-    Stands behind `probability`, whose score stays in the column `probability.score`; a score outside 0 to 1 is an
-    error. `chunk_rank` becomes the place in the new order. Session items stay as they are. Empty in, empty out. Cost:
+    Comes behind `probability`, whose score stays in the column `probability.score`; a score outside 0 to 1 is an
+    error. `chunk_rank` becomes the place in the new order. Session items stay unchanged. Empty in, empty out. Cost:
     one logarithm a candidate. Source: ours; the density order of the greedy knapsack (Dantzig, 1957) on the log scale.
     """
 
@@ -311,13 +311,13 @@ class Price(Strategy):
 
 @dataclass(frozen=True)
 class Features(Strategy):
-    """Add columns of features to what was found or brought in; scores and order stay.
+    """Add columns of features to what was found or added; scores and order stay.
 
     Attributes:
         columns: their names, `family.name`; by default those that carry over to unseen catalogs.
 
-    A value that stands there already is kept. Rows of the session have none. Empty in, empty out. Cost: some 0.4
-    ms a request with 100 candidates: a product of sentences and item chunks, and a look-up a word. Source: ours
+    A value that is there already is kept. Rows of the session have none. Empty in, empty out. Cost: some 0.4
+    ms per request with 100 candidates: a product of sentences and item chunks, and a look-up per word. Source: ours
     (`ctxbench/pipelines`), after the features of learning to rank (Qin et al., LETOR, 2010).
     """
 

@@ -139,7 +139,7 @@ class First(Strategy):
     """Offer the first `n` items of the ranking, whatever they score.
 
     Attributes:
-        n: items a request, >= 0.
+        n: items per request, >= 0.
 
     Empty in, empty out. Cost: linear in the candidates. Source: fixed-k retrieval, the usual practice.
     """
@@ -180,7 +180,7 @@ class PerChunk(Strategy):
             before; False: it is offered beyond them.
 
     An item counts for the query chunk that gave its best score. It is promoted whichever rule had kept it out, so this
-    step stands behind the cut that it corrects, and in front of an abstention. To displace never leaves another
+    step is behind the cut that it corrects, and in front of an abstention. To displace never leaves another
     chunk below its minimum; where there is nothing left to displace no more is promoted, the chunks with the fewest
     items first. Only what the search found counts, is promoted and displaced; items without a query chunk (those of
     lexical retrievers) are never promoted, and displaced first from the end of the ranking like any other. Empty in,
@@ -273,7 +273,7 @@ class Margin(Strategy):
         at_least: that many items are offered however low they score, >= 0.
         at_most: no more items than that are offered, >= at_least.
 
-    Only what the search found and no rule has kept out yet is looked at. What is offered is a prefix of the ranking.
+    Only what the search found and no rule has excluded yet is looked at. What is offered is a prefix of the ranking.
     Empty in, empty out; the best item is always offered, unless `at_most` is 0, so that this cut never says that
     nothing suits. Cost: linear in the candidates. Source: ours; expected values are worked by hand in the tests.
     """
@@ -386,7 +386,7 @@ class Gap(Strategy):
 
     Of lengths from `at_least` to `at_most`, that with the largest gap between its last score and the next one; of
     equal gaps the first. Where there is no gap to choose (too few candidates, or all scores equal), as many as there
-    are up to `at_most`. Only what the search found and no rule has kept out yet is looked at. What is offered is a
+    are up to `at_most`. Only what the search found and no rule has excluded yet is looked at. What is offered is a
     prefix of the ranking. Empty in, empty out. Cost: linear in the candidates. Source: ours, after the elbow of a
     falling curve; expected values are worked by hand in the tests.
     """
@@ -453,7 +453,7 @@ class Mmr(Strategy):
     """Offer `n` items picked one after the other by maximal marginal relevance: relevant, and unlike those before.
 
     Attributes:
-        n: items a request, >= 0.
+        n: items per request, >= 0.
         relevance: how much an item's score counts against its likeness to what is picked already, 0 to 1; 1 offers
             the first `n` of the ranking. The paper's lambda.
         chunks, split_tools, bodies: how the retriever splits items, as its parameters of these names.
@@ -461,7 +461,7 @@ class Mmr(Strategy):
     The next item is that with the highest relevance x score - (1 - relevance) x its largest cosine with an item picked
     before; of equals the first in the ranking. Items are compared by the chunks that gave them their scores, an item
     without one by the mean of its chunks. Scores should be cosines, or lie between 0 and 1, to be weighed against
-    cosines. Only what the search found and no rule has kept out yet is picked from; those picked stand in the order
+    cosines. Only what the search found and no rule has excluded yet is picked from; those picked are in the order
     of their scores all the same. A request with at most `n` candidates keeps all and embeds nothing. Empty in, empty
     out. Cost: `n` products of the candidates' vectors with one of them, in float64, so that no shape decides.
     Source: Carbonell and Goldstein, SIGIR 1998.

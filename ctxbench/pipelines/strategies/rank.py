@@ -42,7 +42,7 @@ class Rrf(Strategy):
 
     Sources are those of a `merge`; behind a single retriever the order stays. Ranks are counted from 1; items that a
     source scores equal have the same rank, the best of theirs, so that no catalog order enters; a source that did
-    not find an item adds nothing. Session items stay as they are. Empty in, empty out. Cost: a sort a source.
+    not find an item adds nothing. Session items stay unchanged. Empty in, empty out. Cost: a sort per source.
     Source: Cormack, Clarke and Buettcher, SIGIR 2009 (k = 60).
     """
 
@@ -275,7 +275,7 @@ class Linear(FittedWeights):
 
     Columns that no step before has made are made here, but for those of weight 0. They are added up as they are: a
     weight says what a column's unit is worth. `chunk_rank` becomes the place in the new order, and the score of
-    retrieval stays in the column `retrieved.score`. Session items stay as they are. Empty in, empty out. Cost: that of
+    retrieval stays in the column `retrieved.score`. Session items stay unchanged. Empty in, empty out. Cost: that of
     the columns, a sum and a sort. Source: linear feature-based models (Metzler and Croft, Information Retrieval, 2007).
     """
 
@@ -418,10 +418,10 @@ class Llm(Strategy):
 
     The model is shown what the steps before still offer, so `first: {n: 20}` before it bounds what it costs; behind
     `everything` it is the selector itself. Items that it names score from 1 down to above 0 and the others below 0, so
-    the ranking is its own. A reply without a usable answer, and a request that the server refuses, leave what was
+    the ranking is its own. A reply without a usable answer, and a request that the server rejects, leave what was
     found as it was, with a note. Replies are kept (`ctxbench.search.chat_models`), so that a run repeats; what they
     cost is in `model_tokens` and `model_seconds`, and the notes of a run. A blank request gets nothing, without asking;
-    without candidates nothing is asked. Cost: an exchange with the server a request, four at one time. Source: the
+    without candidates nothing is asked. Cost: an exchange with the server per request, four at one time. Source: the
     documents, "Supervisor Integration"; listwise as in Sun et al., Is ChatGPT Good at Search?, EMNLP 2023.
     """
 

@@ -338,7 +338,7 @@ class Random(Strategy):
 
     An item's score depends on the seed, the request id and the item id alone, so neither the order of items nor
     the other requests change it. A request that may get nothing has no candidates. Cost: a hash an item, once a
-    catalog, and a sort a request. Source: ours, over the finalizer of SplitMix64 (Steele et al., 2014).
+    catalog, and a sort per request. Source: ours, over the finalizer of SplitMix64 (Steele et al., 2014).
     """
 
     seed: int = 0
@@ -483,7 +483,7 @@ class Bm25(Strategy):
             moves a score.
 
     Items that share no word with the request are no candidates; a blank request has none. Each item counts as
-    one chunk; a word counts as often as it stands in the request's chunks, each time by the chunk's weight. The
+    one chunk; a word counts as often as it occurs in the request's chunks, each time by the chunk's weight. The
     defaults were measured over eleven datasets (reports/comparators.md). Cost: linear in the items that share a word.
     Source: Robertson et al. 1994; bm25s, rank-bm25.
     """
@@ -685,7 +685,7 @@ class ConversationMessages(FirstN):
         n: how many at most, 0 = none.
 
     Messages are items of type `message` with the request's `conversation`; the later was created later, and of one
-    moment stands further down in the catalog. A request without a conversation has no candidates. Cost: linear in the
+    moment is further down in the catalog. A request without a conversation has no candidates. Cost: linear in the
     catalog. Source: document 002, `getThreadHistory`; the score is ours.
     """
 
