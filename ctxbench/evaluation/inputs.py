@@ -282,7 +282,7 @@ class StepChecks:
             return None  # it may need a model, or there is nothing to analyse
         if analyse.call(batch, self.resources).text:
             return None
-        steps = analyse.steps if isinstance(analyse, Analyses) else (analyse,)
+        steps = analyse.steps()
         names = ", ".join(step.name for step in steps)
         return (
             f"the analysis ({names}) makes no chunk of any of the {len(batch)} requests, so that nothing would "

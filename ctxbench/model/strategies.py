@@ -385,10 +385,34 @@ class Described:
         """Names, versions and parameters: what manifests and labels are made from."""
         raise NotImplementedError
 
+    def steps(self) -> Iterator[Step]:
+        """The steps in it, in order; itself if it is one."""
+        raise NotImplementedError
+
     @property
     def key(self) -> str:
         """The description as text."""
         return json.dumps(self.describe(), sort_keys=True, default=str)
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The resources whose identity decides the output."""
+        return tuple(use for step in self.steps() for use in step.uses)
+
+    @property
+    def reach(self) -> int:
+        """How many of the best chunk matches a step reads at most; 0 if it takes what exists."""
+        return max((step.reach for step in self.steps()), default=0)
+
+    @property
+    def fitted(self) -> bool:
+        """Whether a step reads a fit, which depends on the catalog and on the earlier steps."""
+        return any(step.fitted for step in self.steps())
+
+    @property
+    def expands(self) -> bool:
+        """Whether a step adds items that were not retrieved."""
+        return any(step.expands for step in self.steps())
 
 
 @dataclass(frozen=True)
@@ -425,6 +449,10 @@ class Step(Described):
     def uses(self) -> tuple[str, ...]:
         """The resources whose identity decides this step's output."""
         return tuple(self.declared("uses"))
+
+    def steps(self) -> Iterator[Step]:
+        """Itself."""
+        yield self
 
     @property
     def code(self) -> str | None:
@@ -522,24 +550,23 @@ class WithFormat(Resources):
 class Analyses(Described):
     """Analyses side by side: the chunks of all, by request, in this order."""
 
-    steps: tuple[Step, ...]
+    analyses: tuple[Step, ...]
 
     def describe(self) -> dict[str, Any]:
         """The analyses in order."""
-        return {"step": "analyses", "analyses": [step.describe() for step in self.steps]}
+        return {"step": "analyses", "analyses": [step.describe() for step in self.analyses]}
 
     def mapped(self, change: Callable[[Step], Step]) -> Analyses:
         """The same with every step changed."""
-        return replace(self, steps=tuple(map(change, self.steps)))
+        return replace(self, analyses=tuple(map(change, self.analyses)))
 
-    @property
-    def uses(self) -> tuple[str, ...]:
-        """Those of all analyses."""
-        return tuple(use for step in self.steps for use in step.uses)
+    def steps(self) -> Iterator[Step]:
+        """The analyses."""
+        yield from self.analyses
 
     def call(self, batch: Batch, resources: Resources) -> Query:
         """Analyse in every way and put the chunks together."""
-        return together([step.call(batch, resources) for step in self.steps])
+        return together([step.call(batch, resources) for step in self.analyses])
 
 
 @dataclass(frozen=True)
@@ -574,10 +601,9 @@ class Merge(Described):
         """The same with every source changed."""
         return replace(self, sources={name: change(step) for name, step in self.sources.items()})
 
-    @property
-    def uses(self) -> tuple[str, ...]:
-        """Those of all sources."""
-        return tuple(use for step in self.sources.values() for use in step.uses)
+    def steps(self) -> Iterator[Step]:
+        """The sources."""
+        yield from self.sources.values()
 
     @property
     def unlimited(self) -> bool:
@@ -635,25 +661,9 @@ class PerType(Described):
         domains = {types: tuple(step.mapped(change) for step in steps) for types, steps in self.domains.items()}
         return replace(self, domains=domains)
 
-    @property
-    def uses(self) -> tuple[str, ...]:
-        """Those of all domains."""
-        return tuple(use for steps in self.domains.values() for step in steps for use in step.uses)
-
-    @property
-    def reach(self) -> int:
-        """The largest of all domains."""
-        return max((step.reach for steps in self.domains.values() for step in steps), default=0)
-
-    @property
-    def fitted(self) -> bool:
-        """Whether any domain has a step that reads a fit."""
-        return any(step.fitted for steps in self.domains.values() for step in steps)
-
-    @property
-    def expands(self) -> bool:
-        """Whether any domain has a step that adds items."""
-        return any(step.expands for steps in self.domains.values() for step in steps)
+    def steps(self) -> Iterator[Step]:
+        """The steps of all domains."""
+        yield from (inner for steps in self.domains.values() for step in steps for inner in step.steps())
 
     def call(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Refine each part.

@@ -374,9 +374,4 @@ def fit_differences(fit: Fit, command: str, catalog: Catalog, embedder: str) -> 
 
 def all_steps(refine: Iterable[Step | PerType]) -> Iterator[Step]:
     """The refining steps, those inside of domains as well."""
-    for step in refine:
-        if isinstance(step, PerType):
-            for inner in step.domains.values():
-                yield from all_steps(inner)
-        else:
-            yield step
+    return (inner for step in refine for inner in step.steps())

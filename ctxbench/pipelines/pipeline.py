@@ -175,27 +175,14 @@ class Pipeline(Described):
         return cls(analyse, retrieve, refine, formatter)
 
     @property
-    def fitted(self) -> bool:
-        """Whether any step reads a fit."""
-        return any(step.fitted for step in self.refine)
-
-    @property
     def ranks(self) -> bool:
         """Whether the retriever ranks, or a rank step does."""
         return self.retrieve.ranks or any(isinstance(step, Step) and step.declared("orders") for step in self.refine)
 
     def steps(self) -> Iterator[Step]:
-        """Every step of all stages, then those inside combinators."""
-        waiting: list[Any] = [self.analyse, self.retrieve, *self.refine, self.format]
-        for step in waiting:  # combinators append their steps
-            if isinstance(step, Analyses):
-                waiting += step.steps
-            elif isinstance(step, Merge):
-                waiting += step.sources.values()
-            elif isinstance(step, PerType):
-                waiting += [step for steps in step.domains.values() for step in steps]
-            else:
-                yield step
+        """Every step of all stages, those inside combinators as well."""
+        for stage in (self.analyse, self.retrieve, *self.refine, self.format):
+            yield from stage.steps()
 
     def mapped(self, change: Callable[[Step], Step]) -> Pipeline:
         """The same pipeline with every step changed, also those in `merge` and `by_domain`."""

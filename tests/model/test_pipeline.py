@@ -106,7 +106,7 @@ class TestSpecification:
     def test_a_step_cannot_look_beyond_what_is_found(self, cut):
         spec = {"retrieve": {"dense": {"depth": 10}}, "refine": [cut]}
         path, message = only_fault_of(spec)
-        assert (path, message[:38]) == ("retrieve", "ranks the best 10 items (depth), but a ")
+        assert (path, message.key) == ("retrieve", "pipelines.depth-below-reach")
         spec["retrieve"]["dense"]["depth"] = 11
         assert Pipeline.of(spec)
 

@@ -140,10 +140,10 @@ class TestLookUp:
     def test_which_of_several_is_meant_cannot_be_told(self, held):
         with pytest.raises(ParameterError, match="no probability fit for this catalog of") as error:
             held(one="aa", two="bb").fit("probability", CATALOG)
-        assert "it holds those of catalogs: one (aa), two (bb); make one with `ctxbench calibrate" in str(error.value)
+        assert "it has fits for: one (aa), two (bb); make one with `ctxbench calibrate" in str(error.value)
 
     def test_fits_of_another_kind_do_not_count(self, path):
-        with pytest.raises(ParameterError, match="it holds those of catalogs: none; make one with"):
+        with pytest.raises(ParameterError, match="it has fits for: none; make one with"):
             read_calibrations(path).fit("abstention", CATALOG)
 
     def test_exactly_that_of_the_catalog_is_found(self, path):
