@@ -313,7 +313,7 @@ def calibration_faults(pipeline: Pipeline, catalog: Catalog) -> list[str]:
     A fitted step is one with the attribute `calibrated` (the kind of its fit; None = it reads none) and a property
     `calibrations`. That a fit for the catalog exists at all, the step's own `check` says.
     """
-    faults = []
+    faults: list[str] = []
     for position, step in enumerate(pipeline.refine):
         if isinstance(step, PerType):
             faults += [
