@@ -507,7 +507,7 @@ def _read(reply: ModelReply | Exception, n: int) -> tuple[list[int] | None, Note
         return None, Note(_STEP, "fell back", Message("pipelines.order-unchanged", reason=reply))
     named = named_in(reply.text, n)
     if named is None:
-        reason = Message("pipelines.reply-not-json", reply=reply.text[:100])
+        reason = Message("pipelines.reply-names-no-items", reply=reply.text[:100])
         return None, Note(_STEP, "fell back", Message("pipelines.order-unchanged", reason=reason))
     positions, wrong = named
     message = Message("pipelines.unknown-items-in-reply", wrong=wrong, n=n)
