@@ -112,8 +112,8 @@ class History(Strategy):
             `clauses`, `windows`, `whole` ...
 
     Chunks are in order of time, oldest first. The text of the request itself makes none: name another analysis beside
-    it. A request without history has no chunk. Cost: linear in the messages. Source: the specification names history as an open
-    question; the decay by turn is ours.
+    it. A request without history has no chunk. Cost: linear in the messages. Source: the specification names history
+    as an open question; the decay by turn is ours.
     """
 
     turns: int = 3
