@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from ctxbench.io.cache import altered
 from ctxbench.io.documents import dump_jsonl, dump_yaml, iter_jsonl, load_yaml
-from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError
 from ctxbench.io.files import atomic_folder, cache_dir, folder_fault, recover_folder, suggest_file
 from ctxbench.io.redaction import KNOWN_KEYS, Redactor, known_keys, masked, shortened
 from ctxbench.io.rows import Row, read_text_value
@@ -99,7 +99,7 @@ def read_items(path: Path, faults: list[Fault]) -> list[tuple[int, Item | None]]
         item = read_item(Row(data, wrong, path, line))
         items.append((line, item))
         if item is not None and item.key in first:
-            message = f"item {item.id!r} occurs twice, first in line {first[item.key]}; identities must differ"
+            message = Message("catalogs.item-repeated", item=item.id, line=first[item.key])
             wrong.append(Fault(message, path, line))
         elif item is not None:
             first[item.key] = line
@@ -108,10 +108,10 @@ def read_items(path: Path, faults: list[Fault]) -> list[tuple[int, Item | None]]
         for line, item in items:
             for link in item.links if item is not None else ():
                 if item is not None and link.item not in first:
-                    message = f"item {item.id!r}: its link {link.type!r} leads to {link.item.id!r}, which is not there"
-                    wrong.append(Fault(f"{message}; add that item, or drop the link", path, line))
+                    message = Message("catalogs.link-missing", item=item.id, type=link.type, target=link.item.id)
+                    wrong.append(Fault(message, path, line))
     if not items:
-        wrong.append(Fault("the file is empty; expected one item a line", path))
+        wrong.append(Fault(Message("catalogs.corpus-empty"), path))
     faults += sorted([*wrong, *unreadable], key=lambda fault: fault.line)
     return items
 
@@ -148,14 +148,14 @@ def read_item(row: Row) -> Item | None:
     if key is None:
         return None
     if key.id != item_id:
-        row.fault(f"field '_id' is {item_id!r}; percent-encoded it must be {key.id!r}")
+        row.fault(Message("catalogs.item-id", got=item_id, expected=key.id))
     for name, expected in key._asdict().items():
         value = row.optional(name, str)
         if value is not None and value != (expected or ""):
-            row.fault(f"field {name!r} is {value!r}, but _id {item_id!r} says {expected!r}; they must agree")
+            row.fault(Message("catalogs.item-field", field=name, got=value, id=item_id, expected=expected))
     include = row.take("include", str, "agent")
     if include not in INCLUDE_MODES:
-        row.fault(f"field 'include' must be one of {', '.join(INCLUDE_MODES)}, got {include!r}")
+        row.fault(Message("catalogs.item-include", modes=INCLUDE_MODES, got=include))
         include = "agent"
     title, text, description = (row.take(name, str, "") for name in ("title", "text", "description"))
     try:
@@ -176,7 +176,7 @@ def read_item(row: Row) -> Item | None:
             created=row.optional("created", str),
             until=row.optional("until", str),
             confidence=row.number("confidence"),
-            links=row.read_list("links", _link, expected='{"type", "item"}, a text and an item id'),
+            links=row.read_list("links", _link, expected='{"type": text, "item": item id}'),
         )
     except ParameterError as error:
         row.fault(str(error))
@@ -203,7 +203,7 @@ def key_places(item: Item, *, line: int = 0) -> Iterator[str]:
                 masked_texts.add(key)
                 at = text.count("\n", 0, start)
                 where = f"{item.name}, line {line + at}" if line and part == "text" else f"{item.id}, its {part}"
-                yield f"{where} ({shortened(key)}, {len(key):,} characters)"
+                yield Message("catalogs.key-location", where=where, key=shortened(key), n=len(key))
 
 
 def hidden(item: Item, redactor: Redactor) -> Item:
@@ -378,8 +378,8 @@ def capture(*sources: Source, hide_keys: bool = False) -> CatalogSnapshot:
         for item in part.items:
             first = owner.setdefault(item.key, position)
             if first != position:
-                message = f"item {item.id!r} comes from {_whence(parts[first])} and from {_whence(part)}"
-                faults.append(Fault(f"{message}; give one of them another name, or capture them apart (--out)"))
+                origins = {"first": _whence(parts[first]), "second": _whence(part)}
+                faults.append(Fault(Message("catalogs.item-in-two-sources", item=item.id, **origins)))
     if faults:
         raise InputError(faults, subject="capture")
     if not any(part.items for part in parts):
@@ -389,7 +389,7 @@ def capture(*sources: Source, hide_keys: bool = False) -> CatalogSnapshot:
 
 def _warned(part: SnapshotPart) -> SnapshotPart:
     """The part, with a note of the keys in it; neither notes nor error hold one."""
-    return _with_note(part, f"{_HOLDS_KEYS}; take them out where they come from, or hide them with --hide-keys")
+    return _with_note(part, Message("catalogs.holds-keys"))
 
 
 def _without_keys(parts: Sequence[SnapshotPart]) -> tuple[SnapshotPart, ...]:
@@ -401,7 +401,7 @@ def _without_keys(parts: Sequence[SnapshotPart]) -> tuple[SnapshotPart, ...]:
     redactor = Redactor(KNOWN_KEYS)
     masked_parts = [replace(part, items=tuple(hidden(item, redactor) for item in part.items)) for part in parts]
     faults = [
-        Fault(f"a key stands in a name, which is kept as it is: {location}; rename it, or leave it out")
+        Fault(Message("catalogs.key-in-name", location=location))
         for part in masked_parts
         for location in _key_locations(part)
     ]
@@ -495,8 +495,7 @@ def earlier_parts(folder: Path) -> list[SnapshotPart]:
     items = iter(read_catalog(folder / CORPUS))
     items_by_part = {key: tuple(islice(items, count)) for key, count in counts.items()}
     if next(items, None) is not None or any(len(items_by_part[key]) != count for key, count in counts.items()):
-        message = f"it does not name all items of {CORPUS}; capture all anew, without --only and --skip"
-        raise InputError([Fault(message, folder / CAPTURE)])
+        raise InputError([Fault(Message("catalogs.snapshot-incomplete"), folder / CAPTURE)])
     return [
         SnapshotPart(
             name=str(row["name"]),
@@ -552,7 +551,7 @@ def _nothing(parts: Sequence[SnapshotPart]) -> list[Fault]:
     return [
         Fault(f"{part.kind} {part.name!r}: {part.error or '; '.join((states[part.state], *part.notes))}")
         for part in parts
-    ] or [Fault("no server, tool list or folder was named")]
+    ] or [Fault(Message("catalogs.nothing-to-capture"))]
 
 
 def read_card(path: Path) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:

@@ -113,7 +113,7 @@ def near_folder(requested: Path | str, *bases: Path) -> str:
             for folder in sorted(card.parent for card in parent.glob(f"*/{CARD}")):
                 candidates.setdefault(folder.name, folder)
     close = get_close_matches(path.name, candidates, n=1, cutoff=0.7)
-    return Message("io.did-you-mean", names=[repr(candidates[close[0]].as_posix())]) if close else ""
+    return Message("io.did-you-mean", names=repr(candidates[close[0]].as_posix())) if close else ""
 
 
 def read_card(folder: Path) -> Mapping[str, Any]:

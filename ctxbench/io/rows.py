@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from ctxbench.io.documents import YamlPath, iter_jsonl, line_of
-from ctxbench.io.errors import Fault, InputError, ParameterError, UserError, suggest
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, suggest
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -107,7 +107,7 @@ class Row:
         """Note every field that is not known, with the closest."""
         for name in self.data:
             if name not in fields:
-                self.fault(f"unknown field {name!r}{suggest(name, fields)}", at=name)
+                self.fault(Message("io.unknown-field", name=name, hint=suggest(name, fields)), at=name)
 
     def take(self, name: str, kind: type[T], default: T, *, required: bool = False) -> T:
         """The value of a field, or `default` if it is absent or null.
@@ -117,13 +117,13 @@ class Row:
         value = self.data.get(name)
         if value is None:
             if required:
-                self.fault(f"field {name!r} is missing; expected {_CALLED[kind]}", at=name)
+                self.fault(Message("io.field-missing", name=name, expected=_CALLED[kind]), at=name)
             return default
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            self.fault(f"field {name!r} must be {_CALLED[kind]}, got {value!r:.60}", at=name)
+            self.fault(Message("io.field-type", name=name, expected=_CALLED[kind], got=value), at=name)
             return default
         if required and not value and kind is str:
-            self.fault(f"field {name!r} must not be empty", at=name)
+            self.fault(Message("io.field-empty", name=name), at=name)
         return value
 
     def optional(self, name: str, kind: type[T]) -> T | None:
@@ -134,7 +134,7 @@ class Row:
         """The text of a field, or None if it is absent or null; an empty one is a fault."""
         value = self.optional(name, str)
         if value == "":
-            self.fault(f"field {name!r} must not be empty; leave it out where there is none", at=name)
+            self.fault(Message("io.field-empty", name=name), at=name)
         return value or None
 
     def number(self, name: str) -> float | None:
@@ -143,7 +143,7 @@ class Row:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float):
-            self.fault(f"field {name!r} must be a number, got {value!r:.60}", at=name)
+            self.fault(Message("io.field-type", name=name, expected="a number", got=value), at=name)
             return None
         return float(value)
 
@@ -155,9 +155,10 @@ class Row:
             try:
                 out.append(read(entry))
             except ParameterError as error:
-                self.fault(f"field {name!r}, entry {number}: {error}", at=name)
+                self.fault(Message("io.entry", name=name, number=number, why=error), at=name)
             except (KeyError, TypeError):
-                self.fault(f"field {name!r}, entry {number}: expected {expected}, got {entry!r:.60}", at=name)
+                message = Message("io.entry-type", name=name, number=number, expected=expected, got=entry)
+                self.fault(message, at=name)
         return tuple(out)
 
 
@@ -222,7 +223,8 @@ class YamlForm:
             if key not in keys_allowed:
                 suggestions = () if where else get_close_matches(str(key), keys_allowed, cutoff=0.5)
                 self.misspelt.update(suggestion for suggestion in suggestions if suggestion not in keys)
-                self.fault(f"{description} has no {key!r}{suggest(str(key), keys_allowed)}", *where, key)
+                hint = suggest(str(key), keys_allowed)
+                self.fault(Message("io.unknown-key", what=description, key=key, hint=hint), *where, key)
 
     def attempt(self, read: Callable[[], T], *where: str | int) -> T | None:
         """What a call returns; None if it raises what is the user's fault, which is noted."""
@@ -239,14 +241,14 @@ class YamlForm:
         value = data.get(key, default)
         if isinstance(value, str):
             return value
-        self.fault(f"{key} must be a text, got {value!r}", key)
+        self.fault(Message("io.text", name=key, got=value), key)
         return default
 
     def name(self, data: Mapping[str, Any], default: str) -> str:
         """A name that does for a folder."""
         name = self.text(data, "name", default)
         if not is_file_name(name):
-            self.fault(f"name must do for a folder: not empty, no slash, no dot in front; got {name!r}", "name")
+            self.fault(Message("io.folder-name", got=name), "name")
         return name
 
     def seed(self, data: Mapping[str, Any]) -> int:
@@ -254,7 +256,7 @@ class YamlForm:
         seed = data.get("seed", 0)
         if isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**32:
             return seed
-        self.fault(f"seed must be an integer from 0 to 4294967295, got {seed!r}", "seed")
+        self.fault(Message("io.seed", got=seed), "seed")
         return 0
 
     def sample(self, data: Mapping[str, Any]) -> int:
@@ -262,5 +264,5 @@ class YamlForm:
         sample = data.get("sample")
         if sample is None or (isinstance(sample, int) and not isinstance(sample, bool) and sample >= 1):
             return sample or 0
-        self.fault(f"sample must be how many queries a dataset are asked at most, 1 or more, got {sample!r}", "sample")
+        self.fault(Message("io.sample", got=sample), "sample")
         return 0

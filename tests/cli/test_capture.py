@@ -43,7 +43,7 @@ def tools(place: Path) -> Path:
 def test_how_each_server_went_is_printed(config: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert capture_all(CaptureRequest(mcp_config=config, timeout=60), out=Path("kept"), as_json=False) == 1
     lines = capfd.readouterr().out.splitlines()
-    closed = "it closed the connection before it had answered"
+    closed = "it closed the connection before it answered"
     assert lines[:5] == [
         "rich        2 items (fake-rich 1.2.3)",
         "            1 of 2 tools have no description and are found by their names only",

@@ -36,7 +36,7 @@ def files(place: Path) -> Path:
         (["check"], "make it with `ctxbench check --accept`, and commit it"),
         (
             ["data", "import", "tools", "my servers.json", "--out", "o"],
-            "`ctxbench data capture --mcp-config 'my servers.json'` starts it and asks",
+            "`ctxbench data capture --mcp-config 'my servers.json'` starts it and lists them",
         ),
         (
             ["data", "capture", "--mcp-config", "my tools.json", "--out", "o"],

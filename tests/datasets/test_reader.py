@@ -329,7 +329,7 @@ def test_merge_conflicts_and_other_encodings_of_labels_are_told_once(folder: Pat
 def test_a_folder_of_labels_that_cannot_be_read_is_told_as_such(folder: Path) -> None:
     shutil.rmtree(folder / "qrels")
     (folder / "qrels").write_text("")
-    said = "qrels cannot be read: it is a file, and a folder is wanted; expected a folder of labels"
+    said = "qrels cannot be read: it is a file; expected a folder of labels"
     assert [message.partition(" ")[2] for message in faults_of(folder)] == [said]
 
 
