@@ -550,8 +550,8 @@ class CheckedRows:
         if kind in _BUSY:
             raise StorageError(self._kept_locked()) from error
         if kind not in _NOT_PERMITTED or action == "written":
-            message = f"{self.path} could not be {action}: {error}; check its folder, or set CTXBENCH_CACHE"
-            raise StorageError(message) from error
+            about = {"path": self.path, "action": action, "why": error}
+            raise StorageError(Message("io.cache-unusable", **about)) from error
         self._give_up(Message("io.cache-given-up", why=f"{self.path} cannot be opened ({error})"))
 
     def _kept_locked(self) -> str:

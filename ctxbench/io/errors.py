@@ -430,7 +430,7 @@ def system_fault(error: OSError) -> StorageError | None:
     if error.errno in _DENIED:
         for folder in reversed(path.parents):
             if folder.is_dir() and not os.access(folder, os.X_OK):
-                return StorageError(Message("io.unusable-path", path=folder, why=message, fix="make it readable"))
+                return StorageError(Message("io.unreadable-folder", path=folder, why=message))
         fix = "make it readable and writable"
         return StorageError(Message("io.unusable-path", path=path, why=message, fix=fix))
     if error.errno in _FIXES:
