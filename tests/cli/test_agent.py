@@ -551,7 +551,7 @@ class TestServers:
         why = "not in agent.snapshot, since server rich was disabled when the servers were captured"
         cli("select", "where", "--agent", "agent.yaml", "--selector", "everything")
         (said,) = caplog.messages
-        assert said.endswith(f"that were disabled during the capture: rich; {ask} asks them")
+        assert said.endswith(f"that were disabled during the capture: rich; {ask} captures them")
         text = " ".join(cli("check", "gate.yaml").out.split())
         assert f"what became of it: {why}" in text
         assert f"fix: ask server rich: {ask}, or `ctxbench check` with --recapture" in text
