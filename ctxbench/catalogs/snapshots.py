@@ -13,7 +13,10 @@ from datetime import UTC, datetime
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Annotated, Any, Literal, Required, TypeAlias
+
+from annotated_types import MinLen
+from typing_extensions import TypedDict
 
 from ctxbench.io.cache import altered
 from ctxbench.io.documents import dump_jsonl, dump_yaml, iter_jsonl, load_yaml
@@ -21,14 +24,63 @@ from ctxbench.io.errors import Fault, InputError, Message, ParameterError, Stora
 from ctxbench.io.files import atomic_folder, cache_dir, folder_fault, recover_folder, suggest_file
 from ctxbench.io.redaction import KNOWN_KEYS, Redactor, known_keys, masked, shortened
 from ctxbench.io.rows import Row, read_text_value
-from ctxbench.model.items import INCLUDE_MODES, Catalog, Item, ItemKey, Link, read_key
+from ctxbench.model.items import Catalog, Item, ItemKey, Link, read_key
 
 CORPUS = "corpus.jsonl"
-ITEM_FIELDS = (
-    *("_id", "title", "text", "description", "type", "server", "name"),
-    *("include", "enabled", "priority", "schema", "metadata"),
-    *("workspace", "user", "conversation", "kind", "created", "until", "confidence", "links"),
-)
+
+
+class LinkRow(TypedDict):
+    """A link of an item to another item."""
+
+    type: Annotated[str, MinLen(1)]
+    """The type of the link."""
+    item: str
+    """The id of the other item."""
+
+
+class ItemRow(TypedDict, total=False):
+    """A row of `corpus.jsonl`: an item that can be put in a prompt."""
+
+    _id: Required[Annotated[str, MinLen(1)]]
+    """The item id, `type:name` or `type:server:name`, each part percent-encoded."""
+    type: str | None
+    """The type, as in `_id`."""
+    server: str | None
+    """The server of a tool, as in `_id`."""
+    name: str | None
+    """The name, as in `_id`."""
+    title: str | None
+    """Shown instead of the name where a person reads."""
+    text: str | None
+    """The body of a rule, reference or file; that of a skill is loaded on demand."""
+    description: str | None
+    """One or more sentences; may be empty."""
+    include: Literal["always", "manual", "agent"] | None
+    """`always`: in every new session; `manual`: only by hand; `agent`: found by search (the default)."""
+    enabled: bool | None
+    """False keeps the item out of everything."""
+    priority: int | None
+    """The level of rules and references; lower is shown first."""
+    schema: dict[str, Any] | None
+    """The input schema of a tool."""
+    metadata: dict[str, Any] | None
+    """Anything else; never searched, never sent."""
+    workspace: str | None
+    """The workspace that sees the item; none = all."""
+    user: str | None
+    """The user who sees the item; none = all."""
+    conversation: str | None
+    """The conversation in which it was said."""
+    kind: str | None
+    """The kind of a memory, in words of your own, such as `fact` or `decision`."""
+    created: str | None
+    """When it was created, ISO 8601; none = always there."""
+    until: str | None
+    """When it ended, ISO 8601; none = not yet."""
+    confidence: float | None
+    """How certain it is, 0 to 1."""
+    links: list[LinkRow] | None
+    """Links to other items of the catalog."""
 
 
 def read_catalog(name_or_path: str | Path) -> Catalog:
@@ -138,46 +190,29 @@ def read_item(row: Row) -> Item | None:
 
     `_id` alone is the identity; `type`, `server` and `name` are for readers of other tools and must agree with it.
     """
-    row.refuse_unknown(ITEM_FIELDS)
-    item_id = row.take("_id", str, "", required=True)
+    row.check(ItemRow)
+    data = row.data
     try:
-        key = ItemKey.parse(item_id) if item_id else None
+        key = ItemKey.parse(data["_id"])
+    except KeyError:
+        return None
     except ParameterError as error:
         row.fault(f"field '_id': {error}")
-        key = None
-    if key is None:
         return None
-    if key.id != item_id:
-        row.fault(Message("catalogs.item-id", got=item_id, expected=key.id))
+    if key.id != data["_id"]:
+        row.fault(Message("catalogs.item-id", got=data["_id"], expected=key.id))
     for name, expected in key._asdict().items():
-        value = row.optional(name, str)
-        if value is not None and value != (expected or ""):
-            row.fault(Message("catalogs.item-field", field=name, got=value, id=item_id, expected=expected))
-    include = row.take("include", str, "agent")
-    if include not in INCLUDE_MODES:
-        row.fault(Message("catalogs.item-include", modes=INCLUDE_MODES, got=include))
-        include = "agent"
-    title, text, description = (row.take(name, str, "") for name in ("title", "text", "description"))
+        if data.get(name, expected or "") != (expected or ""):
+            about = {"field": name, "got": data[name], "id": data["_id"], "expected": expected}
+            row.fault(Message("catalogs.item-field", **about))
+    fields = {name: value for name, value in data.items() if name not in ("_id", "links", *key._fields)}
+    if fields.get("title") == key.name:
+        fields["title"] = ""
+    if key.type == "tool":
+        fields["text"] = ""  # its description once more, which an edit may have left behind
     try:
-        return Item(
-            **key._asdict(),
-            title="" if title == key.name else title,
-            text="" if key.type == "tool" else text,  # its description once more, which an edit may have left behind
-            description=description,
-            include=include,
-            enabled=row.take("enabled", bool, True),
-            priority=row.optional("priority", int),
-            schema=row.optional("schema", dict),
-            metadata=row.take("metadata", dict, {}),
-            workspace=row.optional("workspace", str),
-            user=row.optional("user", str),
-            conversation=row.optional("conversation", str),
-            kind=row.optional("kind", str),
-            created=row.optional("created", str),
-            until=row.optional("until", str),
-            confidence=row.number("confidence"),
-            links=row.read_list("links", _link, expected='{"type": text, "item": item id}'),
-        )
+        links = row.read_list("links", _link, expected='{"type": text, "item": item id}')
+        return Item(**key._asdict(), **fields, links=links)
     except ParameterError as error:
         row.fault(str(error))
         return None

@@ -13,19 +13,18 @@ from typing import Any
 
 from ctxbench.catalogs.agent_file import AbsentServer, read_agent
 from ctxbench.catalogs.snapshots import CORPUS, corpus_rows, read_items
-from ctxbench.datasets.dataset import FORMAT, Dataset, name_fault
+from ctxbench.datasets.dataset import Dataset, name_fault
 from ctxbench.datasets.layout import (
     ABOUT,
     AGENT,
     ANSWERS,
     CARD,
-    CARD_FIELDS,
-    DROPPED,
     LABELLING,
     QRELS,
     QRELS_HEADER,
     QUERIES,
     RENAMES,
+    DatasetCard,
     agent_of,
     near_folder,
     own_files,
@@ -212,20 +211,9 @@ class _FolderReader:
             return
         self.card = data
         row = Row(data, self.faults, path, 1, self.card_lines)
-        row.refuse_unknown(CARD_FIELDS)
-        if row.take("format", int, FORMAT) != FORMAT:
-            row.fault(Message("datasets.card-format", expected=FORMAT, got=data["format"]), at="format")
-        name = row.take("name", str, "", required=True)
-        if name and (fault := name_fault(name)):
+        row.check(DatasetCard)
+        if "name" in row.data and (fault := name_fault(row.data["name"])):
             row.fault(fault, at="name")
-        for required in ("version", "licence", "labelling"):
-            row.take(required, str, "", required=True)
-        if not isinstance(data.get("source"), str | dict | list) or not data["source"]:
-            row.fault(Message("datasets.card-source"), at="source")
-        row.take("frozen", str, "")
-        row.take(AGENT, str, "")
-        row.take("counts", dict, {})
-        row.take(DROPPED, dict, {})
         self._check_renames(row)
         self._read_scopes(row)
 

@@ -23,7 +23,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Required
+
+from annotated_types import MinLen
+from typing_extensions import TypedDict
 
 from ctxbench.catalogs.agent_file import AgentFile, read_agent
 from ctxbench.catalogs.mcp_config import server_names
@@ -90,8 +93,38 @@ DROPPED = "dropped"  # ids of items that were gone, and how many labels a rebase
 KNOWN = "items.txt"  # of a dataset over an agent: the ids that the agent had when it was made or last rebased
 LABELLING, ANSWERS = "labelling", "answers.jsonl"  # a folder next to them, and its log of answers
 ABOUT = ("licence", "source", "labelling", "notes", "frozen", RENAMES, DROPPED, AGENT)
-CARD_FIELDS = ("format", "name", "version", *ABOUT, "counts", "scopes")
 QRELS_HEADER = ("query-id", "corpus-id", "score", "via", "alternatives", "source", "quote")
+
+
+class DatasetCard(TypedDict, total=False):
+    """The card of a dataset, `dataset.yaml`."""
+
+    format: Literal[1]
+    """The version of the format."""
+    name: Required[Annotated[str, MinLen(1)]]
+    """The name: letters, digits, `.`, `-` and `_`."""
+    version: Required[Annotated[str, MinLen(1)]]
+    """The version; any text."""
+    licence: Required[Annotated[str, MinLen(1)]]
+    """The licence of the data."""
+    source: Required[Annotated[str | dict[str, Any] | list[Any], MinLen(1)]]
+    """Where the data comes from."""
+    labelling: Required[Annotated[str, MinLen(1)]]
+    """How it was labelled."""
+    notes: Any
+    """Anything else that a reader should know."""
+    frozen: str | None
+    """The hash of the content; a frozen dataset is not overwritten."""
+    renames: dict[str, str] | None
+    """Items that were renamed since they were labelled: old id to new id."""
+    dropped: dict[str, Any] | None
+    """Ids of removed items, and how many labels were dropped with each."""
+    agent: str | None
+    """The path of an agent file whose items are the catalog, instead of `corpus.jsonl`."""
+    counts: dict[str, Any] | None
+    """Counts of items, queries and labels; they are checked."""
+    scopes: dict[str, list[str] | None] | None
+    """Named sets of item ids that queries may be limited to."""
 
 
 def own_files(folder: Path) -> set[str]:

@@ -8,7 +8,10 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, Required, TypeAlias, TypeVar
+
+from annotated_types import Ge, MinLen
+from typing_extensions import TypedDict
 
 from ctxbench.catalogs.agent_file import AbsentServer
 from ctxbench.io.errors import Fault, Message, ParameterError, count, suggest
@@ -59,11 +62,100 @@ def connected_rows(row_keys: Iterable[Iterable[Hashable]]) -> list[list[int]]:
 
 T = TypeVar("T", bound=Hashable)
 
-QUERY_FIELDS = (
-    *("_id", "text", "split", "group", "tags", "needs", "labelled", "history", "session", "removed", "explicit"),
-    *("recent", "uses", "available", "scope", "tool_results", "conversation", "turn", "user", "workspace", "time"),
-    *("only", "vector"),
-)
+
+class MessageRow(TypedDict):
+    """An earlier message of the conversation."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    """Who wrote it."""
+    content: str
+    """Its text."""
+
+
+class SessionRow(TypedDict, total=False):
+    """An item in the session."""
+
+    id: Required[str]
+    """The item id."""
+    mode: Literal["always", "manual"]
+    """How it was added: `always`, or by hand (`manual`, the default)."""
+
+
+class ToolResultRow(TypedDict):
+    """The result of a tool that was called for the request."""
+
+    tool: str
+    """The name of the tool."""
+    text: str
+    """What it returned."""
+
+
+class FilterRow(TypedDict, total=False):
+    """Restrictions of the search. An item without the fact in question is excluded."""
+
+    types: list[str] | None
+    """Item types; empty = any."""
+    kinds: list[str] | None
+    """Kinds of items, such as `fact` or `decision`; empty = any."""
+    since: str | None
+    """The earliest time of creation, ISO 8601."""
+    before: str | None
+    """The time before which items were created, ISO 8601."""
+    confidence: float | None
+    """The least confidence, 0 to 1."""
+    conversation: str | None
+    """The conversation that items are of."""
+
+
+class QueryRow(TypedDict, total=False):
+    """A row of `queries.jsonl`: a request with its split, and what the selector gets with it."""
+
+    _id: Required[Annotated[str, MinLen(1)]]
+    """The query id; unique, without blanks."""
+    text: Required[str]
+    """What the user asked; it may be empty."""
+    split: Required[Annotated[str, MinLen(1)]]
+    """`tuning`, `test`, or another name of letters, digits, `-` and `_`."""
+    group: str | None
+    """Queries of one group, such as paraphrases, stay in one split."""
+    tags: list[str] | None
+    """Tags for tables by tag."""
+    needs: Literal["nothing"] | None
+    """`nothing`: someone judged that no item is required."""
+    labelled: Literal["partly"] | None
+    """`partly`: more items may be required than the labels say."""
+    history: list[MessageRow] | None
+    """Earlier messages, oldest first."""
+    session: list[SessionRow] | None
+    """The items in the session; none = a new session, with the enabled `always` items."""
+    removed: list[str] | None
+    """Ids of items that the user removed from the session."""
+    explicit: list[str] | None
+    """Ids of items that the user named."""
+    recent: list[str] | None
+    """Ids of files that the user had open, the last one first."""
+    uses: dict[str, Annotated[int, Ge(0)]] | None
+    """How often the user found an item useful, by item id."""
+    available: list[str] | None
+    """Ids of the items that this request may get; none = the whole catalog."""
+    scope: str | None
+    """The name of a scope of `dataset.yaml`, instead of `available`."""
+    tool_results: list[ToolResultRow] | None
+    """Results of tools that were called for this request."""
+    conversation: str | None
+    """The conversation that the request is part of."""
+    turn: Annotated[int, Ge(0)] | None
+    """The position in the conversation, from 0."""
+    user: Annotated[str, MinLen(1)] | None
+    """The user; only items of this user and of nobody are visible."""
+    workspace: Annotated[str, MinLen(1)] | None
+    """The workspace; only items of this workspace and of none are visible."""
+    time: str | None
+    """When it was asked, ISO 8601; none = now."""
+    only: FilterRow | None
+    """Restrictions of the search."""
+    vector: list[float] | None
+    """Stands for the text in searches by similarity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,118 +235,78 @@ class Label:
 
 def read_query(row: Row, scopes: Mapping[str, tuple[ItemKey, ...]]) -> DatasetQuery | None:
     """Turn a row of `queries.jsonl` into a query; None if it has no `_id`."""
-    row.refuse_unknown(QUERY_FIELDS)
-    query_id = row.take("_id", str, "", required=True)
-    if not query_id:
+    row.check(QueryRow)
+    data = row.data
+    if "_id" not in data:
         return None
-    if "text" not in row.data:
-        row.fault(Message("datasets.query-text-missing"))
-    needs = row.optional("needs", str)
-    if needs not in (None, "nothing"):
-        row.fault(Message("datasets.query-needs", got=needs))
-    labelled = row.optional("labelled", str)
-    if labelled not in (None, "partly"):
-        row.fault(Message("datasets.query-labelled", got=labelled))
-    scope = row.optional("scope", str)
-    if scope is not None and row.data.get("available") is not None:
+    scope = data.get("scope")
+    if scope is not None and "available" in data:
         row.fault(Message("datasets.query-available-and-scope"))
     available = None if scope is None else scopes.get(scope)
-    if scope is None and row.data.get("available") is not None:
+    if scope is None and "available" in data:
         available = row.read_list("available", read_key, expected="an item id")
     return DatasetQuery(
-        request=_request(row, query_id, available),
-        split=row.take("split", str, "", required=True),
-        group=row.optional("group", str),
+        request=_request(row, data["_id"], available),
+        split=data.get("split", ""),
+        group=data.get("group"),
         tags=row.read_list("tags", read_text_value, expected="a text"),
         scope=scope,
-        needs_nothing=needs == "nothing",
-        partly_labelled=labelled == "partly",
+        needs_nothing="needs" in data,
+        partly_labelled="labelled" in data,
     )
 
 
 def _request(row: Row, query_id: str, available: tuple[ItemKey, ...] | None) -> Request:
-    session = None
-    if row.data.get("session") is not None:
+    session, data = None, row.data
+    if "session" in data:
         session = row.read_list("session", _session_item, expected='{"id", "mode"}')
     return Request(
         id=query_id,
-        text=row.take("text", str, ""),
+        text=data.get("text", ""),
         history=row.read_list("history", _message, expected='{"role", "content"}, both texts'),
         session=session,
         removed=row.read_list("removed", read_key, expected="an item id"),
         explicit=row.read_list("explicit", read_key, expected="an item id"),
         recent=row.read_list("recent", read_key, expected="an item id"),
-        uses=_uses(row, query_id),
+        uses=_attempt(row, "uses", lambda counts: _uses(counts, query_id)) or (),
         available=available,
         tool_results=row.read_list("tool_results", _tool_result, expected='{"tool", "text"}, both texts'),
-        user=row.filled("user"),
-        workspace=row.filled("workspace"),
-        conversation=row.optional("conversation", str),
-        turn=_turn(row),
-        time=_time(row),
-        only=_read_filter(row),
-        vector=_vector(row, query_id),
+        user=data.get("user"),
+        workspace=data.get("workspace"),
+        conversation=data.get("conversation"),
+        turn=data.get("turn"),
+        time=data["time"] if _attempt(row, "time", instant) is not None else None,
+        only=_attempt(row, "only", lambda value: _read_filter(row.nested(value))),
+        vector=_attempt(row, "vector", lambda values: checked_vector(values, query_id)),
     )
 
 
-def _read_filter(row: Row) -> Filter | None:
-    """The restriction of the search; None if there is none."""
-    if row.optional("only", dict) is None:
+def _attempt(row: Row, name: str, read: Callable[[Any], V]) -> V | None:
+    """What `read` makes of a field; None if it is absent or refused, which is a fault."""
+    if name not in row.data:
         return None
-    inner = row.nested(row.data["only"])
-    inner.refuse_unknown(("types", "kinds", "since", "before", "confidence", "conversation"))
     try:
-        return Filter(
-            types=inner.read_list("types", read_text_value, expected="an item type"),
-            since=inner.optional("since", str),
-            before=inner.optional("before", str),
-            confidence=inner.number("confidence"),
-            conversation=inner.optional("conversation", str),
-            kinds=inner.read_list("kinds", read_text_value, expected="a text"),
-        )
+        return read(row.data[name])
     except ParameterError as error:
-        row.fault(f"field 'only': {error}")
+        row.fault(f"field {name!r}: {error}")
         return None
 
 
-def _uses(row: Row, query_id: str) -> tuple[tuple[ItemKey, int], ...]:
-    """How often items were useful; none if the value is not valid."""
-    counts = row.optional("uses", dict) or {}
-    try:
-        uses = tuple((ItemKey.parse(name), count) for name, count in counts.items())
-        check_uses(uses, query_id)
-    except ParameterError as error:
-        row.fault(f"field 'uses': {error}")
-        return ()
+def _read_filter(row: Row) -> Filter:
+    """The restrictions of the search."""
+    row.check(FilterRow)
+    names = {name: value for name, value in row.data.items() if name not in ("types", "kinds")}
+    return Filter(
+        types=row.read_list("types", read_text_value, expected="an item type"),
+        kinds=row.read_list("kinds", read_text_value, expected="a text"),
+        **names,
+    )
+
+
+def _uses(counts: Mapping[str, int], query_id: str) -> tuple[tuple[ItemKey, int], ...]:
+    uses = tuple((ItemKey.parse(name), count) for name, count in counts.items())
+    check_uses(uses, query_id)
     return uses
-
-
-def _vector(row: Row, query_id: str) -> tuple[float, ...] | None:
-    """The request's vector; None if there is none, or it is not valid."""
-    values = row.optional("vector", list)
-    try:
-        return None if values is None else checked_vector(values, query_id)
-    except ParameterError as error:
-        row.fault(f"field 'vector': {error}")
-        return None
-
-
-def _turn(row: Row) -> int | None:
-    turn = row.optional("turn", int)
-    if turn is not None and turn < 0:
-        row.fault(Message("datasets.query-turn", got=turn))
-    return turn
-
-
-def _time(row: Row) -> str | None:
-    time = row.optional("time", str)
-    if time is not None:
-        try:
-            instant(time)
-        except ParameterError as error:
-            row.fault(f"field 'time' {error}")
-            return None
-    return time
 
 
 def _fields(value: Any, *names: str, optional: str = "") -> Mapping[str, str]:

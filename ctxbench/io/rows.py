@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Required, TypeVar, Union, get_args, get_origin
+
+from annotated_types import Ge, MinLen
+from typing_extensions import get_type_hints, is_typeddict
 
 from ctxbench.io.documents import YamlPath, iter_jsonl, line_of
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, suggest
@@ -70,9 +76,84 @@ _CALLED = {
     str: "a text",
     bool: "true or false",
     int: "a whole number",
+    float: "a number",
     list: "a list",
     dict: "an object",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRule:
+    """What a format allows in one field.
+
+    Attributes:
+        kinds: the types of its value.
+        required: whether it must be there.
+        choices: its values; empty = any.
+        filled: whether an empty value is a fault.
+        low: the least number.
+    """
+
+    kinds: tuple[type, ...]
+    required: bool = False
+    choices: tuple[Any, ...] = ()
+    filled: bool = False
+    low: float = -math.inf
+
+    @property
+    def expected(self) -> str:
+        """The types in words."""
+        return " or ".join(
+            dict.fromkeys(_CALLED[kind] for kind in self.kinds if kind is not int or len(self.kinds) < 2)
+        )
+
+    def fault(self, name: str, value: Any) -> str:
+        """What is wrong with a value that is not None; empty if it is allowed."""
+        if not isinstance(value, self.kinds) or (isinstance(value, bool) and bool not in self.kinds):
+            return Message("io.field-type", name=name, expected=self.expected, got=value)
+        if self.choices and value not in self.choices:
+            return Message("io.field-choice", name=name, choices=self.choices, got=value)
+        if self.filled and not value:
+            return Message("io.field-empty", name=name)
+        if self.low > -math.inf and value < self.low:
+            return Message("io.field-low", name=name, low=self.low, got=value)
+        return ""
+
+
+@cache
+def _rule(kind: type, required: bool = False, filled: bool = False) -> FieldRule:
+    return FieldRule((kind,), required=required, filled=filled)
+
+
+@cache
+def row_fields(form: type) -> dict[str, FieldRule]:
+    """The rules of the fields of a declared row: a `TypedDict` whose annotations JSON Schema is made of, too.
+
+    Read are types, `Required`, `Literal`, `MinLen(1)` and `Ge(n)`. What a list or mapping holds is up to the reader.
+    """
+    rules = {}
+    for name, hint in get_type_hints(form, include_extras=True).items():
+        is_required = get_origin(hint) is Required
+        hints = [get_args(hint)[0]] if is_required else [hint]
+        kinds: list[type] = []
+        choices: tuple[Any, ...] = ()
+        marks: list[Any] = []
+        for part in hints:  # grows
+            origin, arguments = get_origin(part), get_args(part)
+            if origin is Annotated:
+                hints.append(arguments[0])
+                marks += arguments[1:]
+            elif origin in (Union, UnionType):
+                hints += [argument for argument in arguments if argument is not NoneType]
+            elif origin is Literal:
+                kinds, choices = [*kinds, *map(type, arguments)], arguments
+            else:
+                kind = dict if is_typeddict(part) else origin or part
+                kinds += [float, int] if kind is float else [object, bool] if kind is Any else [kind]
+        low = next((mark.ge for mark in marks if isinstance(mark, Ge)), -math.inf)
+        filled = any(isinstance(mark, MinLen) for mark in marks)
+        rules[name] = FieldRule(tuple(dict.fromkeys(kinds)), is_required, choices, filled, low)
+    return rules
 
 
 @dataclass
@@ -103,6 +184,28 @@ class Row:
         """The fields of an object in this one, at the same line; none if the value is no object."""
         return replace(self, data=value if isinstance(value, dict) else {}, lines={})
 
+    def check(self, form: type) -> None:
+        """Note the fields that a declared format does not allow, and leave them out of `data`.
+
+        Args:
+            form: a `TypedDict` that declares the fields of the row, see `row_fields`.
+        """
+        fields = row_fields(form)
+        self.refuse_unknown(tuple(fields))
+        values = ((name, self._allowed(name, rule)) for name, rule in fields.items())
+        self.data = {name: value for name, value in values if value is not None}
+
+    def _allowed(self, name: str, rule: FieldRule) -> Any:
+        """The value of a field; None if it is absent, null or not allowed, which is a fault."""
+        value = self.data.get(name)
+        if value is None:
+            if rule.required:
+                self.fault(Message("io.field-missing", name=name, expected=rule.expected), at=name)
+        elif problem := rule.fault(name, value):
+            self.fault(problem, at=name)
+            value = None
+        return float(value) if value is not None and rule.kinds == (float, int) else value
+
     def refuse_unknown(self, fields: tuple[str, ...]) -> None:
         """Note every field that is not known, with the closest."""
         for name in self.data:
@@ -110,42 +213,21 @@ class Row:
                 self.fault(Message("io.unknown-field", name=name, hint=suggest(name, fields)), at=name)
 
     def take(self, name: str, kind: type[T], default: T, *, required: bool = False) -> T:
-        """The value of a field, or `default` if it is absent or null.
+        """The value of a field, or `default` if it is absent, null or of another type.
 
         A required field that is absent, null or an empty text is a fault.
         """
-        value = self.data.get(name)
-        if value is None:
-            if required:
-                self.fault(Message("io.field-missing", name=name, expected=_CALLED[kind]), at=name)
-            return default
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            self.fault(Message("io.field-type", name=name, expected=_CALLED[kind], got=value), at=name)
-            return default
-        if required and not value and kind is str:
-            self.fault(Message("io.field-empty", name=name), at=name)
-        return value
+        value = self._allowed(name, _rule(kind, required, required and kind is str))
+        return default if value is None else value
 
     def optional(self, name: str, kind: type[T]) -> T | None:
         """The value of a field, or None if it is absent, null or of another type (a fault)."""
-        return None if self.data.get(name) is None else self.take(name, cast("type[T | None]", kind), None)
+        value: T | None = self._allowed(name, _rule(kind))
+        return value
 
     def filled(self, name: str) -> str | None:
         """The text of a field, or None if it is absent or null; an empty one is a fault."""
-        value = self.optional(name, str)
-        if value == "":
-            self.fault(Message("io.field-empty", name=name), at=name)
-        return value or None
-
-    def number(self, name: str) -> float | None:
-        """The value of a field as a number, or None if it is absent, null or no number (a fault)."""
-        value = self.data.get(name)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            self.fault(Message("io.field-type", name=name, expected="a number", got=value), at=name)
-            return None
-        return float(value)
+        return self._allowed(name, _rule(str, False, True)) or None
 
     def read_list(self, name: str, read: Callable[[Any], T], *, expected: str) -> tuple[T, ...]:
         """The entries of a list, read one by one; those that `read` refuses are faults and left out."""

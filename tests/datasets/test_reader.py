@@ -151,7 +151,7 @@ def test_qrels_of_three_columns_are_beirs(folder: Path) -> None:
             QUERIES,
             '"needs":"nothing","available"',
             '"needs":"something","available"',
-            ["queries.jsonl:10:0 field 'needs' must be 'nothing' or absent, got 'something'"],
+            ["queries.jsonl:10:0 field 'needs' must be one of nothing, got 'something'"],
         ),
         (
             QUERIES,
@@ -180,7 +180,7 @@ def test_qrels_of_three_columns_are_beirs(folder: Path) -> None:
             '"turn":-1',
             ["queries.jsonl:7:0 field 'turn' must be 0 or more"],
         ),
-        (QUERIES, '"turn":1', '"time":"soon"', ["queries.jsonl:7:0 field 'time' must be ISO 8601"]),
+        (QUERIES, '"turn":1', '"time":"soon"', ["queries.jsonl:7:0 field 'time': must be ISO 8601"]),
         (QUERIES, '"text":"What is 17 times 23?",', "", ["queries.jsonl:10:0 field 'text' is missing"]),
         (
             QUERIES,
@@ -280,7 +280,7 @@ def test_qrels_of_three_columns_are_beirs(folder: Path) -> None:
             ],
         ),
         (CARD, "version: '1'", "version: 1", ["dataset.yaml:3:0 field 'version' must be a text, got 1"]),
-        (CARD, "format: 1", "format: 2", ["dataset.yaml:1:0 format must be 1, got 2"]),
+        (CARD, "format: 1", "format: 2", ["dataset.yaml:1:0 field 'format' must be one of 1, got 2"]),
         (CARD, "queries: 10", "queries: 11", ["dataset.yaml:13:0 counts says queries: 11, but the files hold 10"]),
         (CARD, "  queries: 10", "  querys: 10", ["dataset.yaml:13:0 unknown count 'querys'; did you mean 'queries'"]),
         (

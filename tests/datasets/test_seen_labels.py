@@ -134,7 +134,7 @@ def test_a_label_of_what_only_leaves_out_is_refused_unless_the_session_holds_it(
         (
             {},
             {"workspace": ""},
-            r"field 'workspace' must not be empty; leave it out where there is none.*queries.jsonl, l",
+            r"field 'workspace' must not be empty.*queries.jsonl, l",
         ),
         ({}, {"only": {"since": "2026-05-01", "before": "2026-04-01"}}, r"since \(2026-05-01\) must be before before"),
     ],
