@@ -13,7 +13,10 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Required, TypeAlias
+
+from annotated_types import MinLen
+from typing_extensions import TypedDict
 
 from ctxbench.catalogs.snapshots import (
     CAPTURE,
@@ -95,7 +98,6 @@ def expects(rows: Sequence[Mapping[str, Any]]) -> bool:
 LEARNED = "learned"  # where an agent file names none
 PRESET_FORM = "{presets: FILE, preset: NAME}"  # how a tuned preset is named
 OWN_FORM = "such as {command: [node, my-selector.mjs]}"  # and one of the user's own
-_PRESET = ("presets", "preset")
 _RUNNERS = {".py": "python", ".rb": "ruby", ".sh": "bash"} | dict.fromkeys((".js", ".mjs", ".cjs"), "node")
 _KINDS = ("command", "url", "callable", "answers")  # keys that name a selector outside ctxbench
 
@@ -123,8 +125,8 @@ def named_selector(form: YamlForm, data: Mapping[str, Any]) -> tuple[str, Path |
     """The selector of an agent file, as `AgentFile` has it: `selector`, `presets`, `own`; a path with its folder."""
     value = data.get("selector", LEARNED)
     if isinstance(value, Mapping) and value.get("presets"):
-        form.refuse_unknown(value, _PRESET, "a tuned preset", "selector")
-        if all(isinstance(value.get(key), str) and value[key] for key in _PRESET):
+        form.refuse_unknown(value, tuple(PresetForm.__annotations__), "a tuned preset", "selector")
+        if all(isinstance(value.get(key), str) and value[key] for key in PresetForm.__annotations__):
             return value["preset"], form.base / value["presets"], {}
         form.fault(Message("catalogs.selector-preset", form=PRESET_FORM, got=value), "selector")
     elif isinstance(value, Mapping) and any(value.get(kind) for kind in _KINDS):
@@ -261,8 +263,84 @@ def uncaptured_servers(names: Iterable[str], card: Path) -> dict[str, str]:
     return {name: why[state] for name in names if (state := states.get(name, "failed")) in why}
 
 
-KEYS = ("name", "sources", "snapshot", "include", "selector", "settings", "system")
-SOURCES = ("mcp", "tools", "rules", "references")
+class ToolListEntry(TypedDict, total=False):
+    """A file of tool definitions."""
+
+    file: Required[Annotated[str, MinLen(1)]]
+    """The path of the file."""
+    server: str
+    """The server of the tools that name none."""
+    map: str
+    """What the file calls the fields of a tool, such as `name=tool_name,schema=args`."""
+
+
+ToolLists: TypeAlias = str | ToolListEntry
+
+
+class AgentSources(TypedDict, total=False):
+    """The sources of the items of an agent; paths are relative to the agent file."""
+
+    mcp: Annotated[str, MinLen(1)]
+    """The configuration of MCP servers, such as `.mcp.json`."""
+    tools: ToolLists | list[ToolLists]
+    """Files of tool definitions."""
+    rules: str | list[str]
+    """Folders with rules and skills: AGENTS.md, CLAUDE.md, Cursor, Copilot and SKILL.md files."""
+    references: str | list[str]
+    """Folders of Markdown files that the agent can find."""
+
+
+Mode: TypeAlias = Literal["always", "manual", "agent"]
+
+
+class AgentModes(TypedDict, total=False):
+    """Include modes of tools: `always` in every session, `manual` by hand, `agent` found by search."""
+
+    servers: dict[str, Mode] | None
+    """Modes by server."""
+    tools: dict[str, Mode] | None
+    """Modes by item id, such as `tool:tracker:create_issue`."""
+    otherwise: Mode
+    """The mode of all other tools; `always` by default."""
+
+
+class PresetForm(TypedDict):
+    """A tuned preset."""
+
+    presets: Annotated[str, MinLen(1)]
+    """The path of a presets file."""
+    preset: Annotated[str, MinLen(1)]
+    """The name of a preset in it."""
+
+
+class SystemForm(TypedDict):
+    """A system prompt in a file."""
+
+    file: str
+    """The path of the file."""
+
+
+class AgentDefinition(TypedDict, total=False):
+    """An agent file: what an agent has, and the selector that chooses from it."""
+
+    name: Annotated[str, MinLen(1)]
+    """The name of the agent; by default that of the file."""
+    sources: Required[AgentSources]
+    """Where its items come from."""
+    snapshot: str
+    """The folder of the captured tools of its servers; by default `NAME.snapshot`."""
+    include: AgentModes | None
+    """Include modes of tools; by default as the sources say."""
+    selector: str | PresetForm | dict[str, Any]
+    """A selector by name, `name/preset`, the path of a YAML file, a tuned preset, or an external selector such as
+    `{command: [node, my-selector.mjs]}`; `learned` by default."""
+    settings: dict[str, Any] | None
+    """Settings of the selector, over those of the preset."""
+    system: str | SystemForm
+    """The system prompt."""
+
+
+KEYS, SOURCES = tuple(AgentDefinition.__annotations__), tuple(AgentSources.__annotations__)
 _ENDINGS = (".yaml", ".yml")
 _WARNED: set[tuple[Path, str]] = set()  # what was logged of which agent file
 
@@ -548,7 +626,7 @@ class _AgentReader(YamlForm):
         sources = self._mapping(data, "sources", SOURCES)
         if not sources:
             self.fault(Message("catalogs.sources-empty", keys=SOURCES), "sources")
-        include = self._mapping(data, "include", ("servers", "tools", "otherwise")) if "include" in data else None
+        include = self._mapping(data, "include", tuple(AgentModes.__annotations__)) if "include" in data else None
         selector, presets, external = named_selector(self, data)
         return AgentFile(
             path=self.path or Path(),
@@ -605,7 +683,7 @@ class _AgentReader(YamlForm):
             if not isinstance(about, Mapping) or not isinstance(about.get("file"), str) or not about["file"].strip():
                 self.fault(Message("catalogs.source-tools", got=value), *where)
                 continue
-            self.refuse_unknown(about, ("file", "server", "map"), "a list of tools", *where)
+            self.refuse_unknown(about, tuple(ToolListEntry.__annotations__), "a list of tools", *where)
             wrong = [key for key in ("server", "map") if not isinstance(about.get(key, ""), str)]
             for key in wrong:
                 self.fault(Message("io.text", name=key, got=about[key]), *where, key)

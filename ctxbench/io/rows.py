@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Required, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Required, TypeVar, Union, cast, get_args, get_origin
 
 from annotated_types import Ge, MinLen
 from typing_extensions import get_type_hints, is_typeddict
@@ -115,14 +115,14 @@ class FieldRule:
             return Message("io.field-choice", name=name, choices=self.choices, got=value)
         if self.filled and not value:
             return Message("io.field-empty", name=name)
-        if self.low > -math.inf and value < self.low:
+        if isinstance(value, int | float) and value < self.low:
             return Message("io.field-low", name=name, low=self.low, got=value)
         return ""
 
 
 @cache
-def _rule(kind: type, required: bool = False, filled: bool = False) -> FieldRule:
-    return FieldRule((kind,), required=required, filled=filled)
+def _rule(kind: Hashable, required: bool = False, filled: bool = False) -> FieldRule:
+    return FieldRule((cast("type", kind),), required=required, filled=filled)
 
 
 @cache
@@ -139,7 +139,8 @@ def row_fields(form: type) -> dict[str, FieldRule]:
         choices: tuple[Any, ...] = ()
         marks: list[Any] = []
         for part in hints:  # grows
-            origin, arguments = get_origin(part), get_args(part)
+            origin: Any = get_origin(part)
+            arguments = get_args(part)
             if origin is Annotated:
                 hints.append(arguments[0])
                 marks += arguments[1:]
@@ -150,7 +151,7 @@ def row_fields(form: type) -> dict[str, FieldRule]:
             else:
                 kind = dict if is_typeddict(part) else origin or part
                 kinds += [float, int] if kind is float else [object, bool] if kind is Any else [kind]
-        low = next((mark.ge for mark in marks if isinstance(mark, Ge)), -math.inf)
+        low: Any = next((mark.ge for mark in marks if isinstance(mark, Ge)), -math.inf)
         filled = any(isinstance(mark, MinLen) for mark in marks)
         rules[name] = FieldRule(tuple(dict.fromkeys(kinds)), is_required, choices, filled, low)
     return rules
