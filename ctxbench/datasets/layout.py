@@ -121,7 +121,7 @@ class DatasetCard(TypedDict, total=False):
     """Ids of removed items, and how many labels were dropped with each."""
     agent: str | None
     """The path of an agent file whose items are the catalog, instead of `corpus.jsonl`."""
-    counts: dict[str, Any] | None
+    counts: dict[str, int | dict[str, int]] | None
     """Counts of items, queries and labels; they are checked."""
     scopes: dict[str, list[str] | None] | None
     """Named sets of item ids that queries may be limited to."""
