@@ -61,7 +61,7 @@ from ctxbench.gate.snapshots import (
     flat_steps,
 )
 from ctxbench.io.documents import dump_json, parse_json
-from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, UserError, conflicts, raise_faults
+from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, UserError, conflict_faults, raise_faults
 from ctxbench.io.files import is_utf16, read_bytes, recover_folder
 from ctxbench.model.arrays import BoolArray, Float32Array, IntArray
 from ctxbench.model.candidates import MARGIN, Rule
@@ -407,7 +407,8 @@ def _content_faults(data: bytes, path: Path, folder: Path) -> list[Fault]:
         return [Fault(f"is UTF-16, and must be UTF-8; {restore_advice()}", path, 1)]
     take = f"take one side of the whole folder, whichever (`git checkout --ours -- {shlex.quote(str(folder))}`)"
     message = f"a merge conflict; {take}, and accept again ({accept_command()})"
-    return [Fault(message, path, line) for line in conflicts(data.decode("utf-8", "replace"))]
+    faults = conflict_faults(data.decode("utf-8", "replace"), path)
+    return [replace(fault, message=message) for fault in faults]
 
 
 def _error_text(error: Exception) -> str:

@@ -112,7 +112,10 @@ class TestSelect:
             ({"selector": "agent.yaml"}, "selector names agent.yaml, an agent file"),
             ({"selector": "p.yaml#small"}, "`selector: {presets: p.yaml, preset: small}` in an agent file"),
             ({"selector": {"presets": "p.yaml"}}, "selector must be {presets: FILE, preset: NAME}, got {'presets'"),
-            ({"selector": ["bm25"]}, "or one of your own, such as {command: [node, my-selector.mjs]}; got ['bm25']"),
+            (
+                {"selector": ["bm25"]},
+                "or an external selector, such as {command: [node, my-selector.mjs]}; got ['bm25']",
+            ),
             ({"selector": {"presets": "p.yaml", "preset": "small", "n": 1}}, "a tuned preset has no 'n'"),
             ({"settings": {"m": 1}}, "selector 'bm25' has no parameter 'm'"),
             ({"settings": {"n": -1}}, "n must be"),
@@ -246,7 +249,7 @@ class TestTunedPreset:
     def test_the_file_alone_is_told_how_it_is_named(self, cli, presets):
         write(Path(), AGENT | {"selector": "tuned/p.yaml"})
         done = cli("select", "where", "--agent", "agent.yaml", "--embedder", "hashing")
-        assert "tuned/p.yaml is a presets file, not a selector: an agent file takes a preset of it as" in done.err
+        assert "tuned/p.yaml is a presets file, not a selector: write" in done.err
         assert "`selector: {presets: tuned/p.yaml, preset: small}`" in done.err
 
 
@@ -268,7 +271,7 @@ class TestDatasets:
     def test_items_of_its_own_beside_the_agent_are_a_fault(self, gate, cli):
         Path("evals/corpus.jsonl").write_text("")
         done = cli("data", "validate", "evals")
-        assert "names an agent, whose items are read anew, and corpus.jsonl is there, too" in done.out + done.err
+        assert "names an agent, but the folder also has corpus.jsonl" in done.out + done.err
 
     def test_faults_of_the_agent_file_are_told_with_its_lines(self, gate, cli, place):
         write(place, AGENT | {"sources": {"tools": "gone.json"}})
@@ -287,7 +290,7 @@ class TestDatasets:
         tools = json.loads(Path("tools.json").read_text())
         Path("tools.json").write_text(json.dumps(tools[1:]))
         done = cli("data", "validate", "evals")
-        assert "which agent.yaml does not hold" in done.out + done.err
+        assert "which is not in agent.yaml" in done.out + done.err
         assert "`ctxbench data rebase DATASET --in-place`" in done.out + done.err
         done = cli("data", "rebase", "evals", "--catalog", "agent.yaml", "--out", "carried")
         assert done.code == 0, done.err
@@ -524,7 +527,7 @@ class TestServers:
         Path(".mcp.json").write_text(json.dumps(servers))
         cli("check", "gate.yaml")
         (said,) = caplog.messages
-        assert "servers of .mcp.json that were never captured: new" in said
+        assert "servers that were never captured: new" in said
         del servers["mcpServers"]["new"]
         Path(".mcp.json").write_text(json.dumps(servers))
         before = Path("agent.snapshot/capture.yaml").stat().st_mtime_ns
@@ -548,7 +551,7 @@ class TestServers:
         why = "not in agent.snapshot, since server rich was disabled when the servers were captured"
         cli("select", "where", "--agent", "agent.yaml", "--selector", "everything")
         (said,) = caplog.messages
-        assert said.endswith(f"that were disabled when the servers were captured: rich; {ask} asks them")
+        assert said.endswith(f"that were disabled during the capture: rich; {ask} captures them")
         text = " ".join(cli("check", "gate.yaml").out.split())
         assert f"what became of it: {why}" in text
         assert f"fix: ask server rich: {ask}, or `ctxbench check` with --recapture" in text

@@ -110,7 +110,7 @@ def test_a_split_takes_what_labelling_left_along(tiny, tmp_path, capsys):
     names = ["labelling/answers.jsonl", "labelling/queue.json", "labelling/weights.jsonl"]
     for _ in range(2):  # an earlier copy is replaced
         curate.split(str(folder), splitting(), out=out, in_place=False, as_json=False)
-        assert f"carried along: {', '.join(names)}" in capsys.readouterr().out.splitlines()
+        assert f"copied: {', '.join(names)}" in capsys.readouterr().out.splitlines()
         assert files_of(out) == files_of(folder)
     with opened(out) as found:
         assert [answer.query for answer in found.log.answers] == ["q05"]
@@ -130,7 +130,7 @@ def test_a_rebase_takes_the_weights_along_and_says_that_answers_stay_behind(tiny
     folder, out = labelled(tiny, tmp_path / "d"), tmp_path / "out"
     curate.rebase(str(folder), rebasing(changed), out=out, list_all=False, as_json=False)
     lines = capsys.readouterr().out.splitlines()
-    assert "carried along: labelling/weights.jsonl" in lines
+    assert "copied: labelling/weights.jsonl" in lines
     left = "labelling/answers.jsonl, labelling/queue.json"
     assert f"left out, since they are about the catalog as it was: {left}" in lines
     assert read_weights(out) == read_weights(folder) == {"q05": 2.5}
@@ -325,4 +325,4 @@ def test_a_split_takes_what_a_log_offered_along(tiny, tmp_path, capsys):
     (folder / "exposure.jsonl").write_text('{"query": "q01"}\n', "utf-8")
     curate.split(str(folder), splitting(), out=tmp_path / "new", in_place=False, as_json=False)
     assert (tmp_path / "new" / "exposure.jsonl").read_bytes() == (folder / "exposure.jsonl").read_bytes()
-    assert "carried along: exposure.jsonl" in capsys.readouterr().out
+    assert "copied: exposure.jsonl" in capsys.readouterr().out

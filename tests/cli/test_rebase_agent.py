@@ -117,7 +117,7 @@ def test_edited_evals_in_place_of_followed_renames_are_refused_with_the_whole_wa
     done = cli(*imported)
     assert done.code == 2
     assert "(tool:track_parcel is tool:track_parcels now; `renames` in its card), which would be lost" in done.err
-    assert "write the new ids where it still has the old ones, delete evals, and import again" in done.err
+    assert "write the new ids into the file that you import, delete evals, and import again" in done.err
     shutil.rmtree("evals")
     assert cli(*imported).code == 0
 

@@ -40,7 +40,7 @@ def test_the_report_says_what_was_made_and_what_to_do_next(run, place):
     out, err = run(TURN)
     lines = out.splitlines()
     assert lines[0].endswith(
-        "out: 1 query of 1 conversation: 0 labelled wholly (0%), 1 is unlabelled (1 of them in part) (100%)"
+        "out: 1 query of 1 conversation: 0 labelled wholly (0%), 1 is unlabelled (1 in part) (100%)"
     )
     assert lines[1] == "1 label: 0% from turns that were offered everything, 100% from others"
     assert "redacted: 1 mail; read a sample before you give the texts away" in lines

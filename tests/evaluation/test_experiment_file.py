@@ -520,7 +520,7 @@ def test_all_faults_are_told_at_once_in_the_order_of_the_file(given):
     )
     assert [line for line, _ in found] == [1, 2, 3, 5, 6, 9, 10, 11, 12, 14, 15, 16, 17, 18]
     expected = [
-        "name must do for a folder", "about must be a text, got 3", "datasets must be a list of names",
+        "name must be usable", "about must be a text, got 3", "datasets must be a list of names",
         "unknown selector 'semantik'; did you mean 'semantic'", "did you mean 'normal'",
         "contextTopN must be 0 to 50, got 51", "did you mean 'contextTopN' or 'contextTopK'",
         "a selector has no 'wary'; did you mean 'vary'", "an inline pipeline needs a name",
@@ -549,8 +549,8 @@ def test_all_faults_are_told_at_once_in_the_order_of_the_file(given):
         ("datasets: [d]\nselectors: [bm25]\ntokens: 4\n", "tokens must be a text, got 4"),
         ("datasets: [d]\nselectors: [bm25]\nseed: true\n", "seed must be an integer"),
         ("datasets: [d]\nselectors: [bm25]\nseed: 4294967296\n", "seed must be an integer from 0 to 4294967295"),
-        ("datasets: [d]\nselectors: [bm25]\nname: ''\n", "name must do for a folder"),
-        ("datasets: [d]\nselectors: [bm25]\nname: ../up\n", "name must do for a folder"),
+        ("datasets: [d]\nselectors: [bm25]\nname: ''\n", "name must be usable as the name of a folder"),
+        ("datasets: [d]\nselectors: [bm25]\nname: ../up\n", "name must be usable as the name of a folder"),
         ("datasets: [d]\nselectors: [bm25]\ncompare_to: 5\n", "compare_to must be a text, got 5"),
     ],
 )

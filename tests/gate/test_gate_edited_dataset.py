@@ -287,7 +287,7 @@ def test_an_id_that_the_baseline_does_not_know_either_is_a_fault_with_its_line(d
     assert (Path(fault.path or "").name, fault.line) == ("test.tsv", 5)
     assert "label of 'tool:weather:get_forcast' for query 'q07' names item 'tool:weather:get_forcast'" in str(fault)
     assert f"did you mean '{FORECAST}'" in str(fault)
-    assert "correct the id, or put the item back, or drop what names it (`ctxbench data rebase`)" in str(fault)
+    assert "correct the id, restore the item, or remove what names it with `ctxbench data rebase`" in str(fault)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_a_session_cannot_hold_what_is_gone(desk):
     with pytest.raises(InputError) as caught:
         desk.check()
     (fault,) = caught.value.faults
-    assert "query 'q09' (session) names item 'rule:no%20secrets', which corpus.jsonl does not hold" in str(fault)
+    assert "query 'q09' (session) names item 'rule:no%20secrets', which is not in corpus.jsonl" in str(fault)
     assert (Path(fault.path or "").name, fault.line) == ("queries.jsonl", 9)
 
 
@@ -322,7 +322,9 @@ def test_only_a_dataset_whose_labels_fit_is_accepted(desk, fields):
     with pytest.raises(InputError, match="drop what names it") as caught:
         accept(desk.gate)
     (fault,) = caught.value.faults  # one, whatever names the item
-    assert "enabled" in fields or ("names item" in str(fault) and "as does 1 label (test.tsv, line 6)" in str(fault))
+    assert "enabled" in fields or (
+        "names item" in str(fault) and "also named by 1 label (test.tsv, line 6)" in str(fault)
+    )
     assert sorted((path, path.read_bytes()) for path in desk.gate.parent.glob("gate.baseline/**/*.json*")) == before
     desk.rebase()
     accept(desk.gate)

@@ -144,7 +144,7 @@ def test_a_file_that_is_locked_is_said(path):
         other.stdout.readline()
         with SqliteStore(path, busy_seconds=0.1) as store:
             assert store.get("w", "a").content == "text of a"
-            with pytest.raises(StorageError, match=r"kept locked by another process for 0\.1 s"):
+            with pytest.raises(StorageError, match=r"locked by another process for 0\.1 s"):
                 store.insert(memory("b"))
         other.kill()
     with SqliteStore(path) as store:

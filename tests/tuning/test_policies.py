@@ -146,7 +146,7 @@ def test_everything_wrong_is_said_at_once(tmp_path):
     assert [line for line, _ in found] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], "a misspelt key is wrong once"
     messages = {message for _, message in found}
     assert {
-        "name must do for a folder: not empty, no slash, no dot in front; got 'a/b'",
+        "name must be usable as the name of a folder: not empty, no slash, no dot in front; got 'a/b'",
         "about must be a text, got 1",
         "seed must be an integer from 0 to 4294967295, got -1",
         "labels must be all or split, got 'some'",
