@@ -478,7 +478,7 @@ def test_an_old_sentence_is_no_part_of_a_report_without_texts(cli, accepted, emp
     done = cli("check", "--no-text", "--markdown", "s.md", "--junit", "j.xml", "--annotations")
     told = [done.out, cli("check", "--no-text", "--json").out, (place / "s.md").read_text()]
     told.append((place / "j.xml").read_text())
-    assert all("take the edit of" in flat(text) and "found by" not in flat(text) for text in told)
+    assert all("undo the edit of" in flat(text) and "found by" not in flat(text) for text in told)
 
 
 def test_the_command_that_accepts_is_that_of_the_gate_file(cli, gate):
