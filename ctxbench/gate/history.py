@@ -203,7 +203,7 @@ def lost_pins(current: Sequence[Pin], before: Sequence[Pin], renamed: Mapping[st
         before: those that the baseline was accepted with.
         renamed: ids of items that go on under another id, old to new.
     """
-    demands = (replace(demand, line=0) for pin in before for demand in pin.demands())
+    demands = (demand.at(0) for pin in before for demand in pin.demands())
     return tuple(demand for demand in demands if not any(pin.covers(demand, renamed) for pin in current))
 
 

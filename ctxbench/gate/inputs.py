@@ -63,7 +63,7 @@ def _metadata_keys(*rows: Mapping[str, Any]) -> list[str]:
     return differing(*(row.get("metadata") or {} for row in rows))
 
 
-_EDITS = {
+_EDITS: dict[tuple[str, ...], str] = {
     ("description",): "causes.description-edited",
     ("text",): "causes.text-edited",
     ("schema",): "causes.schema-edited",

@@ -268,10 +268,12 @@ class _Sides:
         """The message that no side has the query or tag; empty if one has."""
         if any(_pin_queries(pin, snapshot) for snapshot in matching):
             return ""
-        queries = [(name, query) for side in matching for name, query in (*side.queries.items(), *side.unasked.items())]
         if pin.query:
-            return self._unknown(pin, "query", pin.query, {name for name, _ in queries})
-        return self._unknown(pin, "tag", pin.tag, {tag for _, query in queries for tag in query.tags})
+            names = {name for side in matching for name in (*side.queries, *side.unasked)}
+            return self._unknown(pin, "query", pin.query, names)
+        tags = {tag for side in matching for query in side.queries.values() for tag in query.tags}
+        tags |= {tag for side in matching for query in side.unasked.values() for tag in query.tags}
+        return self._unknown(pin, "tag", pin.tag, tags)
 
     def _lost_target(self, pin: Pin) -> str:
         """The message that only the base has the query or tag of a pin; empty if the head has it."""
@@ -315,7 +317,7 @@ def _with_base_ids(pin: Pin, pair: SnapshotPair) -> Pin:
     include, exclude = (
         tuple(pair.base_ids.get(item, item) for item in items) for items in (pin.must_include, pin.must_not_include)
     )
-    return replace(pin, must_include=include, must_not_include=exclude)
+    return pin.model_copy(update={"must_include": include, "must_not_include": exclude})
 
 
 class _PinExplainer:

@@ -422,7 +422,7 @@ class TestCheck:
             assert done.code != 2, done.out
             text = " ".join(done.out.split())
             assert f"item edited: renamed from tool:track_parcel, description edited (tool:{new})" in text
-            assert f"tool:track_parcel is tool:{new} now" in text
+            assert f"tool:track_parcel -> tool:{new}" in text
         assert cli("check", "gate.yaml", "--accept").code == 0
         done = cli("check", "gate.yaml", "--json")
         assert (done.code, done.json["verdict"]) == (0, "same")
@@ -561,7 +561,7 @@ class TestServers:
     @pytest.mark.parametrize(
         ("left", "place_told", "why", "fix"),
         [
-            ({}, ".mcp.json", "no longer in the catalog", "put tool:rich:"),
+            ({}, ".mcp.json", "no longer in the catalog", "restore tool:rich:"),
             (
                 {"disabled": True},
                 ".mcp.json:1",

@@ -180,7 +180,7 @@ class TestSuggestedFixes:
         if committed:
             self.commit("Drop the skill")
         ((fix, (command,)),) = self.fixes(cli).items()
-        assert "took its place" not in fix  # nothing is new
+        assert "replaces it" not in fix  # nothing is new
         self.run(*shlex.split(command))
         assert self.checked(cli) == "same"
 
@@ -190,7 +190,7 @@ class TestSuggestedFixes:
         path.parent.mkdir()
         path.write_text(self.SKILL.replace("name: parcels", "name: search").replace("Ask", "Ask first"))
         ((fix, (_, rebase)),) = self.fixes(cli).items()
-        (line,) = re.findall(r"has the line `([^`]*)`", fix)
+        (line,) = re.findall(r"with the line `([^`]*)`", fix)
         Path("renames.yaml").write_text(line)
         assert cli(*shlex.split(rebase)[1:]).code == 0
         assert self.checked(cli) == "same"

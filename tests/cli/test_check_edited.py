@@ -42,7 +42,7 @@ def flat(text):
 @pytest.mark.essential
 @pytest.mark.parametrize(
     ("fields", "why", "fix"),
-    [({}, "no longer in the catalog", "put"), ({"enabled": False}, "disabled", "enable")],
+    [({}, "no longer in the catalog", "restore"), ({"enabled": False}, "disabled", "enable")],
     ids=["taken out", "disabled"],
 )
 def test_a_required_item_that_is_taken_away_is_judged(cli, edited, place, fields, why, fix):
@@ -66,7 +66,7 @@ def test_a_required_item_that_is_taken_away_is_judged(cli, edited, place, fields
     assert "title=required item gone from tiny::" in error
     allowed = cli("check", "--allow-removed")
     assert allowed.code == 0
-    assert f"({why}; q08); passed over (--allow-removed)" in flat(allowed.out)
+    assert f"({why}; q08); allowed by --allow-removed" in flat(allowed.out)
     assert cli("check", "--allow-removed", "--strict").code == 1
     told = yaml.safe_load((place / "gate.yaml").read_text())
     (place / "gate.yaml").write_text(yaml.safe_dump({**told, "gate": {"max_lost_required": 0}}))

@@ -351,7 +351,7 @@ def test_what_is_not_taken_is_said_with_what_to_do(cli, place):
 def test_what_is_odd_in_rules_is_told(cli, project):
     (project / ".cursor" / "rules").mkdir(parents=True)
     (project / ".cursor" / "rules" / "pets.mdc").write_text("No pets.")
-    said = "  Cursor rules: .cursor/rules/pets.mdc has no front matter; include mode manual (manual)"
+    said = "  Cursor rules: .cursor/rules/pets.mdc has no front matter; included by hand only (manual)"
     assert said in cli("init").out.splitlines()
 
 

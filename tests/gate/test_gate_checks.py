@@ -149,7 +149,7 @@ def test_better_is_said_with_its_size():
 
 
 def test_a_broken_pin_fails_alone():
-    pins = (Pin(query="q000", must_include=(item_id("c"),), line=3),)
+    pins = (Pin(query="q000", must_include=(item_id("c"),)).at(3),)
     one = only(many(30), many(30), pins=pins)
     assert one.verdict is Verdict.WORSE
     why = "below includeScore, score 0.88; the pin did not hold in the baseline either"

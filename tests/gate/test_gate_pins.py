@@ -84,7 +84,7 @@ def test_a_query_without_an_answer_keeps_no_pin(query):
 
 
 def test_failures_name_the_pin_and_its_line():
-    pins = [Pin(query="q3", at_most_items=3, line=4), Pin(query="q1", must_include=(C,), at_most_items=1, line=7)]
+    pins = [Pin(query="q3", at_most_items=3).at(4), Pin(query="q1", must_include=(C,), at_most_items=1).at(7)]
     found = pin_failures(pins, FOUND)
     assert [(one.line, one.pin) for one in found] == [(7, f"query q1 must include {C}, at most 1 item")] * 2
     assert pin_text(Pin(tag="t", must_not_include=(A, B), at_most_tokens=2000)) == (
@@ -96,7 +96,9 @@ def test_failures_name_the_pin_and_its_line():
 
 
 def unknown(*others, **given):
-    return list(map(str, unknown_pins([Pin(**{"line": 3, **given})], others, [FOUND], path=Path("gate.yaml"))))
+    return list(
+        map(str, unknown_pins([Pin(**{"at_most_items": 9, **given}).at(3)], others, [FOUND], path=Path("gate.yaml")))
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ def unknown(*others, **given):
         ({"query": "q9", "dataset": "d"}, "pin: no query 'q9' in dataset d"),
         ({"tag": "bill"}, "pin: no tag 'bill' in this check; did you mean 'billing'?"),
         ({"query": "q1", "must_include": ("tool:s:aa",)}, "pin: no item 'tool:s:aa' in catalog or baseline"),
-        ({"query": "q1", "must_not_include": ("x:y",)}, "pin: no item 'x:y' in catalog or baseline"),
+        ({"query": "q1", "must_not_include": ("tool:y",)}, "pin: no item 'tool:y' in catalog or baseline"),
     ],
 )
 def test_a_pin_of_what_is_nowhere_is_a_fault_with_its_line(given, text):
@@ -118,7 +120,11 @@ def test_a_pin_of_what_is_nowhere_is_a_fault_with_its_line(given, text):
 
 
 def test_known_queries_are_listed_once_and_known_items_never():
-    several = [Pin(query="q8"), Pin(query="q9"), Pin(query="q1", must_include=("tool:s:aa", "tool:s:bb"))]
+    several = [
+        Pin(query="q8", at_most_items=9),
+        Pin(query="q9", at_most_items=9),
+        Pin(query="q1", must_include=("tool:s:aa", "tool:s:bb")),
+    ]
     found = [fault.message for fault in unknown_pins(several, (), [FOUND])]
     assert [("Known: q1" in message, "Known: tool" in message) for message in found] == [
         (True, False),
@@ -195,16 +201,18 @@ LABEL, ASK = "label it (`ctxbench data label 'a b'`)", "select it in the gate fi
 )
 def test_a_pin_of_what_is_there_but_not_asked_says_why_and_what_to_do(bases, given, said, fix):
     now = replace(FOUND, unasked=UNASKED)
-    (fault,) = unknown_pins([Pin(**given)], bases, [now], folders={"d": Path("a b")})
+    (fault,) = unknown_pins([Pin(at_most_items=9, **given)], bases, [now], folders={"d": Path("a b")})
     assert fault.message == f"pin: {said}; {fix}, or remove the pin"
 
 
 def test_a_pin_is_not_of_what_is_unasked_where_some_of_it_is_asked_or_another_dataset_has_it():
     now = replace(FOUND, unasked=UNASKED)
-    assert unknown_pins([Pin(tag="billing", dataset="d")], [], [now]) == []
-    (fault,) = unknown_pins([Pin(query="old", dataset="e")], [], [now, snapshot({"q1": []}, dataset="e")])
+    assert unknown_pins([Pin(tag="billing", dataset="d", at_most_items=9)], [], [now]) == []
+    (fault,) = unknown_pins(
+        [Pin(query="old", dataset="e", at_most_items=9)], [], [now, snapshot({"q1": []}, dataset="e")]
+    )
     assert fault.message.startswith("pin: no query 'old' in dataset e")
-    (fault,) = unknown_pins([Pin(query="old")], [], [now])
+    (fault,) = unknown_pins([Pin(query="old", at_most_items=9)], [], [now])
     assert "; label it, or remove" in fault.message  # a dataset of the cache has no folder to name
 
 
