@@ -391,7 +391,7 @@ def test_every_fault_is_told_at_its_place_in_every_output(cli, accepted, data, p
     )
     lines = (place / "gate.yaml").read_text().splitlines()
     places = [next(n for n, text in enumerate(lines, 1) if what in text) for what in ("n: -1", "repeats")]
-    messages = ["n must be 0 to 100, got -1", "repeats must be a whole number from 1 to 100, got 0"]
+    messages = ["n must be 0 to 100, got -1", "gate.repeats must be 1 or more, got 0"]
     monkeypatch.setenv("GITHUB_WORKSPACE", str(place.parent))
     done = cli("check", "--markdown", "s.md", "--junit", "j.xml", "--annotations")
     title = "title=ctxbench check%3A cannot judge"
