@@ -425,7 +425,7 @@ class TestCheck:
             assert done.code != 2, done.out
             text = " ".join(done.out.split())
             assert f"item edited: renamed from tool:track_parcel, description edited (tool:{new})" in text
-            assert f"tool:track_parcel is tool:{new} now" in text
+            assert f"tool:track_parcel -> tool:{new}" in text
         assert cli("check", "gate.yaml", "--accept").code == 0
         done = cli("check", "gate.yaml", "--json")
         assert (done.code, done.json["verdict"]) == (0, "same")
@@ -520,7 +520,7 @@ class TestServers:
         assert cli("check", "gate.yaml", "--accept").code == 0
         done = cli("check", "gate.yaml")
         assert [one["name"] for one in cli("check", "gate.yaml", "--json").json["selectors"][0]["servers"]] == ["rich"]
-        assert "server rich was not asked" in done.out
+        assert "not queried, tools as captured" in done.out
         assert not caplog.records
         servers = json.loads(Path(".mcp.json").read_text())
         servers["mcpServers"]["new"] = {"command": "new"}
@@ -564,7 +564,7 @@ class TestServers:
     @pytest.mark.parametrize(
         ("left", "place_told", "why", "fix"),
         [
-            ({}, ".mcp.json", "no longer in the catalog", "put tool:rich:"),
+            ({}, ".mcp.json", "no longer in the catalog", "restore tool:rich:"),
             (
                 {"disabled": True},
                 ".mcp.json:1",

@@ -52,9 +52,7 @@ class TestServersNotAsked:
         assert (server["name"], server["changed"], server["verified"], server["error"]) == ("desk", [], True, "")
         assert server["captured"] == yaml.safe_load(Path("captured/capture.yaml").read_text())["captured"]
         assert cli("check", "gate.yaml", "--markdown", "summary.md").code == 0
-        assert f"server desk was not asked: its tools are as captured on {server['captured'][:10]}" in (
-            Path("summary.md").read_text()
-        )
+        assert f"not queried, tools as captured on {server['captured'][:10]}: desk" in (Path("summary.md").read_text())
 
     @pytest.mark.parametrize("file", ["servers/desk.py", "servers/tools.py", ".mcp.json"])
     def test_what_changed_since_the_capture_is_not_the_same(self, desk, cli, file):
@@ -182,7 +180,7 @@ class TestSuggestedFixes:
         if committed:
             self.commit("Drop the skill")
         ((fix, (command,)),) = self.fixes(cli).items()
-        assert "took its place" not in fix  # nothing is new
+        assert "replaces it" not in fix  # nothing is new
         self.run(*shlex.split(command))
         assert self.checked(cli) == "same"
 
@@ -192,7 +190,7 @@ class TestSuggestedFixes:
         path.parent.mkdir()
         path.write_text(self.SKILL.replace("name: parcels", "name: search").replace("Ask", "Ask first"))
         ((fix, (_, rebase)),) = self.fixes(cli).items()
-        (line,) = re.findall(r"has the line `([^`]*)`", fix)
+        (line,) = re.findall(r"with the line `([^`]*)`", fix)
         Path("renames.yaml").write_text(line)
         assert cli(*shlex.split(rebase)[1:]).code == 0
         assert self.checked(cli) == "same"

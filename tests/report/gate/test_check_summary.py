@@ -115,7 +115,7 @@ def test_a_large_difference_that_cannot_be_told_is_told_beside_what_decided(made
     large, small = (replace(made.judged("completeness", Verdict.INCONCLUSIVE, *rows), tolerance=n) for n in (0.01, 0.1))
     said = summary_sentences((replace(made.worse(), metrics=(large,)),))
     assert said[1].startswith(
-        "not told either way: completeness 100.0% -> 80.0% (-20.0 points): more than the 1.0 points"
+        "not told either way: completeness 100.0% -> 80.0% (-20.0 points): more than the tolerance of 1.0 points"
     )
     assert "20 queries" in said[1]
     assert "either way" not in " ".join(summary_sentences((replace(made.worse(), metrics=(small,)),)))

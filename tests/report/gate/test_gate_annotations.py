@@ -82,7 +82,7 @@ def test_a_metric_names_what_is_to_blame_and_of_tokens_that_is_what_adds_most(ma
     assert found["semantic/normal on desk: completeness worse"].endswith(
         "; item edited: text of rule:code%20review edited"
     )
-    said = "; pushed out by other items' higher scores: 2 new tools stand above it (tool:a:x and tool:a:y)"
+    said = "; pushed out: 2 new tools stand above it (tool:a:x and tool:a:y)"
     legend = " (~ marks an interval that too few values carry)"
     assert found["semantic/normal on desk: tokens worse"].endswith(said + legend)
 
@@ -90,7 +90,7 @@ def test_a_metric_names_what_is_to_blame_and_of_tokens_that_is_what_adds_most(ma
 def test_of_a_metric_that_cannot_be_told_it_is_said_why(made):
     lost = made.judged("completeness", Verdict.INCONCLUSIVE, [1.0] * 20, [1.0] * 16 + [0.0] * 4)
     for deterministic, why in (
-        (True, "20 queries are too few to tell it of others like them"),
+        (True, "20 queries are too few to conclude about other queries"),
         (False, "significant on 20"),
     ):
         one = replace(made.inconclusive(), metrics=(lost,), causes=(), changes=(), deterministic=deterministic)
