@@ -253,23 +253,22 @@ def _required(dataset: Dataset, table: Candidates) -> tuple[list[IntArray], IntA
 
 
 def _refuse_one_class(dataset: Dataset, examples: Examples) -> None:
-    """Refuse examples of one kind only, of which nothing can be learned.
+    """Check that examples have labels of both kinds, since nothing can be learned from one kind.
 
     Raises:
         ParameterError: there is one kind only, or no row.
     """
-    if len(examples.label) and examples.label.any() and not examples.label.all():
+    if examples.label.any() and not examples.label.all():
         return
+    kinds = "all" if examples.label.any() else "none"
     if examples.what == ABSTENTION:
-        kinds = "all need something" if examples.label.any() else "none of those with candidates needs anything"
         raise ParameterError(
-            f"dataset {dataset.name}: of {len(dataset)} labelled queries {kinds}; abstention is learned from queries "
-            "of both kinds, some with a required item and some marked `needs: nothing`"
+            f"dataset {dataset.name}: of {len(dataset)} labelled queries {kinds} need an item; abstention is learned "
+            "from queries with a required item and queries marked `needs: nothing`"
         )
-    kinds = "all are required" if examples.label.any() else "none is required"
     raise ParameterError(
-        f"dataset {dataset.name}: of the {len(examples.label)} candidates of {len(dataset)} labelled queries {kinds}; "
-        "a probability is learned from candidates of both kinds"
+        f"dataset {dataset.name}: of the {len(examples.label)} candidates of {len(dataset)} labelled queries {kinds} "
+        "are required; a probability is learned from candidates that are required and candidates that are not"
     )
 
 

@@ -19,6 +19,7 @@ from ctxbench.evaluation.comparisons import grouped_estimate
 from ctxbench.evaluation.metrics import Metric, mean, parse_metric
 from ctxbench.evaluation.statistics import Comparison, Scale, correct, critical
 from ctxbench.io.documents import dump_json
+from ctxbench.io.errors import Message
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.selector import PipelineSelector, Value
@@ -88,14 +89,13 @@ def _asks_no_less(constraint: Constraint, compared: Constraint, base: Base) -> b
 
 
 def _target(constraint: Constraint, base: Base) -> float:
-    """The mean over all queries that a constraint asks for; NaN where the base has none."""
-    bound = constraint.at_least if constraint.at_least is not None else constraint.at_most
-    unit = 1.0
+    """The mean over all queries that a constraint requires; NaN where the base has none."""
     if constraint.of == "base":
-        unit = base.means.get(Measure(constraint.metric), math.nan)
-    elif constraint.of == "reachable":
-        unit = float(base.reachable[~np.isnan(base.complete)].mean()) if base.in_need else math.nan
-    return math.nan if bound is None else bound * unit
+        return constraint.target * base.means.get(Measure(constraint.metric), math.nan)
+    if constraint.of == "reachable":
+        share = float(base.reachable[~np.isnan(base.complete)].mean()) if base.in_need else math.nan
+        return constraint.target * share
+    return constraint.target
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -432,8 +432,8 @@ def fixed_reason(policy: Policy, name: str, first: Optimum | None) -> str:
         first: what has seen the first n items of the base's ranking; None where nothing has.
     """
     if first is None:
-        return f"the ranking of {name} is not swept over all datasets"
-    return "" if first.n is not None else choose(policy, {name: first}, noun="k").reason
+        return Message("tuning.ranking-not-swept", selector=name)
+    return "" if first.n is not None else choose(policy, {name: first}).reason
 
 
 def beats(policy: Policy, means: Mapping[Metric, float], reference: Mapping[Metric, float]) -> bool:
@@ -472,8 +472,7 @@ def best_preset(
 def replacing_choice(preset: ShippedPreset, beaten: Choice, *, is_default: bool) -> Choice:
     """The choice of a shipped preset in place of a setting that it beats: the default is kept where it is this."""
     if is_default:
-        reason = f"{preset.name}, the default, is as complete as what was chosen for no more prompt tokens"
-        return Choice(reason=reason, settings=beaten.settings)
+        return Choice(reason=Message("tuning.default-as-good", preset=preset.name), settings=beaten.settings)
     setting = BestSetting(values=preset.values, rounded=preset.values, means={}, n={}, bounds={})
     return Choice(selector=preset.tunable.name, setting=setting, settings=beaten.settings)
 
@@ -525,9 +524,4 @@ def compare_all(
 
 def metrics_of(policies: Sequence[Policy]) -> tuple[Metric, ...]:
     """The metrics that every setting is measured by: the usual ones, and those of the policies."""
-    from_policies = [
-        metric
-        for policy in policies
-        for metric in (policy.objective, *(constraint.metric for constraint in policy.constraints))
-    ]
-    return tuple(dict.fromkeys([*METRICS, *from_policies]))
+    return tuple(dict.fromkeys([*METRICS, *(metric for policy in policies for metric in policy.metrics)]))

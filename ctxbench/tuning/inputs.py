@@ -22,7 +22,7 @@ from ctxbench.evaluation.inputs import StepChecks
 from ctxbench.evaluation.metrics import evaluate, mean
 from ctxbench.io.console import nothing_said
 from ctxbench.io.documents import line_of
-from ctxbench.io.errors import Fault, InputError, ParameterError, UnknownNameError, UserError
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UnknownNameError, UserError
 from ctxbench.io.files import cache_dir
 from ctxbench.io.rows import YamlForm
 from ctxbench.model.arrays import FloatArray
@@ -36,7 +36,7 @@ from ctxbench.selectors.definitions import shipped as shipped_names
 from ctxbench.selectors.external import external_from_config
 from ctxbench.selectors.selector import Parameter, Value, value_text
 from ctxbench.tuning.fit_examples import ALL
-from ctxbench.tuning.measures import COMPLETENESS, REACH, Measure
+from ctxbench.tuning.measures import COMPLETENESS, Measure
 from ctxbench.tuning.policy import Policy, PolicyFile, SelectorEntry, policy_measures
 from ctxbench.tuning.results import (
     EVERYTHING,
@@ -95,7 +95,7 @@ def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
         labels: of the tuning set.
 
     Returns:
-        By name of the policy what is wrong, as a sentence without its end; those that can be answered are left out.
+        What is wrong, by name of the policy; policies that can be answered are left out.
     """
     metrics = dict.fromkeys(measure.metric for measure in policy_measures(policies))
     nothing = np.zeros(0, dtype=np.int64)
@@ -109,28 +109,24 @@ def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
         pool=labels.pool,
     )
     missing = {metric for metric, values in evaluate(metrics, evidence).items() if np.isnan(values).all()}
-    reasons = {}
+    reasons: dict[str, str] = {}
     for policy in policies:
-        for metric in dict.fromkeys(
-            [policy.objective, *(constraint.metric for constraint in policy.constraints), COMPLETENESS.metric]
-        ):
-            if metric in missing and policy.name not in reasons:
-                reasons[policy.name] = (
-                    f"the labels cannot say: {metric} applies to none of {len(labels.dataset)} queries"
-                )
+        for metric in (*policy.metrics, COMPLETENESS.metric):
+            if metric in missing:
+                message = Message("tuning.metric-applies-nowhere", metric=metric, queries=len(labels.dataset))
+                reasons.setdefault(policy.name, message)
     return reasons
 
 
-def choose(policy: Policy, optima: Mapping[str, Optimum], *, noun: str = "setting") -> Choice:
-    """Choose the best setting of all selectors; of equals that of the earlier selector.
+def choose(policy: Policy, optima: Mapping[str, Optimum]) -> Choice:
+    """Choose the best setting of all selectors; of equal settings, that of the first selector.
 
-    The default is kept where no setting keeps all limits beyond doubt, and where a measure of the policy applies to
-    fewer than `MIN_QUERIES` queries: then the choice says how many more labels are needed.
+    The default is kept if no setting keeps all limits significantly, or if a measure of the policy applies to fewer
+    than `MIN_QUERIES` queries. The choice then says how many more labels are needed.
 
     Args:
-        policy: what all optima were kept by.
-        optima: by name of the selector, in order; every one has seen all settings of its selector.
-        noun: what reasons call a setting.
+        policy: the policy of all optima.
+        optima: by name of the selector, in order; each has seen all settings of its selector.
     """
     settings = sum(optimum.settings for optimum in optima.values())
     met = {name: best for name, optimum in optima.items() if (best := optimum.best) is not None}
@@ -146,7 +142,7 @@ def choose(policy: Policy, optima: Mapping[str, Optimum], *, noun: str = "settin
         name = min(near, key=lambda selector: optima[selector].shortage)
         reason = _unsure_reason(optima[name], near[name], name)
         return Choice(reason=reason, needed=optima[name].labels_needed(), settings=settings)
-    return Choice(reason=_unreachable_reason(policy, optima, noun), settings=settings)
+    return Choice(reason=_unreachable_reason(policy, optima), settings=settings)
 
 
 def _is_unreachable(optima: Mapping[str, Optimum]) -> bool:
@@ -168,30 +164,31 @@ def _best(optima: Mapping[str, Optimum]) -> str:
 
 
 def _few_reason(optimum: Optimum, best: BestSetting) -> str:
-    """Which measure applies to too few queries; empty where none does."""
+    """Which measure applies to too few queries; empty if none does."""
     for measure in optimum.measures:
-        if best.n[measure] < MIN_QUERIES:
-            applies = f"{measure} applies to {best.n[measure]} of {optimum.queries} queries"
-            return f"{applies}, and nothing is recommended on fewer than {MIN_QUERIES}"
+        if (n := best.n[measure]) < MIN_QUERIES:
+            return Message("tuning.too-few-queries", measure=measure, n=n, queries=optimum.queries, needed=MIN_QUERIES)
     return ""
 
 
 def four_digits(value: float) -> str:
-    """A figure as sentences have it: `0.2667`, `28,310`; of four digits, and whole from 1,000 on."""
+    """A number with four significant digits, without decimals from 1,000 on: `0.2667`, `28,310`."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _unsure_reason(optimum: Optimum, setting: BestSetting, selector: str) -> str:
-    """What the nearest setting keeps by its means alone."""
+    """Which limits the closest setting keeps by its mean, but not significantly."""
     missed = []
     for limit in (optimum.limits[index] for index in setting.missed):
-        if not limit.from_policy:
-            missed.append(f"too few queries to be sure of: {limit.text}")
-            continue
-        mean, end = limit.in_text_unit(setting.means[limit.measure]), "low" if limit.sign > 0 else "high"
-        clause = f"{limit.text} is met by the mean, {four_digits(mean)}, but the {end} end of what is likely is"
-        missed.append(f"{clause} {four_digits(setting.bounds[limit.text])}, over {setting.n[limit.measure]} queries")
-    return f"the nearest is {setting_text(selector, setting.rounded)}: {'; '.join(missed)}"
+        mean = limit.in_text_unit(setting.means[limit.measure])
+        bound = setting.bounds.get(limit.text, math.nan)  # of the policy's constraints only
+        n = setting.n[limit.measure]
+        missed.append(
+            Message("tuning.missed-limit", limit=limit.text, mean=four_digits(mean), bound=four_digits(bound), n=n)
+            if limit.from_policy
+            else limit.text
+        )
+    return Message("tuning.not-significant", setting=setting_text(selector, setting.rounded), limits=missed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,27 +200,21 @@ class _Reach:
     enough: bool
 
 
-def _unreachable_reason(policy: Policy, optima: Mapping[str, Optimum], noun: str) -> str:
-    """Which constraint nothing meets even by its mean, or which do not go together."""
-    limits = next(iter(optima.values())).limits[: len(policy.constraints)]
-    for index, limit in enumerate(limits):
-        best = _reach(optima, index, with_others=False)
-        if best is None:
-            where = f" among the first {REACH} items of any ranking" if limit.measure.reachable else ""
-            return f"{limit.text} cannot be judged: {limit.measure} applies to no query{where}"
-        if not best.enough:
-            return f"no {noun} reaches {limit.text}: the best reachable is {four_digits(best.value)}, by {best.by}"
-    general = [limit.text for limit in next(iter(optima.values())).limits if not limit.from_policy]
-    for index, limit in enumerate(limits):
-        best = _reach(optima, index, with_others=True)
-        if best is not None and not best.enough:
-            rest = ", ".join([*(constraint.text for constraint in limits if constraint != limit), *general])
-            best_text = f"{limit.measure} comes to {four_digits(best.value)} at best, by {best.by}"
-            return f"no {noun} reaches {limit.text} beside the rest: where that is kept ({rest}), {best_text}"
-    of_every_policy = [f"and those of every policy ({', '.join(general)})"] if general else []
-    limits_text = ", ".join([*(limit.text for limit in limits), *of_every_policy])
-    aim = f"{'fewer' if policy.minimise else 'more'} {policy.objective}"
-    return f"no {noun} keeps all of these limits with {aim} than the default: {limits_text}"
+def _unreachable_reason(policy: Policy, optima: Mapping[str, Optimum]) -> str:
+    """Which constraint no setting meets even by its mean, or which constraints exclude each other."""
+    limits = next(iter(optima.values())).limits
+    for with_others in (False, True):
+        for index, limit in enumerate(limits[: len(policy.constraints)]):
+            best = _reach(optima, index, with_others=with_others)
+            if best is None and not with_others:
+                return Message("tuning.limit-without-queries", limit=limit.text, measure=limit.measure)
+            if best is not None and not best.enough:
+                value = four_digits(best.value)
+                if not with_others:
+                    return Message("tuning.limit-out-of-reach", limit=limit.text, value=value, setting=best.by)
+                rest = [other.text for other in limits if other != limit]
+                return Message("tuning.limits-out-of-reach", limit=limit.text, rest=rest, value=value, setting=best.by)
+    return Message("tuning.no-better-setting", objective=policy.objective, limits=[limit.text for limit in limits])
 
 
 def _reach(optima: Mapping[str, Optimum], index: int, *, with_others: bool) -> _Reach | None:
@@ -450,7 +441,7 @@ def _without_effect(tunable: Tunable) -> Iterator[tuple[str, Sequence[str | int]
     """Values that the file gives a selector and that have no effect."""
     for name in tunable.entry.search:
         if name in tunable.swept_thresholds:
-            yield f"{name} is tried at every value that matters; leave it out of `search`", ("search", name)
+            yield Message("tuning.swept-anyway", parameter=name), ("search", name)
         for index, value in enumerate(tunable.entry.search[name]):
             try:
                 tunable.pipeline({name: value})
@@ -561,7 +552,7 @@ def open_tuning(
         if dataset is None or resources is None:
             continue
         if dataset.name in by_name:
-            elsewhere.fault(f"two datasets are called {dataset.name!r}; name each once, or rename one")
+            elsewhere.fault(Message("tuning.dataset-twice", dataset=dataset.name))
             continue
         opened = elsewhere.attempt(partial(_opened, dataset, file, resources, named=reference))
         if opened is not None:
@@ -647,10 +638,8 @@ def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources, *, na
     judged = {split: dataset.split(split).judged() for split in (TUNING, TEST) if split in dataset.split_names}
     missing = [split for split in (TUNING, TEST) if not len(judged.get(split, ()))]
     if file.labels == "split" and missing:
-        message = (
-            f"labels: split, but dataset {dataset.name} has no labelled query of split {' and '.join(missing)}; make "
-            f"both with `{shlex.join(['ctxbench', 'data', 'split', named])}`, or leave `labels` out"
-        )
+        command = shlex.join(["ctxbench", "data", "split", named])
+        message = Message("tuning.split-without-labels", dataset=dataset.name, splits=missing, command=command)
         raise InputError([file.fault(message, "labels")])
     in_need = sum(not query.needs_nothing for part in judged.values() for query in part.queries)
     if not missing and (file.labels == "split" or (not file.labels and in_need >= MIN_LABELS)):
@@ -664,10 +653,8 @@ def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources, *, na
     query_sets = {}
     for split, part in parts.items():
         if not len(part):
-            message = f"dataset {dataset.name}: no query is labelled or needs nothing"
-            raise InputError(
-                [Fault(f"{message}; label some with `{shlex.join(['ctxbench', 'data', 'label', named])}`")]
-            )
+            command = shlex.join(["ctxbench", "data", "label", named])
+            raise InputError([Fault(Message("tuning.dataset-unlabelled", dataset=dataset.name, command=command))])
         drawn = select_queries(part, sample=file.sample, seed=file.seed)
         query_sets[split] = QuerySet(drawn, split, item_tokens, resources)
     return TuningDataset(
@@ -686,7 +673,6 @@ def _check_suited(
     faults: list[Fault] = []
     left_out: dict[str, str] = {}
     for index, tunable in enumerate(tunables):
-        where = f"selector {tunable.name!r} on dataset {opened.dataset.name}"
         if tunable.answers is not None:
             line = line_of(file.lines, tunable.entry.where)
             wrong_answers = [
@@ -699,7 +685,7 @@ def _check_suited(
             pipeline = tunable.pipeline({})
             messages = checks.faults(pipeline, opened.tuning_set.dataset)
             if not pipeline.ranks:
-                wrong.append("it ranks nothing, so that there is nothing to cut; leave it out")
+                wrong.append(Message("tuning.nothing-to-cut"))
             wrong += _leaks(tunable, pipeline, opened)
         except UserError as error:
             messages = [str(error)]
@@ -707,7 +693,14 @@ def _check_suited(
             left_out[tunable.name] = "; ".join(messages)
         else:
             wrong += messages
-        faults += [file.fault(f"{where}: {message}", *tunable.entry.where) for message in wrong]
+        selector, dataset = tunable.name, opened.dataset.name
+        faults += [
+            file.fault(
+                Message("tuning.selector-unsuited", selector=selector, dataset=dataset, reason=reason),
+                *tunable.entry.where,
+            )
+            for reason in wrong
+        ]
     return left_out, faults
 
 
@@ -736,36 +729,24 @@ def _ranks_nothing(tunables: Sequence[Tunable], opened: TuningDataset) -> Iterat
 
 
 def _leaks(tunable: Tunable, pipeline: Pipeline, opened: TuningDataset) -> Iterator[str]:
-    """Steps that were fitted on queries that they are measured on, which makes figures look better than they are."""
+    """Steps that were fitted on the queries that they are measured on, so that figures would be too good."""
     tuning_set = opened.tuning_set
     if TEST in opened.query_sets and is_fitted_on(pipeline, opened.query_sets[TEST]):
-        yield (
-            "a step of it was fitted on queries of the test split, so that nothing measured there would hold "
-            f"elsewhere; fit it anew, `ctxbench calibrate` with `{shlex.join([opened.named, '--split', 'tuning'])}`"
-        )
+        yield Message("tuning.fitted-on-test", arguments=shlex.join([opened.named, "--split", "tuning"]))
     elif is_fitted_on(replace(pipeline, refine=pipeline.refine[tunable.first_cut :]), tuning_set):
-        yield (
-            "a step behind its first cut, or in a domain, was fitted on the queries that are tuned on, where it says "
-            "too much, and only what stands in front of all cuts is fitted anew by fold; leave the step out"
-        )
+        yield Message("tuning.fitted-behind-cut")
     elif is_fitted_on(pipeline, tuning_set) and (tunable.tried_values or tunable.has_expansion({})):
-        subject = f"{', '.join(tunable.tried_values)} can" if tunable.tried_values else "an expansion behind it can"
-        yield (
-            f"{subject} only be tried by running it, and a step of it was fitted on the queries that are tuned on, "
-            "where running it says too much; leave `search` and expansion out, or the fitted step"
-        )
+        yield Message("tuning.fitted-and-run", parameters=tunable.tried_values or ["expansion"])
 
 
 def _check_names(
     file: PolicyFile, tunables: Sequence[Tunable], datasets: Mapping[str, TuningDataset]
 ) -> Iterator[Fault]:
-    """What is wrong with names that reports use themselves, and with `together` where no selector can be swept."""
+    """Names that reports use themselves, and `together` without a selector that can be swept."""
     if EVERYTHING in [policy.name for policy in file.policies]:
-        message = f"{EVERYTHING} is what a report calls offering all items; give the policy another name"
-        yield file.fault(message, "policies", EVERYTHING)
+        yield file.fault(Message("tuning.reserved-policy-name", name=EVERYTHING), "policies", EVERYTHING)
     if file.together and len(datasets) > 1:
         if TOGETHER in datasets:
-            yield file.fault(f"a dataset is called {TOGETHER!r}, as the setting for all is; rename it", "together")
+            yield file.fault(Message("tuning.reserved-dataset-name", name=TOGETHER), "together")
         if tunables and not any(tunable.family is not None and not tunable.has_expansion({}) for tunable in tunables):
-            message = "together needs a selector whose cut is swept exactly, and there is none; leave it out"
-            yield file.fault(message, "together")
+            yield file.fault(Message("tuning.together-needs-sweep"), "together")

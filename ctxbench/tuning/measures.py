@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ctxbench.evaluation.answers import Labels, enough_shown
 from ctxbench.evaluation.metric_kernels import Joined
 from ctxbench.evaluation.metrics import Metric, evaluate
-from ctxbench.io.errors import ParameterError
+from ctxbench.io.errors import Message, ParameterError
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, owners, starts
 from ctxbench.model.candidates import Candidates, Origin
 from ctxbench.model.items import Catalog
@@ -331,11 +331,9 @@ class Measure:
         name = f"{self.metric} of reachable" if self.reachable else str(self.metric)
         if not self.required_type:
             return name
-        return (
-            f"required {self.required_type} items"
-            if self.counts
-            else f"{name} where a {self.required_type} is required"
-        )
+        if self.counts:
+            return f"required {self.required_type} items"
+        return Message("tuning.measure-of-type", metric=name, type=self.required_type)
 
     @property
     def counts(self) -> bool:

@@ -22,7 +22,7 @@ import numpy as np
 
 from ctxbench.evaluation.metrics import METRICS, Metric, parse_metric
 from ctxbench.io.documents import YamlPath, line_of, load_mapping
-from ctxbench.io.errors import Fault, InputError, ParameterError, UnknownNameError, suggest
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UnknownNameError, suggest
 from ctxbench.io.files import read_text, readable
 from ctxbench.io.rows import YamlForm, is_file_name
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
@@ -61,10 +61,14 @@ class Constraint:
     at_most: float | None = None
     of: Of = ""
 
+    @property
+    def target(self) -> float:
+        """The bound; of a constraint `of` something, its share or multiple."""
+        return float(next(bound for bound in (self.at_least, self.at_most) if bound is not None))
+
     def __str__(self) -> str:
-        sign, target = (">=", self.at_least) if self.at_least is not None else ("<=", self.at_most)
-        suffix = {"": "", "reachable": " of what is reachable at 20 items", "base": " x the base's"}[self.of]
-        return f"{self.metric} {sign} {target:g}{suffix}"
+        key = {"": "tuning.limit", "reachable": "tuning.limit-of-reachable", "base": "tuning.limit-of-base"}[self.of]
+        return Message(key, metric=self.metric, sign="<=" if self.at_least is None else ">=", target=self.target)
 
     @property
     def met_by_nothing(self) -> bool:
@@ -94,6 +98,11 @@ class Policy:
     objective: Metric
     minimise: bool
     constraints: tuple[Constraint, ...] = ()
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The metrics of the objective and the constraints."""
+        return tuple(dict.fromkeys([self.objective, *(constraint.metric for constraint in self.constraints)]))
 
 
 SAFETY_ERRORS = 2.6  # standard errors of a paired difference
@@ -162,7 +171,8 @@ class Limit:
         room: how far beyond the target the unfavourable end lies at most where a constraint nearly holds.
         by: what is compared with the target: the `paired` difference to the base, an `interval`, or the `mean`.
         base: the base's mean, for paired differences.
-        complete: the base's completeness, where more of it beyond doubt stands in for the target; NaN = it does not.
+        complete: the base's completeness; a setting that is significantly more complete need not reach the target;
+            NaN = it must.
         from_policy: whether the policy sets it.
     """
 
@@ -193,18 +203,15 @@ class Limit:
         base_mean = base.get(Measure(constraint.metric), math.nan)
         if constraint.of == "base":
             if math.isnan(base_mean):
-                raise ParameterError(
-                    f"{constraint}: the base has no {constraint.metric} that it could be a multiple of"
-                )
+                raise ParameterError(f"{constraint}: the base has no {constraint.metric}")
             unit = base_mean
         elif constraint.of == "reachable":
             unit = reach
-        bound = constraint.at_least if constraint.at_least is not None else constraint.at_most
         return cls(
             text=str(constraint),
             measure=measure,
             sign=1 if constraint.at_least is not None else -1,
-            target=float(bound if bound is not None else math.nan) * unit,
+            target=constraint.target * unit,
             unit=unit,
             room=room_of(base) if constraint.metric.declaration.scale != "amount" else 0.0,
             by="paired" if constraint.of == "base" else "interval",
@@ -283,7 +290,7 @@ def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1
     from_policy = tuple(Limit.of(constraint, base, reach=reach) for constraint in policy.constraints)
     general_limits = [
         Limit(
-            text=f"{measure} >= {MIN_KEPT:g} x the base's",
+            text=Message("tuning.limit-of-base", metric=measure, sign=">=", target=MIN_KEPT),
             measure=measure,
             sign=1,
             target=MIN_KEPT * mean,
@@ -297,7 +304,7 @@ def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1
     if TOKENS in base and COMPLETENESS in base:
         general_limits.append(
             Limit(
-                text=f"tokens <= {MAX_TOKENS:g} x the base's, or more complete beyond doubt",
+                text=Message("tuning.limit-tokens", target=MAX_TOKENS),
                 measure=TOKENS,
                 sign=-1,
                 target=MAX_TOKENS * base[TOKENS],
@@ -311,7 +318,7 @@ def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1
 
 
 def no_worse_limit(measure: Measure, base: Mapping[Measure, float]) -> Limit:
-    """What is maximised must be no worse than the base's beyond doubt, but for the room, and not by its mean alone."""
+    """The limit that a maximised share is not significantly worse than the base's, except for the room."""
     base_mean = base[measure]
     return Limit(
         text=f"{measure} >= the base's",

@@ -23,7 +23,17 @@ from ctxbench.evaluation.run_folder import finite
 from ctxbench.evaluation.statistics import Estimate
 from ctxbench.io.console import ProgressListener, nothing_said, silent
 from ctxbench.io.documents import iter_jsonl
-from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, UnknownNameError, UserError
+from ctxbench.io.errors import (
+    Fault,
+    InputError,
+    Message,
+    ParameterError,
+    StorageError,
+    UnknownNameError,
+    UserError,
+    merge_equal_faults,
+    raise_faults,
+)
 from ctxbench.io.files import iter_lines, read_text, write_atomic
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.model.candidates import Candidates, place_among
@@ -63,16 +73,13 @@ def fitted_file(definition: Definition, fits: Path) -> Path:
     """
     path = fits.with_suffix(".yaml")
     if fitted_index(definition.written, PROBABILITY) is None:
-        message = f"selector {definition.name!r} has no step `probability` that could read a fit"
-        raise ParameterError(f"{message}; take one that has, such as learned")
+        raise ParameterError(
+            f"selector {definition.name!r} has no step `probability` to read a fit; use one that has, such as learned"
+        )
     if path == fits:
-        raise ParameterError(
-            f"{fits}: a selector with the fit is written beside it as .yaml; end its own name in .json"
-        )
+        raise ParameterError(f"{fits}: the selector is written next to the fit as .yaml; name the fit .json")
     if path.exists() and f"calibration: {fits.name}" not in read_text(path):
-        raise ParameterError(
-            f"{path} is another file, and the selector with the fit would go there; name another --out"
-        )
+        raise ParameterError(f"{path} would be overwritten by the selector with the fit; choose another --out")
     return path
 
 
@@ -96,13 +103,13 @@ def write_fitted(definition: Definition, fits: Path, preset: str | None = None) 
     values = definition.values(preset)
     data = {
         "name": fits.stem,
-        "about": f"As {definition.name}, with the fit in {fits.name}.",
+        "about": str(Message("tuning.fitted-selector", selector=definition.name, file=fits.name)),
         "parameters": {
             name: _parameter_block(parameter, values[name]) for name, parameter in definition.parameters.items()
         },
         "pipeline": {**spec, "refine": refine},
         "presets": {
-            name: {"about": f"the values of {definition.name}/{name}", "set": dict(values)}
+            name: {"about": f"values of {definition.name}/{name}", "set": dict(values)}
             for name, values in definition.presets.items()
         },
     }
@@ -219,12 +226,12 @@ def fit_selectors(ready: TuningInputs, folder: Path, *, progress: ProgressListen
             try:
                 fits.append(_fit(opened.tuning_set, pipeline))
             except ParameterError as error:
-                notices.append(f"{entry.name} keeps the shipped fit on {opened.dataset.name}: {error}")
+                dataset = opened.dataset.name
+                notices.append(Message("tuning.shipped-fit-kept", selector=entry.name, dataset=dataset, reason=error))
         out.unlink(missing_ok=True)
         write_calibrations(out, fits)
         if n_texts := sum(len(fit.values.get("requests", ())) for fit in fits):
-            without = "`ctxbench calibrate --no-text` fits without them"
-            notices.append(f"{out} holds the texts of {n_texts:,} labelled requests; {without}")
+            notices.append(Message("tuning.fit-with-texts", file=out, requests=n_texts))
         path = write_fitted(definition, out, preset)
         entries.append(replace(entry, selector=str(path.resolve()), fit=""))
     return replace(ready.file, selectors=tuple(entries)), notices
@@ -258,14 +265,8 @@ def _refuse_one_catalog(ready: TuningInputs, entry: SelectorEntry) -> None:
     for opened in ready.datasets:
         owner = by_catalog.setdefault(opened.dataset.catalog.hash, opened.dataset.name)
         if owner != opened.dataset.name:
-            message = (
-                f"fit: own: {owner} and {opened.dataset.name} have the same catalog, and a fit belongs to one of them; "
-                "tune them apart"
-            )
+            message = Message("tuning.one-catalog", dataset=owner, second=opened.dataset.name)
             raise InputError([ready.file.fault(message, *entry.where, "fit")])
-
-
-_READ = "read once, for the figures below, when all values were fixed"
 
 
 def write_presets_of(result: DatasetTuning, ready: TuningInputs, path: Path) -> bool:
@@ -307,7 +308,7 @@ def write_presets_of(result: DatasetTuning, ready: TuningInputs, path: Path) -> 
             "policies": ready.file.hash,
         },
         presets=presets,
-        test_split="" if result.all_decide else _READ,
+        test_split="" if result.all_decide else str(Message("tuning.test-split-of-presets")),
     )
     return True
 
@@ -350,7 +351,7 @@ def policy_block(policy: Policy) -> dict[str, Any]:
 def verdict_block(verdict: ConstraintVerdict) -> dict[str, Any]:
     """A verdict as the presets file holds it."""
     return {
-        "constraint": verdict.text,
+        "constraint": str(verdict.text),
         "met": verdict.met,
         "verdict": verdict.status,
         "value": _rounded(verdict.value),
@@ -427,7 +428,7 @@ def read_requests(name: str) -> list[Request]:
             ) from error
     faults: list[Fault] = []
     if path.suffix == ".jsonl":
-        texts, wrong = [], dict[str, list[int]]()
+        texts, wrong = [], list[Fault]()
         for line, row in iter_jsonl(path, faults):
             if "ctxbench" in row and "catalog" in row and "query" not in row:
                 continue
@@ -436,27 +437,25 @@ def read_requests(name: str) -> list[Request]:
             if isinstance(text, str):
                 texts.append(text)
             else:
-                wrong.setdefault(_no_text(row), []).append(line)
-        for message, (first, *rest) in wrong.items():
-            faults.append(Fault(message + (f"; so are {len(rest):,} more lines" if rest else ""), path, first))
+                wrong.append(Fault(_no_text(row), path, line))
+        faults += merge_equal_faults(wrong)
     else:
         texts = [line for _, line in iter_lines(path, faults)]
     texts = sample_requests([text for text in texts if text.strip()])
     if not texts and not faults:
-        faults.append(Fault("no request; expected one a line, or objects with `text` in a .jsonl file", path, 1))
-    if faults:
-        raise InputError(faults)
+        faults.append(Fault(Message("tuning.no-request"), path, 1))
+    raise_faults(faults)
     return [Request(id=str(index), text=text) for index, text in enumerate(texts)]
 
 
 def _no_text(row: Mapping[str, Any]) -> str:
     """The message that an object is no request, with the field that may be its text."""
     if "text" in row:
-        return f"expected an object with `text`, got text {row['text']!r:.60}"
+        return Message("tuning.request-text", value=f"{row['text']!r:.60}")
     texts = {name: row[name] for name in _TEXTS if isinstance(row.get(name), str)}
     likely = max(texts, key=lambda name: len(texts[name]), default="")  # an id may be called as a text is, and is short
-    fields = ", ".join(map(repr, row)) or "nothing"
-    return f"expected an object with `text`, got {fields}" + (f"; call {likely!r} `text`" if likely else "")
+    hint = f"; rename {likely!r} to `text`" if likely else ""
+    return Message("tuning.request-without-text", fields=[*map(repr, row)] or ["nothing"], hint=hint)
 
 
 def sample_requests(requests: list[T]) -> list[T]:

@@ -23,7 +23,7 @@ from ctxbench.evaluation.comparisons import (
 from ctxbench.evaluation.metrics import Metric, mean
 from ctxbench.evaluation.statistics import Comparison, Estimate, correct
 from ctxbench.io.console import ProgressListener, silent
-from ctxbench.io.errors import UserError
+from ctxbench.io.errors import Message, UserError, count
 from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.model.candidates import Candidates
 from ctxbench.selectors.external import all_empty
@@ -79,12 +79,6 @@ from ctxbench.tuning.results import (
 from ctxbench.tuning.search import MIN_QUERIES, Base, Competitor, Optimum, SearchResult, first_n, preset_search, search
 from ctxbench.tuning.tunables import EXTERNAL_CUT, FIRST_N
 
-ALL_DECIDE = (
-    "Every figure here is of the labels that the values were chosen on: none are left to test them on. What is "
-    "recommended was held to its policy with room for that; new labels would confirm it."
-)
-READ_ONCE = "The test split was read once, for the figures here, when all values were fixed."
-
 
 class DatasetTuner:
     """Chooses settings on one dataset, and measures them.
@@ -122,9 +116,7 @@ class DatasetTuner:
             base = self.base = self.base or Base.of(competitor, self.policies)
 
             def report_settings(settings: int, name: str = tunable.name, done: int = index) -> None:
-                self._say(
-                    f"{name}, {settings:,} {'setting' if settings == 1 else 'settings'}", done, len(self.tunables)
-                )
+                self._say(f"{name}, {count(settings, 'setting')}", done, len(self.tunables))
 
             self.searches[tunable.name] = search(competitor.with_base(base), file, base=base, progress=report_settings)
         if self.base is not None:
@@ -164,14 +156,11 @@ class DatasetTuner:
         return replace(choice, needed=(missing, missing))
 
     def _one_group_reason(self) -> str:
-        """Why nothing can be said beyond doubt where all queries answer as one; empty where they do not."""
+        """Why nothing is significant if all queries are of one group; empty if they are not."""
         query_set = self.dataset.tuning_set
         if self.base is None or len(np.unique(query_set.group[~np.isnan(self.base.complete)])) > 1:
             return ""
-        return (
-            f"the {self.base.in_need:,} labels in need are all of one group, which answers as one, so that "
-            "nothing says how far others would differ; label requests of other groups"
-        )
+        return Message("tuning.one-group", queries=self.base.in_need)
 
     def _say(self, activity: str, done: int, total: int) -> None:
         self._progress(f"{self.name}, {activity}; done", done, total)
@@ -372,58 +361,39 @@ class DatasetTuner:
     def _notes(self) -> Iterator[str]:
         """Notes for the reader of a report."""
         query_sets = self.dataset.query_sets
-        yield READ_ONCE if TEST in query_sets else ALL_DECIDE
+        yield Message("tuning.test-read-once" if TEST in query_sets else "tuning.all-labels-decide")
         for split, n in self.dataset.of.items():
             if len(query_sets[split]) < n:
-                of = f"of the {split} split " if split in (TUNING, TEST) else ""
-                yield f"Of {n:,} queries {of}{len(query_sets[split]):,} were drawn."
-        names = {entry.name for entry in self.file.selectors}
+                yield Message("tuning.sample-drawn", n=len(query_sets[split]), queries=n, split=split)
         for name, reason in self.left_out.items():
-            yield f"{name if name in names else f'What ships, {name},'} was left out: {reason}."
+            yield Message("tuning.left-out", selector=name, reason=reason)
         for name in self.dataset.empty:
             sentence = all_empty(name, self.name)
             yield f"{sentence[0].upper()}{sentence[1:]}."
         if self.base is not None:
             yield from _group_notes(self.base, self.dataset.tuning_set)
         for name, result in self.searches.items():
-            if result.competitor.full_ranking.refitted:
-                yield (
-                    f"{name}: its fit has seen queries that decide, so that each of these is scored by a fit on the "
-                    "other folds; a test split is scored by the fit itself."
-                )
-            if result.competitor.full_ranking.shared:
-                yield (
-                    f"{name}: its fit has seen queries that decide, among those of "
-                    f"{result.competitor.full_ranking.shared} datasets, "
-                    "so that it looks a little better here than on a dataset of your own."
-                )
+            tunable, ranking = result.competitor.tunable, result.competitor.full_ranking
+            if ranking.refitted:
+                yield Message("tuning.scored-out-of-fold", selector=name)
+            if ranking.shared:
+                yield Message("tuning.fit-has-seen-dataset", selector=name, datasets=ranking.shared)
             if result.tried:
-                yield _run_note(name, result)
+                unswept = [*tunable.tried_values, *["expansion"] * tunable.has_expansion({})]
+                yield Message("tuning.not-swept", selector=name, parameters=unswept, settings=result.tried)
 
 
 def _group_notes(base: Base, query_set: QuerySet) -> Iterator[str]:
-    """A note on how groups of queries change intervals; none where every query in need is alone."""
+    """A note on how groups of queries change intervals; none if each query in need is a group."""
     groups = len(np.unique(query_set.group[~np.isnan(base.complete)]))
     if groups != base.in_need:
-        yield (
-            f"The {base.in_need:,} queries in need that decide come in {groups:,} groups, such as paraphrases of one "
-            f"request, and are worth {base.effective_queries:,.0f} independent ones by the base's completeness. "
-            "Intervals and paired comparisons, but for those at equal tokens, are made by group, and constraints that "
-            f"are not of the base are met by bounds for {base.worth:.0%} as many queries."
+        yield Message(
+            "tuning.grouped-queries",
+            queries=base.in_need,
+            groups=groups,
+            effective=base.effective_queries,
+            share=base.worth,
         )
-
-
-def _run_note(name: str, result: SearchResult) -> str:
-    """A note on what breaks the prefix rule, and what was done instead."""
-    searched = result.competitor.tunable.tried_values
-    unswept = " and ".join(
-        [", ".join(searched)] * bool(searched) + ["expansion"] * result.competitor.tunable.has_expansion({})
-    )
-    return (
-        f"{name}: no exact sweep over {unswept}, which change more than how much of one ranking is offered; "
-        f"{result.tried:,} settings were run on what the steps before had found, and the best of them need not be the "
-        "best there is."
-    )
 
 
 def first_items_curve(table: Candidates, labels: Labels) -> Curve:
@@ -534,7 +504,7 @@ class CommonSetting:
             for policy, optimum, first in zip(policies, tuned, fixed, strict=True):
                 optima[policy.name][tunable.name] = optimum
                 self._fixed[policy.name, tunable.name] = first
-        none = Choice(reason="the labels of some dataset cannot say, or no selector suits all")
+        none = Choice(reason=Message("tuning.no-common-setting"))
         for policy in self._file.policies:
             self._choices[policy.name] = choose(policy, optima[policy.name]) if policy in policies else none
 
@@ -544,7 +514,7 @@ class CommonSetting:
             [tuner.searches[name].competitor.rankings for tuner in self._tuners],
             optima,
             worth=[tuner.base.worth if tuner.base else 1.0 for tuner in self._tuners],
-            progress=lambda n: progress(f"{TOGETHER}, {name}, {n:,} {'setting' if n == 1 else 'settings'}", 0, 1),
+            progress=lambda n: progress(f"{TOGETHER}, {name}, {count(n, 'setting')}", 0, 1),
         )
 
     def _optimum(self, policy: Policy, name: str, defaults: Mapping[str, Value]) -> Optimum:
@@ -599,7 +569,7 @@ class CommonSetting:
                 )
             outcomes.append(replace(outcome, shipped=self._preset_name(self._choices[policy.name])))
         datasets = [tuner.dataset for tuner in self._tuners]
-        names = ", ".join(tuner.name for tuner in self._tuners)
+        names = [tuner.name for tuner in self._tuners]
         return DatasetTuning(
             dataset=TOGETHER,
             version="",
@@ -613,11 +583,7 @@ class CommonSetting:
             results=tuple(results.values()),
             traces=(),
             outcomes=tuple(outcomes),
-            notes=(
-                f"One setting for all of {names}; every figure is the mean over datasets, each weighing the same.",
-                "The objective is the geometric mean over datasets where it is an amount, such as prompt tokens.",
-                *self._split_notes(),
-            ),
+            notes=(Message("tuning.common-setting", datasets=names), *self._split_notes()),
             shipped={name: results[rows[0].name] for name, rows in shipped.items()},
         )
 
@@ -663,12 +629,12 @@ class CommonSetting:
         return next((preset.name for preset in self._tuners[0].shipped if preset.is_setting_of(tunable, values)), "")
 
     def _split_notes(self) -> Iterator[str]:
-        """Which labels decided, and which figures are of."""
+        """Which labels decided, and on which labels figures were measured."""
         decided = [tuner.name for tuner in self._tuners if TEST not in tuner.dataset.query_sets]
         if len(decided) < len(self._tuners):
-            yield READ_ONCE
+            yield Message("tuning.test-read-once")
         if decided:
-            yield f"On {', '.join(decided)} all labels decided, and figures are of the same labels. {ALL_DECIDE}"
+            yield Message("tuning.all-labels-decide-on", datasets=decided)
 
     def _chosen(self, policy: Policy, choice: Choice) -> dict[str, list[SettingValues]]:
         """What is recommended, and fixed numbers of items, on every dataset; nothing, if the default is kept."""

@@ -110,7 +110,7 @@ class TestRequests:
 
     def test_an_id_is_not_proposed_as_the_text(self, tmp_path):
         (tmp_path / "r.jsonl").write_text('{"query": "q1", "question": "what is open?"}\n', encoding="utf-8")
-        with pytest.raises(InputError, match="got 'query', 'question'; call 'question' `text`"):
+        with pytest.raises(InputError, match="got 'query', 'question'; rename 'question' to `text`"):
             read_requests(str(tmp_path / "r.jsonl"))
 
     def test_a_row_without_a_text_is_named(self, tmp_path):
@@ -124,7 +124,7 @@ class TestRequests:
         with pytest.raises(InputError) as caught:
             read_requests(str(tmp_path / "r.jsonl"))
         assert [(fault.line, fault.message) for fault in caught.value.faults] == [
-            (2, "expected an object with `text`, got 'query', 'expected'; call 'query' `text`; so are 2 more lines"),
+            (2, "expected an object with `text`, got 'query', 'expected'; rename 'query' to `text`; so are 2 more lines"),
             (5, "expected an object with `text`, got text 3"),
         ]
 

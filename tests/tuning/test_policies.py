@@ -102,7 +102,7 @@ def test_a_file_says_what_is_tuned_and_how(tmp_path):
         Constraint(metric=Metric("completeness"), at_least=0.8, of="reachable"),
         Constraint(metric=Metric("recall"), at_least=0.5),
     )
-    assert [str(one) for one in within.constraints] == ["tokens <= 4000", "items <= 0.5 x the base's"]
+    assert [str(one) for one in within.constraints] == ["tokens <= 4000", "items <= 0.5 times the base's"]
     assert file.lines["policies", "within-4000"] == 15
 
 
@@ -356,8 +356,8 @@ def test_what_the_labels_cannot_answer_is_said_by_policy(tmp_path):
     asked = read_policies(write(tmp_path, ASKING)).policies
     found = unanswerable(asked, labels_of(2, 2))
     assert found == {
-        "quiet": "the labels cannot say: abstention applies to none of 2 queries",
-        "deep": "the labels cannot say: dependency_recall applies to none of 2 queries",
+        "quiet": "abstention applies to none of the 2 labelled queries",
+        "deep": "dependency_recall applies to none of the 2 labelled queries",
     }
     assert unanswerable(asked, labels_of(2, via="dependency", nothing=1)) == {}
     assert set(unanswerable(asked, labels_of(nothing=2))) == {one.name for one in asked}

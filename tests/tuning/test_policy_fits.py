@@ -41,7 +41,7 @@ def test_the_fit_is_of_the_labels_that_decide(opened, shop, tmp_path):
     own = next(fit for fit in read_calibrations(tmp_path / "presets" / "fits" / "mine-shop.json").fits if fit.catalog)
     (query_set,) = (one.tuning_set for one in ready.datasets)
     assert (own.dataset, own.split, own.queries) == ("shop", query_set.split, len(query_set))
-    held = f"mine-shop.json holds the texts of {len(own.values['requests'])} labelled requests"
+    held = f"mine-shop.json contains the texts of {len(own.values['requests'])} labelled requests"
     assert [held in notice for notice in notices] == [True]
 
 

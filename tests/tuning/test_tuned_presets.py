@@ -138,7 +138,7 @@ def test_verdicts_stand_with_a_preset(ready, tmp_path):
     assert write_presets_of(found, one, path)
     file = read_presets(path)
     (row,) = file.presets["aggressive"].policy["verdicts"]
-    assert (row["constraint"], row["met"]) == ("completeness >= 0.8 x the base's", True)
+    assert (row["constraint"], row["met"]) == ("completeness >= 0.8 times the base's", True)
     assert row["verdict"] in ("holds", "holds within 2 points")
     assert file.test_split == ""
     assert file.presets["aggressive"].test == {}
