@@ -7,7 +7,7 @@ differences, others by intervals, so few labels may be enough for the stricter a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -499,7 +499,7 @@ def compare_all(
     defaults: T,
     measured: Mapping[str, Mapping[str, T]],
     compare: Callable[[T, T, Metric], Comparison | None],
-    policies: Sequence[Policy],
+    policies: Collection[Policy],
 ) -> dict[Key, Comparison]:
     """Paired comparisons for all policies, corrected together.
 
@@ -522,6 +522,6 @@ def compare_all(
     return correct({key: comparison for key, comparison in comparisons.items() if comparison is not None})
 
 
-def metrics_of(policies: Sequence[Policy]) -> tuple[Metric, ...]:
+def metrics_of(policies: Collection[Policy]) -> tuple[Metric, ...]:
     """The metrics that every setting is measured by: the usual ones, and those of the policies."""
     return tuple(dict.fromkeys([*METRICS, *(metric for policy in policies for metric in policy.metrics)]))

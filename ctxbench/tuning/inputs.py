@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from pathlib import Path
@@ -21,7 +21,6 @@ from ctxbench.evaluation.comparisons import grouped_estimate
 from ctxbench.evaluation.inputs import StepChecks
 from ctxbench.evaluation.metrics import evaluate, mean
 from ctxbench.io.console import nothing_said
-from ctxbench.io.documents import line_of
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UnknownNameError, UserError
 from ctxbench.io.files import cache_dir
 from ctxbench.io.rows import YamlForm
@@ -87,7 +86,7 @@ class Choice:
     taken_from: str = ""
 
 
-def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
+def unanswerable(policies: Collection[Policy], labels: Labels) -> dict[str, str]:
     """Find policies that the labels cannot answer, since a metric of theirs applies to no query.
 
     Args:
@@ -360,9 +359,10 @@ def read_tunables(
     Returns:
         The selectors that can be tuned, and what is wrong with the others, by line.
     """
-    form = YamlForm(file.path, file.lines, [])
+    form = YamlForm(file.path, file.source.lines, [])
     tunables = [
-        form.attempt(partial(_read_checked, entry, file, rankings or {}), *entry.where) for entry in file.selectors
+        form.attempt(partial(_read_checked, entry, file, rankings or {}), "selectors", index)
+        for index, entry in enumerate(file.selectors)
     ]
     return tuple(tunable for tunable in tunables if tunable is not None), form.faults
 
@@ -430,11 +430,11 @@ def _read_checked(entry: SelectorEntry, file: PolicyFile, rankings: Mapping[str,
     """
     tunable = _read(entry, file.base, rankings)
     if wrong := list(_unsuitable(tunable)) or list(_without_effect(tunable)):
-        raise InputError([file.fault(message, *entry.where, *where) for message, where in wrong])
+        raise InputError([file.entry_fault(entry.name, message, *where) for message, where in wrong])
     check = tunable.definition.checked
     written = {name: check(name, value) for name, value in tunable.entry.set.items()}
     search = {name: tuple(check(name, value) for value in values) for name, values in tunable.entry.search.items()}
-    return replace(tunable, entry=replace(tunable.entry, set=written, search=search))
+    return replace(tunable, entry=tunable.entry.model_copy(update={"set": written, "search": search}))
 
 
 def _without_effect(tunable: Tunable) -> Iterator[tuple[str, Sequence[str | int]]]:
@@ -540,7 +540,7 @@ def open_tuning(
     """
     tunables, faults = read_tunables(file, rankings)
     shipped = tuple(_shipped_presets(file, tunables))
-    in_file, elsewhere = YamlForm(file.path, file.lines, faults), YamlForm(None, {}, faults)
+    in_file, elsewhere = YamlForm(file.path, file.source.lines, faults), YamlForm(None, {}, faults)
     embedder = in_file.attempt(lambda: open_embedder(file.embedder), "embedder")
     counter = in_file.attempt(lambda: open_counter(file.tokens, cache=cache_dir()), "tokens")
     resources = None
@@ -561,7 +561,7 @@ def open_tuning(
             by_name[dataset.name] = replace(
                 opened,
                 left_out=left_out,
-                unanswered=unanswerable(file.policies, opened.tuning_set.labels),
+                unanswered=unanswerable(file.policies.values(), opened.tuning_set.labels),
                 empty=() if wrong else tuple(_ranks_nothing(tunables, opened)),
             )
             faults += wrong
@@ -647,7 +647,7 @@ def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources, *, na
     else:
         splits = set(judged) if not missing else {None, *dataset.split_names}
         by_split = {ALL: dataset.take(query.id for query in dataset.queries if query.split in splits)}
-    has_partial = any(measure.metric.declaration.partial for measure in policy_measures(file.policies))
+    has_partial = any(measure.metric.declaration.partial for measure in policy_measures(file.policies.values()))
     parts = {split: part.measured() if has_partial else part.judged() for split, part in by_split.items()}
     item_tokens = resources.tokens(dataset.catalog)
     query_sets = {}
@@ -674,11 +674,11 @@ def _check_suited(
     left_out: dict[str, str] = {}
     for index, tunable in enumerate(tunables):
         if tunable.answers is not None:
-            line = line_of(file.lines, tunable.entry.where)
-            wrong_answers = [
-                fault for query_set in opened.query_sets.values() for fault in _unusable(tunable.answers, query_set)
+            faults += [
+                file.entry_fault(tunable.name, fault.message)
+                for query_set in opened.query_sets.values()
+                for fault in _unusable(tunable.answers, query_set)
             ]
-            faults += [replace(fault, path=file.path, line=line) for fault in wrong_answers]
             continue
         wrong: list[str] = []
         try:
@@ -693,11 +693,11 @@ def _check_suited(
             left_out[tunable.name] = "; ".join(messages)
         else:
             wrong += messages
-        selector, dataset = tunable.name, opened.dataset.name
+        dataset = opened.dataset.name
         faults += [
-            file.fault(
-                Message("tuning.selector-unsuited", selector=selector, dataset=dataset, reason=reason),
-                *tunable.entry.where,
+            file.entry_fault(
+                tunable.name,
+                Message("tuning.selector-unsuited", selector=tunable.name, dataset=dataset, reason=reason),
             )
             for reason in wrong
         ]
@@ -743,7 +743,7 @@ def _check_names(
     file: PolicyFile, tunables: Sequence[Tunable], datasets: Mapping[str, TuningDataset]
 ) -> Iterator[Fault]:
     """Names that reports use themselves, and `together` without a selector that can be swept."""
-    if EVERYTHING in [policy.name for policy in file.policies]:
+    if EVERYTHING in file.policies:
         yield file.fault(Message("tuning.reserved-policy-name", name=EVERYTHING), "policies", EVERYTHING)
     if file.together and len(datasets) > 1:
         if TOGETHER in datasets:

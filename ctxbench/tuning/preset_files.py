@@ -214,11 +214,11 @@ def fit_selectors(ready: TuningInputs, folder: Path, *, progress: ProgressListen
             entries.append(entry)
             continue
         definition, preset = find_definition(entry.selector, base=ready.file.base)
-        out = fit_files(replace(ready.file, selectors=(entry,)), folder, names)[0]
+        out = fit_files(ready.file.model_copy(update={"selectors": (entry,)}), folder, names)[0]
         try:
             fitted_file(definition, out)
         except UserError as error:
-            raise InputError([ready.file.fault(f"fit: own: {error}", *entry.where, "fit")]) from error
+            raise InputError([ready.file.entry_fault(entry.name, f"fit: own: {error}", "fit")]) from error
         _refuse_one_catalog(ready, entry)
         pipeline, fits = definition.pipeline(definition.values(preset)), [shipped_fit()]
         for index, opened in enumerate(ready.datasets):
@@ -233,8 +233,8 @@ def fit_selectors(ready: TuningInputs, folder: Path, *, progress: ProgressListen
         if n_texts := sum(len(fit.values.get("requests", ())) for fit in fits):
             notices.append(Message("tuning.fit-with-texts", file=out, requests=n_texts))
         path = write_fitted(definition, out, preset)
-        entries.append(replace(entry, selector=str(path.resolve()), fit=""))
-    return replace(ready.file, selectors=tuple(entries)), notices
+        entries.append(entry.model_copy(update={"selector": str(path.resolve()), "fit": ""}))
+    return ready.file.model_copy(update={"selectors": tuple(entries)}), notices
 
 
 def _fit(query_set: QuerySet, pipeline: Pipeline) -> Fit:
@@ -266,7 +266,7 @@ def _refuse_one_catalog(ready: TuningInputs, entry: SelectorEntry) -> None:
         owner = by_catalog.setdefault(opened.dataset.catalog.hash, opened.dataset.name)
         if owner != opened.dataset.name:
             message = Message("tuning.one-catalog", dataset=owner, second=opened.dataset.name)
-            raise InputError([ready.file.fault(message, *entry.where, "fit")])
+            raise InputError([ready.file.entry_fault(entry.name, message, "fit")])
 
 
 def write_presets_of(result: DatasetTuning, ready: TuningInputs, path: Path) -> bool:

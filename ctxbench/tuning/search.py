@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
@@ -417,7 +417,7 @@ class Competitor:
         cls,
         tunable: Tunable,
         query_set: QuerySet,
-        policies: Sequence[Policy],
+        policies: Collection[Policy],
         chosen: Mapping[str, Value] | None = None,
     ) -> Competitor:
         """Rank with its defaults, or with what is chosen, and measure the rankings at every length.
@@ -502,7 +502,7 @@ class Base:
         return self.effective_queries / self.in_need if self.in_need else 1.0
 
     @classmethod
-    def of(cls, competitor: Competitor, policies: Sequence[Policy]) -> Base:
+    def of(cls, competitor: Competitor, policies: Collection[Policy]) -> Base:
         """Measure the base, for some policies."""
         values = competitor.by_query({})
         applicable = {measure: by_query for measure, by_query in values.items() if not np.isnan(by_query).all()}
@@ -584,7 +584,7 @@ def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Ca
         n_settings = sweep(competitor.tunable.family, competitor.rankings, [repeat_filter], progress=progress)
         settings = 0 if expands else n_settings
     if competitor.domain_pair is not None:
-        settings = _both_domains(competitor.domain_pair, file.policies, collectors, base=base)
+        settings = _both_domains(competitor.domain_pair, file.policies.values(), collectors, base=base)
     tried = 0
     if competitor.tunable.tried_values or competitor.tunable.has_expansion({}):
         for line in _run_settings(competitor, file, cuts):
@@ -629,7 +629,7 @@ def optima_of(competitor: Competitor, file: PolicyFile, *, base: Base) -> dict[s
         policy.name: Optimum(
             policy, level=file.confidence, base=base.means, reach=reach, worth=base.worth, defaults=defaults
         )
-        for policy in file.policies
+        for policy in file.policies.values()
     }
 
 
@@ -641,7 +641,7 @@ def first_n(competitor: Competitor, file: PolicyFile, *, base: Base) -> dict[str
 
 
 def _both_domains(
-    domain_pair: DomainPair, policies: Sequence[Policy], collectors: Sequence[Collector[ThresholdLine]], *, base: Base
+    domain_pair: DomainPair, policies: Collection[Policy], collectors: Sequence[Collector[ThresholdLine]], *, base: Base
 ) -> int:
     """Show collectors what no pair of the domains' settings beats, in whatever a policy wants kept or gained.
 

@@ -98,7 +98,7 @@ class DatasetTuner:
         self.file, self._base = inputs.file, inputs.tunables[0]
         self.name = dataset.dataset.name
         self.tunables = tuple(tunable for tunable in inputs.tunables if tunable.name not in dataset.left_out)
-        self.policies = tuple(policy for policy in inputs.file.policies if policy.name not in dataset.unanswered)
+        self.policies = tuple(policy for policy in self.file.policies.values() if policy.name not in dataset.unanswered)
         self.left_out = dict(dataset.left_out)
         self.shipped = tuple(preset for preset in inputs.shipped if preset.tunable.name not in dataset.left_out)
         self.base: Base | None = None
@@ -109,7 +109,7 @@ class DatasetTuner:
 
     def choose(self) -> None:
         """Choose a setting for every policy, on the tuning set alone."""
-        query_set, file = self.dataset.tuning_set, replace(self.file, policies=self.policies)
+        query_set, file = self.dataset.tuning_set, self.file.with_policies(self.policies)
         for index, tunable in enumerate(self.tunables):
             self._say(f"{tunable.name}, ranking", index, len(self.tunables))
             competitor = Competitor.of(tunable, query_set, self.policies)
@@ -122,7 +122,7 @@ class DatasetTuner:
         if self.base is not None:
             self._add_presets(file, self.base)
         one_group = self._one_group_reason()
-        for policy in self.file.policies:
+        for policy in self.file.policies.values():
             if reason := self.dataset.unanswered.get(policy.name, one_group):
                 self.choices[policy.name] = Choice(reason=reason, answered=False)
             else:
@@ -174,14 +174,14 @@ class DatasetTuner:
         if heads[0] == heads[1]:
             return searched.fixed
         competitor = Competitor.of(tunable, self.dataset.tuning_set, self.policies, values).with_base(self.base)
-        return first_n(competitor, replace(self.file, policies=self.policies), base=self.base)
+        return first_n(competitor, self.file.with_policies(self.policies), base=self.base)
 
     # ------------------------------------------------------------------------------------------ what is read
 
     @cached_property
     def evaluator(self) -> SettingEvaluator:
         """Measures settings; reads the test split, if there is one."""
-        evaluator = SettingEvaluator(self.dataset, metrics_of(self.file.policies), self.file.confidence)
+        evaluator = SettingEvaluator(self.dataset, metrics_of(self.file.policies.values()), self.file.confidence)
         for result in self.searches.values():
             evaluator.keep_ranking(result.competitor.tunable, result.competitor.full_ranking)
         return evaluator
@@ -223,12 +223,12 @@ class DatasetTuner:
         ]
         measured = {
             policy.name: settings
-            for policy in file.policies
+            for policy in file.policies.values()
             if (settings := self._chosen(policy, self.choices[policy.name]))
         }
         measured |= self._replaced(measured)
         chosen = {policy: settings for policy, settings in measured.items() if "chosen" in settings}
-        comparisons = compare_all(defaults, chosen, self._compare, file.policies)
+        comparisons = compare_all(defaults, chosen, self._compare, file.policies.values())
         all_settings = [
             defaults,
             *compared,
@@ -236,7 +236,8 @@ class DatasetTuner:
         ]
         results = {setting.name: self.evaluator.result(setting) for setting in all_settings}
         outcomes = tuple(
-            self._outcome(policy, measured.get(policy.name, {}), results, comparisons) for policy in file.policies
+            self._outcome(policy, measured.get(policy.name, {}), results, comparisons)
+            for policy in file.policies.values()
         )
         level, searches = file.confidence, self.searches.values()
         fronts = [front_trace(result, level=level) for result in searches if result.front]
@@ -505,7 +506,7 @@ class CommonSetting:
                 optima[policy.name][tunable.name] = optimum
                 self._fixed[policy.name, tunable.name] = first
         none = Choice(reason=Message("tuning.no-common-setting"))
-        for policy in self._file.policies:
+        for policy in self._file.policies.values():
             self._choices[policy.name] = choose(policy, optima[policy.name]) if policy in policies else none
 
     def _sweep(self, family: CutFamily, name: str, optima: Sequence[Optimum], progress: ProgressListener) -> None:
@@ -546,7 +547,7 @@ class CommonSetting:
         level, all_rows = self._file.confidence, [[tuner.defaults for tuner in self._tuners]]
         measured = {
             policy.name: by_kind
-            for policy in self._file.policies
+            for policy in self._file.policies.values()
             if (by_kind := self._chosen(policy, self._choices[policy.name]))
         }
         shipped = self._shipped()
@@ -554,10 +555,10 @@ class CommonSetting:
         chosen = {policy: by_kind for policy, by_kind in measured.items() if "chosen" in by_kind}
         all_rows += [rows for rows in shipped.values() if rows[0].role != DEFAULTS]
         all_rows += [rows for by_kind in measured.values() for rows in by_kind.values()]
-        comparisons = compare_all(all_rows[0], chosen, self._compare, self._file.policies)
+        comparisons = compare_all(all_rows[0], chosen, self._compare, self._file.policies.values())
         results = {rows[0].name: self._result(rows, level) for rows in all_rows}
         outcomes = []
-        for policy in self._file.policies:
+        for policy in self._file.policies.values():
             by_kind = measured.get(policy.name, {})
             verdicts = self._verdicts(policy, by_kind["chosen"]) if "chosen" in by_kind else ()
             kind_results = {kind: results[rows[0].name] for kind, rows in by_kind.items()}

@@ -133,6 +133,6 @@ def test_a_constraint_that_no_test_query_can_answer_is_neither_met_nor_missed():
         Constraint(metric=TOKENS, at_most=1.0, of="base"),
         Constraint(metric=TOKENS, at_most=100.0),
     )
-    policy = Policy(name="p", about="", objective=COMPLETE, minimise=False, constraints=(told, base, alone))
+    policy = Policy.of("p", maximise=COMPLETE, constraints=(told, base, alone))
     (found,) = every._verdicts(policy, [rows])
     assert (found.text, found.status, found.n) == (str(told), "too few to say", 3)

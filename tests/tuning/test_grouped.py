@@ -28,7 +28,7 @@ POLICIES = {
 def policy(at_least=None, *, at_most=None):
     metric = COMPLETE if at_most is None else COST
     constraint = Constraint(metric=metric, at_least=at_least, at_most=at_most)
-    return Policy(name="p", about="", objective=COST, minimise=True, constraints=(constraint,))
+    return Policy.of("p", minimise=COST, constraints=(constraint,))
 
 
 def line(complete, tokens, **given):

@@ -118,7 +118,9 @@ def test_everything_at_once(faults, fitted, shop):
 def test_what_ranks_nothing(faults):
     ((file, line, what),) = faults("semantic", "everything")
     assert {**what.values, "reason": what.values["reason"].key} == {
-        "selector": "everything", "dataset": "shop", "reason": "tuning.nothing-to-cut"
+        "selector": "everything",
+        "dataset": "shop",
+        "reason": "tuning.nothing-to-cut",
     }
     assert (file, line) == ("file.yaml", 4)
 

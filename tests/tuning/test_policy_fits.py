@@ -67,5 +67,5 @@ def test_a_selector_without_a_probability_is_refused_by_its_line(opened, shop, t
 
 
 def test_another_word_than_own_is_refused(opened, shop):
-    with pytest.raises(InputError, match="fit must be own, or be left out, got 'mine'"):
+    with pytest.raises(InputError, match="fit must be 'own', got 'mine'"):
         opened(shop, selectors=["learned", {"selector": "learned", "name": "mine", "fit": "mine"}])

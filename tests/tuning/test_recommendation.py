@@ -34,7 +34,7 @@ FEW_TOKENS = {"objective": TOKENS.metric, "minimise": True}
 
 
 def policy(*constraints, objective=TOKENS.metric, minimise=True):
-    return Policy(name="p", about="", objective=objective, minimise=minimise, constraints=constraints)
+    return Policy.of("p", constraints=constraints, **{"minimise" if minimise else "maximise": objective})
 
 
 def limit(metric, at_least=None, at_most=None, **rest):
@@ -486,7 +486,7 @@ def test_constraints_that_do_not_go_together_are_named():
     asked = policy(limit("completeness", at_least=0.8), limit("tokens", at_most=10))
     by_query = {TOKENS: flat(8, 30, n=60), COMPLETENESS: shares(0.5, 0.9, n=60)}
     assert choose(asked, {"s": ran(asked, line(by_query))}).reason == (
-        "no setting that keeps the other limits (tokens <= 10) reaches completeness >= 0.8: the best value is 0.5, by s "
+        "no setting reaches completeness >= 0.8 and keeps the other limits (tokens <= 10): the best value is 0.5, by s "
         "with line a, threshold 2"
     )
 

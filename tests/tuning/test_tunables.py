@@ -262,7 +262,7 @@ def test_a_faulty_definition_is_said_with_its_own_lines(policies, tmp_path):
 
 
 def test_names_in_tables_are_told_apart(policies):
-    with pytest.raises(InputError, match="two selectors are called 'semantic'"):
+    with pytest.raises(InputError, match="two selectors have the name 'semantic'"):
         read_policies(policies("semantic", {"selector": "semantic", "set": {"contextTopN": 1}}))
 
 

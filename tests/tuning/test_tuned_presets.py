@@ -82,11 +82,9 @@ def test_where_it_comes_from_is_said(written):
 
 
 def test_a_policy_is_kept_as_its_file_says_it():
-    policy = Policy(
-        name="x",
-        about="",
-        objective=TOKENS,
-        minimise=True,
+    policy = Policy.of(
+        "x",
+        minimise=TOKENS,
         constraints=(
             Constraint(metric=COMPLETE, at_least=0.0, of="reachable"),
             Constraint(metric=parse_metric("items"), at_most=4.0),
