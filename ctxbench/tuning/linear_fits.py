@@ -63,12 +63,6 @@ class LinearCases:
     judgments: Judgments
     session: OfferedItems | None = None
 
-    def __post_init__(self) -> None:
-        if self.values.ndim != 2 or not len(self.values) == len(self.query) == len(self.item):
-            raise ParameterError("values must be of shape (n, n_columns), query and item of shape (n,)")
-        if not np.isfinite(self.values).all() or np.any(np.diff(self.query) < 0):
-            raise ParameterError("values must be finite, and the candidates of a query together, queries in order")
-
     def joined(self) -> Joined:
         """The labels, joined to what the sessions hold and to the candidates."""
         start, none = np.zeros(self.judgments.n_queries + 1, dtype=np.int64), np.empty(0, dtype=np.int64)
@@ -292,12 +286,11 @@ class LineSearch:
 
     def climb(self, weights: FloatArray) -> FloatArray:
         """Take the best value of one weight after the other, until none of them is better than what it has."""
-        mean, tried = self.mean(weights), 0
-        columns = np.flatnonzero(self.spread > 0)
-        column = 0
+        mean, tried, turn = self.mean(weights), 0, 0
+        columns = np.flatnonzero(self.spread > 0).tolist()
         while tried < len(columns):
-            index = int(columns[column % len(columns)])
-            middle, tried, column = self.along(index, weights).middle(mean), tried + 1, column + 1
+            index = columns[turn % len(columns)]
+            middle, tried, turn = self.along(index, weights).middle(mean), tried + 1, turn + 1
             if middle is not None:
                 moved = weights.copy()
                 moved[index] = middle
@@ -331,7 +324,7 @@ def fit_linear(
     """
     search = LineSearch(cases, metric, queries=queries)
     if not search.spread.any():
-        raise ParameterError("no column tells the candidates of a query apart; weights cannot be fitted")
+        raise ParameterError("no column differs between the candidates of a query; weights cannot be fitted")
     results = [] if start is None else [start]
     results += [_scaled(search.climb(weights)) for weights in _starts(search.spread, start, seed)]
     means = [search.mean(weights) for weights in results]
@@ -409,14 +402,18 @@ class WeightFigures:
     def as_dict(self) -> dict[str, Any]:
         """The figures as JSON."""
         comparison = self.compared
-        gain = {"value": comparison.difference, "low": comparison.interval.low, "high": comparison.interval.high}
-        counts = {"folds": self.folds, "queries": comparison.n, "groups": self.groups}
         return {
-            **counts,
+            "folds": self.folds,
+            "queries": comparison.n,
+            "groups": self.groups,
             "metric": str(self.metric),
             "before": comparison.base,
             "after": comparison.other,
-            "gain": gain,
+            "gain": {
+                "value": comparison.difference,
+                "low": comparison.interval.low,
+                "high": comparison.interval.high,
+            },
         }
 
 

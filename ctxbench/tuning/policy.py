@@ -1,9 +1,9 @@
-"""Policies in YAML, and the constraints that a setting must keep.
+"""Policy files, and the limits that a setting must keep.
 
-* A constraint `of: base` is kept if the mean paired difference to the base less `SAFETY_ERRORS` standard errors reaches
-  the target, since the best of many settings looks better than it is. Other constraints use the unfavourable end of
-  their interval. Both have the same `room`, if they are about shares; `USED_ROOM` of it is used.
-* A maximised share is no worse than the base's, likewise, if the base keeps the policy.
+* A constraint `of: base` is kept if the mean paired difference to the base, less `SAFETY_ERRORS` standard errors,
+  reaches the target, since the best of many settings looks better than it is. Other constraints use the unfavourable
+  end of their interval. Both have the same `room` if they limit shares; `USED_ROOM` of it is used.
+* A maximised share must not be worse than the base's by the same test, if the base keeps the policy.
 * Prompt tokens are at most `MAX_TOKENS` times the base's, unless the setting is significantly more complete.
 * At least `MIN_KEPT` of the base's completeness is kept, also for the queries that need an item type; for a type that
   fewer than `FEW_LABELS` queries need, of the required items of this type.
@@ -34,21 +34,21 @@ from ctxbench.tuning.cut_families import POWERS, SweptSettings
 from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Measure
 
 Of: TypeAlias = Literal["", "reachable", "base"]
-FILLED = ("completeness", "recall", "direct_recall", "dependency_recall")  # best where everything is offered
+FILLED = ("completeness", "recall", "direct_recall", "dependency_recall")  # best if everything is offered
 SET_METRICS = tuple(
     name
     for name, declared in METRICS.items()
     if declared.compute is not None and not {"rankings", "pool", "model_use"} & {*declared.needs}
 )
-"""Names of the metrics of what is offered, which a cut changes."""
+"""Names of the metrics of the offered items, which depend on the cut."""
 
 
 SAME = 1e-12
-"""Relative difference up to which two means are equal: the order of adding up may change them so far."""
+"""Relative difference up to which two means are equal: the order of a sum can change them as much."""
 
 
 def rounding_error(value: float) -> float:
-    """How much two values that are equal up to rounding may differ."""
+    """The largest difference of two values that are equal up to rounding."""
     return SAME * max(1.0, abs(value))
 
 
@@ -206,8 +206,8 @@ class Policy(FileModel):
 
 SAFETY_ERRORS = 2.6  # standard errors of a paired difference
 MAX_TOKENS, MIN_KEPT, FEW_LABELS = 1.5, 0.75, 10
-_ROOM, _ROOM_OF_BASE = 0.02, 0.1  # points, and share of the base's completeness: the lesser one is the room
-USED_ROOM = 0.75  # of the room, when choosing: what is chosen by few labels is worse than it looks (reports/regret.md)
+_ROOM, _ROOM_OF_BASE = 0.02, 0.1  # the room is this share, or this part of the base's completeness if that is less
+USED_ROOM = 0.75  # part of the room that a choice may use, since it is worse than it looks (reports/regret.md)
 
 
 def measure_of(constraint: Constraint) -> Measure:
@@ -216,10 +216,10 @@ def measure_of(constraint: Constraint) -> Measure:
 
 
 def policy_measures(policies: Collection[Policy]) -> dict[Measure, int]:
-    """What must be measured to choose by some policies, and up to which power its values must be summed.
+    """The measures of policies, and the highest power of their values that must be summed.
 
-    Completeness and tokens come first and are always there: ties are broken by them. 1 = the sum is enough; 2 and 3:
-    an interval for a share needs squares, one for an amount squares and cubes. Differences to the base need none.
+    Completeness and tokens are always first, since ties are broken by them. Intervals need powers: those of shares need
+    squares, those of amounts squares and cubes. Differences to the base need none.
     """
     measures = {COMPLETENESS: 1, TOKENS: 1}
     for policy in policies:
@@ -232,7 +232,7 @@ def policy_measures(policies: Collection[Policy]) -> dict[Measure, int]:
 
 
 def paired_measures(policies: Collection[Policy]) -> tuple[Measure, ...]:
-    """The measures whose differences to the base are wanted: completeness, those of constraints, what is maximised."""
+    """The measures with paired differences to the base: completeness, constraints of the base, maximised objectives."""
     from_policy = (
         measure_of(constraint) for policy in policies for constraint in policy.constraints if constraint.of == "base"
     )
@@ -241,9 +241,9 @@ def paired_measures(policies: Collection[Policy]) -> tuple[Measure, ...]:
 
 
 def kept_measures(types: Mapping[str, BoolArray]) -> tuple[Measure, ...]:
-    """What must be kept of each item type: by the queries that need it, or of a rare one by its required items.
+    """The measure that must be kept for each item type: completeness of its queries, or required items of a rare type.
 
-    A type that all queries in need require is left out, since what is kept of it is what is kept at all.
+    A type that all queries with requirements require is left out, since its completeness is the completeness.
 
     Args:
         types: by item type, the queries that require an item of it, shape (n_queries,); see `queries_by_type`.
@@ -262,13 +262,13 @@ class Limit:
 
     Attributes:
         text: the limit in messages.
-        measure: what it is about.
+        measure: the limited measure.
         sign: 1 for at least, -1 for at most.
         target: in the unit of the measure.
-        unit: what the text counts in, in that of the measure: the base's mean, or how many times as much the base
-            reaches; 1 where it is about the mean itself.
-        room: how far beyond the target the unfavourable end lies at most where a constraint nearly holds.
-        by: what is compared with the target: the `paired` difference to the base, an `interval`, or the `mean`.
+        unit: the unit of the text, in that of the measure: the base's mean, or `reach_ratio`; 1 for the mean itself.
+        room: by how much the unfavourable end may miss the target if a constraint nearly holds.
+        by: the value that is compared with the target: the `paired` difference to the base, an `interval`, or the
+            `mean`.
         base: the base's mean, for paired differences.
         complete: the base's completeness; a setting that is significantly more complete need not reach the target;
             NaN = it must.
@@ -288,10 +288,10 @@ class Limit:
 
     @classmethod
     def of(cls, constraint: Constraint, base: Mapping[Measure, float], *, reach: float = 1.0) -> Limit:
-        """The limit of a constraint, with its target as a multiple of the base's mean where it is one.
+        """The limit of a constraint.
 
         Args:
-            constraint: as the policy has it.
+            constraint: of a policy.
             base: means of the base; without its completeness there is no room.
             reach: see `reach_ratio`; the target of what is reachable is multiplied by it.
 
@@ -329,11 +329,11 @@ class Limit:
         return self.target - self.sign * (USED_ROOM * self.room + rounding_error(self.target))
 
     def is_near(self, value: float) -> bool:
-        """Whether a value is no further beyond the target than the room; NaN is not."""
+        """Whether a value misses the target by no more than the room; False for NaN."""
         return self.sign * (value - self.target) >= -(self.room + rounding_error(self.target))
 
     def is_reached(self, values: FloatArray) -> BoolArray:
-        """Whether values reach the target less the used room; NaN does not."""
+        """Whether values reach the target less the used room; False for NaN."""
         return self.sign * values >= self.sign * self.end
 
     def mean_reaches(self, settings: SweptSettings) -> BoolArray:
@@ -357,16 +357,16 @@ class Limit:
 
 
 def room_of(base: Mapping[Measure, float]) -> float:
-    """How far beyond its target a share nearly holds it: 2 points, or a tenth of what the base has if that is less."""
+    """The room of a share: 2 points, or a tenth of the base's completeness if that is less."""
     return min(_ROOM, _ROOM_OF_BASE * base.get(COMPLETENESS, 0.0))
 
 
 def reach_ratio(base: BoolArray, competitor: BoolArray) -> float:
-    """How many times as many queries the base's ranking makes complete within reach as another selector's.
+    """How many times as many queries the base's ranking makes complete within reach as another selector's ranking.
 
-    What is reachable is what the base reaches, so that all selectors have the same target. It is compared with the
-    queries that the selector's own ranking reaches, since its cut can win no other query: their share must be
-    higher where it reaches less than the base, and may be lower where it reaches more.
+    All selectors have the same target: a share of the queries that the base reaches. Completeness is measured on the
+    queries that the selector's own ranking reaches, since a cut can complete no others. So their share must be higher
+    for a selector that reaches fewer queries than the base.
 
     Args:
         base, competitor: the queries that the first items of either ranking make complete, shape (n_queries,).
@@ -376,15 +376,15 @@ def reach_ratio(base: BoolArray, competitor: BoolArray) -> float:
 
 
 def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1.0) -> tuple[Limit, ...]:
-    """All that a setting must keep to be recommended for a policy, the policy's own constraints first.
+    """All limits that a setting must keep to be recommended for a policy, the policy's constraints first.
 
     Args:
-        policy: whose.
-        base: means of the base by measure, those of `kept_measures` among them; what is missing sets no limit.
+        policy: the policy.
+        base: means of the base by measure, with those of `kept_measures`; a missing mean sets no limit.
         reach: see `reach_ratio`.
 
     Raises:
-        ParameterError: the base has no mean of a metric that a constraint relates to it.
+        ParameterError: the base has no mean of a metric of a constraint `of: base`.
     """
     from_policy = tuple(Limit.of(constraint, base, reach=reach) for constraint in policy.constraints)
     general_limits = [
@@ -433,7 +433,7 @@ def no_worse_limit(measure: Measure, base: Mapping[Measure, float]) -> Limit:
 
 
 def _implied(limit: Limit, from_policy: Sequence[Limit]) -> bool:
-    """Whether what the policy asks is no less than a limit on the same mean."""
+    """Whether a constraint of the policy includes a limit on the same mean."""
     return any(
         (policy_limit.measure, policy_limit.sign, policy_limit.by) == (limit.measure, limit.sign, "paired")
         and limit.sign * policy_limit.end >= limit.sign * limit.target

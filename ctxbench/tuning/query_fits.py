@@ -255,10 +255,9 @@ def _fit_abstention(examples: Examples, strength: float, vector_scale: float) ->
     mean, scale = examples.features.mean(axis=0), examples.features.std(axis=0)
     varies = scale > 1e-9
     scale = np.where(varies, scale, 1.0)
-    parts = [(examples.features - mean) / scale * varies]
-    if vector_scale > 0:
-        parts.append(examples.vectors * vector_scale)
-    fitted = LogisticRegression(C=strength, max_iter=5000, tol=1e-6).fit(np.concatenate(parts, axis=1), label)
+    vectors = examples.vectors[:, : examples.vectors.shape[1] if vector_scale > 0 else 0] * vector_scale
+    rows = np.concatenate([(examples.features - mean) / scale * varies, vectors], axis=1)
+    fitted = LogisticRegression(C=strength, max_iter=5000, tol=1e-6).fit(rows, label)
     weights = fitted.coef_[0][: len(mean)] * varies / scale
     return Logistic(
         columns=examples.names,
@@ -316,14 +315,14 @@ class CutCurve:
 
 @dataclass(frozen=True)
 class CutPoint:
-    """What a threshold gives on the queries of some examples, each with its interval."""
+    """Recall and items with a threshold, each with its interval."""
 
     recall: Estimate
     items: Estimate
 
 
 def cut_point(examples: Examples, probability: FloatArray, threshold: FloatArray | float) -> CutPoint:
-    """Recall and items with a threshold, one for all or one per query, shape (n_queries,)."""
+    """Recall and items with a threshold for all queries, or one per query, shape (n_queries,)."""
     limit = np.broadcast_to(np.asarray(threshold, dtype=np.float64), (examples.n_queries,))
     met = needed_probability(examples, probability) >= limit[examples.needed]
     n_required = np.bincount(examples.needed, minlength=examples.n_queries)
@@ -338,21 +337,6 @@ def needed_probability(examples: Examples, probability: FloatArray) -> FloatArra
     return np.array([probability[rows].max(initial=-np.inf) for rows in examples.required_rows], dtype=np.float64)
 
 
-@dataclass(frozen=True)
-class AbstentionPoint:
-    """What abstaining below a threshold does.
-
-    Attributes:
-        threshold: on the probability that anything is needed.
-        lost: share of the queries that need something which are offered nothing.
-        spared: share of the queries that need nothing which are offered nothing.
-    """
-
-    threshold: float
-    lost: Estimate
-    spared: Estimate
-
-
 def request_probability(examples: Examples, probability: FloatArray) -> FloatArray:
     """By query, shape (n_queries,): that of its row; 0 for a query without candidates, which is offered nothing."""
     out = np.zeros(examples.n_queries, dtype=np.float64)
@@ -360,10 +344,19 @@ def request_probability(examples: Examples, probability: FloatArray) -> FloatArr
     return out
 
 
-def abstention_point(needs: BoolArray, probability: FloatArray, threshold: float) -> AbstentionPoint:
-    """What abstaining below a threshold does to queries, both arguments of shape (n_queries,)."""
+def abstention_point(needs: BoolArray, probability: FloatArray, threshold: float) -> tuple[Estimate, Estimate]:
+    """The shares of queries that are offered nothing with a threshold on the probability that anything is needed.
+
+    Args:
+        needs: whether a query needs anything, shape (n_queries,).
+        probability: likewise.
+        threshold: below it nothing is offered.
+
+    Returns:
+        The share of the queries that need something (lost), and of those that need nothing (spared).
+    """
     silent = (probability < threshold).astype(np.float64)
-    return AbstentionPoint(threshold, estimate(silent[needs], scale="yes/no"), estimate(silent[~needs], scale="yes/no"))
+    return estimate(silent[needs], scale="yes/no"), estimate(silent[~needs], scale="yes/no")
 
 
 def threshold_by_loss(needs: BoolArray, probability: FloatArray, share: float) -> float:
@@ -490,8 +483,7 @@ def measure(examples: Examples, folds: int, *, progress: Progress | None = None)
         columns = ("lost", "spared")
         label, groups, scores = examples.needs, examples.groups, request_probability(examples, probability)
         thresholds = sorted({threshold_by_loss(label, scores, share) for share in LOSSES})
-        silences = [abstention_point(label, scores, threshold) for threshold in thresholds]
-        points = [(point.threshold, point.lost, point.spared) for point in silences]
+        points = [(threshold, *abstention_point(label, scores, threshold)) for threshold in thresholds]
     else:
         columns = ("items", "recall")
         label, groups, scores = examples.label, tuple(examples.groups[query] for query in examples.query), probability

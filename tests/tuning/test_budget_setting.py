@@ -63,7 +63,7 @@ class TestPrices:
             prices([5.0, 4.0]).setting_within(9.0)
 
     def test_nothing_found_is_refused(self):
-        with pytest.raises(ParameterError, match="nothing is found for any of the requests"):
+        with pytest.raises(ParameterError, match="no item is found for any of the requests"):
             prices([]).setting_within(50.0)
 
     def test_a_half_is_what_the_half_would_give(self):
@@ -88,7 +88,7 @@ class TestSetting:
 
     def test_another_cut_is_refused(self):
         bm25 = definition("bm25")
-        with pytest.raises(ParameterError, match="selector 'bm25' has none such, `learned` has"):
+        with pytest.raises(ParameterError, match="as `learned`; selector 'bm25' does not"):
             budget_setting(bm25, bm25.values(), self.batch(), testing.mock_resources(), tokens=60.0)
 
 

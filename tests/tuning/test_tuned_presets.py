@@ -159,5 +159,5 @@ def test_an_older_file_that_cannot_go_is_an_error(ready, small, tmp_path):
     (found,) = tune(one, command="x").datasets
     path = tmp_path / "presets" / "small.yaml"
     path.mkdir(parents=True)
-    with pytest.raises(StorageError, match=r"cannot remove .*small\.yaml, which is of another policy"):
+    with pytest.raises(StorageError, match=r"cannot remove the earlier presets file .*small\.yaml"):
         write_presets_of(found, one, path)
