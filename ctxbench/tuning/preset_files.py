@@ -218,7 +218,7 @@ def fit_selectors(ready: TuningInputs, folder: Path, *, progress: ProgressListen
             fitted_file(definition, out)
         except UserError as error:
             raise InputError([ready.file.entry_fault(entry.name, f"fit: own: {error}", "fit")]) from error
-        _refuse_one_catalog(ready, entry)
+        _check_catalogs(ready, entry)
         pipeline, fits = definition.pipeline(definition.values(preset)), [shipped_fit()]
         for index, opened in enumerate(ready.datasets):
             progress(f"{entry.name}, fitting", index, len(ready.datasets))
@@ -254,7 +254,7 @@ def _fit(query_set: QuerySet, pipeline: Pipeline) -> Fit:
     return replace(fitted, split=query_set.split)
 
 
-def _refuse_one_catalog(ready: TuningInputs, entry: SelectorEntry) -> None:
+def _check_catalogs(ready: TuningInputs, entry: SelectorEntry) -> None:
     """Check that no two datasets have the same catalog, since a fit belongs to a catalog.
 
     Raises:

@@ -389,8 +389,8 @@ class QuerySet:
 
     def worst_scope(self, values: Mapping[Metric, FloatArray]) -> GroupMean | None:
         """The scope with the lowest completeness; None if fewer than two have enough queries."""
-        scopes = [(query.scope, index) for index, query in enumerate(self.dataset.queries)]
-        return _worst(values[COMPLETE], [(scope, index) for scope, index in scopes if scope is not None])
+        queries = enumerate(self.dataset.queries)
+        return _worst(values[COMPLETE], [(query.scope, index) for index, query in queries if query.scope is not None])
 
     def worst_server(self, values: Mapping[Metric, FloatArray]) -> GroupMean | None:
         """The server with the lowest completeness of the queries that require one of its items; None as for scopes."""

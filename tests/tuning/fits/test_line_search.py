@@ -242,5 +242,5 @@ def test_faults_are_named():
         fit_linear(cases, parse_metric("R@1"))
     with pytest.raises(ParameterError, match=r"weights are fitted by nDCG, R, .*, with a rank, got recall"):
         fit_linear(cases, parse_metric("recall"))
-    with pytest.raises(ParameterError, match="no query that R@1 applies to"):
+    with pytest.raises(ParameterError, match="R@1 applies to no query"):
         fit_linear(made([[0, 1]], [[1], [0]], [[]]), parse_metric("R@1"))
