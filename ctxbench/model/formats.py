@@ -205,10 +205,8 @@ def model_faults(model: type[FileModel], data: Any, source: Source, error: Valid
     for path, detail in details:
         kind, context = detail["type"], detail.get("ctx", {})
         parent = _model_at(model, path[:-1])
-        is_other_type = kind in (*_KINDS, "too_short") and any(
-            len(p) > len(path) and p[: len(path)] == path for p, _ in details
-        )
-        if is_other_type or (kind == "missing" and path in misspelt):
+        contains_fault = any(len(p) > len(path) and p[: len(path)] == path for p, _ in details)
+        if (contains_fault and (kind in _KINDS or kind == "too_short")) or (kind == "missing" and path in misspelt):
             continue
         if kind == "missing":
             message: str = Message("model.missing-field", field=path[-1], noun=parent.noun)
