@@ -21,7 +21,7 @@ import functools
 import importlib
 import inspect
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
@@ -107,7 +107,7 @@ class FileModel(BaseModel):
         return self
 
 
-def raise_located(title: str, faults: Iterator[tuple[YamlPath, str]]) -> None:
+def raise_located(title: str, faults: Iterable[tuple[YamlPath, str]]) -> None:
     """Raise faults inside a validator, each at its path; do nothing if there are none."""
     details = [
         InitErrorDetails(type=PydanticCustomError("ctxbench", "{fault}", {"fault": message}), loc=path, input=None)
@@ -208,8 +208,8 @@ def model_faults(model: type[FileModel], data: Any, source: Source, error: Valid
     for path, detail in details:
         kind, context = detail["type"], detail.get("ctx", {})
         parent = _model_at(model, path[:-1])
-        is_other_type = kind in _KINDS and any(len(p) > len(path) and p[: len(path)] == path for p, _ in details)
-        if is_other_type or (kind == "missing" and path in misspelt):
+        contains_fault = any(len(p) > len(path) and p[: len(path)] == path for p, _ in details)
+        if (contains_fault and (kind in _KINDS or kind == "too_short")) or (kind == "missing" and path in misspelt):
             continue
         if kind == "missing":
             message: str = Message("model.missing-field", field=path[-1], noun=parent.noun)

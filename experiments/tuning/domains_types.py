@@ -36,9 +36,7 @@ def optimum_of(name: str, target: float, base: float, by: str = "bound") -> Opti
     """
     of = TARGETS[name][1]
     limit = Constraint(metric=C, at_least=target * base if of == "base" else target, of="" if of == "base" else of)
-    return held_by(
-        Optimum(Policy(name=name, about="", objective=T, minimise=True, constraints=(limit,))), mean=by == "mean"
-    )
+    return held_by(Optimum(Policy.of(name, minimise=T, constraints=(limit,))), mean=by == "mean")
 
 
 def held_by(optimum: Optimum, *, mean: bool) -> Optimum:

@@ -71,7 +71,7 @@ def test_it_writes_what_the_project_needs(cli, project):
     Path("gate.yaml").write_text(gate.replace("  # repeats: 3 ", "  repeats: 3 "))
     assert examine_gate(Path("gate.yaml"))[0].settings.repeats == 3
     policies = read_policies(Path("policies.yaml")).policies
-    assert [policy.name for policy in policies] == ["aggressive", "normal", "conservative"]
+    assert [*policies] == ["aggressive", "normal", "conservative"]
     told = "# a selector of your own competes too: {command: [...]} or {answers: FILE}"
     assert told in Path("policies.yaml").read_text("utf-8")
 

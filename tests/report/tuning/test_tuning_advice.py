@@ -64,7 +64,7 @@ def test_more_tokens_are_said_to_be_more(made):
 def test_what_a_policy_betters_beside_completeness_and_tokens_is_told(made):
     recall = made.comparison(0.6, 0.75, 0.05)
     against = {"defaults": {**made.changes((550.0, 320.0), (0.921, 0.92)), "recall": recall}}
-    policy = replace(made.WITHIN, objective=recall_metric)
+    policy = made.WITHIN.model_copy(update={"maximise": recall_metric})
     outcome = made.outcome(policy, verdicts=(), against=against)
     assert advice(made.dataset(), outcome).endswith("(−2.1 to +1.9); recall, points +15.0 (+10.0 to +20.0).")
     shown = console_table(made.tuning(made.dataset(outcomes=(outcome,))))
@@ -73,7 +73,7 @@ def test_what_a_policy_betters_beside_completeness_and_tokens_is_told(made):
 
 
 def test_a_long_name_of_a_metric_does_not_run_into_its_figures(made):
-    policy = replace(made.WITHIN, objective=parse_metric("forbidden_offered"))
+    policy = made.WITHIN.model_copy(update={"maximise": parse_metric("forbidden_offered")})
     shown = console_table(made.tuning(made.dataset(outcomes=(made.outcome(policy, verdicts=()),))))
     assert any(line.split()[:3] == ["forbidden_offered", "%", "-"] for line in shown.splitlines())
 
