@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
-from ctxbench.evaluation.experiment import EXPERIMENT_KEYS, Experiment, experiment_of
+from ctxbench.evaluation.experiment import Experiment, ExperimentFields, experiment_of
 from ctxbench.evaluation.metrics import FORBIDDEN_OFFERED, Metric, parse_metric
 from ctxbench.io.documents import YamlPath, line_of, load_mapping
 from ctxbench.io.errors import (
@@ -25,7 +25,7 @@ from ctxbench.io.errors import (
     raise_faults,
     suggest,
 )
-from ctxbench.model.formats import FileModel, Source, Texts, parsed, validate
+from ctxbench.model.formats import FileModel, Source, Texts, field_names, parsed, validate
 from ctxbench.model.items import ITEM_TYPES, ItemKey
 from ctxbench.selectors.callable import EndedError, confined, exit_held
 from ctxbench.selectors.selector import PipelineSelector, Selector, SizeMatched
@@ -361,8 +361,12 @@ class GateFields(FileModel):
         return tuple(dict.fromkeys([*named, *map(parse_metric, PRICES if named else METRICS)]))
 
 
-# Each selector is compared with its baseline, so `compare_to` has no meaning.
-_KEYS = (*(key for key in EXPERIMENT_KEYS if key != "compare_to"), "baseline", "gate")
+class _GateExperiment(ExperimentFields):
+    """The experiment in a gate file. It has no `compare_to`: each selector is compared with its baseline."""
+
+    noun = "a gate file"
+    baseline: Any = None
+    gate: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -403,8 +407,8 @@ def examine_gate(path: Path) -> tuple[GateFile, list[Fault]]:
         StorageError: the file is missing or cannot be read.
         InputError: it is no YAML, or no mapping.
     """
-    data, lines = load_mapping(path, description="a gate file", keys=_KEYS)
-    experiment, faults = experiment_of(data, lines, path, noun="a gate file", keys=_KEYS)
+    data, lines = load_mapping(path, description="a gate file", keys=field_names(_GateExperiment))
+    experiment, faults = experiment_of(data, lines, path, model=_GateExperiment)
     names = () if faults else tuple(spec.name for spec in experiment.selectors)  # with faults, some may be missing
     source = Source(path, lines)
     metrics = data.get("metrics")  # the experiment reports what is no list of names

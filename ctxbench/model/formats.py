@@ -27,7 +27,16 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
 
 import typing_extensions
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from ctxbench.io.documents import YamlPath, dump_json, line_of, load_mapping
@@ -81,6 +90,12 @@ class Source:
     def fault(self, message: str, *location: str | int) -> Fault:
         """A fault at a path in the data."""
         return Fault(message, self.path, self.line or line_of(self.lines, location))
+
+    def at(self, *location: str | int) -> Source:
+        """The origin of a mapping in the data."""
+        n = len(location)
+        lines = {path[n:]: line for path, line in self.lines.items() if path[:n] == location}
+        return Source(self.path, {(): line_of(self.lines, location), **lines})
 
 
 class FileModel(BaseModel):
@@ -165,7 +180,8 @@ def validate(
         data: in JSON's types.
         source: where the data comes from.
         context: given to the validators and to `FileModel.faults`.
-        partial: leave faulty fields of the file out and return the rest, so that it can be checked further.
+        partial: leave faulty fields of the file out and return the rest, so that it can be checked further; a
+            required field that is left out is None.
 
     Returns:
         The content, None if anything is wrong; and all faults, by line.
@@ -175,10 +191,21 @@ def validate(
     except ValidationError as error:
         faults = sorted(model_faults(model, data, source, error), key=lambda fault: fault.line)
         faulty = {detail["loc"][0] for detail in error.errors(include_url=False) if detail["loc"]}
-        if partial and faulty & {*data}:
+        if partial and faulty and isinstance(data, Mapping):
             rest = {name: value for name, value in data.items() if name not in faulty}
-            return validate(model, rest, source, context=context)[0], faults
+            return validate(_without_required(model), rest, source, context=context)[0], faults
         return None, faults
+
+
+@functools.cache
+def _without_required(model: type[M]) -> type[M]:
+    """The model, with None as the default of its required fields."""
+    fields: dict[str, Any] = {
+        name: (Annotated[(info.annotation, Field(), *info.metadata)], None)
+        for name, info in model.model_fields.items()
+        if info.is_required()
+    }
+    return create_model(model.__name__, __base__=model, **fields)
 
 
 @functools.cache

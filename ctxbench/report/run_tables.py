@@ -141,7 +141,7 @@ def _sentence(columns: list[tuple[str, Metric]]) -> str:
     k = str(metric.k)
     if len(columns) > 1:
         title, k = f"{metric.name}@k", "k"
-    general = metric.declaration.text.rstrip(".").replace("first k ", "first {k} ")
+    general = metric.declaration.description.rstrip(".").replace("first k ", "first {k} ")
     words = _WORDS.get(metric.name, general).replace("{k}", k)
     plain = re.fullmatch("[a-z ]+", title)  # no name of a metric that is spelt so
     return f"{title[0].upper() + title[1:] if plain else title}: {words}."
@@ -373,7 +373,7 @@ def _columns(summary: RunSummary, dataset: DatasetSummary, every_metric: bool) -
         Column(
             metric=metric,
             title=str(metric) if every_metric else _SHORT.get(metric.name, str(metric)),
-            about=metric.declaration.text,
+            about=metric.declaration.description,
             unit=wording.unit(metric),
             interval=every_metric or summary.metrics_named or metric.name in HEADLINE,
         )

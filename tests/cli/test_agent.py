@@ -157,7 +157,7 @@ class TestOnesOwnSelector:
     def test_it_takes_nothing_beside_it(self, cli, own, place):
         entry = "{selector: agent.yaml, set: {n: 1}}"
         (place / "e.yaml").write_text(f"datasets: [evals]\nselectors: [{entry}]\nembedder: hashing\n")
-        assert "the selector of one's own that an agent file names has no 'set'" in cli("run", "e.yaml").err
+        assert "an external selector has no 'set'" in cli("run", "e.yaml").err
 
     def test_pools_ask_it_and_so_does_tuning_which_needs_all_that_it_ranks(self, cli, own, place):
         done = cli("data", "pool", "evals", "--out", "pairs.jsonl", "--selectors", "agent.yaml", "--share", "1")

@@ -140,10 +140,10 @@ def test_faults_of_the_experiment_and_of_the_gate_come_together_by_line(write):
             "datasets: []\nselectors: [semantik]\ngates: {}\ncompare_to: semantic\nbaseline: ''\n"
             "gate:\n  metric: [recall]\n  confidence: 95\n  repeats: 0\n  max_lost_required: -1\n"
         ),
-        (1, "datasets must be a list of names"),
+        (1, "datasets must be at least 1 long"),
         (2, "did you mean 'semantic'"),
-        (3, "a gate file has no 'gates'; did you mean 'gate'"),
-        (4, "a gate file has no 'compare_to'"),
+        (3, "a gate file has no field 'gates'; did you mean 'gate'"),
+        (4, "a gate file has no field 'compare_to'"),
         (5, "baseline must be a folder such as gate.baseline, got ''"),
         (7, "gate has no field 'metric'; did you mean 'metrics'"),
         (8, "gate.confidence must be at most 0.999, got 95"),
