@@ -20,11 +20,11 @@ from ctxbench.datasets.files import copy_other_files, refuse_loss, write_files
 from ctxbench.datasets.layout import CARD, EXPOSURE, Exposure, own_files, read_card, write_exposures
 from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.documents import iter_records, parse_json
-from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, merge_equal_faults, none_found
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, merge_equal_faults, none_found
 from ctxbench.io.files import atomic_folder, readable
 from ctxbench.io.redaction import Redactor, redactor
 from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, is_eval, unresolved
-from ctxbench.labelling.trace_labels import SOURCE, Builder, TraceReport, writable
+from ctxbench.labelling.trace_labels import SOURCE, Builder, TraceReport, listed, writable
 from ctxbench.labelling.trace_messages import Interner, LogFindings, Record, holds_calls
 from ctxbench.labelling.trace_spans import (
     TURN_MARKS,
@@ -37,13 +37,11 @@ from ctxbench.labelling.trace_spans import (
 )
 from ctxbench.labelling.trace_turns import (
     RESPONSES,
-    TURN_FIELDS,
     BodyTurn,
     as_turn,
     conversations,
-    meant_field,
     read_turn,
-    unread_request,
+    unread_line,
     unread_responses,
 )
 from ctxbench.model.items import Catalog, ItemKey, suggest_items
@@ -129,10 +127,7 @@ class _DocumentReader:
             if (record := self._read_turn(data, position, at)) is not None and "called" not in data:
                 self._findings.unread.update(unread_responses(data, has_tools=record.offered is not None))
         else:
-            fields = ", ".join(map(repr, list(data)[:5]))
-            problem = f"neither a turn (an object with messages; fields: {', '.join(TURN_FIELDS)}) nor a span"
-            problem += f", but {fields or 'an empty object'}{unread_request(data)}{''.join(map(meant_field, data))}"
-            self._findings.faults.append(replace(at, message=problem))
+            self._findings.faults.append(replace(at, message=unread_line(data)))
 
     def _read_spans(self, spans: Iterator[Span], position: int, at: Fault) -> None:
         faults = self._findings.faults
@@ -141,14 +136,11 @@ class _DocumentReader:
                 try:
                     self._spans.add(span, position)
                 except (TypeError, ValueError, AttributeError, RecursionError):
-                    problem = (
-                        f"span {span.id or span.name!r}: messages or tools are not as the GenAI conventions have them"
-                    )
-                    faults.append(replace(at, message=problem))
+                    faults.append(replace(at, message=Message("labelling.span-form", name=span.id or span.name)))
                     self._findings.counts["spans_unreadable"] += 1
                     self._findings.unread[span.name or "span"] += 1
         except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
-            faults.append(replace(at, message="no span as OTLP/JSON or the SDKs write it"))
+            faults.append(replace(at, message=Message("labelling.not-a-span")))
 
     def _read_body(self, data: dict[str, Any], body: BodyTurn, position: int, at: Fault) -> None:
         record = self._read_turn(body.turn, position, at)
@@ -194,7 +186,7 @@ def _line_object(text: str, path: Path, line: int, findings: LogFindings) -> dic
         return None
     if isinstance(value, dict):
         return value
-    findings.faults.append(Fault("expected a JSON object on each line", path, line))
+    findings.faults.append(Fault(Message("labelling.json-object-per-line"), path, line))
     return None
 
 
@@ -205,57 +197,23 @@ def _size(path: Path) -> int:
         raise StorageError(f"cannot read {path}: {error.strerror or error}; expected a log file") from error
 
 
-_NAMED = 5
-_EXPECTED = (
-    "expected a message of a user's in a line with messages, or in a span of a model call with gen_ai.input.messages "
-    "(ai.prompt.messages in the AI SDK's)"
-)
-_CALLED = (
-    "write the calls as `called`, a list of names, or as one of the forms in datasets/traces.md; or leave them out to "
-    "label the requests by hand"
-)
-_RECORDING = "is recording of content switched on (experimental_telemetry with recordInputs in the AI SDK)?"
+def _check_turns(groups: Sequence[object], logs: Sequence[Path], findings: LogFindings) -> None:
+    """Check that the logs have a turn.
 
-
-def what_was_not_read(findings: LogFindings, calls_not_found: Counter[str]) -> str:
-    """Why logs give no label, and what to do, in one sentence; empty if there is no reason."""
-    parts = []
-    if findings.unread:
-        parts.append(f"fields that hold responses, calls or labels and are not understood: {_listed(findings.unread)}")
-    if n_unread := findings.counts["calls_unread"]:
-        parts.append(f"calls in messages in no form that is known, or without a name: {n_unread:,}")
-    if n_without := findings.counts["calls_without_request"]:
-        parts.append(f"calls that belong to no message of a user's: {n_without:,}")
-    if calls_not_found:
-        parts.append(f"calls whose name is of no item of the catalog, or of several: {_listed(calls_not_found)}")
-    return "; ".join([*parts, _CALLED]) if parts else ""
-
-
-def _contents(findings: LogFindings) -> Iterator[str]:
-    n = findings.counts
-    if n["spans"]:
-        yield f"{n['spans']:,} spans ({_listed_names(findings.span_names)}) hold no message of a user's"
-        if n["spans_other"] == n["spans"]:
-            yield "none of them is a model call"
-    if n["spans_without_content"]:
-        yield f"{n['spans_without_content']:,} of them are model calls without messages: {_RECORDING}"
-    if n["records_without_request"]:
-        roles = f"roles: {_listed_names(findings.roles)}" if findings.roles else "no messages at all"
-        yield f"{n['records_without_request']:,} lines or model calls hold no message of a user's ({roles})"
-    if n["logs_without_span"]:
-        yield f"{n['logs_without_span']:,} log records belong to no span"
+    Raises:
+        InputError: lines are wrong.
+        ParameterError: no line has a user message.
+    """
+    if groups:
+        return
+    if findings.faults:
+        raise InputError(merge_equal_faults(findings.faults), subject="traces")
+    n, files = findings.counts, ", ".join(map(str, logs))
     if not n["lines"]:
-        yield "there is nothing in it"
-
-
-def _listed(names: Counter[str]) -> str:
-    ending = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(f"{name!r} ({times:,})" for name, times in names.most_common(_NAMED)) + ending
-
-
-def _listed_names(names: Counter[str]) -> str:
-    ending = f", and {len(names) - _NAMED:,} other names" if len(names) > _NAMED else ""
-    return ", ".join(f"{times:,} {name!r}" for name, times in names.most_common(_NAMED)) + ending
+        raise ParameterError(Message("labelling.empty-log", files=files))
+    names = {"names": listed(findings.span_names), "roles": listed(findings.roles)}
+    figures = {"lines": n["lines"], "spans": n["spans"], "calls": n["spans_without_content"]}
+    raise ParameterError(Message("labelling.log-without-turns", files=files, **names, **figures))
 
 
 _WORD = re.compile(r"[^\W_]+")
@@ -317,7 +275,7 @@ class TraceSettings:
     """
 
     name: str
-    licence: str = "not stated: texts of users, not for publication"
+    licence: str = "not stated; contains user texts"
     history: int = 20
     assume_full: bool = False
 
@@ -371,16 +329,12 @@ def import_traces(
     findings = LogFindings()
     records = read_records(source.logs, findings, history=settings.history, progress=progress)
     groups = list(conversations(records, findings, history=settings.history))
-    if not groups:
-        if findings.faults:
-            raise InputError(merge_equal_faults(findings.faults), subject="traces")
-        contents = "; ".join([*_contents(findings), _EXPECTED])
-        raise ParameterError(f"no turn in {', '.join(map(str, source.logs))}: {contents}")
+    _check_turns(groups, source.logs, findings)
     names = NameResolver(source.catalog, source.renames)
     builder = Builder(source.catalog, source.scopes, names, settings.assume_full, redact, findings)
     builder.add_conversations(groups, progress)
-    _refuse_other_catalog(builder)
-    _refuse_no_labels(builder, source.logs)
+    _check_catalog(builder)
+    _check_labels(builder, source.logs)
     report = _report(builder)
     about = {
         "licence": settings.licence,
@@ -478,11 +432,11 @@ def redactor_for(catalog: Catalog, patterns: Path | None = None) -> Redactor:
     return redactor(patterns, keep=names, ordinary={word for text in texts for word in _WORD.findall(text)})
 
 
-def _refuse_other_catalog(builder: Builder) -> None:
-    """Refuse a log none of whose names is in the catalog: it is about another one.
+def _check_catalog(builder: Builder) -> None:
+    """Check that a name of the log is in the catalog.
 
     Raises:
-        ParameterError: names stand in the log, and none is resolved.
+        ParameterError: the log has names, and none is resolved.
     """
     resolved = builder.resolved_names()
     if not resolved or any(match.key is not None or match.rule == AMBIGUOUS for match in resolved):
@@ -494,16 +448,18 @@ def _refuse_other_catalog(builder: Builder) -> None:
     )
 
 
-def _refuse_no_labels(builder: Builder, logs: Sequence[Path]) -> None:
-    """Refuse logs without a label although they hold responses or calls: these could not be read.
+def _check_labels(builder: Builder, logs: Sequence[Path]) -> None:
+    """Check that calls and responses in the logs gave a label.
 
     Raises:
         ParameterError: no query has a label or needs nothing, and something was not read.
     """
-    if builder.labels or builder.findings.counts["queries_nothing"]:
+    findings, n = builder.findings, builder.findings.counts
+    lost = {"unreadable": n["calls_unread"], "lost": n["calls_without_request"]}
+    if builder.labels or n["queries_nothing"] or not (findings.unread or builder.calls_not_found or any(lost.values())):
         return
-    if unread := what_was_not_read(builder.findings, builder.calls_not_found):
-        raise ParameterError(f"no label could be read from {', '.join(map(str, logs))}: {unread}")
+    names = {"fields": listed(findings.unread), "names": listed(builder.calls_not_found)}
+    raise ParameterError(Message("labelling.nothing-read", files=", ".join(map(str, logs)), **names, **lost))
 
 
 def _report(builder: Builder) -> TraceReport:

@@ -14,14 +14,15 @@ from ctxbench.datasets.dataset import Dataset, split_of
 from ctxbench.datasets.layout import SIGNALS, Exposure
 from ctxbench.datasets.queries import DatasetQuery, Label, unlabelled_words
 from ctxbench.io.console import ProgressListener
-from ctxbench.io.errors import count
+from ctxbench.io.errors import Message, count
 from ctxbench.io.redaction import Redactor
 from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, Resolved
 from ctxbench.labelling.trace_messages import Call, Interner, LogFindings, NestedCall
 from ctxbench.labelling.trace_turns import Turn, meant_field, reuses_ids
 from ctxbench.model.items import ITEM_TYPES, Catalog, Item, ItemKey
 from ctxbench.model.labels import Grade
-from ctxbench.model.requests import Message, Request, SessionItem
+from ctxbench.model.requests import Message as ChatTurn
+from ctxbench.model.requests import Request, SessionItem
 
 COUNTS: dict[str, tuple[str, ...]] = {
     "read": (
@@ -52,9 +53,8 @@ COUNTS: dict[str, tuple[str, ...]] = {
 }
 """Every count by the part of the card that it stands in; `datasets/traces.md` says what each counts."""
 
-_PLURALS = {"memory": "memories"}
 _SHOWN = 20  # names that the card lists
-_NAMED = 5  # names that a line of the report lists
+_NAMED = 5  # names that a message lists
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,109 +106,80 @@ class TraceReport:
     def labelling(self) -> str:
         """The card's `labelling`: the origin of the labels, and the queries that metrics use."""
         n = self.counts
-        labels = n["labels_full"] + n["labels_partial"]
-        left = n["queries_partly"] + n["queries_unlabelled"]
-        return (
-            f"From logs of what an agent called: {labels:,} labels, each an item that was called without an error, "
-            f"{_share(n['labels_full'], labels)} of them from turns in which everything was offered. "
-            f"{n['queries_complete']:,} of {n['turns']:,} queries are labelled wholly: everything was offered, and "
-            f"nothing hints at a miss. {unlabelled_words(left, n['queries_partly'])}: of those in part, more may be "
-            f"needed than was called. {n['queries_nothing']:,} need nothing, as the log says. Nobody has looked at "
-            "the labels."
+        message = Message(
+            "labelling.card-traces",
+            labels=self._n_labels,
+            full=_share(n["labels_full"], self._n_labels),
+            complete=n["queries_complete"],
+            queries=n["turns"],
+            left=unlabelled_words(self._n_unlabelled, n["queries_partly"]),
+            nothing=n["queries_nothing"],
         )
+        return str(message)
+
+    @property
+    def _n_labels(self) -> int:
+        return self.counts["labels_full"] + self.counts["labels_partial"]
+
+    @property
+    def _n_unlabelled(self) -> int:
+        return self.counts["queries_partly"] + self.counts["queries_unlabelled"]
 
     def lines(self) -> list[str]:
-        """The report in words, one line a count; counts of 0 are left out."""
-        n = self.counts
-        labels = n["labels_full"] + n["labels_partial"]
-        left = n["queries_partly"] + n["queries_unlabelled"]
-        shares = [
-            f"{n['queries_complete']:,} labelled wholly ({_share(n['queries_complete'], n['turns'])})",
-            f"{unlabelled_words(left, n['queries_partly'])} ({_share(left, n['turns'])})",
-            *([f"{n['queries_nothing']:,} need nothing"] if n["queries_nothing"] else []),
+        """The report in words, one line per count; counts of 0 are left out."""
+        n, labels = self.counts, self._n_labels
+        queries = {"n": n["turns"], "conversations": n["conversations"], "complete": n["queries_complete"]}
+        left = unlabelled_words(self._n_unlabelled, n["queries_partly"])
+        shares = {
+            "share": _share(n["queries_complete"], n["turns"]),
+            "share_left": _share(self._n_unlabelled, n["turns"]),
+        }
+        origins = {"full": _share(n["labels_full"], labels), "partial": _share(n["labels_partial"], labels)}
+        signals = [f"{n[f'signal_{name}']:,} {name}" for name in SIGNALS if n[f"signal_{name}"]]
+        kinds = [f"{c['replaced']:,} {kind}" for kind, c in (self.redaction or {}).items()]
+        hint = "".join(map(meant_field, self.ignored))
+        lines = [
+            (not self.is_labelled, Message("labelling.report-nothing-labelled", n=n["turns"])),
+            (True, Message("labelling.report-queries", left=left, **queries, **shares)),
+            (n["queries_nothing"], Message("labelling.report-nothing-needed", n=n["queries_nothing"])),
+            (self.is_labelled, Message("labelling.report-labels", n=labels, **origins)),
+            (signals, Message("labelling.report-misses", signals=signals)),
+            *((n[name], Message(key, n=n[name], skew=self.skew)) for name, key in NOTES.items()),
+            (self.unknown, Message("labelling.names-unknown", names=listed(self.unknown))),
+            (self.ambiguous, Message("labelling.names-ambiguous", names=listed(self.ambiguous))),
+            (self.ignored, Message("labelling.fields-ignored", names=listed(self.ignored), hint=hint)),
+            *((True, f"  {example}") for example in self.examples),
+            (self.redaction is None, Message("labelling.redaction-off")),
+            (self.redaction is not None, Message("labelling.redacted", kinds=", ".join(kinds) or "nothing")),
         ]
-        full, partial = _share(n["labels_full"], labels), _share(n["labels_partial"], labels)
-        misses = [f"{n[f'signal_{name}']:,} {name}" for name in SIGNALS if n[f"signal_{name}"]]
-        queries = count(n["turns"], "query", "queries")
-        origins = f"{count(labels, 'label')}: {full} from turns that were offered everything, {partial} from others"
-        out = [
-            *([] if self.is_labelled else [f"0 labels: {count(n['turns'], 'request')} to label"]),
-            f"{queries} of {count(n['conversations'], 'conversation')}: {', '.join(shares)}",
-            *([origins] if self.is_labelled else []),
-            *([f"likely misses: {', '.join(misses)}"] if misses else []),
-            *(_fill(text, n[name], self.skew) for name, text in _SENTENCES.items() if n[name]),
-        ]
-        for noun, names in (
-            ("not in the catalog (renamed since? --renames FILE)", self.unknown),
-            ("ambiguous", self.ambiguous),
-        ):
-            if names:
-                listed = ", ".join(f"{name} ({times:,})" for name, times in list(names.items())[:_NAMED])
-                ending = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-                out.append(f"names {noun}: {listed}{ending}")
-        ending = f", and {len(self.ignored) - _NAMED:,} more" if len(self.ignored) > _NAMED else ""
-        suggestions = "".join(map(meant_field, self.ignored))
-        read = f"fields that nothing reads: {', '.join(list(self.ignored)[:_NAMED])}{ending}{suggestions}"
-        out += [read] if self.ignored else []
-        out += [f"  {example}" for example in self.examples]
-        if self.redaction is None:
-            out.append("redaction was off: the texts are as the log has them")
-        else:
-            kinds = ", ".join(f"{c['replaced']:,} {kind}" for kind, c in self.redaction.items())
-            out.append(f"redacted: {kinds or 'nothing found'}; read a sample before you give the texts away")
-        return out
+        return [line for is_said, line in lines if is_said]
 
 
-def _fill(sentence: str, n: int, skew: float) -> str:
-    """A sentence with the number of its subjects; with 1, the number follows the sentence."""
-    if n == 1 and sentence.startswith("{n:,} "):
-        return f"{sentence.removeprefix('{n:,} ').format(skew=skew)}: 1"
-    return sentence.format(n=n, skew=skew)
+def listed(names: Mapping[str, int]) -> str:
+    """The most frequent names with their counts: `'a' (3), 'b' (1), and 4 more`."""
+    frequent = sorted(names.items(), key=lambda pair: -pair[1])
+    ending = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(f"{name!r} ({times:,})" for name, times in frequent[:_NAMED]) + ending or "none"
 
 
-_SENTENCES = {
-    "turns_without_offered": "{n:,} turns do not say what was offered, so they count as offered a part of the items",
-    "turns_assumed_full": "{n:,} turns do not say what was offered; as asked, they count as offered everything",
-    "full_but_doubtful": "{n:,} turns that were offered everything are labelled partly: a call failed or is not in the "
-    "catalog, or something hints at a miss",
-    "full_but_not_all_tools": "{n:,} turns that were offered everything are labelled partly: they may get rules or "
-    "references, and no log shows when those are needed (a catalog of tools alone measures tools alone)",
-    "lines_unreadable": "{n:,} lines cannot be read and are left out",
-    "lines_twice": "{n:,} lines stand there twice",
-    "spans_unreadable": "{n:,} spans cannot be read and are left out",
-    "spans_twice": "{n:,} spans stand there twice",
-    "calls_twice": "{n:,} calls are logged twice",
-    "spans_without_parent": "{n:,} spans name a parent that is not in the log",
-    "spans_without_content": "{n:,} model calls have no messages; is recording of content switched on?",
-    "logs_without_span": "{n:,} log records belong to no span of the log",
-    "records_without_request": "{n:,} lines or model calls have no user's message before them and are left out",
-    "responses_unread": "{n:,} requests have a response that cannot be read: what it called is not known, and their "
-    "queries are not labelled wholly",
-    "responses_missing": "{n:,} requests have no response beside them: what it called is only known where a later line "
-    "holds it",
-    "calls_without_request": "{n:,} calls belong to no user's message and are left out",
-    "calls_of_earlier_turns": "{n:,} calls stand before the user's last message of a line, in no turn that the log has "
-    "as a line of its own; they are left out",
-    "calls_unread": "calls in no form that is known, or without a name: {n:,}; their queries are not labelled wholly",
-    "model_calls_of_helpers": "{n:,} model calls are of helpers: what they say is no query",
-    "spans_other": "{n:,} spans are no model call, tool or agent, and only link others",
-    "available_unknown": "{n:,} turns say that the request may get items that the catalog does not have; they "
-    "count as offered a part of the items",
-    "calls_error": "{n:,} calls failed and are no labels",
-    "calls_unknown_tool": "{n:,} calls were of unknown tools",
-    "calls_outside_catalog": "{n:,} calls were of tools that the catalog does not have",
-    "calls_ambiguous": "{n:,} calls have names that several items may mean",
-    "calls_not_offered": "{n:,} calls were of items that the log does not list as offered",
-    "calls_not_available": "{n:,} calls were of items that the query may not get, or that are not enabled or manual",
-    "scopes_unknown": "{n:,} turns name a scope that the catalog's dataset does not have",
-    "session_not_available": "{n:,} session items are not in the catalog or not enabled",
-    "conversations_cut": "{n:,} conversations begin before the log does",
-    "conversations_partly_numbered": "{n:,} conversations have turn numbers only in part, which were not used",
-    "turns_missing": "{n:,} turns are missing between others",
-    "turn_numbers_twice": "{n:,} turn numbers stand for two messages",
-    "clock_skew": "{n:,} times lie before what they should follow, by up to {skew:,.3f} s; order is by turn",
-    "text_empty": "{n:,} queries have no text",
+NOTES = {
+    key.removeprefix("labelling.").replace("-", "_"): key
+    for key in (
+        *("labelling.turns-without-offered", "labelling.turns-assumed-full", "labelling.full-but-doubtful"),
+        *("labelling.full-but-not-all-tools", "labelling.lines-unreadable", "labelling.lines-twice"),
+        *("labelling.spans-unreadable", "labelling.spans-twice", "labelling.calls-twice"),
+        *("labelling.spans-without-parent", "labelling.spans-without-content", "labelling.logs-without-span"),
+        *("labelling.records-without-request", "labelling.responses-unread", "labelling.responses-missing"),
+        *("labelling.calls-without-request", "labelling.calls-of-earlier-turns", "labelling.calls-unread"),
+        *("labelling.model-calls-of-helpers", "labelling.spans-other", "labelling.available-unknown"),
+        *("labelling.calls-error", "labelling.calls-unknown-tool", "labelling.calls-outside-catalog"),
+        *("labelling.calls-ambiguous", "labelling.calls-not-offered", "labelling.calls-not-available"),
+        *("labelling.scopes-unknown", "labelling.session-not-available", "labelling.conversations-cut"),
+        *("labelling.conversations-partly-numbered", "labelling.turns-missing", "labelling.turn-numbers-twice"),
+        *("labelling.clock-skew", "labelling.text-empty"),
+    )
 }
+"""Messages of the report by count, in the order of the report."""
 
 
 def _share(part: int, total: int) -> str:
@@ -225,44 +196,15 @@ def tools_alone(items: Iterable[Item]) -> bool:
     return all(item.type == "tool" for item in items)
 
 
-def kind_lines(catalog: Iterable[Item]) -> list[str]:
-    """Explain what the items of a catalog mean for the labels of an import, in one or two sentences."""
+def kind_note(catalog: Iterable[Item]) -> Message:
+    """What the item types of a catalog mean for the labels of an import of traces."""
     searchable = [item for item in catalog if is_searchable(item)]
     if not searchable:
-        text = (
-            "What a request did not call counts as unknown, and no request is labelled wholly: the catalog holds "
-            "nothing that a search may offer (all is disabled, always there, or added by hand)."
-        )
-        return [text]
+        return Message("labelling.kind-nothing-searchable")
     if tools_alone(searchable):
-        text = (
-            "What a request did not call counts as not needed where it was offered all that it may get: of what is "
-            f"searched, the catalog holds tools alone ({len(searchable):,}), so such a request can be labelled wholly."
-        )
-        return [text, "Elsewhere it counts as unknown, and the request is labelled partly or not at all."]
-    tools = [item for item in searchable if item.type == "tool"]
-    by_type = _by_type([item for item in searchable if item.type != "tool"])
-    text = (
-        f"What a request did not call counts as unknown, not as not needed: the catalog holds {by_type} "
-        f"{f'beside {_by_type(tools)}' if tools else 'and no tools'}, and no log shows when what is no tool is needed."
-    )
-    if not tools:
-        return [text]
-    return [
-        text,
-        "Only requests that may get tools alone can be labelled wholly, as all may in a catalog of tools alone.",
-    ]
-
-
-def _by_type(items: Sequence[Item]) -> str:
-    """The number of items of each type: `12 tools`, `3 rules and 1 skill`."""
-    counts = Counter(item.type for item in items)
-    named = [
-        f"{n:,} {item_type if n == 1 else _PLURALS.get(item_type, f'{item_type}s')}"
-        for item_type in ITEM_TYPES
-        if (n := counts[item_type])
-    ]
-    return f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else "".join(named)
+        return Message("labelling.kind-tools", n=len(searchable))
+    counts = Counter(item.type for item in searchable)
+    return Message("labelling.kind-mixed", types=[count(counts[t], f"{t} item") for t in ITEM_TYPES if counts[t]])
 
 
 SOURCE = "trace"
@@ -386,7 +328,7 @@ class Builder:
             request=Request(
                 id=query_id,
                 text=self._text(turn.text),
-                history=self._messages.messages(tuple(Message(m.role, self._text(m.content)) for m in turn.history)),
+                history=self._messages.messages(tuple(ChatTurn(m.role, self._text(m.content)) for m in turn.history)),
                 session=self._session(turn),
                 explicit=self._keys(first.explicit),
                 available=available,

@@ -17,7 +17,7 @@ from typing import Any
 
 from ctxbench.catalogs.tool_lists import describes_item
 from ctxbench.datasets.queries import group_pairs
-from ctxbench.io.errors import Fault, ParameterError
+from ctxbench.io.errors import Fault, Message, ParameterError
 from ctxbench.io.rows import Row
 from ctxbench.labelling.record_files import is_eval, named
 from ctxbench.labelling.trace_messages import (
@@ -40,7 +40,7 @@ from ctxbench.labelling.trace_messages import (
     set_summary,
     text_or_none,
 )
-from ctxbench.model.requests import Message
+from ctxbench.model.requests import Message as ChatTurn
 
 TURN_FIELDS = (
     *("conversation", "turn", "time", "user", "workspace", "messages", "text", "offered", "exposure", "called"),
@@ -49,9 +49,9 @@ TURN_FIELDS = (
 
 
 def meant_field(name: str) -> str:
-    """`; 'mesages' may be meant for 'messages'` for a field with nearly the name of one that is read; else empty."""
+    """A suggestion for a field whose name is close to the name of a field of a turn; empty if there is none."""
     close = [] if name in TURN_FIELDS else get_close_matches(name.lower(), TURN_FIELDS, n=1, cutoff=0.7)
-    return f"; {name!r} may be meant for {close[0]!r}" if close else ""
+    return Message("labelling.meant-field", name=name, field=close[0]) if close else ""
 
 
 def read_turn(
@@ -89,7 +89,7 @@ def _read_messages(record: Record, row: Row, interner: Interner) -> list[ChatMes
     try:
         parsed = [*read_messages(messages), *read_messages(answers)]
     except (TypeError, ValueError, RecursionError):
-        row.fault("field 'messages' must be a list of messages with role and content")
+        row.fault(Message("labelling.messages-form"))
         return []
     set_summary(record, parsed, interner)
     record.cumulative = row.data.get("called") is None
@@ -99,44 +99,40 @@ def _read_messages(record: Record, row: Row, interner: Interner) -> list[ChatMes
 def _read_offers(record: Record, row: Row, interner: Interner) -> None:
     exposure, offered = row.data.get("exposure"), row.data.get("offered")
     if exposure not in (None, "full", "partial"):
-        row.fault(f"field 'exposure' must be full or partial, got {exposure!r:.60}")
+        row.fault(Message("labelling.field-choice", name="exposure", choices="full or partial", got=exposure))
     record.all_offered = exposure == "full" or offered == "*" or (isinstance(offered, list) and "*" in offered)
     record.partly_offered = exposure == "partial"
     if record.partly_offered and record.all_offered:
-        row.fault("field 'exposure' says partial, but 'offered' is '*'")
+        row.fault(Message("labelling.exposure-conflict"))
     if offered != "*":
         names = _names(row, "offered", interner)
         record.offered = names if names is None or "*" not in names else tuple(i for i in names if i != "*")
     record.available = _names(row, "available", interner)
-    scope = row.data.get("scope")
-    if scope is not None and not isinstance(scope, str):
-        row.fault(f"field 'scope' must be the name of a scope, got {scope!r:.60}")
-    else:
-        record.scope = scope
+    record.scope = row.optional("scope", str)
     if record.scope is not None and record.available is not None:
-        row.fault("fields 'available' and 'scope' exclude each other")
+        row.fault(Message("labelling.scope-and-available"))
 
 
 def _read_other_fields(record: Record, row: Row, interner: Interner) -> None:
     needs = row.data.get("needs")
     if needs not in (None, "nothing"):
-        row.fault(f"field 'needs' must be 'nothing' or absent, got {needs!r:.60}")
+        row.fault(Message("labelling.field-choice", name="needs", choices="'nothing' or absent", got=needs))
     record.needs_nothing = needs == "nothing"
     if record.needs_nothing and any(call.status == "ok" for call in record.calls):
-        row.fault("field 'needs' says nothing, but something was called")
+        row.fault(Message("labelling.needs-conflict"))
     session, names = row.data.get("session"), _names(row, "session", interner)
     if isinstance(session, list) and names is not None and len(names) == len(session):
         modes = [entry.get("mode", "manual") if isinstance(entry, dict) else "manual" for entry in session]
         for mode in modes:
             if mode not in ("always", "manual"):
-                row.fault(f"a session item's mode is always or manual, got {mode!r}")
+                row.fault(Message("labelling.session-mode", got=mode))
         record.session = tuple(zip(names, modes, strict=True))
     record.explicit = _names(row, "explicit", interner) or ()
     results = row.data.get("tool_results") or []
     try:
         record.tool_results = tuple((str(result["tool"]), str(result["text"])) for result in results)
     except (TypeError, KeyError):
-        row.fault('field \'tool_results\' must be a list of {"tool", "text"}')
+        row.fault(Message("labelling.tool-results-form"))
 
 
 def _read_identity(record: Record, row: Row) -> None:
@@ -145,22 +141,22 @@ def _read_identity(record: Record, row: Row) -> None:
         if isinstance(value, str | int) and not isinstance(value, bool):
             setattr(record, name, str(value) or None)
         elif value is not None:
-            row.fault(f"field {name!r} must be a text, got {value!r:.60}")
+            row.fault(Message("labelling.field-choice", name=name, choices="a text", got=value))
     turn, time = row.data.get("turn"), row.data.get("time")
     if isinstance(turn, int) and not isinstance(turn, bool) and turn >= 0:
         record.turn = turn
     elif turn is not None:
-        row.fault(f"field 'turn' must be a whole number of 0 or more, got {turn!r:.60}")
+        row.fault(Message("labelling.field-choice", name="turn", choices="a whole number of 0 or more", got=turn))
     record.time = seconds(time)
     if time is not None and record.time is None:
-        row.fault(f"field 'time' must be ISO 8601 or seconds since 1970, got {time!r:.60}")
+        row.fault(Message("labelling.field-choice", name="time", choices="ISO 8601 or seconds since 1970", got=time))
 
 
 def _call(entry: Any) -> Call:
     status = entry.get("status") or "ok" if isinstance(entry, dict) else "ok"
     name = named(entry)
     if describes_item({field: value for field, value in entry.items() if value} if isinstance(entry, dict) else entry):
-        raise ParameterError("it has a description or a schema, so it was offered; expected a name, or {tool, status}")
+        raise ParameterError("has a description or a schema, so it was offered; expected a name, or {tool, status}")
     if status not in STATUSES:
         raise ParameterError(f"status must be one of {', '.join(STATUSES)}, got {status!r:.60}")
     return Call(name, status, text_or_none(get(entry, "call", "call_id")) if isinstance(entry, dict) else None)
@@ -223,20 +219,18 @@ def unread_responses(data: Mapping[str, Any], *, has_tools: bool) -> list[str]:
     return list(dict.fromkeys([*(name for name in responses if name not in texts or not has_tools), *calls]))
 
 
-def unread_request(data: Mapping[str, Any]) -> str:
-    """Describe a line that is no turn; empty if its kind is unknown."""
+def unread_line(data: Mapping[str, Any]) -> Message:
+    """The fault of a line that is neither a turn nor a span."""
     if isinstance(data.get("run_type"), str) and "inputs" in data:
-        return (
-            "; it looks like a run of LangSmith, whose exports are not read: send the same traces as OpenTelemetry "
-            "spans, or write its inputs as messages"
-        )
+        return Message("labelling.langsmith-run")
     if is_eval(data):
-        return "; it looks like a hand-written eval: `ctxbench data import golden` takes a file of these"
+        return Message("labelling.eval-in-log")
     name = next((name for name in REQUESTS if isinstance(_inner(data.get(name)), dict)), None)
-    if name is None:
-        return ""
-    fields = ", ".join(map(repr, list(_inner(data[name]))[:5]))
-    return f"; {name!r} is no body of a request, with messages or input: it has {fields or 'no fields'}"
+    fields = ", ".join(map(repr, list(data if name is None else _inner(data[name]))[:_SHOWN])) or "no fields"
+    if name is not None:
+        return Message("labelling.not-a-body", name=name, fields=fields)
+    hint = "".join(map(meant_field, data))
+    return Message("labelling.not-a-turn", fields=fields, hint=hint, known=TURN_FIELDS)
 
 
 def _request_field(data: Mapping[str, Any]) -> str | None:
@@ -399,7 +393,7 @@ class Turn:
 
     records: list[Record]
     number: int = 0
-    history: tuple[Message, ...] = ()
+    history: tuple[ChatTurn, ...] = ()
     asked_again: bool = False
     calls: tuple[Call, ...] = field(default=())
 
@@ -628,7 +622,7 @@ def _number_turns(turns: list[Turn], findings: LogFindings) -> None:
 
 def _set_history(turns: list[Turn], findings: LogFindings, *, history: int) -> None:
     """Set the history and the calls of turns, and where the next turn asks the same."""
-    messages: list[Message] = []
+    messages: list[ChatTurn] = []
     n_calls = n_lost = 0
     for i, turn in enumerate(turns):
         turn.history = turn.records[0].history or (tuple(messages[-history:]) if history else ())
@@ -637,6 +631,6 @@ def _set_history(turns: list[Turn], findings: LogFindings, *, history: int) -> N
         n_calls += len(turn.calls)
         turn.asked_again = i + 1 < len(turns) and asks_again(turn.text, turns[i + 1].text)
         answers = max((record.after for record in turn.records), key=len)
-        messages += [*([Message("user", turn.text)] if turn.text else []), *answers]
+        messages += [*([ChatTurn("user", turn.text)] if turn.text else []), *answers]
         del messages[: -history or None]
     findings.counts["calls_of_earlier_turns"] += n_lost

@@ -110,7 +110,7 @@ def test_a_dataset_that_does_not_say_what_the_agent_had_is_rebased_by_names(impo
 def test_edited_evals_in_place_of_followed_renames_are_refused_with_the_whole_way(imported, cli):
     assert rebase(cli, "--renames", "renames.yaml", "--in-place").code == 0
     done = cli(*imported)
-    assert "'track_parcel' in 'expected' is no item of the catalog" in done.err
+    assert "'track_parcel' in 'expected' is not in the catalog" in done.err
     renamed = "tool:track_parcel is tool:track_parcels now"
     assert f"evals follows renamed items; write their new ids in the evals, too: {renamed} (evals.jsonl)" in done.err
     write_evals({"where is it": ["track_parcels"], "pay it": ["pay"]})
