@@ -18,7 +18,7 @@ from typing import Any
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.queries import DatasetQuery, Label, graded, group_pairs, standing_in
 from ctxbench.io.documents import dump_json, parse_json
-from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, raise_faults
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, raise_faults
 from ctxbench.io.files import read_bytes, write_atomic
 from ctxbench.labelling.pools import Pool
 from ctxbench.labelling.sampling import Known
@@ -290,7 +290,7 @@ class AnswerLog:
         data = read_bytes(self.path)
         complete, torn = data[: data.rfind(b"\n") + 1], data[data.rfind(b"\n") + 1 :]
         if torn:
-            self.repaired = f"the last answer in {self.path} was cut short and is dropped: {torn[:80]!r}"
+            self.repaired = Message("labelling.log-cut-short", path=self.path, got=torn[:80])
             write_atomic(self.path, complete)
         faults: list[Fault] = []
         for number, line in enumerate(complete.split(b"\n"), start=1):

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 from ctxbench.datasets.dataset import Dataset, split_of
 from ctxbench.datasets.lookup import OWNER, FileImporter, json_entries, recipes
 from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_pairs, minimal_groups
-from ctxbench.io.errors import Fault, raise_faults
+from ctxbench.io.errors import Fault, Message, raise_faults
 from ctxbench.io.rows import Row
 from ctxbench.model.items import Item, ItemKey
 from ctxbench.model.labels import Grade
@@ -199,7 +199,7 @@ class LongMemEvalOracle(FileImporter, recipe="longmemeval-oracle"):
         entries = json_entries(self.read(file.path), faults, expected="questions with haystack_sessions")
         questions = [question for entry in entries if (question := _read_longmemeval_question(entry)) is not None]
         n_by_id = Counter(question.query.request.id for question in questions)
-        faults += [Fault(f"question_id {id_!r} occurs {n} times; expected once") for id_, n in n_by_id.items() if n > 1]
+        faults += [Fault(Message("labelling.question-twice", name=id_, n=n)) for id_, n in n_by_id.items() if n > 1]
         raise_faults(faults, subject="LongMemEval")
         return self.dataset(
             name,
@@ -232,7 +232,7 @@ def _read_longmemeval_question(entry: Row) -> _HistoryQuestion | None:
     names = ("haystack_session_ids", "haystack_dates", "haystack_sessions")
     columns = [entry.take(name, list, [], required=True) for name in names]
     if len(lengths := {len(column) for column in columns}) > 1:
-        entry.fault(f"question {id_!r}: {', '.join(names)} must be as long as each other, got {sorted(lengths)}")
+        entry.fault(Message("labelling.question-lengths", name=id_, columns=names, got=sorted(lengths)))
     if len(entry.faults) > n_faults or time is None:
         return None
     history, n_by_id = [], Counter[str]()
@@ -240,7 +240,7 @@ def _read_longmemeval_question(entry: Row) -> _HistoryQuestion | None:
         where = f"question {id_!r}, session {session!r:.60}"
         start = _longmemeval_time(date, f"{where}, date", entry)
         if not isinstance(session, str) or not session or not isinstance(turns, list):
-            entry.fault(f"{where} must be a text with a list of turns, got {turns!r:.60}")
+            entry.fault(Message("labelling.session-form", where=where, got=turns))
         elif start is not None:
             n_by_id[session] += 1
             name = session if n_by_id[session] == 1 else f"{session}~{n_by_id[session]}"
@@ -272,10 +272,7 @@ def _read_session(
         fields = turn if isinstance(turn, dict) else {}
         role, content, marked = fields.get("role"), fields.get("content"), fields.get("has_answer") or False
         if role not in ("user", "assistant") or not isinstance(content, str) or not isinstance(marked, bool):
-            entry.fault(
-                f"{where}, turn {number} must have role (user or assistant), text content and, if it says so, "
-                f"has_answer (true or false), got {turn!r:.80}"
-            )
+            entry.fault(Message("labelling.turn-form", where=where, turn=number, got=turn))
             continue
         item = Item(
             type="memory",
@@ -296,7 +293,7 @@ def _longmemeval_time(value: Any, where: str, entry: Row) -> datetime | None:
     try:
         return datetime.strptime(re.sub(r" \(\w+\)", "", value), "%Y/%m/%d %H:%M")  # noqa: DTZ007
     except (TypeError, ValueError):
-        entry.fault(f"{where} must read like '2023/05/30 (Tue) 23:40', got {value!r:.60}")
+        entry.fault(Message("labelling.longmemeval-time", where=where, got=value))
         return None
 
 
@@ -307,9 +304,7 @@ def _longmemeval_counts(questions: Sequence[_HistoryQuestion]) -> dict[str, int]
     return {
         "questions published": len(questions),
         "questions that need nothing": len(questions) - len(answered),
-        "other questions without a marked turn": len(unmarked),
-        "other questions with a marked turn after their date": sum(
-            question.query.partly_labelled for question in answered
-        ),
-        "sessions with the id of another of their history": sum(question.repeated for question in questions),
+        "questions without a marked turn": len(unmarked),
+        "questions with late marked turns": sum(question.query.partly_labelled for question in answered),
+        "sessions with a repeated id": sum(question.repeated for question in questions),
     }

@@ -21,7 +21,7 @@ import numpy as np
 from ctxbench.datasets.dataset import SPLITS, Dataset, split_of
 from ctxbench.datasets.queries import DatasetQuery, Label, connected_rows, group_pairs
 from ctxbench.io.documents import dump_json
-from ctxbench.io.errors import ParameterError
+from ctxbench.io.errors import Message, ParameterError
 from ctxbench.labelling.overlap import (
     VECTORS,
     VECTORS_THRESHOLD,
@@ -402,7 +402,7 @@ def _check(by: str, share: float, folds: int) -> None:
         raise ParameterError(f"folds are 2 or more, by hash; got {folds} by {by}")
 
 
-RULE = "the name as written (3 characters or more), or all words of a name of two or more, side by side"
+RULE = Message("labelling.name-leak-rule")
 _SHORTEST = 3
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -675,14 +675,14 @@ def _spreads(dataset: Dataset, counter: TokenCounter, item_tokens: IntArray) -> 
     of_queries = CharsCounter() if counter.name.startswith("file:") else counter
     search = [item.search_text for item in dataset.catalog]
     return {
-        "labels a query": Spread.of(Counter(label.query for label in dataset.labels).values()),
-        "required a query": Spread.of(required_counts(dataset).values()),
-        "words a query": Spread.of(len(words(text)) for text in texts),
-        f"tokens a query ({of_queries.name})": Spread.of(of_queries.count([q.id for q in dataset.queries], texts)),
-        "chunks a query": Spread.of(len(query_chunks(text)) for text in texts),
-        "words an item": Spread.of(len(words(text)) for text in search),
-        f"prompt tokens an item ({counter.name})": Spread.of(item_tokens),
-        "chunks an item": Spread.of(len(chunks_of(item)) for item in dataset.catalog),
+        "labels per query": Spread.of(Counter(label.query for label in dataset.labels).values()),
+        "required per query": Spread.of(required_counts(dataset).values()),
+        "words per query": Spread.of(len(words(text)) for text in texts),
+        f"tokens per query ({of_queries.name})": Spread.of(of_queries.count([q.id for q in dataset.queries], texts)),
+        "chunks per query": Spread.of(len(query_chunks(text)) for text in texts),
+        "words per item": Spread.of(len(words(text)) for text in search),
+        f"tokens per item ({counter.name})": Spread.of(item_tokens),
+        "chunks per item": Spread.of(len(chunks_of(item)) for item in dataset.catalog),
     }
 
 
@@ -700,9 +700,7 @@ def _near(
 ) -> SimilarityStats:
     catalog = dataset.catalog
     if len(catalog) > MOST_COMPARED:
-        return SimilarityStats(
-            skipped=f"{len(catalog):,} items; near-duplicates are looked for among at most {MOST_COMPARED:,}"
-        )
+        return SimilarityStats(skipped=Message("labelling.too-many-items", n=len(catalog), most=MOST_COMPARED))
     pairs: tuple[SimilarPair, ...]
     if embed is None:
         method, minimum = WORDS, WORDS_THRESHOLD if threshold is None else threshold

@@ -38,7 +38,7 @@ from ctxbench.catalogs.git_trees import (
 )
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.queries import DatasetQuery, Label
-from ctxbench.io.errors import ParameterError, check_choice, check_range
+from ctxbench.io.errors import Message, ParameterError, check_choice, check_range
 from ctxbench.model.items import Catalog, Item, ItemKey, Link
 from ctxbench.model.labels import Grade
 from ctxbench.model.requests import Request
@@ -48,9 +48,9 @@ from ctxbench.search.code_index import RENAMED
 
 MOST_FILES = 10
 MERGE, REVERT, BOT, VERSION = "merges", "reverts", "by bots", "version bumps and releases"
-NO_WORD, REPEATED, NOTHING = "without a word in the message", "repeated messages", "without a change"
+NO_WORD, REPEATED, NOTHING = "messages without words", "repeated messages", "without a change"
 ADDITIONS, DOCUMENTATION, MANY = "only additions", "only documentation or generated files", f"over {MOST_FILES} files"
-FORMATTING, UNREADABLE = "only white space", "no changed file that the catalog can hold"
+FORMATTING, UNREADABLE = "only white space", "no changed file in catalog"
 
 _REVERT = re.compile(r"\W*(?:revert(?:s|ed)?|back ?out)\b", re.IGNORECASE)
 _REVERT_LATER = re.compile(r"^This reverts commit\b", re.MULTILINE)
@@ -319,24 +319,7 @@ class ItemVersions:
 
 
 NAMED, TESTS = "names a file", "tests"
-_LABELLING = {
-    "files": (
-        "A commit's message is the query, and the files of the tree before it that the commit changed, deleted or "
-        "renamed are required (2); documentation, changelogs, lock files and generated files among them help (1). "
-        "Files that it added cannot be offered. Every other file counts as not needed."
-    ),
-    "definitions": (
-        "A commit's message is the query, and the definitions of the tree before it that hold changed lines are "
-        "required (2): for lines that were only added the one around their place, for lines outside of all the outline "
-        "of their file, which also stands for a file that was only renamed, or deleted. In documentation, changelogs, "
-        "lock files and generated files they help (1). What the commit added cannot be offered. All else counts as not "
-        "needed."
-    ),
-}
-_NOTES = (
-    "Nobody has read the labels: a commit may change what its message does not say, and developers read files that "
-    "they do not change."
-)
+_LABELLING = {"files": "labelling.card-git-files", "definitions": "labelling.card-git-definitions"}
 
 Notify = Callable[[str, int, int], None]
 """Told how far something is: what, how much is done, and of how much."""
@@ -405,7 +388,7 @@ def history_dataset(
     )
     if not choice.chosen:
         why = "; ".join(f"{n:,} {reason}" for reason, n in choice.out.items())
-        shallow = "; the clone is shallow, `git fetch --unshallow` gets the others" if repository.shallow else ""
+        shallow = "; the clone is shallow (`git fetch --unshallow`)" if repository.shallow else ""
         raise ParameterError(
             f"none of the {len(line):,} newest commits of {repository.path} is a request ({why}){shallow}; expected "
             "commits that change files of the tree before them and say why"
@@ -414,7 +397,7 @@ def history_dataset(
     history = _History(repository=repository, settings=settings, line=line, times=times, chosen=choice.chosen)
     catalog, visible = history.items(notify)
     about = {
-        "licence": "that of the repository, whose texts these are",
+        "licence": "that of the repository",
         "source": {
             "format": "git",
             "head": head,
@@ -428,8 +411,8 @@ def history_dataset(
             "keep_issues": settings.rules.keep_issues,
             **({"texts_used": settings.rules.texts.used(line)} if len(settings.rules.texts) else {}),
         },
-        "labelling": _LABELLING[settings.view],
-        "notes": _NOTES,
+        "labelling": str(Message(_LABELLING[settings.view])),
+        "notes": str(Message("labelling.card-git-notes")),
     }
     dataset = Dataset(
         name=settings.name,

@@ -13,17 +13,12 @@ from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.layout import AGENT, DROPPED, RENAMES
 from ctxbench.datasets.queries import DatasetQuery, Label, group_pairs
 from ctxbench.io.documents import dump_json, line_of, load_yaml
-from ctxbench.io.errors import Fault, InputError, ParameterError, raise_faults
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, raise_faults
 from ctxbench.labelling.curation import FieldChanges, differing
 from ctxbench.labelling.overlap import WORDS_THRESHOLD, similar_by_words
 from ctxbench.model.items import Catalog, Item, ItemKey, name_likeness, suggest_items
 from ctxbench.model.labels import Grade
 from ctxbench.model.requests import Request, SessionItem
-
-_DROPPED = (
-    " any more: an earlier `ctxbench data rebase` dropped its labels with it; bring the dataset's folder back as it "
-    "was before (`git restore`, or delete it and import again), and rebase that with --renames"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,34 +97,23 @@ def check_renames(
     for before, after in renames.items():
         known_faults = len(faults)
         for key, catalog, noun in ((before, old, "the dataset"), (after, new, "the new catalog")):
-            if catalog.find(key) is None:
-                suggestion = suggest_items(key.id, catalog.ids)
-                if catalog is old and key.id in dropped:
-                    suggestion = _DROPPED
-                faults.append(
-                    Fault(
-                        f"rename {before.id} to {after.id}: {noun} holds no {key.id!r}{suggestion}",
-                        file,
-                        line_of(lines, (before.id,)),
-                    )
-                )
+            if catalog.find(key) is not None:
+                continue
+            values = {"old": before.id, "new": after.id, "name": key.id}
+            message = Message("labelling.rename-dropped", **values)
+            if catalog is not old or key.id not in dropped:
+                hint = suggest_items(key.id, catalog.ids)
+                message = Message("labelling.rename-unknown", catalog=noun, hint=hint, **values)
+            faults.append(Fault(message, file, line_of(lines, (before.id,))))
         if old.find(after) is not None and after not in renames and len(faults) == known_faults:
-            problem = (
-                f"rename {before.id} to {after.id}: the dataset holds {after.id!r} as well, so that two items would "
-            )
-            faults.append(
-                Fault(
-                    f"{problem}become one; rename that one, too, or leave this one out",
-                    file,
-                    line_of(lines, (before.id,)),
-                )
-            )
+            message = Message("labelling.rename-merges", old=before.id, new=after.id)
+            faults.append(Fault(message, file, line_of(lines, (before.id,))))
     first: dict[ItemKey, ItemKey] = {}
     for before, after in renames.items():
         previous = first.setdefault(after, before)
         if previous != before:
-            problem = f"{previous.id} and {before.id} are both renamed to {after.id}; two cannot become one"
-            faults.append(Fault(problem, file, line_of(lines, (before.id,))))
+            message = Message("labelling.renames-to-one", first=previous.id, second=before.id, new=after.id)
+            faults.append(Fault(message, file, line_of(lines, (before.id,))))
     raise_faults(faults, subject="renames")
 
 
@@ -177,8 +161,6 @@ def item_content(item: Item) -> str:
 _MOST_PAIRS = 100_000  # that are compared; where a whole catalog was exchanged, nobody reads guesses
 _LIKE = 0.7  # of names, and
 _SHARED = 0.4  # the share of words that two descriptions have in common, from which one may be the other
-_ALIKE = "much the same {}"
-_ALONE = "the only {} that is gone, and the only new one"
 
 
 def likely_successors(gone: Sequence[Item], new: Sequence[Item], *, alone: bool = True) -> tuple[Rename, ...]:
@@ -204,9 +186,9 @@ def likely_successors(gone: Sequence[Item], new: Sequence[Item], *, alone: bool 
             names, words = name_likeness(old.name, candidate.name), _word_likeness(old, candidate)
             if names >= _LIKE or words >= _SHARED:
                 reason = "name" if names >= _LIKE else "description"
-                pairs.append((-max(names, words), old, candidate, _ALIKE.format(reason)))
+                pairs.append((-max(names, words), old, candidate, f"similar {reason}"))
             elif alone and n_gone[old.type] == n_new[old.type] == 1:
-                pairs.append((0.0, old, candidate, _ALONE.format(old.type)))
+                pairs.append((0.0, old, candidate, f"only {old.type} gone and new"))
     renames: dict[ItemKey, Rename] = {}
     taken_keys: set[ItemKey] = set()
     for _, old, successor, how in sorted(pairs, key=lambda pair: (pair[0], pair[1].id, pair[2].id)):
@@ -444,11 +426,12 @@ def rebase_dataset(
     source, lost = f"{dataset.name} {dataset.version} {dataset.hash[:12]}", tuple(move.lost_labels)
     without = [i for i in gone if i.key not in move.renames]
     lost_gone = tuple(i.id for i in without)
+    figures = {"renamed": len(followed), "gone": len(lost_gone), "added": len(added)}
+    figures |= {"changed": len(changed), "lost": len(lost)}
     return RebaseReport(
         dataset=recorded(
             moved,
-            f"Carried from {source} to another catalog: {len(followed)} items renamed, {len(lost_gone)} gone, "
-            f"{len(added)} new, {len(changed)} changed; {len(lost)} labels lost.",
+            str(Message("labelling.rebased", source=source, **figures)),
             renames=move.renames,
             dropped=Counter(label.item for label in lost if label.why == "gone"),
         ),

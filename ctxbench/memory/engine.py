@@ -403,9 +403,9 @@ class ContextEngine:
             self._store = store
             model = open_embedder(embedder_name(embedder))
             if dimensions is not None and model.identity.dimensions != dimensions:
-                actual = f"the embedder {model.identity.model} makes vectors of {model.identity.dimensions} dimensions"
                 raise ParameterError(
-                    f"{actual}, and {dimensions} are expected; name another embedder, or leave dimensions out"
+                    f"the vectors of {model.identity.model} have {model.identity.dimensions} dimensions, expected "
+                    f"{dimensions}; name another embedder, or remove dimensions"
                 )
             self.progress: Callable[[int, int], None] | None = None
             self._resources: LocalResources = local_resources(

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias
 from ctxbench.datasets.dataset import Dataset, split_of
 from ctxbench.datasets.layout import NOT_SUFFICIENT, Exposure
 from ctxbench.datasets.queries import DatasetQuery, Label
-from ctxbench.io.errors import Fault, ParameterError, check_choice, number_within, raise_faults, suggest
+from ctxbench.io.errors import Fault, Message, ParameterError, check_choice, number_within, raise_faults, suggest
 from ctxbench.io.rows import in_utc
 from ctxbench.model.items import Catalog, Item, ItemKey, Link
 from ctxbench.model.requests import Request
@@ -118,9 +118,9 @@ def checked(memory: Memory, faults: list[str]) -> Memory:
         except ParameterError as error:
             faults.append(str(error))
     if memory.type != "file" and "@" in str(memory.id):
-        faults.append("id must hold no '@', which stands before the version in names of items")
+        faults.append(Message("memory.id-with-at"))
     if (memory.version, memory.until) != (1, None):
-        faults.append("version and until are set by the store; leave them out, and add a later version by `update`")
+        faults.append(Message("memory.version-set"))
     as_kept = (*fields.values(),) == values and (type(memory.confidence), type(memory.metadata)) == (float, dict)
     return memory if faults or as_kept else Memory(**fields)
 
@@ -136,7 +136,7 @@ def _content(name: str, value: object) -> str:
     if len(value) > LONGEST:
         raise ParameterError(f"{name} must have at most {LONGEST:,} characters, got {len(value):,}; store it in parts")
     if match := _UNFIT.search(value):
-        kind = "half characters" if _is_half(match[0]) else "control characters but tabs and line ends"
+        kind = "half characters" if _is_half(match[0]) else "control characters"
         raise ParameterError(
             f"{name} must hold no {kind}, got {match[0]!r} at character {match.start() + 1:,}; take it out, or leave "
             "out what is no text"
@@ -180,7 +180,7 @@ def stored_metadata(text: str, id_: str) -> dict[str, Any]:
             value: dict[str, Any] = json.loads(text)
             if not _too_deep(value):
                 return value
-        _log.warning("memory %r: its metadata nests over %d deep and is left out; update it", id_, DEEPEST)
+        _log.warning(Message("memory.deep-metadata", name=id_, depth=DEEPEST))
         return {}
     return dict(json.loads(text))
 
@@ -224,8 +224,11 @@ def accepted(memories: Iterable[Memory], existing: Taken) -> list[Memory]:
         InputError: some are refused; all faults are listed, each with the number of its memory, counted from 1.
     """
     rows, faults = _looked_at(memories, existing)
-    named = [Fault(f"memory {number}, {rows[number - 1].id!r:.60}: {message}") for number, message in faults]
-    raise_faults(named, subject="memories to insert, of which none was stored")
+    named = [
+        Fault(Message("memory.memory-fault", number=number, name=rows[number - 1].id, fault=fault))
+        for number, fault in faults
+    ]
+    raise_faults(named, subject="memories to insert (none stored)")
     return rows
 
 
@@ -247,13 +250,12 @@ def _looked_at(memories: Iterable[Memory], existing: Taken) -> tuple[list[Memory
         if not problems:
             before = first.setdefault(memory.workspace, {}).setdefault(memory.id, number)
             if before != number:
-                problems.append(f"memory {before} has the same id; ids must differ within a workspace")
+                problems.append(Message("memory.id-twice", number=before))
         faults += [(number, fault) for fault in problems]
     for workspace, numbers in first.items():
         try:
             for id_ in existing(workspace, list(numbers)):
-                problem = f"workspace {workspace!r} has a memory of this id; change it by `update`, or give another id"
-                faults.append((numbers[id_], problem))
+                faults.append((numbers[id_], Message("memory.id-exists", workspace=workspace)))
         except ParameterError as error:
             faults.append((min(numbers.values()), str(error)))
     return rows, sorted(faults)
@@ -566,13 +568,6 @@ class MemoryStore(Protocol):
         """Close the store; the next use opens it again."""
 
 
-LABELLING = (
-    "Users said of items in contexts that were served whether they were useful: 2 where one was, 0 where it was not; "
-    "the last word counts. Where the user also said that the whole context was sufficient, and judged each of its "
-    "items, nothing else is required. Nobody has looked for what else any other request needs."
-)
-
-
 def feedback_dataset(store: MemoryStore, workspace: str, *, name: str) -> tuple[Dataset, tuple[Exposure, ...]]:
     """Make a dataset of the feedback that names its context: a query a context, over all that the workspace holds.
 
@@ -630,9 +625,9 @@ def feedback_dataset(store: MemoryStore, workspace: str, *, name: str) -> tuple[
             signals = () if judged.enough else (NOT_SUFFICIENT,)
             exposures.append(Exposure(query=context, offered=judged.offered, called=judged.useful, signals=signals))
     about = {
-        "licence": "not stated: texts of users, not for publication",
-        "source": f"feedback on contexts of workspace {workspace}",
-        "labelling": LABELLING,
+        "licence": "not stated; contains user texts",
+        "source": f"feedback in workspace {workspace}",
+        "labelling": str(Message("memory.card-feedback")),
     }
     return Dataset(
         name=name, version="1", catalog=catalog, queries=tuple(queries), labels=tuple(labels), about=about

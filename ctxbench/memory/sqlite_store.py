@@ -22,6 +22,7 @@ from ctxbench.catalogs.agent_file import other_kind
 from ctxbench.io.errors import (
     Fault,
     InputError,
+    Message,
     ParameterError,
     StorageError,
     UnknownNameError,
@@ -112,6 +113,16 @@ _RELATIONSHIPS = (
     "SELECT one.id, other.id, relationships.type FROM relationships JOIN memories one ON one.key = source"
     " JOIN memories other ON other.key = target WHERE one.workspace = ? {} ORDER BY relationships.key"
 )
+
+
+_SQLITE_FAULTS = {
+    sqlite3.SQLITE_BUSY: "memory.sqlite-busy",
+    sqlite3.SQLITE_FULL: "memory.sqlite-full",
+    sqlite3.SQLITE_NOTADB: "memory.sqlite-no-database",
+    sqlite3.SQLITE_READONLY: "memory.sqlite-read-only",
+    sqlite3.SQLITE_CANTOPEN: "memory.sqlite-cannot-open",
+    sqlite3.SQLITE_CONSTRAINT: "memory.sqlite-constraint",
+}
 
 
 class SqliteStore(BaseStore):
@@ -338,15 +349,8 @@ class SqliteStore(BaseStore):
 
     def _fault(self, error: Exception) -> StorageError:
         """The error for the user of an SQLite error."""
-        messages = {
-            sqlite3.SQLITE_BUSY: f"kept locked by another process for {self._busy:g} s; end that process or try again",
-            sqlite3.SQLITE_FULL: "no room on the disk; make some and try again. What was stored is kept",
-            sqlite3.SQLITE_NOTADB: "it is no database; expected one of memories",
-            sqlite3.SQLITE_READONLY: "it cannot be written; make the file and its folder writable",
-            sqlite3.SQLITE_CANTOPEN: "it cannot be opened; make the file and its folder readable and writable",
-            sqlite3.SQLITE_CONSTRAINT: "another process or thread wrote the same at the same time; try again",
-        }.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, f"{error}; look at the disk, or go back to a copy")
-        return StorageError(f"cannot use {self.path}: {messages}")
+        key = _SQLITE_FAULTS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "memory.sqlite-error")
+        return StorageError(f"cannot use {self.path}: {Message(key, error=error, seconds=self._busy)}")
 
     # ---- the tables
 
@@ -476,7 +480,7 @@ _FIELDS = (
     | {"version": "version"}  # not read: versions are counted by their times
 )
 _OF_ITEMS = {spec.name for spec in fields(Item)} - _FIELDS.keys()  # of a corpus.jsonl, and of no memory
-_LINK = '{"type": ..., "target": the id of a memory}'
+_LINK = '{"type": ..., "target": memory id}'
 
 
 @dataclass(frozen=True)
@@ -556,7 +560,7 @@ def read_memories(path: Path, workspace: str) -> MemoryFile:
         named = [name for name, value in row.data.items() if name in _FIELDS and value is not None]
         values = {_FIELDS[name]: row.data[name] for name in named}
         if twice := [name for name in named if [_FIELDS[field_name] for field_name in named].count(_FIELDS[name]) > 1]:
-            row.fault(f"{' and '.join(map(repr, twice))} say the same of a memory; leave all but one out")
+            row.fault(Message("memory.fields-alike", fields=" and ".join(map(repr, twice))))
         if (row_workspace := values.get("workspace", workspace)) != workspace:
             elsewhere[str(row_workspace)] += 1
         elif len(faults) == before:
@@ -634,10 +638,8 @@ def _refuse_unordered(rows: Sequence[_MemoryRow]) -> None:
     for row in rows:
         before = first.setdefault((row.memory.id, row.memory.created if row.dated else None), row)
         if _version(before.memory)[1:] != _version(row.memory)[1:]:
-            row.row.fault(
-                f"line {before.row.line} says otherwise of {row.memory.id!r}{' at the same time' * row.dated}; say "
-                "with created_at which came later"
-            )
+            when = " at the same time" * row.dated
+            row.row.fault(Message("memory.row-conflict", line=before.row.line, name=row.memory.id, when=when))
 
 
 def _memory_row(row: Row, values: Mapping[str, Any], workspace: str) -> _MemoryRow:
@@ -652,9 +654,9 @@ def _memory_row(row: Row, values: Mapping[str, Any], workspace: str) -> _MemoryR
         problems.append(str(error))
     memory = checked(Memory(**{"content": None, **stated, "id": id_, "workspace": workspace}), problems)
     if until and not problems and until < str(memory.created):
-        problems.append(f"until ({until}) must not be before created ({memory.created})")
+        problems.append(Message("memory.until-before-created", until=until, created=memory.created))
     if values.get("enabled", True) is not True:
-        problems.append("enabled: a memory cannot be there and kept out of everything; leave the row out")
+        problems.append(Message("memory.not-enabled"))
     field_names = {_FIELDS[name]: name for name in row.data if name in _FIELDS}
     for message in problems:
         name, blank, rest = message.partition(" ")
@@ -700,7 +702,5 @@ def _check_ends(rows: Sequence[_MemoryRow], stored: Mapping[str, Sequence[tuple[
     """Add a fault for an end at which no version begins: a version ends when the next one replaces it."""
     for memory_row in rows:
         if memory_row.until and all(created != memory_row.until for created, *_ in stored[memory_row.memory.id]):
-            memory_row.row.fault(
-                f"until ({memory_row.until}) ends a version when the next one begins, and no row of "
-                f"{memory_row.memory.id!r} begins then; leave it out"
-            )
+            values = {"until": memory_row.until, "name": memory_row.memory.id}
+            memory_row.row.fault(Message("memory.end-without-successor", **values))

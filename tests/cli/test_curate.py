@@ -65,7 +65,7 @@ def test_stats_are_for_people_or_for_programs(tiny, capsys):
 def test_stats_by_vectors_need_a_model_only_then(tiny, capsys):
     curate.stats(str(tiny), tokens="chars/4", threshold=0.1, embedder="hashing", list_all=True, as_json=False)
     out = capsys.readouterr().out
-    assert "how alike the texts are by meaning, up to 1 (cosine of mean vectors), from 0.1 on" in out
+    assert "similarity of the meaning, up to 1 (cosine of mean vectors), from 0.1 on" in out
     assert "more (--all)" not in out
 
 

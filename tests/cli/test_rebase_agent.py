@@ -49,10 +49,10 @@ def test_what_is_new_and_what_a_lost_label_may_follow_is_listed(imported, cli):
     assert (done.code, done.err) == (0, "")
     assert "items new: 2\n  tool:track_parcels\n  tool:zebra\n" in done.out
     title = "labels are lost with these, which may go on as (to follow: put the lines into --renames FILE): 1"
-    assert f"{title}\n  {LINE}    # much the same name\n" in done.out
+    assert f"{title}\n  {LINE}    # similar name\n" in done.out
     assert "queries for which an item is new and unlabelled: 3 of 3" in done.out
     found = rebase(cli, "--json").json["items"]
-    assert found["likely"] == [{"old": "tool:track_parcel", "new": "tool:track_parcels", "how": "much the same name"}]
+    assert found["likely"] == [{"old": "tool:track_parcel", "new": "tool:track_parcels", "how": "similar name"}]
 
 
 def test_an_unlabelled_item_that_is_gone_is_listed(imported, cli):
@@ -102,7 +102,7 @@ def test_a_dataset_that_does_not_say_what_the_agent_had_is_rebased_by_names(impo
     assert done.out.startswith(
         "which items are new is not known: evals has no items.txt yet, which --in-place writes\n"
     )
-    assert f"  {LINE}    # much the same name\n" in done.out
+    assert f"  {LINE}    # similar name\n" in done.out
     assert rebase(cli, "--renames", "renames.yaml", "--in-place").code == 0
     assert Path("evals/items.txt").read_text() == "tool:pay\ntool:track_parcels\ntool:zebra\n"
 

@@ -86,7 +86,7 @@ def test_after_a_failure_of_sqlite_inside_nothing_is_kept(store):
     def fill():
         with store.together():
             store.insert(memory("a"))
-            with pytest.raises(StorageError, match="no room on the disk"):
+            with pytest.raises(StorageError, match="no space on the disk"):
                 store.insert(memory("large", content="x" * 900_000))
             for call in (lambda: store.insert(memory("b")), lambda: store.catalog("w")):
                 with pytest.raises(StorageError, match="were undone by a failure before; make them again"):

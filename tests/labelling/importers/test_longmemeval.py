@@ -131,9 +131,9 @@ def test_marked_turns_are_required_and_later_ones_leave_a_question_labelled_in_p
     assert dataset.card["notes"]["counted"] == {
         "questions published": 3,
         "questions that need nothing": 1,
-        "other questions without a marked turn": 0,
-        "other questions with a marked turn after their date": 1,
-        "sessions with the id of another of their history": 1,
+        "questions without a marked turn": 0,
+        "questions with late marked turns": 1,
+        "sessions with a repeated id": 1,
     }
 
 
@@ -166,7 +166,7 @@ def test_a_question_without_a_marked_turn_is_unlabelled(make):
     plain = {**PETS, "haystack_sessions": [[said("user", "Hi.")], [said("user", "Bye.", has_answer=None)]]}
     dataset = make([plain])
     assert dataset.unlabelled == ("q2",)
-    assert dataset.card["notes"]["counted"]["other questions without a marked turn"] == 1
+    assert dataset.card["notes"]["counted"]["questions without a marked turn"] == 1
 
 
 def changed(name, value, *place):

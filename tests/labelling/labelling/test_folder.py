@@ -84,7 +84,7 @@ def test_two_sessions_do_not_label_the_same_folder(place):
 
 
 def test_what_is_no_folder_of_a_dataset_is_refused(tmp_path):
-    with pytest.raises(ParameterError, match="no folder of a dataset"), opened(tmp_path):
+    with pytest.raises(ParameterError, match="not the folder of a dataset"), opened(tmp_path):
         pass
 
 

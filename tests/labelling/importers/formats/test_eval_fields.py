@@ -40,8 +40,8 @@ def test_a_file_whose_requests_have_no_known_name_is_one_fault_with_the_field_th
     ((line, said),) = faults_of(write(tmp_path / "e.jsonl", rows))
     assert line == 0
     assert said.startswith(
-        "no record has a field for the request, only 'caseId', 'kind', 'theWords', 'expected'; did you mean 'theWords'? "
-        "Name it with --map query=theWords, or rename it to one of query"
+        "no record has a field for the request, only 'caseId', 'kind', 'theWords', 'expected'; did you mean "
+        "'theWords'? Name it with --map query=theWords, or rename it to one of query"
     )
     rows = [{**row, "usrMessage": "a text"} for row in rows]
     assert "did you mean 'usrMessage'?" in faults_of(write(tmp_path / "e.jsonl", rows))[0][1]
