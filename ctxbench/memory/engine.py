@@ -27,7 +27,7 @@ from ctxbench.io.errors import (
     suggest,
 )
 from ctxbench.io.rows import instant
-from ctxbench.memory.memories import MemoryStore
+from ctxbench.memory.stores import MemoryStore
 from ctxbench.model.candidates import Candidates, reranked
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.registry import build, check_fields

@@ -22,7 +22,8 @@ from ctxbench.api.inputs import EmbedderGiven, embedder_name
 from ctxbench.io.errors import Message, ParameterError, UserError
 from ctxbench.io.rows import in_utc, instant, instant_text, named_instant
 from ctxbench.memory.engine import ContextCache
-from ctxbench.memory.memories import ASKED, SUFFICIENT, Event, MemoryStore
+from ctxbench.memory.memories import ASKED, SUFFICIENT, Event
+from ctxbench.memory.stores import MemoryStore
 from ctxbench.model.arrays import BoolArray
 from ctxbench.model.candidates import Note, text_shown
 from ctxbench.model.items import Catalog, Item, ItemKey

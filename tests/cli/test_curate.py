@@ -221,7 +221,7 @@ def test_a_faulty_file_of_renames_has_lines(tiny, changed, tmp_path):
     with pytest.raises(Exception, match=r"'nothing' is no item id.*line 2\)\n.*line 3\)"):
         curate.rebase(str(tiny), rebasing(changed, renames=renames), out=None, list_all=False, as_json=False)
     renames.write_text("tool:tracker:create_issue: tool:bugs:create_issue\ntool:no:one: tool:bugs:create_issue\n")
-    with pytest.raises(Exception, match=r"the dataset holds no 'tool:no:one'.* \(.*renames.yaml, line 2\)"):
+    with pytest.raises(Exception, match=r"the dataset has no 'tool:no:one'.* \(.*renames.yaml, line 2\)"):
         curate.rebase(str(tiny), rebasing(changed, renames=renames), out=None, list_all=False, as_json=False)
     renames.write_text("- a\n")
     with pytest.raises(Exception, match="expected a mapping from old to new item ids"):

@@ -75,9 +75,7 @@ def test_before_labels_are_dropped_it_is_said_and_a_rename_that_comes_too_late_s
     assert "items new" not in rebase(cli).out
     late = rebase(cli, "--renames", "renames.yaml")
     assert late.code == 2
-    assert (
-        "the dataset holds no 'tool:track_parcel' any more: an earlier `ctxbench data rebase` dropped its" in late.err
-    )
+    assert "the dataset no longer has 'tool:track_parcel': an earlier `ctxbench data rebase` removed its" in late.err
     assert "`git restore`, or delete it and import again" in late.err
     shutil.rmtree("evals")
     shutil.copytree("before", "evals")
