@@ -1,4 +1,4 @@
-"""Memories, feedback events, and datasets from feedback."""
+"""Memories, events, and their checks."""
 
 from __future__ import annotations
 
@@ -9,20 +9,13 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 from itertools import islice, product
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from ctxbench.datasets.dataset import Dataset, split_of
-from ctxbench.datasets.layout import NOT_SUFFICIENT, Exposure
-from ctxbench.datasets.queries import DatasetQuery, Label
 from ctxbench.io.errors import Fault, Message, ParameterError, check_choice, number_within, raise_faults, suggest
 from ctxbench.io.rows import in_utc
 from ctxbench.model.items import Catalog, Item, ItemKey, Link
-
-if TYPE_CHECKING:
-    from ctxbench.memory.stores import MemoryStore
 
 LONGEST = 1_000_000  # characters of a content
 DEEPEST = 64  # levels of metadata, itself the first
@@ -464,108 +457,3 @@ def referred_to(events: Iterable[Event]) -> list[str]:
         elif event.kind == "unreference":
             standing.pop(event.id, None)
     return list(standing)
-
-
-def feedback_dataset(store: MemoryStore, workspace: str, *, name: str) -> tuple[Dataset, tuple[Exposure, ...]]:
-    """Make a dataset of feedback: one query per context, over all items of the workspace.
-
-    Useful items are required (2), others are irrelevant (0). A query is labelled in full if its context was judged as
-    sufficient and each of its items was judged; it needs nothing if no item was useful. Other queries are labelled in
-    part. Items that were not offered get no label. A query has the time, references and uses of its context, before
-    the first judgement, as a label must not count as a use. Queries of one thread, or of one user, are a group.
-
-    Args:
-        store: where the feedback is.
-        workspace: the workspace.
-        name: name of the dataset.
-
-    Returns:
-        The dataset, and the offers of each context that was judged as a whole, with the signal `NOT_SUFFICIENT` if it
-        was not sufficient, which `ctxbench data label` uses.
-
-    Raises:
-        ParameterError: there is no feedback with a context, or no such workspace.
-    """
-    by_context: dict[str, list[Event]] = {}
-    events = [event for event in store.events(workspace) if event.kind in ("feedback", SUFFICIENT)]
-    for event in events:
-        if served := event.metadata.get(ASKED):
-            by_context.setdefault(served["context"], []).append(event)
-    if not by_context:
-        feedback = f"{len(events)} judgements without a context" if events else "no feedback"
-        raise ParameterError(f"workspace {workspace!r} has {feedback}; labels need feedback with a `contextId`")
-    catalog = store.catalog(workspace)
-    queries, labels, exposures = [], [], []
-    for context, of in by_context.items():
-        judged = _Judged.of(of, catalog)
-        served = of[0].metadata[ASKED]
-        scope = {"user": of[0].user, "conversation": of[0].conversation}
-        before = datetime.fromisoformat(str(of[0].at)) - timedelta(microseconds=1)
-        request = store.request(
-            workspace, served["text"], time=min(served["time"], before.isoformat(), key=in_utc), id=context, **scope
-        )
-        group = of[0].conversation or of[0].user or context
-        queries.append(
-            DatasetQuery(
-                request=request,
-                split=split_of(group),
-                group=group,
-                tags=() if judged.enough is None else ("sufficient" if judged.enough else NOT_SUFFICIENT,),
-                needs_nothing=judged.is_complete and not judged.useful,
-                partly_labelled=not judged.is_complete,
-            )
-        )
-        labels += [Label(query=context, item=key, grade=grade, source="feedback") for key, grade in judged.grades]
-        if judged.enough is not None:
-            signals = () if judged.enough else (NOT_SUFFICIENT,)
-            exposures.append(Exposure(query=context, offered=judged.offered, called=judged.useful, signals=signals))
-    about = {
-        "licence": "not stated; contains user texts",
-        "source": f"feedback in workspace {workspace}",
-        "labelling": str(Message("memory.card-feedback")),
-    }
-    return Dataset(
-        name=name, version="1", catalog=catalog, queries=tuple(queries), labels=tuple(labels), about=about
-    ), tuple(exposures)
-
-
-@dataclass(frozen=True)
-class _Judged:
-    """The judgements of one context, the last of each item; items in the order of the catalog.
-
-    Attributes:
-        enough: whether the context was sufficient; None = not judged.
-        offered: the items of the context, if it was judged.
-        grades: grades of judged items that are still in the catalog.
-    """
-
-    enough: bool | None
-    offered: tuple[ItemKey, ...]
-    grades: tuple[tuple[ItemKey, int], ...]
-
-    @classmethod
-    def of(cls, events: Sequence[Event], catalog: Catalog) -> _Judged:
-        """The judgements in all events of a context, in order."""
-        grades = {
-            ItemKey.parse(event.metadata[ASKED]["item"]): 2 if event.useful else 0
-            for event in events
-            if event.kind == "feedback"
-        }
-        in_catalog = {key: grade for key, grade in grades.items() if catalog.find(key) is not None}
-        verdicts = [event for event in events if event.kind == SUFFICIENT]
-        offered = map(ItemKey.parse, verdicts[-1].metadata[ASKED]["items"]) if verdicts else ()
-        return cls(
-            enough=verdicts[-1].useful if verdicts else None,
-            offered=tuple(sorted(offered, key=catalog.position)),
-            grades=tuple((key, in_catalog[key]) for key in sorted(in_catalog, key=catalog.position)),
-        )
-
-    @property
-    def useful(self) -> tuple[ItemKey, ...]:
-        """The items that were useful."""
-        return tuple(key for key, grade in self.grades if grade)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all required items are known."""
-        return self.enough is True and {key for key, _ in self.grades}.issuperset(self.offered)

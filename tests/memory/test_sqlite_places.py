@@ -29,7 +29,7 @@ def path(tmp_path):
 
 
 def test_a_missing_folder_is_said_and_not_made(tmp_path):
-    with pytest.raises(StorageError, match=r"cannot open .*: no such folder; make that folder, or name a database"):
+    with pytest.raises(StorageError, match=r"cannot open .*: no such folder; create that folder, or name another"):
         SqliteStore(tmp_path / "gone" / "memories.sqlite")
     assert list(tmp_path.iterdir()) == []
 
@@ -65,14 +65,14 @@ def test_a_database_of_something_else_is_said_and_left(tmp_path, statement):
     path = tmp_path / "other.sqlite"
     changed(path, statement)
     before = path.read_bytes()
-    with pytest.raises(StorageError, match="is a database of something else"):
+    with pytest.raises(StorageError, match="is a database of another application"):
         SqliteStore(path)
     assert path.read_bytes() == before
 
 
 def test_a_newer_schema_is_said_and_left(path):
     changed(path, "PRAGMA user_version = 99")
-    with pytest.raises(StorageError, match=r"has schema 99, and this version of ctxbench knows 3; update ctxbench\."):
+    with pytest.raises(StorageError, match=r"has schema 99, but this version of ctxbench supports 3; update ctxbench"):
         SqliteStore(path)
     assert changed(path, "SELECT content FROM versions", "PRAGMA user_version") == [[("text of a",)], [(99,)]]
 
