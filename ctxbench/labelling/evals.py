@@ -644,7 +644,8 @@ def _read_file(path: Path, skill: Item, requests: dict[str, _Request], faults: l
             message = Message("labelling.trigger-conflict", entry=number, **answers)
             entry_faults.append(Fault(message, path, lines[(number - 1,)]))
     for (got, hint), numbers in reversed(wrong.items()):
-        message = Message("labelling.trigger-entry", entry=numbers[0], got=got, hint=hint, n=len(numbers))
+        more = f"; {len(numbers) - 1:,} more like this" if numbers[1:] else ""
+        message = Message("labelling.trigger-entry", entry=numbers[0], got=got, hint=hint, more=more)
         entry_faults.insert(0, Fault(message, path, lines[(numbers[0] - 1,)]))
     faults += sorted(entry_faults, key=lambda fault: fault.line)
 

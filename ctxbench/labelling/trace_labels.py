@@ -51,7 +51,7 @@ COUNTS: dict[str, tuple[str, ...]] = {
     ),
     "signals": tuple(f"signal_{name}" for name in SIGNALS),
 }
-"""Every count by the part of the card that it stands in; `datasets/traces.md` says what each counts."""
+"""Counts by part of the card; `datasets/traces.md` describes each."""
 
 _SHOWN = 20  # names that the card lists
 _NAMED = 5  # names that a message lists
@@ -62,13 +62,13 @@ class TraceReport:
     """Counts of an import of traces.
 
     Attributes:
-        counts: of `COUNTS`.
-        rules: how many names were resolved by which rule.
-        unknown, ambiguous: names without an item by how often the log has them, most frequent first.
-        skew: the furthest that a time lies before the one it should follow, in seconds.
-        ignored: fields that nothing reads.
-        redaction: by kind, how often something was replaced and how many secrets that were; None = it was off.
-        examples: some of what could not be read, with file and line.
+        counts: the counts of `COUNTS`.
+        rules: how many names each rule resolved.
+        unknown, ambiguous: counts of names without an item, most frequent first.
+        skew: the largest step back between two times that should follow each other, in seconds.
+        ignored: counts of ignored fields.
+        redaction: by kind, the number of replacements and of distinct secrets; None = redaction was off.
+        examples: some faults, with file and line.
     """
 
     counts: Counter[str]
@@ -187,28 +187,29 @@ def _share(part: int, total: int) -> str:
 
 
 def is_searchable(item: Item) -> bool:
-    """Whether a search may offer an item, so that a request without it was not offered everything."""
+    """Whether a search may offer an item."""
     return item.enabled and item.include == "agent"
 
 
 def tools_alone(items: Iterable[Item]) -> bool:
-    """Whether all items are tools, so that a log shows when one is needed."""
+    """Whether all items are tools, so that a log shows when they are needed."""
     return all(item.type == "tool" for item in items)
 
 
-def kind_note(catalog: Iterable[Item]) -> Message:
+def kind_notes(catalog: Iterable[Item]) -> list[Message]:
     """What the item types of a catalog mean for the labels of an import of traces."""
     searchable = [item for item in catalog if is_searchable(item)]
     if not searchable:
-        return Message("labelling.kind-nothing-searchable")
+        return [Message("labelling.kind-nothing-searchable")]
     if tools_alone(searchable):
-        return Message("labelling.kind-tools", n=len(searchable))
+        return [Message("labelling.kind-tools", n=len(searchable)), Message("labelling.kind-tools-other")]
     counts = Counter(item.type for item in searchable)
-    return Message("labelling.kind-mixed", types=[count(counts[t], f"{t} item") for t in ITEM_TYPES if counts[t]])
+    mixed = Message("labelling.kind-mixed", types=[count(counts[t], f"{t} item") for t in ITEM_TYPES if counts[t]])
+    return [mixed, *([Message("labelling.kind-mixed-tools")] if counts["tool"] else [])]
 
 
 SOURCE = "trace"
-"""The `source` of labels that a log says."""
+"""The `source` of labels from a log."""
 
 SHELLS = (
     *("bash", "shell", "sh", "zsh", "powershell", "cmd", "terminal", "exec", "local_shell", "execute_bash"),
@@ -225,12 +226,12 @@ _VERSION = re.compile(r"(?:_regex|_bm25)?(?:_\d{8})?$")  # of Anthropic's tool s
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The items that a query may get.
+    """The items available to a query.
 
     Attributes:
-        searchable: all that a search could find: what must have been offered for exposure to be full.
-        tools_only: all of that can be called, so that a log shows when it is needed.
-        reachable: what labels can be for.
+        searchable: the items that a search can find; exposure is full if all of them were offered.
+        tools_only: all searchable items are tools.
+        reachable: the items that can have labels.
     """
 
     searchable: frozenset[ItemKey]
@@ -243,10 +244,10 @@ class Builder:
     """Builds the rows of a dataset, turn by turn.
 
     Attributes:
-        assume_full: where the log does not say what was offered, everything was.
-        name_counts: how often the log has each name of an item.
+        assume_full: turns without a list of offered items were offered everything.
+        name_counts: counts of the names of items in the log.
         names: resolves names to items.
-        calls_not_found: calls without an item by name, but for those of shells and searches.
+        calls_not_found: counts of called names without an item, except shells and searches.
     """
 
     catalog: Catalog
@@ -274,7 +275,7 @@ class Builder:
         return [resolved for resolved in self.names.resolved_names() if self.name_counts[resolved.name]]
 
     def add_conversations(self, groups: Sequence[Sequence[Turn]], progress: ProgressListener) -> None:
-        """Add the queries of conversations; the redactor knows all users before any text is redacted."""
+        """Add the queries of conversations; the redactor learns all users before it redacts texts."""
         records = (record for turns in groups for turn in turns for record in turn.records)
         if self.redactor is not None:
             for user in dict.fromkeys(record.user for record in records if record.user):
@@ -282,14 +283,14 @@ class Builder:
         total = sum(len(turns) for turns in groups)
         for turns in groups:
             name = turns[0].records[0].conversation
-            if name is not None:  # as ids can hold it
+            if name is not None:  # without characters that ids cannot have
                 name = re.sub(r"[\s<>]+", "_", writable(self._text(name))).strip("_") or "_"
             for turn in turns:
                 self._add_turn(turn, name)
             progress("labelling turns", self.findings.counts["turns"], total)
 
     def dataset(self, name: str, about: Mapping[str, Any]) -> Dataset:
-        """The dataset of all that was added, with the scopes that its queries name."""
+        """The dataset, with the scopes that its queries use."""
         used = {query.scope for query in self.queries}
         return Dataset(
             name=name,
@@ -378,9 +379,10 @@ class Builder:
         return keys, full
 
     def _is_full_exposure(self, turn: Turn, scope: _Scope, lists: Sequence[tuple[str, ...]]) -> bool:
-        """Whether every model call that could call anything was offered everything.
+        """Whether each model call that could call tools was offered everything.
 
-        One without a list could call if it did. Where no model call has a list, it is as the settings say.
+        A model call without a list could call tools if it called some. If no model call has a list, `assume_full`
+        decides.
         """
         complete = {names: scope.searchable <= set(self._items(names)) for names in lists}
         stated = bool(complete) or any(record.all_offered for record in turn.records)
@@ -398,7 +400,7 @@ class Builder:
         )
 
     def _scope_is_known(self, turn: Turn, scope: _Scope) -> bool:
-        """Whether the items that the request may get are all known, and there are any."""
+        """Whether all available items are known, and some of them are searchable."""
         first = turn.records[0]
         is_same = all((r.available, r.scope) in ((None, None), (first.available, first.scope)) for r in turn.records)
         is_known = first.scope is None or first.scope in self.scopes
@@ -407,19 +409,19 @@ class Builder:
         return is_same and is_known and not missing and bool(scope.searchable)
 
     def _checked_call(self, call: Call, offered: frozenset[ItemKey]) -> Call:
-        """The call with a checked status: of a tool that was offered, words such as `unknown tool` mean a failure."""
+        """A call with a checked status: `unknown tool` in the result of an offered tool is an error."""
         if call.guessed and call.status == "unknown_tool" and self._resolve(call.name, offered).key in offered:
             return replace(call, status="error")
         return call
 
     def _resolve(self, name: str, offered: frozenset[ItemKey]) -> Resolved:
-        """The item of a called name; of several items, the one that was offered."""
+        """The item of a called name; of several items the offered one."""
         resolved = self.names.resolve(name)
         offered_keys = [key for key in resolved.candidates if key in offered]
         return replace(resolved, key=offered_keys[0], rule="offered") if len(offered_keys) == 1 else resolved
 
     def _items(self, names: tuple[str, ...]) -> tuple[ItemKey, ...]:
-        """The items of a list of names, those that are not resolved left out; equal lists give one object."""
+        """The items of a list of names, without unresolved names; equal lists give one object."""
         if names not in self._item_lists:
             keys = self._ordered(frozenset(self._keys(names)))
             self._item_lists[names] = self._item_lists.setdefault(("", *(key.id for key in keys)), keys)
@@ -433,7 +435,7 @@ class Builder:
         return tuple(dict.fromkeys(key for key in keys if key is not None))
 
     def _available(self, turn: Turn) -> tuple[ItemKey, ...] | None:
-        """The items that the request may get: a scope of the catalog's dataset, a list, or None for all."""
+        """The items available to the request: a scope, a list, or None for all."""
         first = turn.records[0]
         if first.scope is not None:
             if first.scope in self.scopes:
@@ -511,7 +513,7 @@ class Builder:
         return self.redactor.identifier(value, kind) if value and self.redactor is not None else value
 
     def _query_id(self, turn: Turn, conversation: str | None) -> str:
-        """An id that is unique: conversation and turn; the position in the log where there is no conversation."""
+        """A unique id: conversation and turn, or the position in the log."""
         base = f"line-{turn.records[0].position}" if conversation is None else f"{conversation}-{turn.number}"
         query_id, number = base, 1
         while query_id in self._ids:
@@ -522,23 +524,23 @@ class Builder:
 
 
 def _is_doubtful(turn: Turn) -> bool:
-    """Whether a turn's text or calls are not certain, or some of its calls could not be read."""
+    """Whether the text or calls of a turn are uncertain or unreadable."""
     unread = any(record.doubtful or record.unread for record in turn.records)
     return unread or reuses_ids(turn.calls) or not turn.text.strip()
 
 
 def writable(text: str) -> str:
-    """A text that UTF-8 can hold: half a character becomes a question mark."""
+    """A text for UTF-8: lone surrogates become question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def is_shell(name: str) -> bool:
-    """Whether a tool runs commands, by its name; a server in front of it does not matter."""
+    """Whether a tool runs commands, by its name with or without a server."""
     return _is_one_of(name, SHELLS)
 
 
 def is_search(name: str) -> bool:
-    """Whether a tool looks for tools, by its name."""
+    """Whether a tool searches for tools, by its name."""
     return _is_one_of(name, SEARCHES)
 
 
@@ -546,8 +548,8 @@ def signals(turn: Turn, has_item: Callable[[str], bool]) -> tuple[str, ...]:
     """The signals of a turn, in the order of `SIGNALS`.
 
     Args:
-        turn: with its calls.
-        has_item: whether the catalog has the tool of this name; a shell that it has is called like anything else.
+        turn: the turn with its calls.
+        has_item: whether the catalog has a tool with this name; a shell in the catalog is no signal.
     """
     present = {
         "unknown-tool": any(call.status == "unknown_tool" for call in turn.calls),

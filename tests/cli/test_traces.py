@@ -111,7 +111,7 @@ def test_an_item_goes_by_the_names_that_it_had_when_the_log_was_written(run, pla
     run(turn, renames=renames)
     assert [label.item.id for label in read_dataset(place / "out").labels] == ["tool:tracker:create_issue"]
     renames.write_text("tool:tracker:file_bug: tool:tracker:create_isue\n")
-    wrong = "the catalog holds no 'tool:tracker:create_isue'; did you mean 'tool:tracker:create_issue'?"
+    wrong = "the catalog has no 'tool:tracker:create_isue'; did you mean 'tool:tracker:create_issue'?"
     with pytest.raises(ParameterError, match=wrong.replace("?", r"\?")):
         run(turn, renames=renames)
 

@@ -140,16 +140,16 @@ def test_a_log_without_messages_says_which_spans_it_holds(tmp_path):
         imported(tmp_path, silent)
     message = str(error.value)
     assert (
-        "4 spans ('ai.generateText.doGenerate' (3), 'ai.generateText' (1)), 3 model calls without messages" in message
+        "spans: 4 ('ai.generateText.doGenerate' (3), 'ai.generateText' (1)), model calls without messages: 3" in message
     )
-    with pytest.raises(ParameterError, match=r"2 spans \('ai.embed' \(2\)\), 0 model calls"):
+    with pytest.raises(ParameterError, match=r"spans: 2 \('ai.embed' \(2\)\), model calls without messages: none"):
         imported(tmp_path, [span("01", "ai.embed"), span("02", "ai.embed")])
 
 
 def test_messages_without_a_users_are_said_with_their_roles(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text('{"messages": [{"role": "assistant", "content": "Hi"}]}\n', "utf-8")
-    with pytest.raises(ParameterError, match=r"1 line, .* roles of messages: 'assistant' \(1\)"):
+    with pytest.raises(ParameterError, match=r"lines: 1, .* roles of messages: 'assistant' \(1\)"):
         import_traces(TraceSource(logs=(path,), catalog=CATALOG), TraceSettings(name="mine"), redact=None)
 
 

@@ -372,7 +372,7 @@ def test_a_log_of_another_catalog_is_refused(made):
     with pytest.raises(ParameterError) as caught:
         made(row(offered=["x", "y"], called=["x"]))
     text = str(caught.value)
-    for part in ("none of the 2 names", "'x', 'y'", "'tool:s:create_issue'", "Is it the catalog"):
+    for part in ("none of the 2 names", "'x', 'y'", "'tool:s:create_issue'", "Check that this is the catalog"):
         assert part in text
 
 
@@ -735,7 +735,7 @@ def test_an_import_with_answers_is_not_replaced(made, tmp_path):
 
 def test_a_folder_of_something_else_is_not_replaced(made, tmp_path):
     (tmp_path / "notes.md").write_text("mine")
-    with pytest.raises(ParameterError, match="is no dataset"):
+    with pytest.raises(ParameterError, match="is not a dataset"):
         write_import(made(row()), tmp_path)
 
 

@@ -113,7 +113,7 @@ def test_a_misspelt_field_is_one_fault_with_the_line_of_the_first(folder):
     assert fault.line == 2
     assert fault.message == (
         "entry 1 has unknown fields 'should_triger'; did you mean 'should_trigger'; "
-        'expected {"query": text, "should_trigger": true or false} (3 entries like this)'
+        'expected {"query": text, "should_trigger": true or false}; 2 more like this'
     )
 
 
