@@ -35,7 +35,7 @@ CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 
 MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july"),
     *("august", "september", "october", "november", "december"),
-)  # English whatever the machine's language
+)  # English in every locale
 
 _TURN_ID = re.compile(r"D:?(\d+):(\d+)")
 _TIME = re.compile(r"(\d{1,2}):(\d{2}) ([ap])m on (\d{1,2}) ([A-Za-z]+), (\d{4})")
@@ -99,20 +99,20 @@ class LoCoMo(FileImporter, recipe="locomo"):
 
 
 def _sessions(mapping: Mapping[str, Any], pattern: str) -> Iterator[tuple[int, Any]]:
-    """The numbers in the keys of a pattern, ascending, with the values: the file does not promise an order."""
+    """The values of keys with a pattern, by the number in the key."""
     matches = [(match, value) for key, value in mapping.items() if (match := re.fullmatch(pattern, key))]
     yield from sorted(((int(match[1]), value) for match, value in matches), key=lambda session: session[0])
 
 
 def _locomo_time(text: str) -> datetime:
-    """`1:56 pm on 8 May, 2023`."""
+    """A time such as `1:56 pm on 8 May, 2023`."""
     hour, minute, half, day, month, year = next(_TIME.finditer(text)).groups()
     hours = int(hour) % 12 + (12 if half == "p" else 0)
     return datetime(int(year), MONTHS.index(month.lower()) + 1, int(day), hours, int(minute))  # noqa: DTZ001
 
 
 def _turns(entry: Mapping[str, Any], *, as_memories: bool) -> Iterator[Item]:
-    """The turns of a conversation, in order; as memories, those of a session are a second apart."""
+    """The turns of a conversation, in order; as memories, the turns of a session are a second apart."""
     conversation = entry["sample_id"]
     for session, turns in _sessions(entry["conversation"], r"session_(\d+)"):
         published_time = entry["conversation"][f"session_{session}_date_time"]
@@ -138,7 +138,7 @@ def _turns(entry: Mapping[str, Any], *, as_memories: bool) -> Iterator[Item]:
 
 
 def _observations(entry: Mapping[str, Any]) -> Iterator[Item]:
-    """The sentences that a model made of turns, with the ids of these."""
+    """The sentences that a model wrote about turns, with the ids of the turns."""
     conversation = entry["sample_id"]
     for session, speakers in _sessions(entry["observation"], r"session_(\d+)_observation"):
         time = _locomo_time(entry["conversation"][f"session_{session}_date_time"]).isoformat()
@@ -160,8 +160,8 @@ def _turn_ids(texts: Iterable[str]) -> tuple[str, ...]:
 def _labels(query: str, keys: list[list[ItemKey]], source: str) -> tuple[list[Label], bool]:
     """Labels for the items of each turn of the evidence, and whether every turn has one.
 
-    The observations of one turn are alternatives. A turn whose observations imply those of another is enough; turns
-    that share an observation otherwise cannot be expressed, and are left unlabelled.
+    The observations of one turn are alternatives. A turn that implies another replaces it; other turns that share an
+    observation are left unlabelled.
     """
     groups, _, overlap = minimal_groups(keys)
     n_groups = Counter(key for group in groups for key in group)
@@ -169,17 +169,17 @@ def _labels(query: str, keys: list[list[ItemKey]], source: str) -> tuple[list[La
     return list(group_labels(query, separate, name="turn", source=source)), all(keys) and not overlap
 
 
-ABSTENTION = "_abs"  # ends the id of a question that the history does not answer
+ABSTENTION = "_abs"  # the end of ids of questions without an answer in the history
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _HistoryQuestion:
-    """One question, with the turns of its history by time, and those that answer it."""
+    """One question, with the turns of its history by time, and the turns that answer it."""
 
     query: DatasetQuery
     turns: Sequence[Item]
     evidence: Sequence[Item]
-    repeated: int  # sessions with the id of another of the same history
+    repeated: int  # sessions with a repeated id
 
 
 class LongMemEvalOracle(FileImporter, recipe="longmemeval-oracle"):
@@ -193,7 +193,7 @@ class LongMemEvalOracle(FileImporter, recipe="longmemeval-oracle"):
     takes_own = True
 
     def make(self, name: str) -> Dataset:
-        """Make the dataset; the file is held in memory as a whole."""
+        """Make the dataset; the whole file is read into memory."""
         (file,) = self.source.files
         faults: list[Fault] = []
         entries = json_entries(self.read(file.path), faults, expected="questions with haystack_sessions")
@@ -256,7 +256,7 @@ def _read_longmemeval_question(entry: Row) -> _HistoryQuestion | None:
         group=group,
         tags=(type_, "abstention") if unanswered else (type_,),
         needs_nothing=unanswered,
-        partly_labelled=len(evidence) < len(marked),  # those of after the question are no evidence
+        partly_labelled=len(evidence) < len(marked),  # later turns are no evidence
     )
     turns, repeated = [item for item, _ in turns_by_time], sum(n_by_id.values()) - len(n_by_id)
     return _HistoryQuestion(query=query, turns=turns, evidence=evidence, repeated=repeated)
@@ -265,7 +265,7 @@ def _read_longmemeval_question(entry: Row) -> _HistoryQuestion | None:
 def _read_session(
     turns: Sequence[Any], session_key: tuple[str, str, datetime], where: str, entry: Row
 ) -> list[tuple[Item, bool]]:
-    """The turns of a session, given its question, name and time; each with whether it is marked."""
+    """The turns of a session (question, name, time), each with whether it is marked as evidence."""
     question, session, start = session_key
     marked_items = []
     for number, turn in enumerate(turns, start=1):
@@ -289,7 +289,7 @@ def _read_session(
 
 
 def _longmemeval_time(value: Any, where: str, entry: Row) -> datetime | None:
-    """`2023/05/30 (Tue) 23:40`; the day of the week is not read."""
+    """A time such as `2023/05/30 (Tue) 23:40`."""
     try:
         return datetime.strptime(re.sub(r" \(\w+\)", "", value), "%Y/%m/%d %H:%M")  # noqa: DTZ007
     except (TypeError, ValueError):

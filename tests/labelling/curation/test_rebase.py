@@ -194,7 +194,7 @@ def test_renames_that_cannot_be_are_refused_at_once(make):
     assert len(caught.value.faults) == 3
     with pytest.raises(InputError, match="rename them to different items"):
         rebase_dataset(data, catalog, renames={make.key("a"): make.key("x"), make.key("c"): make.key("x")})
-    with pytest.raises(ParameterError, match="holds no item"):
+    with pytest.raises(ParameterError, match="the new catalog is empty"):
         rebase_dataset(data, Catalog([]))
 
 
