@@ -65,7 +65,7 @@ def test_stats_are_for_people_or_for_programs(tiny, capsys):
 def test_stats_by_vectors_need_a_model_only_then(tiny, capsys):
     curate.stats(str(tiny), tokens="chars/4", threshold=0.1, embedder="hashing", list_all=True, as_json=False)
     out = capsys.readouterr().out
-    assert "how alike the texts are by meaning, up to 1 (cosine of mean vectors), from 0.1 on" in out
+    assert "similarity of the meaning, up to 1 (cosine of mean vectors), from 0.1 on" in out
     assert "more (--all)" not in out
 
 
@@ -221,7 +221,7 @@ def test_a_faulty_file_of_renames_has_lines(tiny, changed, tmp_path):
     with pytest.raises(Exception, match=r"'nothing' is no item id.*line 2\)\n.*line 3\)"):
         curate.rebase(str(tiny), rebasing(changed, renames=renames), out=None, list_all=False, as_json=False)
     renames.write_text("tool:tracker:create_issue: tool:bugs:create_issue\ntool:no:one: tool:bugs:create_issue\n")
-    with pytest.raises(Exception, match=r"the dataset holds no 'tool:no:one'.* \(.*renames.yaml, line 2\)"):
+    with pytest.raises(Exception, match=r"the dataset has no 'tool:no:one'.* \(.*renames.yaml, line 2\)"):
         curate.rebase(str(tiny), rebasing(changed, renames=renames), out=None, list_all=False, as_json=False)
     renames.write_text("- a\n")
     with pytest.raises(Exception, match="expected a mapping from old to new item ids"):

@@ -86,6 +86,6 @@ def test_metadata_that_nests_over_64_deep_is_refused_wherever_it_is_written(tmp_
                 lambda metadata: store.update("w", "a", metadata=metadata),  # noqa: B023
                 lambda metadata: store.record(Event(kind="access", workspace="w", id="a", metadata=metadata)),  # noqa: B023
             ):
-                with pytest.raises((ParameterError, InputError), match="must nest at most 64 deep"):
+                with pytest.raises((ParameterError, InputError), match="must have at most 64 levels"):
                     write(metadata)
         store.close()
