@@ -1,7 +1,8 @@
-"""Documents name only what exists: links, files, modules, commands, and the modules of every room."""
+"""Documents name only what exists: links, files, modules and commands; the docstring of a room lists its modules."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -15,7 +16,7 @@ ANSWERS = ROOT / "reports" / "README.md"
 PAGES = sorted(
     [
         *(ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "experiments" / "README.md", *PACKAGE.rglob("*.md")),
-        *(page for folder in ("reports", "datasets") for page in (ROOT / folder).glob("*.md")),
+        *(page for folder in ("docs", "reports", "datasets") for page in (ROOT / folder).glob("*.md")),
     ],
     key=str,
 )
@@ -68,9 +69,10 @@ ROOMS = sorted(path.parent for path in PACKAGE.glob("*/__init__.py"))
 
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
 def test_every_room_lists_its_modules(room: Path) -> None:
-    table = set(re.findall(r"^\| `([\w/]+\.py)` \|", (room / "README.md").read_text("utf-8"), re.MULTILINE))
-    modules = {path.relative_to(room).as_posix() for path in room.rglob("*.py")}
-    assert {name for name in modules if not name.endswith("__init__.py")} == table - {"__init__.py"}
+    docstring = ast.get_docstring(ast.parse((room / "__init__.py").read_text("utf-8")))
+    listed = re.findall(r"^    ([\w/]+): ", docstring.partition("\nModules:\n")[2], re.MULTILINE)
+    paths = (path.relative_to(room).with_suffix("").as_posix() for path in room.rglob("*.py"))
+    assert sorted(listed) == sorted(path for path in paths if not path.endswith("__init__"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -104,7 +106,7 @@ def words_of(path: Path) -> set[str]:
 def missing_names(text: str) -> list[str]:
     """Paths in the repository, and modules of the package with the name in them, that do not exist."""
     text = re.sub(r"^```python\n# \S+\n.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)  # a package of a reader's
-    folders = r"(?:(?:ctxbench|tests|experiments|notebooks)/[\w./-]*\w|(?:datasets|reports)/[\w/-]+\.\w+)"
+    folders = r"(?:(?:ctxbench|tests|experiments|notebooks)/[\w./-]*\w|(?:datasets|reports)/[\w/-]+\.(?!py\b)\w+)"
     paths = re.findall(rf"(?<![\w/.-])(?:\.\./)*({folders})", text)
     missing = [path for path in paths if not (ROOT / path).exists()]
     for dotted in re.findall(r"(?<![\w./-])ctxbench(?:\.\w+)+", text):
@@ -121,7 +123,7 @@ def missing_names(text: str) -> list[str]:
 
 def test_paths_and_modules_that_are_named_exist() -> None:
     """In what is written by hand: reports are made and quote other code, and the log of changes names what is gone."""
-    patterns = ("*.md", "datasets/*.md", "experiments/*.md", "experiments/*/*.md", "tests/**/*.md")
+    patterns = ("*.md", "docs/*.md", "datasets/*.md", "experiments/*.md", "experiments/*/*.md", "tests/**/*.md")
     written = [page for pattern in (*patterns, "ctxbench/**/*.md", "ctxbench/**/*.py") for page in ROOT.glob(pattern)]
     wrong = {
         str(page.relative_to(ROOT)): missing_names(page.read_text("utf-8"))
