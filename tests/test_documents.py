@@ -15,7 +15,7 @@ PACKAGE = ROOT / "ctxbench"
 ANSWERS = ROOT / "reports" / "README.md"
 PAGES = sorted(
     [
-        *(ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "experiments" / "README.md", *PACKAGE.rglob("*.md")),
+        *(ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PACKAGE.rglob("*.md"), *(ROOT / "experiments").rglob("*.md")),
         *(page for folder in ("docs", "reports", "datasets") for page in (ROOT / folder).glob("*.md")),
     ],
     key=str,
