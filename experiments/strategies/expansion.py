@@ -41,7 +41,7 @@ SHOWN = {DEPENDENCY: "dependency recall", COMPLETE: "completeness"}
 SPENT = {ITEMS: "mean items offered", TOKENS: "mean prompt tokens"}
 DRAWN = range(1, 36)  # sizes of the search in the figure
 SIZES = (5, 8, 12, 16)  # of what the search offers before the expansion adds to it
-TOPK, MOST = 100, 60  # chunk matches, so high that they do not limit; the largest topN that is held against
+TOPK, MOST = 100, 60  # chunk matches, so high that they do not limit; the largest topN that is compared with
 FIRST = {"threshold": 0.0, "heads": True, "topN": 5, "query_weight": 0.7, "types": ["rule", "reference"]}
 LEANED_ON = ["rule", "reference"]
 COMPARED: dict[str, dict[str, Any]] = {
@@ -172,7 +172,7 @@ def said(one: Comparison | None, *, tested: bool = True) -> str:
 
 
 def bar(folds: Sequence[tuple[Trials, Arm]]) -> tuple[list[str], bool, dict[str, float]]:
-    """The question of the page on each dataset, over all folds; whether the gain is told apart on all; the gains."""
+    """The question of the page on each dataset, over all folds; whether the gain is significant on all; the gains."""
 
     def gains(*, by_group: bool) -> dict[str, Comparison]:
         found = {}
@@ -206,9 +206,9 @@ def answer(
     Args:
         alone, crossed, default: by dataset, gains on the test split, with both splits, and of the default.
         complete: the gains in completeness that go with `alone`.
-        held: whether the first two are told apart.
+        held: whether the first two are significant.
     """
-    told = [f"{'' if one else 'not '}told apart from chance on both" for one in held]
+    told = [f"{'' if one else 'not '}significant on both" for one in held]
     gains = [" and ".join(points(value) for value in some.values()) for some in (alone, crossed, default, complete)]
     return (
         "**Against as many items of the search alone, a tuned expansion, which brings in what is similar to the items "
@@ -317,7 +317,7 @@ def verdict(test: Trials, chosen: Arm, *, held: bool, crossed: bool) -> Iterator
     """What was found, in words made from the figures."""
     yield "* Does expansion find more dependencies than the default with topN raised to the same mean size?"
     for holds, where in ((held, "On the test split alone"), (crossed, "With the splits in both roles")):
-        told = "yes, told apart on both datasets, by request and by group" if holds else "**not** told apart on both"
+        told = "yes, significant on both datasets, by request and by group" if holds else "**not** significant on both"
         yield f"  {where}: {told}."
     rows = variants(chosen)
     for name, trial in test.items():
@@ -367,7 +367,7 @@ METHOD = """`python experiments/strategies/expansion.py` (`make expansion`) make
 * The test split was read twice. The first time the setting had been chosen without `leads` and at one size; it is
   the row "first choice" above. `leads` and the mean over sizes were then added, from the tuning split alone; take p
   on this page as a little too small."""
-ASKED = "p is Holm-corrected over the two datasets; bold is told apart at 0.05."
+ASKED = "p is Holm-corrected over the two datasets; bold is significant at 0.05."
 CROSSED = (
     "The test split has few requests with dependencies. With the splits in both roles, each request is measured under "
     "a setting that was chosen, by the same rule and from the same grid, on the other split. (This was added after the "

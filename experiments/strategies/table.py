@@ -39,8 +39,8 @@ refine:
 
 * `merge` joins retrievers. Two of the same kind need names. An item that several sources find is one candidate, with a
   feature for the score of each. Put a rank step after it, since scores of different sources are not comparable.
-* `seconds` (above 0, at most 3600) limits a live request: late and failed sources are left out, with a note. A run waits
-  for all sources.
+* `seconds` (above 0, at most 3600) limits a live request: late and failed sources are left out, with a note. A run
+  waits for all sources.
 * `by_domain` maps item types, such as `rule, reference`, to lists of steps. Each domain is ranked and cut alone; then
   their items are joined.
 """.splitlines()
@@ -127,8 +127,8 @@ def table(found: Sequence[Described]) -> str:
     lines = [
         "# Strategies",
         "",
-        "Every strategy that a pipeline can name, with its cost and its parameters with their defaults. Edge cases and the",
-        "source of each are in the docstrings (`ctxbench/pipelines/strategies`, `ctxbench/search`). [The",
+        "Every strategy that a pipeline can name, with its cost, parameters and defaults. Edge cases and the source of",
+        "each are in the docstrings (`ctxbench/pipelines/strategies`, `ctxbench/search`). [The",
         "report](../reports/ablations.md) says what each is worth. `make strategies` writes this page.",
         *_COMBINED,
     ]
