@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -136,6 +137,11 @@ def test_paths_and_modules_that_are_named_exist() -> None:
 def test_missing_names_are_found() -> None:
     text = "`ctxbench/io/gone.py` `tests/io` ctxbench.io.files.read_text ctxbench.io.files.gone_name ctxbench.io.gone"
     assert missing_names(text) == ["ctxbench/io/gone.py", "ctxbench.io.files.gone_name", "ctxbench.io.gone"]
+
+
+def test_codes_of_messages_are_listed() -> None:
+    page = runpy.run_path(str(ROOT / "docs" / "codes.py"))["page"]
+    assert (ROOT / "docs" / "codes.md").read_text("utf-8") == page(), "run `make codes`"
 
 
 def test_targets_of_make_exist() -> None:
