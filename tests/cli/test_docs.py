@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
 GUIDE = (ROOT / "docs" / "guide.md").read_text("utf-8")
 LISTED = (ROOT / "docs" / "commands.md").read_text("utf-8")
-DATASETS = (ROOT / "datasets" / "README.md").read_text("utf-8")
-EXPERIMENTS = (ROOT / "experiments" / "README.md").read_text("utf-8")
+DATASETS = (ROOT / "datasets" / "available.md").read_text("utf-8")
+EXPERIMENTS = "\n".join((ROOT / "experiments" / f"{name}.md").read_text("utf-8") for name in ("README", "selectors"))
 OWN = (ROOT / "experiments" / "own-selector" / "README.md").read_text("utf-8")
 GROUP = typer.main.get_command(app)
 
