@@ -2,7 +2,7 @@
 
 Shipped pipelines with parameters and presets (YAML in `shipped/`); four ways to connect an external selector: a file of
 answers, a Python callable, a command, an HTTP endpoint; explanations of one request; sessions of a chat.
-`external_schema.json` is the JSON schema of request and answer. For users: `experiments/own-selector/README.md` and
+`protocol.schema()` is the JSON Schema of request and answer. For users: `experiments/own-selector/README.md` and
 `datasets/sessions.md`.
 
 Start with `selector` (the protocol), then `definition`, then `shipped/semantic.yaml`. For sessions: `Agent` and
