@@ -1,4 +1,4 @@
-"""Does expansion pay? Dependencies brought in, against the default with topN raised to the same mean size.
+"""Does expansion pay? Dependencies added, against the default with topN raised to the same mean size.
 
 Writes reports/expansion.md and reports/expansion.svg. Run from the project's folder:
 `python experiments/strategies/expansion.py`. Settings are chosen on the tuning split; the test split is read once.
@@ -129,7 +129,7 @@ class Trial:
         return at_equal_tokens(own[DEPENDENCY], own[TOKENS], curve).comparison
 
     def siblings(self, arm: Arm) -> float:
-        """Of what an expansion brings in, the share that has the type of the item that led to it."""
+        """Of what an expansion adds, the share that has the type of the item that led to it."""
         table = arm.pipeline().run(self._batch, self._resources, memo=dict(self._found)).candidates
         led = table.via_item >= 0
         types = np.array([item.type for item in self.dataset.catalog])
@@ -211,8 +211,8 @@ def answer(
     told = [f"{'' if one else 'not '}significant on both" for one in held]
     gains = [" and ".join(points(value) for value in some.values()) for some in (alone, crossed, default, complete)]
     return (
-        "**Against as many items of the search alone, a tuned expansion, which brings in what is similar to the items "
-        f"found, finds {gains[0]} points (on {' and '.join(alone)}) of what other needed items lean on, {told[0]} by "
+        "**Against as many items of the search alone, a tuned expansion, which adds what is similar to the items "
+        f"found, finds {gains[0]} points (on {' and '.join(alone)}) of what other needed items depend on, {told[0]} by "
         f"the test split, where completeness differs by {gains[3]}; by all requests, each under a setting that "
         f"was chosen without it, it finds {gains[1]}, "
         f"{told[1]}; the specification's default expansion finds {gains[2]}.**"
@@ -348,21 +348,21 @@ def main() -> None:
 
 
 APART = ("At each size", "Tried on the tuning split")
-WORDS = """A request seldom names the rules and references that the tools it needs lean on: its *dependencies*.
+WORDS = """A request seldom names the rules and references that the tools it needs depend on: its *dependencies*.
 *Dependency recall* is the share of them that was offered, *completeness* the share of requests that were offered all
 that they require. `topN` is how many items the search offers; *topN raised* is the search alone with as many
 items."""
 METHOD = """`python experiments/strategies/expansion.py` (`make expansion`) makes this page.
 
-* Data: `workbench` and `freight`, which label what is needed only because another needed item leans on it
-  (dependencies); most are rules and references that a tool leans on.
+* Data: `workbench` and `freight`, which label what is needed only because another needed item depends on it
+  (dependencies); most are rules and references that a tool depends on.
 * Base: `semantic` (sentences, MiniLM, max) with topK 100, so that topK does not limit. Gains are against the base with
   the smallest topN whose mean size is at least as large. Points, with 95% intervals, paired by request. Unless a
   table says a size, values are means over the expansion behind the first 5, 8, 12 and 16 items of the search.
 * Requests come in groups of paraphrases, which are not independent; the bar is therefore tested by group as well.
 * Tuned on the tuning split: how many items are added (5, 8), what is compared (all chunks; first chunks, which hold
   name and description; a graph by mean or centroid), the query's share in the ranking (0, 0.5, 0.7), which types are
-  brought in (any; rules and references) and which lead (any; tools). No threshold. Taken is the setting whose gain in
+  added (any; rules and references) and which lead (any; tools). No threshold. Taken is the setting whose gain in
   dependency recall, over its standard error by group, is largest on the dataset where it is smallest.
 * The test split was read twice. The first time the setting had been chosen without `leads` and at one size; it is
   the row "first choice" above. `leads` and the mean over sizes were then added, from the tuning split alone; take p
