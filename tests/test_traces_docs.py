@@ -1,4 +1,4 @@
-"""What the page on traces shows is what an import gives, and its tables are whole."""
+"""What the pages on logs show is what an import gives, and their tables are complete."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ctxbench.labelling.trace_turns import TURN_FIELDS
 from ctxbench.model.items import Catalog, Item
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "datasets" / "traces.md").read_text("utf-8")
+PAGE = "\n".join((ROOT / "datasets" / f"{name}.md").read_text("utf-8") for name in ("traces", "log-formats"))
 
 
 def section(title):
