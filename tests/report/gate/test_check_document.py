@@ -11,7 +11,7 @@ from ctxbench.io.errors import Fault, InputError, StorageError
 from ctxbench.report import check_texts
 from ctxbench.report.check_document import document, refusal
 from ctxbench.report.check_texts import Locations
-from ctxbench.report.document import Bullets, Code, Table, Text, Weight
+from ctxbench.report.document import Bullets, Code, Table, Weight
 
 ACCEPT = "ctxbench check gate.yaml --accept"
 
