@@ -89,7 +89,7 @@ def test_the_page_shows_the_figures_of_the_summary(report_of):
         "92.0 (89.0–95.0)",
         "−41.8% (−45.5 to −38.2)",
         "not significant",
-        "contextMargin 0.15 offers 41.8% fewer prompt tokens (−45.5 to −38.2) at −0.1 points of completeness",
+        "(92.0% and 92.1%, not significant) for 42% fewer tokens (320 and 550)",
         (
             "within-4000: keep the default (specification's defaults); label about 300 to 640 more requests to tell "
             "whether a setting meets the target."
