@@ -6,7 +6,6 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from ctxbench.evaluation.metrics import GroupMean, Metric, parse_metric
 from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
@@ -278,35 +277,20 @@ def _less_complete(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
 
 
 def _over_datasets(name: str, several: Sequence[tuple[DatasetTuning, PolicyOutcome]]) -> str:
-    """For how many datasets another setting than the default is recommended, and what these change."""
-    changes = [
-        outcome.against["defaults"]
-        for _, outcome in several
-        if outcome.recommended is not None and "defaults" in outcome.against
-    ]
-    text = f"{name}: another setting than the default for {len(changes)} of {len(several)} datasets"
-    tokens = [change["tokens"] for change in changes if "tokens" in change and change["tokens"].base]
-    points = [
-        change["completeness"].difference for change in changes if "completeness" in change and change["completeness"].n
-    ]
-    ranges = []
-    if tokens:
-        shares = [comparison.difference / comparison.base for comparison in tokens]
-        ranges.append(f"{_range(shares, percent)} prompt tokens")
-    if points:
-        ranges.append(f"{_range(points, partial(wording.signed, COMPLETENESS))} points of completeness")
+    """On how many datasets a setting is better than the default for one policy, and what these change."""
+    winners = [outcome for _, outcome in several if outcome.recommended is not None]
+    text = f"{name}: a setting is better than the default on {len(winners)} of {len(several)} datasets"
+    complete, tokens = ([m for w in winners if (m := _means(w, metric))] for metric in (COMPLETENESS, TOKENS))
+    ranges = [f"{wording.change_range([means.relative for means in tokens])} tokens"] if tokens else []
+    if complete:
+        points = sorted(means.value - means.compared for means in complete)
+        ends = dict.fromkeys(wording.signed(COMPLETENESS, value) for value in (points[0], points[-1]))
+        ranges.append(f"{' to '.join(ends)} points of completeness")
     gaps = [gap for dataset, outcome in several if (gap := dataset.shortfall(outcome))]
     if gaps:
-        ranges.append(
-            f"on {len(gaps)} less complete than {LEARNED_NORMAL}, "
-            f"by up to {wording.number(COMPLETENESS, max(gaps))} points"
-        )
+        points_less = wording.number(COMPLETENESS, max(gaps))
+        ranges.append(f"on {len(gaps)} less complete than {LEARNED_NORMAL}, by up to {points_less} points")
     return f"{text} ({', '.join(ranges)})" if ranges else text
-
-
-def _range(figures: Sequence[float], say: Callable[[float], str]) -> str:
-    low, high = say(min(figures)), say(max(figures))
-    return low if low == high else f"{low} to {high}"
 
 
 def advice(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:

@@ -112,12 +112,12 @@ def test_over_datasets_a_range_is_said_and_a_single_figure_once(made):
     other = made.dataset(outcomes=(made.outcome(against={"defaults": made.changes((100.0, 150.0), (0.9, 0.95))}),))
     assert answer(made.tuning(kept)) == "normal: keep the default (specification's defaults)."
     assert answer(made.tuning(found)) == f"{OFFERS}."
-    said = "normal: another setting than the default for"
+    said = "normal: a setting is better than the default on"
     assert answer(made.tuning(kept, found)) == (
-        f"{said} 1 of 2 datasets (−41.8% prompt tokens, −0.1 points of completeness)."
+        f"{said} 1 of 2 datasets (42% fewer tokens, −0.1 points of completeness)."
     )
     assert answer(made.tuning(found, other)) == (
-        f"{said} 2 of 2 datasets (−41.8% to +50.0% prompt tokens, −0.1 to +5.0 points of completeness)."
+        f"{said} 2 of 2 datasets (42% fewer to 50% more tokens, −0.1 to +5.0 points of completeness)."
     )
     assert answer(made.tuning(kept, kept)) == f"{said} 0 of 2 datasets."
 
