@@ -94,8 +94,8 @@ questions: $(VENV)/.demo  ## reports/search-size.md, item-kinds.md, tool-results
 strategies: $(VENV)/.demo  ## experiments/strategies.md: every registered strategy, from its docstring
 	$(BIN)/python experiments/strategies/table.py experiments/strategies.md
 
-codes: $(VENV)/.test  ## docs/codes.md: the code of every message, from ctxbench/report/messages
-	$(BIN)/python docs/codes.py
+codes: $(VENV)/.test  ## experiments/guide/codes.md: the code of every message, from ctxbench/report/messages
+	$(BIN)/python experiments/guide/codes.py
 
 abstention: $(VENV)/.demo  ## reports/abstention.md: can it offer less, or nothing, where less is needed?
 	$(BIN)/python experiments/strategies/abstention.py

@@ -17,7 +17,7 @@ ANSWERS = ROOT / "reports" / "README.md"
 PAGES = sorted(
     [
         *(ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PACKAGE.rglob("*.md"), *(ROOT / "experiments").rglob("*.md")),
-        *(page for folder in ("docs", "reports", "datasets") for page in (ROOT / folder).glob("*.md")),
+        *(page for folder in ("experiments/guide", "reports", "datasets") for page in (ROOT / folder).glob("*.md")),
     ],
     key=str,
 )
@@ -127,7 +127,7 @@ def missing_names(text: str) -> list[str]:
 
 def test_paths_and_modules_that_are_named_exist() -> None:
     """In what is written by hand: reports are generated, and quote other code."""
-    patterns = ("*.md", "docs/*.md", "datasets/*.md", "experiments/*.md", "experiments/*/*.md", "tests/**/*.md")
+    patterns = ("*.md", "datasets/*.md", "experiments/*.md", "experiments/*/*.md", "tests/**/*.md")
     written = [page for pattern in (*patterns, "ctxbench/**/*.md", "ctxbench/**/*.py") for page in ROOT.glob(pattern)]
     wrong = {str(page.relative_to(ROOT)): missing_names(page.read_text("utf-8")) for page in (*written, ANSWERS)}
     assert len(wrong) > 200
@@ -140,8 +140,8 @@ def test_missing_names_are_found() -> None:
 
 
 def test_codes_of_messages_are_listed() -> None:
-    page = runpy.run_path(str(ROOT / "docs" / "codes.py"))["page"]
-    assert (ROOT / "docs" / "codes.md").read_text("utf-8") == page(), "run `make codes`"
+    page = runpy.run_path(str(ROOT / "experiments" / "guide" / "codes.py"))["page"]
+    assert (ROOT / "experiments" / "guide" / "codes.md").read_text("utf-8") == page(), "run `make codes`"
 
 
 def test_targets_of_make_exist() -> None:

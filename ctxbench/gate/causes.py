@@ -1,6 +1,6 @@
 """The cause of every change, suggested fixes for lost items, and their token change.
 
-How a cause is found: `docs/causes.md`. A fix undoes the cause, or widens the cut.
+How a cause is found: `experiments/guide/causes.md`. A fix undoes the cause, or widens the cut.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A store keeps memories, files and messages by workspace. `ContextEngine` searches one workspace at a time; every call is
 one run of a shipped pipeline with the steps `links`, `rendered` and `template` added. The service answers over HTTP,
-and feedback becomes datasets. For users: `docs/memory.md` and `ctxbench/memory/serve.md`.
+and feedback becomes datasets. For users: `experiments/guide/memory.md` and `ctxbench/memory/serve.md`.
 
 Start with `ContextEngine` in `engine`. Nothing here filters: `Request.only` does. Results also have the names of the
 memory specification: `memory`, `score`, `rank`; `context`, `tokenCount`, `truncated`; `memoryIds`, `rankingScores`,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -315,8 +315,8 @@ def _loosened(check: Check, locations: Locations) -> Iterator[_Note]:
             location=partial(locations.in_gate, 1),
         )
     if check.replacement is not None:
-        text = check_texts.opening_words(replace(check, loosened=()))
-        yield _Note(error=False, title="baseline accepted anew", text=check_texts.sentence(text))
+        text = check_texts.sentence(check_texts.replacement_text(check))
+        yield _Note(error=False, title="baseline accepted anew", text=text)
 
 
 def _refusals(check: Check, locations: Locations) -> Iterator[_Note]:

@@ -402,7 +402,7 @@ class TestCheck:
         done = cli("check", "gate.yaml", "--verbose")
         assert f"{RULE_ID}" in done.out
         assert ".cursor/rules/refunds.mdc:2" in done.out
-        assert "required items lost 1" in done.out
+        assert "; lost 1; gained" in done.out
 
     def test_a_rule_that_is_gone_is_worse(self, gate, cli):
         Path(".cursor/rules/refunds.mdc").unlink()
@@ -421,13 +421,13 @@ class TestCheck:
             if "--out" in where:
                 shutil.rmtree("evals")
                 Path("carried").rename("evals")
-            done = cli("check", "gate.yaml")
+            done = cli("check", "gate.yaml", "--verbose")
             assert done.code != 2, done.out
             text = " ".join(done.out.split())
             assert f"item edited: renamed from tool:track_parcel, description edited (tool:{new})" in text
             assert f"tool:track_parcel -> tool:{new}" in text
         assert cli("check", "gate.yaml", "--accept").code == 0
-        done = cli("check", "gate.yaml", "--json")
+        done = cli("check", "gate.yaml", "--output-format", "json")
         assert (done.code, done.json["verdict"]) == (0, "same")
 
     def test_a_tool_that_is_only_renamed_counts_once(self, gate, cli):
@@ -446,12 +446,12 @@ class TestCheck:
         assert (done.code, done.out.split(":")[0]) == (0, "same"), done.out
         command = ["data", "rebase", "evals", "--renames", "renames.yaml", "--in-place"]
         text = " ".join(done.out.split())
-        assert f"stop with this dataset: labels must fit the catalog again (`ctxbench {' '.join(command)}`" in text
-        assert "renames.yaml has the line `tool:track_parcel: tool:trace_parcel`)" in text
+        assert f"update the labels (`ctxbench {' '.join(command)}`; " in text
+        assert "renames.yaml: `tool:track_parcel: tool:trace_parcel`)" in text
         assert cli("check", "gate.yaml", "--accept").code == 2
         Path("renames.yaml").write_text("tool:track_parcel: tool:trace_parcel\n")
         assert cli(*command).code == 0
-        assert "stop with this dataset" not in cli("check", "gate.yaml").out
+        assert "update the labels" not in cli("check", "gate.yaml").out
         assert cli("check", "gate.yaml", "--accept").code == 0
 
     def test_a_setting_of_the_agent_is_a_cause(self, gate, cli, place):
@@ -459,11 +459,11 @@ class TestCheck:
         assert "1 -> 3" in cli("check", "gate.yaml", "--verbose").out
         write(place, AGENT | {"settings": {"n": 0}})
         text = Path("agent.yaml").read_text().splitlines()
-        assert f"where: agent.yaml:{text.index('settings:') + 1};" in cli("check", "gate.yaml").out
+        assert f"- agent.yaml:{text.index('settings:') + 1}: " in cli("check", "gate.yaml").out
         write(place, {key: value for key, value in AGENT.items() if key != "settings"} | {"selector": "random"})
         line = 1 + next(n for n, one in enumerate(Path("agent.yaml").read_text().splitlines()) if "selector:" in one)
         assert line > 1
-        assert f"where: agent.yaml:{line};" in cli("check", "gate.yaml").out
+        assert f"- agent.yaml:{line}: " in cli("check", "gate.yaml").out
 
     def test_its_settings_hold_in_presets_too(self, agent, cli, place):
         write(place, AGENT | {"selector": "learned", "settings": {"at_most": 2}})
@@ -519,8 +519,10 @@ class TestServers:
         Path("gate.yaml").write_text(GATE)
         assert cli("check", "gate.yaml", "--accept").code == 0
         done = cli("check", "gate.yaml")
-        assert [one["name"] for one in cli("check", "gate.yaml", "--json").json["selectors"][0]["servers"]] == ["rich"]
-        assert "not queried, tools as captured" in done.out
+        assert [
+            one["name"] for one in cli("check", "gate.yaml", "--output-format", "json").json["selectors"][0]["servers"]
+        ] == ["rich"]
+        assert "servers not asked: rich" in done.out
         assert not caplog.records
         servers = json.loads(Path(".mcp.json").read_text())
         servers["mcpServers"]["new"] = {"command": "new"}
@@ -531,7 +533,7 @@ class TestServers:
         del servers["mcpServers"]["new"]
         Path(".mcp.json").write_text(json.dumps(servers))
         before = Path("agent.snapshot/capture.yaml").stat().st_mtime_ns
-        done = cli("check", "gate.yaml", "--recapture", "--json")
+        done = cli("check", "gate.yaml", "--recapture", "--output-format", "json")
         assert done.code == 0
         assert done.json["verdict"] == "same"
         assert done.json["selectors"][0]["servers"] == []
@@ -551,9 +553,9 @@ class TestServers:
         why = "not in agent.snapshot, since server rich was disabled when the servers were captured"
         cli("select", "where", "--agent", "agent.yaml", "--selector", "everything")
         (said,) = caplog.messages
-        assert said.endswith(f"that were disabled during the capture: rich; {ask} captures them")
-        text = " ".join(cli("check", "gate.yaml").out.split())
-        assert f"what became of it: {why}" in text
+        assert said.endswith(f"that were disabled when the servers were captured: rich; {ask} asks them")
+        text = " ".join(cli("check", "gate.yaml", "--verbose").out.split())
+        assert f"reason: {why}" in text
         assert f"fix: ask server rich: {ask}, or `ctxbench check` with --recapture" in text
         Path("run.yaml").write_text("datasets: [evals]\nselectors: [everything]\n")
         failed = cli("run", "run.yaml")
@@ -581,9 +583,9 @@ class TestServers:
         done = cli("check", "gate.yaml")
         assert (done.code, done.out.split(":")[0]) == (1, "worse")
         text = " ".join(done.out.split())
-        assert f"where: {place_told};" in text
+        assert f"- {place_told}: item gone" in text
         assert f"items {why} (" in text
-        assert f"{tool} ({why}; " in text
+        assert f"{tool} ({why}): " in text
         assert f"fix: {fix}" in text
 
     def test_a_tool_that_its_server_has_no_more_is_not_looked_for_in_the_configuration(self, served, cli):
@@ -597,7 +599,7 @@ class TestServers:
         Path("agent.snapshot/corpus.jsonl").write_text("".join(others))
         done = cli("check", "gate.yaml")
         assert (done.code, done.out.split(":")[0]) == (1, "worse")
-        assert "where: agent.snapshot/corpus.jsonl;" in " ".join(done.out.split())
+        assert "- agent.snapshot/corpus.jsonl: item gone" in " ".join(done.out.split())
 
     def test_a_capture_that_cannot_ask_them_names_the_command_that_goes_on_without(self, served, cli):
         assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0
@@ -661,4 +663,4 @@ class TestServers:
         assert "names no servers" in done.err
 
     def test_two_runs_are_compared_without_servers(self, cli):
-        assert "--recapture asks servers" in cli("check", "a", "b", "--recapture").err
+        assert "--recapture needs a gate file" in cli("check", "a", "b", "--recapture").err

@@ -1,4 +1,4 @@
-"""Every command has help, an example that parses, and a row in docs/commands.md; what the pages show works."""
+"""Every command has help, an example that parses, and a row in experiments/guide/commands.md; what the pages show works."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ctxbench.evaluation.experiment import examine
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
-GUIDE = (ROOT / "docs" / "guide.md").read_text("utf-8")
-LISTED = (ROOT / "docs" / "commands.md").read_text("utf-8")
+GUIDE = (ROOT / "experiments" / "guide" / "guide.md").read_text("utf-8")
+LISTED = (ROOT / "experiments" / "guide" / "commands.md").read_text("utf-8")
 DATASETS = (ROOT / "datasets" / "available.md").read_text("utf-8")
 EXPERIMENTS = "\n".join((ROOT / "experiments" / f"{name}.md").read_text("utf-8") for name in ("README", "selectors"))
 OWN = (ROOT / "experiments" / "own-selector" / "README.md").read_text("utf-8")
@@ -159,7 +159,7 @@ def test_select_works_as_written_where_the_demo_is_installed(cli):
 
 def test_the_commands_of_own_selector_work_as_written(cli, place):
     shutil.copytree(ROOT / "experiments", place / "experiments")
-    starts = {"score": "own-selector: 4 queries, ", "run": "own-selector: 4 queries, "}
+    starts = {"score": "answers is complete on ", "run": "by command is as complete as "}
     starts |= {"select": "by command: 1 of 5 items offered", "data": "the catalog and 4 requests"}
     ran = set()
     for words in shown(OWN):

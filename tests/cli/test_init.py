@@ -109,7 +109,7 @@ def test_the_next_commands_work_as_they_stand(cli, project):
     done = cli("check")
     assert done.out.startswith("same")
     assert "agent (= learned/normal, shipped)" in done.out
-    (told,) = cli("check", "--json").json["selectors"]
+    (told,) = cli("check", "--output-format", "json").json["selectors"]
     assert (told["selector"], told["shipped"]) == ("agent", "learned/normal")
 
 
@@ -338,7 +338,7 @@ def test_servers_whose_code_is_in_the_repository_are_asked_in_the_workflow(cli, 
     (project / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
     assert cli("init").code == 0
     text = Path(".github/workflows/ctxbench.yml").read_text()
-    assert f'run: ctxbench check gate.yaml {options}--markdown "$GITHUB_STEP_SUMMARY"' in text
+    assert f'run: ctxbench check gate.yaml {options}--output-format github --markdown "$GITHUB_STEP_SUMMARY"' in text
     assert ("ctxbench[mcp] @" in text) is bool(options)
 
 

@@ -157,8 +157,7 @@ def test_what_can_no_longer_be_offered_is_an_error_once_at_its_line_or_at_the_la
         ("error", {"file": "c.jsonl", "line": "7", "title": title}),
         ("error", {"file": "label of tool:a:x of q7", "line": "2", "title": title}),
     ]
-    told = "required by 2 queries, offered to none before, and nothing else would do"
-    assert found[0][2] == f"rule:code%20review (disabled): {told} (q2 and q5)"
+    assert found[0][2] == "rule:code%20review (disabled): required by 2 queries (q2 and q5); no accepted alternative"
 
 
 def test_what_is_dearer_stands_at_its_line_where_tokens_decide(made):

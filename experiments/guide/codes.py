@@ -1,4 +1,4 @@
-"""Write docs/codes.md, the list of message codes: `make codes`."""
+"""Write experiments/guide/codes.md, the list of message codes: `make codes`."""
 
 from pathlib import Path
 
