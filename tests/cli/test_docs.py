@@ -1,4 +1,4 @@
-"""Every command has help, an example that parses, and a row in experiments/guide/commands.md; what the pages show works."""
+"""Every command has help, an example that parses and a row in the guide; what the pages show works."""
 
 from __future__ import annotations
 
