@@ -72,11 +72,10 @@ DRAWS, SAMPLE, SEED = 20, 1500, 14
 PARAPHRASES = 5  # requests that a group has at most to be drawn whole
 REST = 100  # requests that need something, of which 2 points are two: below it the rest is no truth
 KEEP = 0.98
-NORMAL = Policy(
-    name="normal",
+NORMAL = Policy.of(
+    "normal",
     about="fewest tokens that keep 0.98 of the base's completeness",
-    objective=TOKENS.metric,
-    minimise=True,
+    minimise=TOKENS.metric,
     constraints=(Constraint(metric=COMPLETENESS.metric, at_least=KEEP, of="base"),),
 )
 

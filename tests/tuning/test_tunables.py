@@ -228,7 +228,7 @@ def test_a_coarse_family_keeps_what_is_given(tunable):
 
 def test_a_threshold_need_not_be_searched(faults):
     ((line, what),) = faults({"selector": "semantic", "search": {"contextMargin": [0.2, 0.4]}})
-    assert what == "contextMargin is tried at every value that matters; leave it out of `search`"
+    assert what == "every value of contextMargin that matters is tried; remove it from `search`"
     assert line == 5
 
 
@@ -262,7 +262,7 @@ def test_a_faulty_definition_is_said_with_its_own_lines(policies, tmp_path):
 
 
 def test_names_in_tables_are_told_apart(policies):
-    with pytest.raises(InputError, match="two selectors are called 'semantic'"):
+    with pytest.raises(InputError, match="two selectors have the name 'semantic'"):
         read_policies(policies("semantic", {"selector": "semantic", "set": {"contextTopN": 1}}))
 
 
