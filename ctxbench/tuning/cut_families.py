@@ -396,7 +396,7 @@ def sweep(
         family: which settings there are.
         rankings: rankings, measured at every length.
         collectors: those that keep something.
-        progress: told after each line how many settings have been evaluated.
+        progress: called after each line with how many settings have been evaluated.
 
     Returns:
         How many settings there were.
@@ -748,7 +748,7 @@ def sweep_common(
         rankings: one per dataset, at least one.
         optima: of policies whose targets `of: base` are multiples of the mean of the datasets' means.
         worth: for each dataset, how many independent queries a query is worth (see `Optimum`); 1 if not given.
-        progress: told after each line how many settings have been evaluated.
+        progress: called after each line with how many settings have been evaluated.
 
     Returns:
         How many settings there were.

@@ -225,7 +225,7 @@ def show_lines(
     Args:
         lines: settings, one line at a time.
         collectors: those that keep something.
-        progress: told after each line how many settings there have been.
+        progress: called after each line with how many settings there have been.
     """
     settings = 0
     for line in lines:
@@ -511,7 +511,7 @@ class SettingRunner:
     def lines(self, settings: Sequence[Mapping[str, Value]]) -> tuple[ThresholdLine, ...]:
         """Measure settings, each as a separate line, in their order.
 
-        They are run so that those that share most stand together, whatever order they come in.
+        They are run so that those that share most follow each other, in whatever order they come.
 
         Args:
             settings: checked values, over the selector's defaults.

@@ -78,7 +78,7 @@ def why_not_exact(definition: Definition, values: Mapping[str, Value]) -> str:
     if sweep is None:
         return "the last step is not an expansion that can be swept"
     if any(step.expands for step in refine[:-1]):
-        return "another expansion stands in front of it"
+        return "another expansion is in front of it"
     if sweep.obstacle or parameter_name(_spec_of(definition, values).get(sweep.threshold)):
         return str(sweep.obstacle)
     return f"the pipeline fixes {sweep.threshold}, so that there is no parameter to sweep"
@@ -394,7 +394,7 @@ class Tunable:
         source: where its definition comes from: a shipped name or a path; of answers, the name of their selector.
         definition: its parameters and pipeline; of answers, of the cut that is applied to them.
         answers: the rankings of an external selector; None for a selector of ours.
-        start: values of the preset that it is named with, which stand in for its defaults.
+        start: values of the preset that it is named with, which replace its defaults.
     """
 
     entry: SelectorEntry
