@@ -501,8 +501,6 @@ def tune(
 def _policies(fields: Mapping[str, Any]) -> PolicyFile:
     file = policies_of(
         fields,
-        lines={},
-        path=None,
         name="tune",
         digest=hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest(),
     )

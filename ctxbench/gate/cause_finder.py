@@ -22,25 +22,19 @@ from ctxbench.gate.inputs import (
     ReplayCase,
     SettingDifference,
     can_replay,
+    deciding_cut,
     edit_text,
     replay_cuts,
     with_changes,
 )
 from ctxbench.gate.results import Cause, CauseKind, Change, phrase_cause
 from ctxbench.gate.snapshots import AnswerFact, FlatStep, SelectorSnapshot, first_few, flat_steps, has_all_candidates
-from ctxbench.io.errors import UserError
+from ctxbench.io.errors import Message, UserError
 from ctxbench.io.git import Repository
 from ctxbench.model.candidates import MARGIN, Rule
 from ctxbench.model.items import ITEM_TYPES
 from ctxbench.model.selection import Offered
 from ctxbench.search.tokens import BUDGET
-
-_INDEPENDENT = (
-    "dense",
-    "servers",
-    "everything",
-    "random",
-)  # retrievers that score an item whatever else is in the catalog
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +64,7 @@ class QueryCandidates:
 
     @cached_property
     def bar(self) -> float:
-        """The best score among the candidates that have no chunk among the best topK."""
+        """The best score among the candidates that have no chunk among the best chunk matches."""
         beyond = [name for name, row in self.searched.items() if row.beyond_chunks]
         return max(map(self.score, beyond), default=-math.inf)
 
@@ -168,7 +162,10 @@ class SnapshotPair:
     def weighs_the_catalog(self) -> bool:
         """Whether an item's score depends on what else is in the catalog, so that scores are no similarities."""
         steps = self.steps[1] or ()
-        return any(step.kind == "rank" or (step.kind == "retrieve" and step.name not in _INDEPENDENT) for step in steps)
+        return any(
+            step.kind == "rank" or (step.kind == "retrieve" and not step.built.declared("independent"))
+            for step in steps
+        )
 
     def head_id(self, item: str) -> str:
         """The id at the head of an item of either side; the id at the base if the item is gone."""
@@ -313,13 +310,11 @@ def _at_price(row: Candidate, tokens: int, steps: Sequence[FlatStep]) -> Candida
     """The candidate with the tokens that are given, and the score that it has at them."""
     if row.score is None:
         return replace(row, tokens=tokens)
-    overheads = [
-        step.values["overhead"]
-        for step in steps
-        if (step.kind, step.name) == ("rank", "price") and row.type in step.types
-    ]
-    reduction = sum(math.log(tokens + overhead) - math.log(row.tokens + overhead) for overhead in overheads)
-    return replace(row, tokens=tokens, score=row.score - reduction)
+    score = row.score
+    for step in steps:
+        if step.kind == "rank" and row.type in step.types:
+            score = step.built.declared("score_at")(score, row.tokens, tokens)
+    return replace(row, tokens=tokens, score=score)
 
 
 def is_kept(
@@ -344,27 +339,32 @@ def is_kept(
 _FRONT, _BEST, _ROOM, _AMONG = "in front", "with the best score", "with more tokens", "among the candidates"
 _ALL, _CHUNKS = "in the catalog", "with more chunks"
 _STOOD, _MAYBE, _CHOICE = "in front, by its ranking", "anywhere in its ranking", "in its choice"
-MECHANISMS = {
-    _FRONT: ("came in front", "stood in front before"),
-    _BEST: ("raised the best score", "had the best score before"),
-    _ROOM: ("filled the budget", "filled the budget before"),
-    _AMONG: ("changed the choice", "changed the choice"),  # by diversity, or a gap
-    _CHUNKS: ("took up more of the topK chunks", "took up more of the topK chunks before"),
-    _ALL: ("moved the scores of others", "moved the scores of others"),  # by fusion, or how rare words are
-    _STOOD: ("stood in front in its ranking", "stood in front in its ranking"),
-    _MAYBE: ("may have moved the scores of others", "may have moved the scores of others"),
-    _CHOICE: ("may have changed the choice", "may have changed the choice"),  # where no score moved
+MECHANISMS = {  # the message for a lost item, and for a gained one
+    _FRONT: ("causes.items-above", "causes.items-no-longer-above"),
+    _BEST: ("causes.best-score-raised", "causes.best-score-lowered"),
+    _ROOM: ("causes.budget-filled", "causes.budget-freed"),
+    _AMONG: ("causes.choice-changed", "causes.choice-changed"),  # by diversity, or a gap
+    _CHUNKS: ("causes.chunks-filled", "causes.chunks-freed"),
+    _ALL: ("causes.scores-changed", "causes.scores-changed"),  # by fusion, or how rare words are
+    _STOOD: ("causes.external-items-above", "causes.external-items-above"),
+    _MAYBE: ("causes.external-scores-changed", "causes.external-scores-changed"),
+    _CHOICE: ("causes.external-choice-changed", "causes.external-choice-changed"),  # where no score moved
 }
-_ITEM_CHANGES = ("new", "enabled", "edited", "renamed", "gone", "disabled")  # what may have been done to an item
+_SETTINGS = {
+    CauseKind.PARAMETER: "causes.parameter-changed",
+    CauseKind.MODEL: "causes.model-changed",
+    CauseKind.CODE: "causes.code-changed",
+    CauseKind.EXTERNAL: "causes.external-selector-changed",
+}
+_ITEM_CHANGES = ("new", "enabled", "edited", "renamed", "gone", "disabled")
 _MAX_NAMED_SUBJECTS = 5  # subjects that are named where the catalog as a whole is the cause
 _BULK_EDIT = 10  # so many edited items, at least half of the catalog, are one edit
-_UNSEEN = "something changed that ctxbench does not follow, such as data that it reads, its environment or a service"
 
 
 def unseen_cause(pair: SnapshotPair) -> Cause:
     """The cause where all known inputs are the same; one that answered alike each time is deterministic."""
-    why = _UNSEEN if is_steady(pair) else f"the selector is not deterministic, or {_UNSEEN}"
-    return Cause(kind=CauseKind.UNKNOWN, detail=f"nothing that is under test differs: {why}")
+    detail = Message("causes.unrecorded-input" if is_steady(pair) else "causes.unrecorded-input-or-nondeterministic")
+    return Cause(kind=CauseKind.UNKNOWN, detail=detail)
 
 
 def is_steady(pair: SnapshotPair) -> bool:
@@ -400,10 +400,11 @@ class CauseFinder:
         if item in self.inputs.edited:
             total, edited = len(self.pair.head.items), len(self.inputs.edited)
             if edited >= _BULK_EDIT and 2 * edited >= total:
-                return Cause(kind=CauseKind.EDITED, detail=f"{edited} of {total} items edited")
+                detail = Message("causes.many-items-edited", edited=edited, total=total)
+                return Cause(kind=CauseKind.EDITED, detail=detail)
             return self._edit_cause(item)
         if item != old:
-            return Cause(kind=CauseKind.RENAMED, subjects=(item,), detail=f"was {old}")
+            return Cause(kind=CauseKind.RENAMED, subjects=(item,), detail=Message("causes.item-renamed", old=old))
         return self._catalog_cause(change)
 
     def _edit_cause(self, item: str) -> Cause:
@@ -442,7 +443,8 @@ class CauseFinder:
             for name in without_item.searched
             if name in self.pair.changed_items and (not types or name.partition(":")[0] in types)
         }
-        if rule is not None and rule.value("margin") is not None:
+        cut = None if row is None else deciding_cut(self.pair.steps[1 if change.lost else 0] or (), row)
+        if rule is not None and cut is not None and rule.code in cut.built.declared("relative_rules"):
             best = max(without_item.searched, key=without_item.score, default="")
             if (
                 best in suited
@@ -502,7 +504,7 @@ class CauseFinder:
             return setting_cause(self.inputs.code, CauseKind.CODE)
         if not self.inputs:
             return unseen_cause(self.pair)
-        return Cause(kind=CauseKind.UNKNOWN, detail=f"cannot be told from scores; what differs: {self.inputs}")
+        return Cause(kind=CauseKind.UNKNOWN, detail=Message("causes.several-changes", changes=str(self.inputs)))
 
     def cause_by_evidence(self, change: ChangeContext, *, moved: bool = False) -> Cause:
         """The cause without a replay: by edits, by the rule that keeps the item out, and by the items in front."""
@@ -577,7 +579,8 @@ class CauseFinder:
         It is the same for all changes, so that all changes by the edit of the selector are one group.
         """
         changed = tuple(sorted(self.pair.changed_items))
-        return f"{crowd_text(changed, self.pair, _MAYBE, lost=True)} ({first_few(changed)})" if changed else ""
+        items = item_changes_text(changed, self.pair)
+        return Message("causes.items-may-change-scores", items=items, names=first_few(changed)) if changed else ""
 
     def _own_choice_cause(self, change: ChangeContext) -> Cause:
         """The cause where an external selector chose otherwise over a changed catalog, without giving a reason.
@@ -594,11 +597,10 @@ class CauseFinder:
         subjects = tuple(sorted(ahead or self.pair.changed_items))
         unmoved = self.pair.score_moves(change.query) and not self.pair.scores_moved(change.query)
         mechanism = _STOOD if ahead else _CHOICE if unmoved else _MAYBE
-        text = crowd_text(subjects, self.pair, mechanism, lost=change.lost)
         return Cause(
             kind=CauseKind.UNKNOWN,
             subjects=subjects if ahead or len(subjects) <= _MAX_NAMED_SUBJECTS else (),
-            detail=f"{text}; only your selector knows why",
+            detail=crowd_text(subjects, self.pair, mechanism, lost=change.lost),
         )
 
     def expansion_cause(self, change: ChangeContext, via: str | None) -> Cause:
@@ -622,11 +624,12 @@ class CauseFinder:
 
 def _expansion_excludes(steps: Sequence[FlatStep], score: float | None) -> bool:
     """Whether expansions with these settings add nothing of this similarity."""
-    on = [step.values for step in steps if step.values.get("enabled", True)]
-    lowest = [
-        float(values.get("graph_threshold" if values.get("by") == "graph" else "threshold", -math.inf)) for values in on
+    thresholds = [
+        min(step.built.declared("thresholds").get("expansion", {}).values(), default=-math.inf)
+        for step in steps
+        if not step.built.off
     ]
-    return not on or (score is not None and score < min(lowest))
+    return not thresholds or (score is not None and score < min(thresholds))
 
 
 def setting_cause(settings: Sequence[SettingDifference], kind: CauseKind = CauseKind.PARAMETER) -> Cause:
@@ -638,12 +641,12 @@ def setting_cause(settings: Sequence[SettingDifference], kind: CauseKind = Cause
     return Cause(
         kind=kind,
         subjects=tuple(sorted({difference.name for difference in likely})),
-        detail=", ".join(dict.fromkeys(map(str, settings))),
+        detail=Message(_SETTINGS[kind], changes=", ".join(dict.fromkeys(map(str, settings)))),
     )
 
 
-def crowd_text(subjects: Sequence[str], pair: SnapshotPair, mechanism: str, *, lost: bool) -> str:
-    """Which items are in the way: `1 new and 2 edited items came in front`; the same text for the same subjects.
+def crowd_text(subjects: Sequence[str], pair: SnapshotPair, mechanism: str, *, lost: bool) -> Message:
+    """The items in the way: `1 new and 2 edited items ranked above it`; the same text for the same subjects.
 
     Args:
         subjects: item ids, those of the head where an item is on both sides.
@@ -651,12 +654,15 @@ def crowd_text(subjects: Sequence[str], pair: SnapshotPair, mechanism: str, *, l
         mechanism: a key of `MECHANISMS`.
         lost: whether the change is a loss.
     """
-    done = [item_change(name, pair) for name in subjects]
-    parts = [f"{done.count(change)} {change}" for change in _ITEM_CHANGES if change in done]
-    text = " and ".join([*([", ".join(parts[:-1])] if parts[:-1] else []), *parts[-1:]])
-    verb = MECHANISMS[mechanism][0 if lost else 1]
-    together = " together" if mechanism == _ALL and len(subjects) > 1 else ""
-    return f"{text} item{'s' if len(subjects) != 1 else ''}{together} {verb}"
+    return Message(MECHANISMS[mechanism][0 if lost else 1], items=item_changes_text(subjects, pair))
+
+
+def item_changes_text(items: Sequence[str], pair: SnapshotPair) -> str:
+    """The changes of some items: `2 new, 1 edited and 1 renamed items`."""
+    changes = [item_change(name, pair) for name in items]
+    parts = [f"{changes.count(change)} {change}" for change in _ITEM_CHANGES if change in changes]
+    text = " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
+    return f"{text} item{'s' if len(items) != 1 else ''}"
 
 
 def item_change(item: str, pair: SnapshotPair) -> str:

@@ -30,13 +30,12 @@ from ctxbench.gate.snapshots import (
     shown_value,
 )
 from ctxbench.io.documents import dump_json
-from ctxbench.io.errors import UserError
+from ctxbench.io.errors import Message, UserError
 from ctxbench.model import registry
 from ctxbench.model.arrays import BoolArray, IntArray
-from ctxbench.model.candidates import Candidates, Mode, Origin, Rule, place_among
+from ctxbench.model.candidates import BEYOND_CHUNKS, Candidates, Mode, Origin, Rule, place_among
 from ctxbench.model.items import ItemKey
 from ctxbench.model.selection import concatenated
-from ctxbench.pipelines.strategies.cut import TOP_K
 
 NAME_FIELDS = ("_id", "name", "server", "title")  # fields in which an item and its renamed successor may differ
 _HASHES = {"definition_sha256", "sha256"}  # what readers of sources note of what an item was made from
@@ -63,37 +62,35 @@ def _metadata_keys(*rows: Mapping[str, Any]) -> list[str]:
     return differing(*(row.get("metadata") or {} for row in rows))
 
 
-def edit_text(before: ItemFact | None, after: ItemFact | None) -> str:
+_EDITS: dict[tuple[str, ...], str] = {
+    ("description",): "causes.description-edited",
+    ("text",): "causes.text-edited",
+    ("schema",): "causes.schema-edited",
+    ("metadata",): "causes.metadata-edited",
+}
+
+
+def edit_text(before: ItemFact | None, after: ItemFact | None) -> Message:
     """How an item was edited: `text and metadata (owner) edited`, `renamed from tool:a, enabled true -> false`.
 
-    Without texts, no more is known than that it is not the same.
+    Without texts it is only known that the content differs.
     """
-    if before is None or after is None:
-        return "edited"
-    if before.row is None or after.row is None:
-        return "its content hash is another"
+    if before is None or after is None or before.row is None or after.row is None:
+        return Message("causes.content-changed")
     renamed = before.id != after.id
     fields = [name for name in edited_fields(before, after) if not (renamed and name in NAME_FIELDS)]
-    rest = [
-        _metadata_text(before.row, after.row) if name == "metadata" else name
-        for name in fields
-        if name not in _VALUE_FIELDS
-    ]
-    parts = [f"renamed from {before.id}"] if renamed else []
+    keys = _metadata_keys(before.row, after.row)
+    metadata = f"metadata ({first_few([key for key in keys if key not in _HASHES] or keys)})"
+    texts = [metadata if name == "metadata" else name for name in fields if name not in _VALUE_FIELDS]
+    parts = [f"renamed from {before.id}"] * renamed
     parts += [
         f"{name} {' -> '.join(shown_value(row.get(name, _DEFAULTS.get(name))) for row in (before.row, after.row))}"
         for name in fields
         if name in _VALUE_FIELDS
     ]
-    if rest:
-        parts.append(f"{' and '.join([', '.join(rest[:-1]), rest[-1]]) if len(rest) > 1 else rest[0]} edited")
-    return ", ".join(parts) or "edited"
-
-
-def _metadata_text(*rows: Mapping[str, Any]) -> str:
-    """`metadata (owner, tier)`: with the first of the keys that differ; hashes of definitions only if nothing else."""
-    keys = _metadata_keys(*rows)
-    return f"metadata ({first_few([key for key in keys if key not in _HASHES] or keys)})"
+    parts += [f"{' and '.join(filter(None, [', '.join(texts[:-1]), texts[-1]]))} edited"] if texts else []
+    key = "causes.item-edited" if renamed else _EDITS.get(tuple(fields), "causes.item-edited")
+    return Message(key, changes=", ".join(parts) or "edited")
 
 
 _MOST_KEYS = 20  # of a mapping that are told one by one
@@ -109,6 +106,7 @@ class SettingDifference:
             added or taken out; `ORDER` where steps moved.
         step, parameter: the path of its step, and which parameter of that it is; empty where it is of none.
         keys: where in the parameter's value, from the outer mapping inwards; none where it is about all of the value.
+        chunk_limit: whether it limits chunk matches, so that another value cannot be replayed.
         before, after: values as text; `none` where there is none.
         scoring: whether it decides scores; else what is kept of them.
         code: whether it is no setting of the user's, but the version or the code of something.
@@ -128,6 +126,7 @@ class SettingDifference:
     step: str = ""
     parameter: str = ""
     keys: tuple[str, ...] = ()
+    chunk_limit: bool = False
     files: tuple[str, ...] = ()
     adjacent: bool = False
 
@@ -148,7 +147,7 @@ def merge_file_differences(settings: Sequence[SettingDifference]) -> tuple[Setti
     files = [name for setting in about for name in setting.files]
     if len(files) < 2:
         return tuple(settings)
-    words = f"{len(files)} source files edited ({first_ids(files)}); the answers are the same"
+    words = Message("gate.source-files-edited", n=len(files), names=first_ids(files))
     together = in_words(files[0], about[0].path, words, files=tuple(files))
     return (*(setting for setting in settings if not setting.files), together)
 
@@ -248,8 +247,8 @@ def _file_differences(
         and {"unnamed"} & {*before, *after}
         and before.get("unnamed") != after.get("unnamed")
     ):
-        reason = "cannot be told from another version of itself: name a function as module:function"
-        yield in_words(files[0], f"{path}unnamed", f"callable {before[kind]} {reason}")
+        words = Message("gate.callable-without-source", callable=before[kind])
+        yield in_words(files[0], f"{path}unnamed", words)
     yield from _module_differences(before, after, kind, path)
     yield from _source_differences(before, after, kind, path)
 
@@ -289,8 +288,7 @@ def _source_differences(
         else:
             yield in_words(name, f"{path}files.{name}", f"{name} {done}", files=(name,))
     if adjacent:
-        subject = f"{len(adjacent)} source files" if len(adjacent) > 1 else "1 source file"
-        words = f"{subject} beside its own changed ({first_ids(adjacent)})"
+        words = Message("gate.adjacent-files-changed", n=len(adjacent), names=first_ids(adjacent))
         yield in_words(adjacent[0], f"{path}files.{adjacent[0]}", words, files=tuple(adjacent), adjacent=True)
 
 
@@ -452,14 +450,14 @@ def _disabled_differences(base: SelectorSnapshot, head: SelectorSnapshot) -> dic
     return differences
 
 
-def absence_text(item: str, head: SelectorSnapshot) -> str:
+def absence_text(item: str, head: SelectorSnapshot) -> Message:
     """Why the head cannot offer an item that the base could."""
     if item in head.items:
-        return "in no scope any more"
+        return Message("causes.item-out-of-scope")
     if item in head.disabled:
-        return "disabled"
+        return Message("causes.item-disabled")
     absent = head.absent_servers.get(server_of(item))
-    return "no longer in the catalog" if absent is None else absent.why
+    return Message("causes.item-removed") if absent is None else Message("causes.server-absent", why=absent.why)
 
 
 def server_of(item: str) -> str:
@@ -497,8 +495,8 @@ def _version_differences(before: Mapping[str, str], after: Mapping[str, str]) ->
         if name != "code":
             yield SettingDifference(name=name, path=f"versions.{name}", before=old, after=new, code=True)
         elif "ctxbench" not in names:
-            label = f"another edit of ctxbench {after.get('ctxbench', '')}".rstrip()
-            words = f"{label} ({old[:_CODE_DIGITS]} -> {new[:_CODE_DIGITS]})"
+            versions = {"version": after.get("ctxbench", NONE), "old": old[:_CODE_DIGITS], "new": new[:_CODE_DIGITS]}
+            words = Message("gate.ctxbench-code-changed", **versions)
             yield SettingDifference(
                 name="ctxbench", path="versions.code", before=old, after=new, code=True, words=words
             )
@@ -549,7 +547,10 @@ def _step_settings(before: Sequence[FlatStep], after: Sequence[FlatStep]) -> Ite
                     step=path,
                     parameter=name if is_parameter else "",
                     keys=keys if is_parameter else (),
-                    words=f"the file that {path} reads is another" if not is_parameter and name == "content" else "",
+                    chunk_limit=is_parameter and name in new.built.declared("chunk_limits"),
+                    words=Message("gate.step-file-changed", step=path)
+                    if not is_parameter and name == "content"
+                    else "",
                 )
     remaining = [path for path in olds if path in news]
     moved = [path for path in news if path in olds]
@@ -582,9 +583,8 @@ def _step_text(step: FlatStep) -> str:
     return f"({', '.join(parameters)})" if parameters else "there"
 
 
-REPLAYED = ("standard", "first", "margin", "gap", "at_least", "per_chunk", "budget")
 _ORIGINS = {"session": Origin.SESSION, "search": Origin.SEARCH, "expansion": Origin.EXPANSION}
-_BEYOND_TOP_K = 1 << 40  # the place of a chunk beyond every topK
+_LAST_RANK = 1 << 40  # of a chunk beyond every limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -611,8 +611,8 @@ class Candidate:
 
     @property
     def beyond_chunks(self) -> bool:
-        """Whether it is out for having no chunk among the best topK."""
-        return self.rule is not None and self.rule.code == TOP_K
+        """Whether it is excluded because it has no chunk among the best chunk matches."""
+        return self.rule is not None and self.rule.code == BEYOND_CHUNKS
 
     @property
     def type(self) -> str:
@@ -627,8 +627,8 @@ class ReplayCase:
     Attributes:
         candidate: the item; None where it is no candidate, so that it is not kept.
         rivals: the other candidates, in any order.
-        bar: what was found with a lower score has no chunk among the best `topK`, nor has of those with this very score
-            what the rule kept out; how many chunks stand between items is not known, to be counted anew.
+        bar: items with a lower score have no chunk among the best chunk matches; of those with this very score, the
+            ones that this rule excluded have none. How many chunks lie between two items is not stored.
     """
 
     candidate: Candidate | None
@@ -642,14 +642,19 @@ def can_replay(steps: Sequence[FlatStep] | None) -> bool:
         return False
     first = next((index for index, step in enumerate(steps) if step.kind == "expand"), len(steps))
     later_kinds = {step.kind for step in steps[first:]}
-    several = any(step.kind == "expand" and step.values.get("depth", 1) > 1 for step in steps)
-    obstacles = (
-        "rank" in later_kinds,  # what the cuts before it saw is in no score that is kept
-        "pack" in later_kinds and several,  # which pass brought an item in is not kept, and one stands behind the other
-        any(step.values.get("frame") for step in steps),  # what a prompt costs is not known
-    )
-    cuts = [step.name for step in steps if step.kind not in ("analyse", "retrieve", "rank", "expand")]
-    return not any(obstacles) and all(name in REPLAYED for name in cuts)
+    several = any(step.kind == "expand" and step.built.declared("passes") > 1 for step in steps)
+    if "rank" in later_kinds:  # the scores that the cuts before it saw are not stored
+        return False
+    if "pack" in later_kinds and several:  # which pass added an item is not stored, and passes are in order
+        return False
+    return all(step.built.declared("replay") for step in steps if not (step.scores or step.kind == "expand"))
+
+
+def deciding_cut(steps: Sequence[FlatStep], row: Candidate) -> FlatStep | None:
+    """The step that excludes an item: the first for its type with a parameter that its rule names."""
+    values = () if row.rule is None else row.rule.values
+    suited = (step for step in steps if step.kind in ("cut", "pack") and row.type in step.types)
+    return next((step for step in suited if any((name, value) in step.values.items() for name, value in values)), None)
 
 
 def replay_cuts(steps: Sequence[FlatStep], cases: Sequence[ReplayCase]) -> list[bool]:
@@ -659,7 +664,7 @@ def replay_cuts(steps: Sequence[FlatStep], cases: Sequence[ReplayCase]) -> list[
         steps: of a pipeline, as `can_replay` wants them; what they do before the first cut is in the scores already.
         cases: each on its own.
     """
-    by_rank = {"gap", "per_chunk"}.isdisjoint(step.name for step in steps)
+    by_rank = not any(step.built.declared("replay") == "all" for step in steps)
     offers = replay_offers(steps, [replace(case, rivals=_near_rivals(case, by_rank=by_rank)) for case in cases])
     return [
         case.candidate is not None and any(row.id == case.candidate.id for row in offered)
@@ -681,7 +686,7 @@ def replay_offers(steps: Sequence[FlatStep], cases: Sequence[ReplayCase]) -> lis
     table, types = _table(len(cases), rows, np.array([case.bar for case in cases]))
     costs = np.array([row.tokens for _, row in rows], dtype=np.int64)
     for step in steps:
-        if step.name in REPLAYED and step.kind in ("cut", "pack"):
+        if step.kind in ("cut", "pack") and step.built.declared("replay"):
             table = _apply_cut(table, step, types, costs)
     for index in np.sort(table.item[table.chosen]).tolist():
         number, row = rows[index]
@@ -727,16 +732,17 @@ def _table(n: int, rows: Sequence[tuple[int, Candidate]], bars: Any) -> tuple[Ca
     tied = np.array([row.beyond_chunks for _, row in rows])[table.item]
     bar = bars[table.request]
     beyond = ranked & ((table.score < bar) | (tied & (table.score == bar)))
-    return table.reordered(chunk_rank=np.where(beyond, _BEYOND_TOP_K, ranks)), np.array([row.type for _, row in rows])
+    return table.reordered(chunk_rank=np.where(beyond, _LAST_RANK, ranks)), np.array([row.type for _, row in rows])
 
 
 def _apply_cut(table: Candidates, step: FlatStep, types: Any, costs: IntArray) -> Candidates:
     """Apply one cut to the candidates of its item types."""
     in_domain: BoolArray = np.isin(types[table.item], step.types)
-    call = registry.build(step.kind, step.name, step.values)
     query: Any = SimpleNamespace(batch=SimpleNamespace(catalog=None))
     resources: Any = SimpleNamespace(tokens=lambda _catalog, _items=None: costs)
-    return concatenated([call(query, table.select_rows(in_domain), resources), table.select_rows(~in_domain)])
+    return concatenated(
+        [step.built.call(query, table.select_rows(in_domain), resources), table.select_rows(~in_domain)]
+    )
 
 
 def with_setting(
@@ -771,7 +777,9 @@ def with_setting(
 def with_changes(steps: Sequence[FlatStep], changed: Sequence[tuple[str, str, Any]]) -> list[FlatStep]:
     """Steps with some parameters changed, each as the path of its step, its name there, and the value."""
     values = group_pairs((path, (name, value)) for path, name, value in changed)
-    return [with_values(step, {**step.values, **dict(values.get(step.path, []))}) for step in steps]
+    return [
+        with_values(step, {**step.values, **dict(values[step.path])}) if step.path in values else step for step in steps
+    ]
 
 
 def with_values(step: FlatStep, values: Mapping[str, Any]) -> FlatStep:

@@ -18,18 +18,30 @@ from __future__ import annotations
 
 import difflib
 import functools
+import importlib
 import inspect
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model, model_validator
+import typing_extensions
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from ctxbench.io.documents import YamlPath, line_of, load_mapping
+from ctxbench.io.documents import YamlPath, dump_json, line_of, load_mapping
 from ctxbench.io.errors import Fault, Message, UserError, faults_of, raise_faults, suggest
+from ctxbench.io.files import write_atomic
 
 T = TypeVar("T")
 M = TypeVar("M", bound="FileModel")
@@ -115,7 +127,7 @@ class FileModel(BaseModel):
         return self
 
 
-def raise_located(title: str, faults: Iterator[tuple[YamlPath, str]]) -> None:
+def raise_located(title: str, faults: Iterable[tuple[YamlPath, str]]) -> None:
     """Raise faults inside a validator, each at its path; do nothing if there are none."""
     details = [
         InitErrorDetails(type=PydanticCustomError("ctxbench", "{fault}", {"fault": message}), loc=path, input=None)
@@ -302,3 +314,54 @@ def _models_in(annotation: Any) -> Iterator[type[FileModel]]:
         yield annotation
     for argument in typing.get_args(annotation):
         yield from _models_in(argument)
+
+
+FORMATS = {
+    "agent": "ctxbench.catalogs.agent_file:AgentDefinition",
+    "corpus": "ctxbench.catalogs.snapshots:ItemRow",
+    "dataset": "ctxbench.datasets.layout:DatasetCard",
+    "queries": "ctxbench.datasets.queries:QueryRow",
+}
+"""Every format with a JSON Schema: the name of the schema, and the module and name of the model."""
+SCHEMAS = Path(__file__).parents[1] / "schemas"
+
+
+def json_schema(name: str) -> dict[str, Any]:
+    """The JSON Schema of a format.
+
+    Args:
+        name: one of `FORMATS`.
+    """
+    module, _, model = FORMATS[name].partition(":")
+    form = getattr(importlib.import_module(module), model)
+    for declared in _declared(form):  # typed dictionaries, which are declared without pydantic
+        declared.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+    schema = TypeAdapter(form).json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_without_titles(schema)}
+
+
+def _declared(annotation: Any) -> Iterator[Any]:
+    """The typed dictionaries that an annotation names, with those that their fields name."""
+    if typing_extensions.is_typeddict(annotation):
+        yield annotation
+        for hint in typing_extensions.get_type_hints(annotation).values():
+            yield from _declared(hint)
+    for argument in typing.get_args(annotation):
+        yield from _declared(argument)
+
+
+def _without_titles(schema: Any) -> Any:
+    """A schema without the titles that pydantic makes of names of fields."""
+    if isinstance(schema, list):
+        return [_without_titles(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: _without_titles(part) for name, part in schema.items() if not (name == "title" and isinstance(part, str))
+    }
+
+
+def write_schemas(folder: Path = SCHEMAS) -> None:
+    """Write the JSON Schema of every format, as `make schemas` does."""
+    for name in FORMATS:
+        write_atomic(folder / f"{name}.schema.json", dump_json(json_schema(name), indent=2))

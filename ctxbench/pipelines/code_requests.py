@@ -13,14 +13,14 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.io.errors import ParameterError
+from ctxbench.io.errors import Message, ParameterError
 from ctxbench.io.http import ServerError
 from ctxbench.io.rows import instant
 from ctxbench.model.arrays import EARLIEST, BoolArray, FloatArray
 from ctxbench.model.items import Item
 from ctxbench.model.resources import row_over
 from ctxbench.pipelines.features import FeatureInput, RequestFamily, item_bm25
-from ctxbench.search.chat_models import ChatModel, Message, ModelReply
+from ctxbench.search.chat_models import ChatMessage, ChatModel, ModelReply
 from ctxbench.search.code_facts import is_test_path
 from ctxbench.search.code_index import DAY, code_symbols, commit_history, file_path, item_paths, named_paths
 from ctxbench.search.words import keywords
@@ -85,7 +85,7 @@ MOST = 50  # names that count of one request; a pasted log holds thousands
 def named_code(text: str) -> tuple[str, ...]:
     """The names of code, files and paths in a text, each once, in the order of the text, at most `MOST`.
 
-    They are what stands in backquotes, CamelCase, snake_case, dotted names and those with `::`, file names, paths,
+    They are what is in backquotes, CamelCase, snake_case, dotted names and those with `::`, file names, paths,
     what is called (`f()`), what is called a function or a class, frames of Python's stack traces, and capitalised
     words within a sentence. Names of products, languages and days are left out. A text without any has none.
     """
@@ -293,7 +293,7 @@ def _complexity(text: str, action: ActionName, scope: ScopeName) -> ComplexityNa
 
 DEEPEST, MOST_TERMS, LONGEST_TERM = 5, 30, 200
 _DEPTHS = {"simple": 1, "medium": 2, "complex": 3}
-_RELATED = [  # what people say, and as the last three of a line what may stand in code for any of it
+_RELATED = [  # what people say, and as the last three of a line what may be in code for any of it
     line.split()
     for line in (
         "authentication authenticate authorization authorisation auth login session",
@@ -385,7 +385,7 @@ class ContextPlan:
         """Read JSON as `as_dict` writes it, or as a model does; lists are cut at `MOST_TERMS`, blank terms left out.
 
         Args:
-            told: the JSON; keys that no plan has are passed over.
+            told: the JSON; unknown keys are ignored.
             planner: who made it; empty = as the JSON says.
 
         Raises:
@@ -412,9 +412,9 @@ class ContextPlan:
         """The plan with its file names replaced by paths of a tree, and the names that match no path.
 
         Args:
-            called: the paths that the name of a file stands for, with or without its folders.
+            called: the paths that the name of a file means, with or without its folders.
 
-        Patterns without the ending of a file, and those with `*`, stay as they are.
+        Patterns without the ending of a file, and those with `*`, stay unchanged.
         """
         gone: dict[str, None] = {}
 
@@ -556,13 +556,13 @@ def model_plans(texts: Sequence[str], model: ChatModel, planner: str) -> list[Co
 
     Args:
         texts: the requests.
-        model: what is asked; it keeps replies by text, model and prompt, so that nothing is asked twice.
+        model: what is asked; it keeps replies by text, model and prompt, so that it is asked once.
         planner: what plans say who made them.
 
     Returns:
         In their order, a plan or why there is none. Empty in, empty out.
     """
-    conversations: list[list[Message]] = [
+    conversations: list[list[ChatMessage]] = [
         [{"role": "system", "content": PROMPT}, {"role": "user", "content": text[:_LONGEST]}] for text in texts
     ]
 
@@ -574,14 +574,14 @@ def model_plans(texts: Sequence[str], model: ChatModel, planner: str) -> list[Co
     retries = [
         index for index, plan in enumerate(plans) if isinstance(plan, str) and isinstance(replies[index], ModelReply)
     ]
-    repairs = [_mended(conversations[n], replies[n], str(plans[n])) for n in retries]
+    repairs = [_corrected(conversations[n], replies[n], str(plans[n])) for n in retries]
     second = model(repairs, schema=plan_schema(), alone=True, is_usable=is_plan)
     for index, reply in zip(retries, second, strict=True):
         plans[index] = _plan(reply, planner)
     return plans
 
 
-def _mended(conversation: Sequence[Message], reply: ModelReply | ServerError, fault: str) -> list[Message]:
+def _corrected(conversation: Sequence[ChatMessage], reply: ModelReply | ServerError, fault: str) -> list[ChatMessage]:
     answer = reply.text[:_LONGEST] if isinstance(reply, ModelReply) else ""
     correction = f"That cannot be used: {fault}. Answer with the JSON object alone, in the form that was asked for."
     return [*conversation, {"role": "assistant", "content": answer}, {"role": "user", "content": correction}]
@@ -595,11 +595,11 @@ def _plan(reply: ModelReply | ServerError, planner: str) -> ContextPlan | str:
 def _plan_in(text: str, planner: str) -> ContextPlan | str:
     fields = _object(text)
     if fields is None:
-        return f"the reply is no JSON object: {' '.join(text.split())[:100]!r}"
+        return Message("pipelines.reply-not-json", reply=" ".join(text.split())[:100])
     try:
         return ContextPlan.of(fields, planner)
     except ParameterError as error:
-        return f"the reply has another form: {error}"
+        return Message("pipelines.reply-other-form", error=error)
 
 
 def _object(text: str) -> Mapping[str, Any] | None:
@@ -621,7 +621,7 @@ VOTERS, SPREAD = 30, 0.5
 """`code.history` is that of the step `history` with so many commits, and this spread."""
 
 SEEDS = 5
-"""So many of the best found lend to `code.cochange`."""
+"""The best items that `code.cochange` reads."""
 
 
 @dataclass(frozen=True)
@@ -629,7 +629,7 @@ class CodeFit(RequestFamily):
     """How a file or definition matches a request; each feature in [0, 1] but `size` and `distance`.
 
     * `words`: BM25 as by the step `bm25` with `statistics: scope`, by the highest of what may be offered.
-    * `path`: the share of the request's words that stand in the path, by how rare they are in paths (`pattern`).
+    * `path`: the share of the request's words that occur in the path, by how rare they are in paths (`pattern`).
     * `named`: 1 where the request names the file.
     * `recency`: 0.5 ** (days / 90) since this version of it was made; 0 where that is not known.
     * `touches`: the score of the step `change` with a half-life of a year, by the highest of what may be offered.

@@ -102,7 +102,7 @@ def dense_index(
 ) -> DenseIndex:
     """The dense index of a catalog by one chunking and embedder, kept with the resources by identities and texts.
 
-    That of a catalog that extends another carries the other's vectors on. That of `original` stands apart: it may lack
+    That of a catalog that extends another carries the other's vectors on. That of `original` is separate: it may lack
     chunks that could not be embedded.
     """
     index: DenseIndex = index_over(
@@ -149,7 +149,7 @@ class ChunkMatrix:
 class _Room:
     """The rows of a chunk matrix, with room for more behind them.
 
-    What was handed out stays as it is: rows are only ever added behind the last. Matrices of several catalogs can be
+    What was handed out stays unchanged: rows are only ever added behind the last. Matrices of several catalogs can be
     the first rows of one room, in which a single one, that of the most rows, may go on.
     """
 
@@ -593,7 +593,7 @@ def _proposed(left: Float32Array, right: Float32Array, row: IntArray, right_row:
     return np.concatenate([np.einsum("ij,ij->i", left[row[part]], right[right_row[part]]) for part in parts])
 
 
-DEPTH = 100  # items that a retriever finds for a request, unless told otherwise
+DEPTH = 100  # items that a retriever finds per request by default
 
 
 def ranked_by(scores: Sequence[FloatArray], masks: Iterable[BoolArray], *, depth: int) -> Candidates:

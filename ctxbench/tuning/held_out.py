@@ -1,13 +1,13 @@
 """Measure settings on the tuning and evaluation sets, and adopt results of stricter policies.
 
-A result that keeps a stricter policy keeps the looser one, too. Constraints of the base are tested by paired
-differences, others by intervals, so few labels may be enough for the stricter and not for the looser one.
+A setting that keeps a stricter policy also keeps the looser one. Constraints of the base are tested by paired
+differences, others by intervals, so few labels may be enough for the stricter policy and not for the looser one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ from ctxbench.evaluation.answers import Slice
 from ctxbench.evaluation.comparisons import grouped_estimate
 from ctxbench.evaluation.metrics import Metric, mean, parse_metric
 from ctxbench.evaluation.statistics import Comparison, Scale, correct, critical
-from ctxbench.io.documents import dump_json
+from ctxbench.io.errors import Message
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.selector import PipelineSelector, Value
@@ -36,21 +36,24 @@ from ctxbench.tuning.results import (
     PolicyOutcome,
     SettingResult,
     Status,
+    fall_short,
 )
 from ctxbench.tuning.search import MAX_FACTOR, MIN_QUERIES, Base, BestSetting, Optimum
 from ctxbench.tuning.tunables import ShippedPreset, Tunable
+
+T = TypeVar("T")
 
 
 def with_stricter(
     policies: Sequence[Policy], choices: Mapping[str, Choice], *, base: Base, to_beat: Mapping[str, float]
 ) -> dict[str, Choice]:
-    """The choices, each replaced by that of a stricter policy which does better by the same objective.
+    """Replace each choice by that of a stricter policy with a better value of the same objective.
 
     Args:
         policies: those that the labels can answer.
-        choices: by policy, what its own limits came to; those of other policies stay.
-        base: whose means turn targets of it into numbers.
-        to_beat: by policy the base's objective, which must be bettered; NaN = none must.
+        choices: by policy; those of other policies are not changed.
+        base: gives targets that are multiples of it.
+        to_beat: by policy, the base's objective, which a setting must improve on; NaN = no such condition.
     """
     result = dict(choices)
     for policy in policies:
@@ -79,7 +82,7 @@ def is_stricter(policy: Policy, compared: Policy, base: Base) -> bool:
 
 
 def _asks_no_less(constraint: Constraint, compared: Constraint, base: Base) -> bool:
-    """Whether a constraint has no lower target for the same mean; False where a target is not known."""
+    """Whether a constraint has at least the target of another for the same mean; False if a target is not known."""
     if constraint.metric != compared.metric or (constraint.at_least is None) != (compared.at_least is None):
         return False
     mine, theirs = _target(constraint, base), _target(compared, base)
@@ -88,24 +91,23 @@ def _asks_no_less(constraint: Constraint, compared: Constraint, base: Base) -> b
 
 
 def _target(constraint: Constraint, base: Base) -> float:
-    """The mean over all queries that a constraint asks for; NaN where the base has none."""
-    bound = constraint.at_least if constraint.at_least is not None else constraint.at_most
-    unit = 1.0
+    """The mean over all queries that a constraint requires; NaN where the base has none."""
     if constraint.of == "base":
-        unit = base.means.get(Measure(constraint.metric), math.nan)
-    elif constraint.of == "reachable":
-        unit = float(base.reachable[~np.isnan(base.complete)].mean()) if base.in_need else math.nan
-    return math.nan if bound is None else bound * unit
+        return constraint.target * base.means.get(Measure(constraint.metric), math.nan)
+    if constraint.of == "reachable":
+        share = float(base.reachable[~np.isnan(base.complete)].mean()) if base.in_need else math.nan
+        return constraint.target * share
+    return constraint.target
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class VerdictQueries:
-    """The queries that a verdict is about.
+    """The queries of a verdict.
 
     Attributes:
-        group: of each, numbers from 0 on, shape (n_queries,).
+        group: of each query, numbers from 0 on, shape (n_queries,).
         level: of the intervals.
-        chosen_here: whether the setting was chosen on these very queries, so that it looks better than it is.
+        chosen_here: whether the setting was chosen on these queries, so it looks better than it is.
     """
 
     group: IntArray
@@ -120,12 +122,12 @@ def verdict(
 
     Args:
         limit: the constraint, with its target on these queries.
-        measured, base: values by query, shape (n_queries,); NaN where the metric does not apply.
+        measured, base: values by query, shape (n_queries,); NaN if the metric does not apply.
         ground: the queries.
         scale: of the values.
 
     Returns:
-        None where the metric applies to no query.
+        None if the metric applies to no query.
     """
     n = int((~np.isnan(measured)).sum())
     if not n:
@@ -160,7 +162,7 @@ def verdict(
 def _interval(
     limit: Limit, measured: FloatArray, base: FloatArray, ground: VerdictQueries, scale: Scale
 ) -> tuple[float, float, float]:
-    """The mean, and the ends of what is likely: paired where the constraint is of the base."""
+    """The mean and the ends of its interval; of a constraint of the base, by paired differences."""
     if limit.by != "paired":
         estimate = grouped_estimate(measured, ground.group, scale=scale, level=ground.level)
         return estimate.value, estimate.interval.low, estimate.interval.high
@@ -172,7 +174,7 @@ def _interval(
 
 
 def _labels_needed(limit: Limit, n: int, value: float, worse: float, better: float) -> int | None:
-    """How many more queries would settle a constraint, as intervals narrow with the root of their number."""
+    """How many more queries would decide a constraint, as intervals narrow with the square root of their number."""
     edge = limit.target - limit.sign * limit.room
     distance, room = (
         (abs(value - worse), abs(value - edge))
@@ -211,16 +213,16 @@ class SettingValues:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """What it was measured on: the tuning set first, the evaluation set last."""
+        """The splits that it was measured on: the tuning set first, the evaluation set last."""
         return tuple(self.by_query)
 
     @property
     def evaluation_means(self) -> dict[Metric, float]:
-        """Means by metric on the evaluation set; NaN where one applies to no query."""
+        """Means by metric on the evaluation set; NaN if a metric applies to no query."""
         return {metric: mean(values).value for metric, values in self.by_query[self.splits[-1]].items()}
 
     def of_reachable(self, split: str, metric: Metric) -> FloatArray:
-        """A metric among the queries within reach, NaN elsewhere."""
+        """A metric of the queries within reach; NaN for the others."""
         return np.where(self.reachable[split], self.by_query[split][metric], np.nan)
 
 
@@ -229,8 +231,8 @@ class SettingEvaluator:
     """Measures settings on all query sets of a dataset.
 
     Attributes:
-        dataset: which.
-        metrics: what is measured, in order.
+        dataset: the dataset.
+        metrics: the measured metrics, in order.
         level: of the intervals.
     """
 
@@ -240,11 +242,11 @@ class SettingEvaluator:
     _full_rankings: dict[tuple[str, str, str], FullRanking] = field(default_factory=dict)
 
     def keep_ranking(self, tunable: Tunable, full_ranking: FullRanking) -> None:
-        """Store the ranking of a selector with its defaults on the tuning set, so that it is not computed again."""
+        """Store the ranking of a selector with its defaults on the tuning set, to avoid computing it again."""
         self._full_rankings[self._key(tunable, {}, self.dataset.tuning_set.split)] = full_ranking
 
     def _key(self, tunable: Tunable, values: Mapping[str, Value], split: str) -> tuple[str, str, str]:
-        head = "" if tunable.answers is not None else dump_json(tunable.head(tunable.pipeline(values)).describe())
+        head = "" if tunable.answers is not None else tunable.head(tunable.pipeline(values)).key
         return tunable.name, head, split
 
     def full_ranking(self, tunable: Tunable, values: Mapping[str, Value], split: str) -> FullRanking:
@@ -257,7 +259,7 @@ class SettingEvaluator:
     def setting(
         self, tunable: Tunable, values: Mapping[str, Value], *, name: str, role: str, first: int | None = None
     ) -> SettingValues:
-        """Measure a setting of a selector; with `first` so many items of its ranking, whatever its cuts are."""
+        """Measure a setting of a selector; with `first`, that many items of its ranking instead of its cuts."""
         query_sets = self.dataset.query_sets.items()
         rankings = {split: self.full_ranking(tunable, values, split) for split, _ in query_sets}
         answers = {
@@ -277,15 +279,15 @@ class SettingEvaluator:
         values: Mapping[str, Value],
         first: Mapping[str, tuple[Tunable, Mapping[str, Value], int | None]],
     ) -> dict[str, SettingValues]:
-        """Measure what is recommended for a policy, and fixed numbers of items.
+        """Measure the setting chosen for a policy, and fixed numbers of items.
 
         Args:
-            policy: which.
-            tunable, values: what is recommended.
-            first: by kind of comparison, a selector, values, and how many items of its ranking; None = no number does.
+            policy: the policy.
+            tunable, values: the chosen setting.
+            first: by kind of comparison, a selector, values, and how many items of its ranking; None = no number.
 
         Returns:
-            `chosen`, and by kind the fixed numbers that there are.
+            `chosen`, and by kind the fixed numbers of items.
         """
         fixed = {
             kind: self.setting(competitor, settings, name=f"{competitor.name}, first {n}", role=FIXED, first=n)
@@ -346,7 +348,7 @@ class SettingEvaluator:
     def verdicts(self, policy: Policy, chosen: SettingValues, base: SettingValues) -> tuple[ConstraintVerdict, ...]:
         """Verdicts of the constraints on the evaluation set.
 
-        Without those whose metric applies to no query there, or that are multiples of what the base lacks there.
+        Constraints are left out if their metric, or its mean for the base, applies to no query.
         """
         query_set, split = self.dataset.evaluation_set, self.dataset.evaluation_set.split
         means = {Measure(m): float(np.nanmean(v)) for m, v in base.by_query[split].items() if not np.isnan(v).all()}
@@ -370,13 +372,13 @@ def constraint_verdicts(
     reach: float,
     judge: Callable[[Limit, Constraint], ConstraintVerdict | None],
 ) -> tuple[ConstraintVerdict, ...]:
-    """Verdicts of the constraints of a policy, but of those that are multiples of what the base lacks.
+    """Verdicts of the constraints of a policy, without multiples of a mean that the base does not have.
 
     Args:
-        policy: whose constraints.
+        policy: the policy.
         means: of the base, by measure.
         reach: see `reach_ratio`.
-        judge: gives the verdict; None where the metric applies to no query.
+        judge: gives the verdict; None if the metric applies to no query.
     """
     applicable = [
         constraint
@@ -394,12 +396,12 @@ def policy_outcome(
     comparisons: Mapping[Key, Comparison],
     verdicts: tuple[ConstraintVerdict, ...],
 ) -> PolicyOutcome:
-    """The outcome of a policy: why the default is kept, or what is recommended and what that is compared with.
+    """The outcome of a policy: why the default is kept, or the chosen setting and its comparisons.
 
     Args:
-        policy, choice: which, and what was chosen.
-        results: `chosen`, and where there are any `fixed`, `fixed_of_selector` and `replaced`; without `chosen` the
-            default is kept.
+        policy, choice: the policy and its choice.
+        results: `chosen`, and if present `fixed`, `fixed_of_selector` and `replaced`; without `chosen` the default is
+            kept.
         comparisons: by policy, kind and metric name.
         verdicts: of the constraints.
     """
@@ -424,23 +426,23 @@ def policy_outcome(
 
 
 def fixed_reason(policy: Policy, name: str, first: Optimum | None) -> str:
-    """Why no fixed number of items is compared with, as a sentence without its end; empty where one is.
+    """Why there is no fixed number of items to compare with; empty if there is one.
 
     Args:
-        policy: which.
+        policy: the policy.
         name: of the base selector.
-        first: what has seen the first n items of the base's ranking; None where nothing has.
+        first: the optimum over the first n items of the base's ranking; None if it was not swept.
     """
     if first is None:
-        return f"the ranking of {name} is not swept over all datasets"
-    return "" if first.n is not None else choose(policy, {name: first}, noun="k").reason
+        return Message("tuning.ranking-not-swept", selector=name)
+    return "" if first.n is not None else choose(policy, {name: first}).reason
 
 
 def beats(policy: Policy, means: Mapping[Metric, float], reference: Mapping[Metric, float]) -> bool:
-    """Whether a setting is as complete as another for no more tokens, not equal in both, and serves a policy as well.
+    """Whether a setting is at least as complete as another for no more tokens, better in one, and no worse by a policy.
 
     Args:
-        policy: whose objective must be no worse.
+        policy: its objective must be no worse.
         means, reference: of completeness, prompt tokens and the objective, on the same queries.
     """
 
@@ -449,19 +451,19 @@ def beats(policy: Policy, means: Mapping[Metric, float], reference: Mapping[Metr
         difference = sign * (means[metric] - reference[metric])
         return 0.0 if abs(difference) <= rounding_error(reference[metric]) else difference
 
-    figures = [gain(metric) for metric in COMPARED[:2]]
-    return all(figure >= 0 for figure in (*figures, gain(policy.objective))) and any(figure > 0 for figure in figures)
+    gains = [gain(metric) for metric in COMPARED[:2]]
+    return all(value >= 0 for value in (*gains, gain(policy.objective))) and any(value > 0 for value in gains)
 
 
 def best_preset(
     policy: Policy, chosen: Mapping[Metric, float], presets: Mapping[str, Mapping[Metric, float]]
 ) -> str | None:
-    """The shipped preset to recommend in place of a setting that shipped presets beat; None where none does.
+    """The shipped preset that replaces a chosen setting; None if no preset beats it.
 
     Args:
-        policy: which.
-        chosen: means of what was chosen.
-        presets: by name, those of the presets that keep the policy on the same queries.
+        policy: the policy.
+        chosen: means of the chosen setting.
+        presets: means by name of the presets that keep the policy on the same queries.
     """
     better = {name: means for name, means in presets.items() if beats(policy, means, chosen)}
     best = [name for name in better if not any(beats(policy, means, better[name]) for means in better.values())]
@@ -469,46 +471,71 @@ def best_preset(
     return min(best, key=lambda name: sign * better[name][policy.objective], default=None)
 
 
+def beaten_policies(
+    policies: Sequence[Policy],
+    measured: Mapping[str, Mapping[str, T]],
+    presets: Mapping[str, T],
+    *,
+    verdicts: Callable[[Policy, T], Sequence[ConstraintVerdict]],
+    means: Callable[[T], Mapping[Metric, float]],
+) -> Iterator[tuple[Policy, str]]:
+    """The policies whose chosen setting a shipped preset beats on the evaluation set, each with the preset's name.
+
+    A choice looks better than it is on the queries that it was made on, and a preset does not, so the evaluation set
+    decides.
+
+    Args:
+        policies: those that the labels can answer.
+        measured: by policy, the setting that was `chosen`.
+        presets: by name.
+        verdicts: of the constraints of a policy, for a setting.
+        means: of a setting, on the evaluation set.
+    """
+    for policy in policies:
+        chosen = measured.get(policy.name, {}).get("chosen")
+        if chosen is not None and not fall_short(verdicts(policy, chosen)):
+            passing = {name: means(row) for name, row in presets.items() if not fall_short(verdicts(policy, row))}
+            if name := best_preset(policy, means(chosen), passing):
+                yield policy, name
+
+
 def replacing_choice(preset: ShippedPreset, beaten: Choice, *, is_default: bool) -> Choice:
-    """The choice of a shipped preset in place of a setting that it beats: the default is kept where it is this."""
+    """The choice of a shipped preset in place of a setting that it beats, or of the default if it is the preset."""
     if is_default:
-        reason = f"{preset.name}, the default, is as complete as what was chosen for no more prompt tokens"
-        return Choice(reason=reason, settings=beaten.settings)
+        return Choice(reason=Message("tuning.default-as-good", preset=preset.name), settings=beaten.settings)
     setting = BestSetting(values=preset.values, rounded=preset.values, means={}, n={}, bounds={})
     return Choice(selector=preset.tunable.name, setting=setting, settings=beaten.settings)
 
 
 Key = tuple[str, str, str]
-T = TypeVar("T")
 
 
 def comparison_pairs(defaults: T, settings: Mapping[str, T]) -> dict[str, tuple[T, T]]:
-    """The pairs that are compared for a policy: base and compared setting by kind of comparison.
+    """The pairs of settings that are compared for a policy, by kind of comparison.
 
     Args:
         defaults: the base with its defaults.
-        settings: `chosen`, and where there are any `fixed` and `fixed_of_selector`.
+        settings: `chosen`, and if present `fixed` and `fixed_of_selector`.
     """
-    pairs = {"defaults": (defaults, settings["chosen"])}
-    pairs |= {kind: (settings[kind], settings["chosen"]) for kind in ("fixed", "fixed_of_selector") if kind in settings}
-    if "fixed" in settings and "fixed_of_selector" in settings:
-        pairs["ranking"] = (settings["fixed"], settings["fixed_of_selector"])
-    return pairs
+    compared = {"defaults": defaults, **settings}
+    kinds = [(kind, kind, "chosen") for kind in ("defaults", "fixed", "fixed_of_selector")]
+    kinds.append(("ranking", "fixed", "fixed_of_selector"))
+    return {name: (compared[base], compared[to]) for name, base, to in kinds if {base, to} <= compared.keys()}
 
 
 def compare_all(
     defaults: T,
     measured: Mapping[str, Mapping[str, T]],
     compare: Callable[[T, T, Metric], Comparison | None],
-    policies: Sequence[Policy],
+    policies: Collection[Policy],
 ) -> dict[Key, Comparison]:
     """Paired comparisons for all policies, corrected together.
 
     Args:
         defaults: the base with its defaults.
-        measured: by policy, what `comparison_pairs` takes.
+        measured: by policy, the settings for `comparison_pairs`.
         compare: compares two settings by a metric; None = it applies to no query.
-        policies: those of `measured`, and others.
+        policies: those of `measured`, possibly more.
 
     Returns:
         By policy, kind and metric name, for the metrics of `COMPARED` and the policy's objective.
@@ -523,11 +550,6 @@ def compare_all(
     return correct({key: comparison for key, comparison in comparisons.items() if comparison is not None})
 
 
-def metrics_of(policies: Sequence[Policy]) -> tuple[Metric, ...]:
-    """The metrics that every setting is measured by: the usual ones, and those of the policies."""
-    from_policies = [
-        metric
-        for policy in policies
-        for metric in (policy.objective, *(constraint.metric for constraint in policy.constraints))
-    ]
-    return tuple(dict.fromkeys([*METRICS, *from_policies]))
+def metrics_of(policies: Collection[Policy]) -> tuple[Metric, ...]:
+    """The metrics of every setting: the default ones, and those of the policies."""
+    return tuple(dict.fromkeys([*METRICS, *(metric for policy in policies for metric in policy.metrics)]))

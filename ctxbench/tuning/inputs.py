@@ -1,11 +1,11 @@
-"""Open the inputs of a tuning, and recommend one of the best settings."""
+"""Open and check the inputs of tuning, choose the best setting, and compute traces and heat maps around it."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from pathlib import Path
@@ -21,8 +21,7 @@ from ctxbench.evaluation.comparisons import grouped_estimate
 from ctxbench.evaluation.inputs import StepChecks
 from ctxbench.evaluation.metrics import evaluate, mean
 from ctxbench.io.console import nothing_said
-from ctxbench.io.documents import line_of
-from ctxbench.io.errors import Fault, InputError, ParameterError, UnknownNameError, UserError
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UnknownNameError, UserError
 from ctxbench.io.files import cache_dir
 from ctxbench.io.rows import YamlForm
 from ctxbench.model.arrays import FloatArray
@@ -36,7 +35,7 @@ from ctxbench.selectors.definitions import shipped as shipped_names
 from ctxbench.selectors.external import external_from_config
 from ctxbench.selectors.selector import Parameter, Value, value_text
 from ctxbench.tuning.fit_examples import ALL
-from ctxbench.tuning.measures import COMPLETENESS, REACH, Measure
+from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Measure
 from ctxbench.tuning.policy import Policy, PolicyFile, SelectorEntry, policy_measures
 from ctxbench.tuning.results import (
     EVERYTHING,
@@ -65,17 +64,17 @@ from ctxbench.tuning.tunables import (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Choice:
-    """The choice for a policy: a setting, or why the default is kept.
+    """The choice for a policy: a setting, or the reason to keep the default.
 
     Attributes:
-        selector: the name of the selector that is recommended; empty where the default is kept.
-        setting: its setting; None where the default is kept.
-        reason: why the default is kept, as a sentence without its end; empty where something is recommended.
-        needed: about how many more labels of the same kinds would do, from and to; None = more are unlikely to help,
-            or something is recommended.
-        answered: whether the labels can say anything of the policy at all.
-        settings: how many were compared.
-        taken_from: the stricter policy whose setting it is; empty where it is of this policy's own limits.
+        selector: the name of the chosen selector; empty if the default is kept.
+        setting: the chosen setting; None if the default is kept.
+        reason: why the default is kept, without a full stop; empty if a setting is chosen.
+        needed: about how many more labels of the same kinds would allow a choice, from and to; None = more are unlikely
+            to help, or a setting is chosen.
+        answered: whether the metrics of the policy apply to any label.
+        settings: how many settings were compared.
+        taken_from: the stricter policy whose setting it is; empty if it is the best by the limits of this policy.
     """
 
     selector: str = ""
@@ -87,15 +86,15 @@ class Choice:
     taken_from: str = ""
 
 
-def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
-    """Find policies that the labels cannot answer, since a metric of theirs applies to no query.
+def unanswerable(policies: Collection[Policy], labels: Labels) -> dict[str, str]:
+    """Find policies with a metric that applies to no query.
 
     Args:
-        policies: as read.
+        policies: to check.
         labels: of the tuning set.
 
     Returns:
-        By name of the policy what is wrong, as a sentence without its end; those that can be answered are left out.
+        What is wrong, by name of the policy; policies that can be answered are left out.
     """
     metrics = dict.fromkeys(measure.metric for measure in policy_measures(policies))
     nothing = np.zeros(0, dtype=np.int64)
@@ -109,28 +108,24 @@ def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
         pool=labels.pool,
     )
     missing = {metric for metric, values in evaluate(metrics, evidence).items() if np.isnan(values).all()}
-    reasons = {}
+    reasons: dict[str, str] = {}
     for policy in policies:
-        for metric in dict.fromkeys(
-            [policy.objective, *(constraint.metric for constraint in policy.constraints), COMPLETENESS.metric]
-        ):
-            if metric in missing and policy.name not in reasons:
-                reasons[policy.name] = (
-                    f"the labels cannot say: {metric} applies to none of {len(labels.dataset)} queries"
-                )
+        for metric in (*policy.metrics, COMPLETENESS.metric):
+            if metric in missing:
+                message = Message("tuning.metric-applies-nowhere", metric=metric, queries=len(labels.dataset))
+                reasons.setdefault(policy.name, message)
     return reasons
 
 
-def choose(policy: Policy, optima: Mapping[str, Optimum], *, noun: str = "setting") -> Choice:
-    """Choose the best setting of all selectors; of equals that of the earlier selector.
+def choose(policy: Policy, optima: Mapping[str, Optimum]) -> Choice:
+    """Choose the best setting of all selectors; of equal settings, that of the first selector.
 
-    The default is kept where no setting keeps all limits beyond doubt, and where a measure of the policy applies to
-    fewer than `MIN_QUERIES` queries: then the choice says how many more labels are needed.
+    The default is kept if no setting keeps all limits significantly, or if a measure of the policy applies to fewer
+    than `MIN_QUERIES` queries. The choice then says how many more labels are needed.
 
     Args:
-        policy: what all optima were kept by.
-        optima: by name of the selector, in order; every one has seen all settings of its selector.
-        noun: what reasons call a setting.
+        policy: the policy of all optima.
+        optima: by name of the selector, in order; each has seen all settings of its selector.
     """
     settings = sum(optimum.settings for optimum in optima.values())
     met = {name: best for name, optimum in optima.items() if (best := optimum.best) is not None}
@@ -146,109 +141,104 @@ def choose(policy: Policy, optima: Mapping[str, Optimum], *, noun: str = "settin
         name = min(near, key=lambda selector: optima[selector].shortage)
         reason = _unsure_reason(optima[name], near[name], name)
         return Choice(reason=reason, needed=optima[name].labels_needed(), settings=settings)
-    return Choice(reason=_unreachable_reason(policy, optima, noun), settings=settings)
+    return Choice(reason=_unreachable_reason(policy, optima), settings=settings)
 
 
 def _is_unreachable(optima: Mapping[str, Optimum]) -> bool:
-    """Whether some constraint is kept by no setting even by its mean, so that no number of labels would help."""
+    """Whether no setting keeps some constraint even by its mean, so more labels would not help."""
     limits = next(iter(optima.values())).limits
     reached = [_reach(optima, index, with_others=False) for index, limit in enumerate(limits) if limit.from_policy]
-    return any(reach is None or not reach.enough for reach in reached)
+    return any(reach is None or not reach[2] for reach in reached)
 
 
 def setting_text(selector: str, values: Mapping[str, Value]) -> str:
-    """A setting as in messages: `semantic with contextTopK 20, contextTopN 5`."""
+    """A setting in messages: `semantic with contextTopK 20, contextTopN 5`."""
     listed = ", ".join(f"{name} {value_text(value)}" for name, value in values.items())
     return f"{selector} with {listed}" if listed else selector
 
 
 def _best(optima: Mapping[str, Optimum]) -> str:
-    """The selector with the best setting; of equals the first."""
+    """The selector with the best setting; of equal settings, the first."""
     return reduce(lambda best, name: name if optima[name].beats(optima[best]) else best, optima)
 
 
 def _few_reason(optimum: Optimum, best: BestSetting) -> str:
-    """Which measure applies to too few queries; empty where none does."""
+    """Which measure applies to too few queries; empty if none does."""
     for measure in optimum.measures:
-        if best.n[measure] < MIN_QUERIES:
-            applies = f"{measure} applies to {best.n[measure]} of {optimum.queries} queries"
-            return f"{applies}, and nothing is recommended on fewer than {MIN_QUERIES}"
+        if (n := best.n[measure]) < MIN_QUERIES:
+            return Message("tuning.too-few-queries", measure=measure, n=n, queries=optimum.queries, needed=MIN_QUERIES)
     return ""
 
 
 def four_digits(value: float) -> str:
-    """A figure as sentences have it: `0.2667`, `28,310`; of four digits, and whole from 1,000 on."""
+    """A number with four significant digits, without decimals from 1,000 on: `0.2667`, `28,310`."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _unsure_reason(optimum: Optimum, setting: BestSetting, selector: str) -> str:
-    """What the nearest setting keeps by its means alone."""
+    """Which limits the closest setting keeps by its mean, but not significantly."""
     missed = []
     for limit in (optimum.limits[index] for index in setting.missed):
-        if not limit.from_policy:
-            missed.append(f"too few queries to be sure of: {limit.text}")
-            continue
-        mean, end = limit.in_text_unit(setting.means[limit.measure]), "low" if limit.sign > 0 else "high"
-        clause = f"{limit.text} is met by the mean, {four_digits(mean)}, but the {end} end of what is likely is"
-        missed.append(f"{clause} {four_digits(setting.bounds[limit.text])}, over {setting.n[limit.measure]} queries")
-    return f"the nearest is {setting_text(selector, setting.rounded)}: {'; '.join(missed)}"
+        mean = limit.in_text_unit(setting.means[limit.measure])
+        bound = setting.bounds.get(limit.text, math.nan)  # of the policy's constraints only
+        n = setting.n[limit.measure]
+        missed.append(
+            Message("tuning.missed-limit", limit=limit.text, mean=four_digits(mean), bound=four_digits(bound), n=n)
+            if limit.from_policy
+            else limit.text
+        )
+    return Message("tuning.not-significant", setting=setting_text(selector, setting.rounded), limits=missed)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reach:
-    """The best mean of a constraint over all selectors, in the unit of the constraint, and the setting that has it."""
-
-    value: float
-    by: str
-    enough: bool
-
-
-def _unreachable_reason(policy: Policy, optima: Mapping[str, Optimum], noun: str) -> str:
-    """Which constraint nothing meets even by its mean, or which do not go together."""
-    limits = next(iter(optima.values())).limits[: len(policy.constraints)]
-    for index, limit in enumerate(limits):
-        best = _reach(optima, index, with_others=False)
-        if best is None:
-            where = f" among the first {REACH} items of any ranking" if limit.measure.reachable else ""
-            return f"{limit.text} cannot be judged: {limit.measure} applies to no query{where}"
-        if not best.enough:
-            return f"no {noun} reaches {limit.text}: the best reachable is {four_digits(best.value)}, by {best.by}"
-    general = [limit.text for limit in next(iter(optima.values())).limits if not limit.from_policy]
-    for index, limit in enumerate(limits):
-        best = _reach(optima, index, with_others=True)
-        if best is not None and not best.enough:
-            rest = ", ".join([*(constraint.text for constraint in limits if constraint != limit), *general])
-            best_text = f"{limit.measure} comes to {four_digits(best.value)} at best, by {best.by}"
-            return f"no {noun} reaches {limit.text} beside the rest: where that is kept ({rest}), {best_text}"
-    of_every_policy = [f"and those of every policy ({', '.join(general)})"] if general else []
-    limits_text = ", ".join([*(limit.text for limit in limits), *of_every_policy])
-    aim = f"{'fewer' if policy.minimise else 'more'} {policy.objective}"
-    return f"no {noun} keeps all of these limits with {aim} than the default: {limits_text}"
+def _unreachable_reason(policy: Policy, optima: Mapping[str, Optimum]) -> str:
+    """Which constraint no setting meets even by its mean, or which constraints exclude each other."""
+    limits = next(iter(optima.values())).limits
+    for with_others in (False, True):
+        for index, limit in enumerate(limits[: len(policy.constraints)]):
+            best = _reach(optima, index, with_others=with_others)
+            if best is None and not with_others:
+                return Message("tuning.limit-without-queries", limit=limit.text, measure=limit.measure)
+            if best is not None and not best[2]:
+                values = {"limit": limit.text, "value": four_digits(best[0]), "setting": best[1]}
+                if not with_others:
+                    return Message("tuning.limit-out-of-reach", **values)
+                rest = [compared.text for compared in limits if compared.from_policy and compared != limit]
+                rest += ["the limits of every policy"] * (len(limits) > len(policy.constraints))
+                return Message("tuning.limits-out-of-reach", **values, rest=rest)
+    return Message("tuning.no-better-setting", objective=policy.objective, limits=[limit.text for limit in limits])
 
 
-def _reach(optima: Mapping[str, Optimum], index: int, *, with_others: bool) -> _Reach | None:
-    """The best mean over all selectors, of equals that of the first; None if there is none."""
-    best: _Reach | None = None
+def _reach(optima: Mapping[str, Optimum], index: int, *, with_others: bool) -> tuple[float, str, bool] | None:
+    """The best mean of a constraint over all selectors; of equal means, that of the first.
+
+    Args:
+        optima: by name of the selector.
+        index: of the constraint.
+        with_others: only of settings that keep the other limits.
+
+    Returns:
+        The mean in the unit of the constraint, the setting, and whether it is enough; None if there is no mean.
+    """
+    best: tuple[float, str, bool] | None = None
     for name, optimum in optima.items():
         limit, setting = optimum.limits[index], optimum.best_means(index)[1 if with_others else 0]
         if setting is not None:
             mean = setting.means[limit.measure]
             value = limit.in_text_unit(mean)
-            if best is None or limit.sign * value > limit.sign * best.value:
-                best = _Reach(value, setting_text(name, setting.rounded), bool(limit.is_reached(np.array([mean]))[0]))
+            if best is None or limit.sign * value > limit.sign * best[0]:
+                best = value, setting_text(name, setting.rounded), bool(limit.is_reached(np.array([mean]))[0])
     return best
 
 
-POINTS = 40  # of a trace over one parameter, at most
-RUNS = 6  # of a trace whose settings have to be run
-MAP_CELLS = 12  # of a heat map along either axis, at most
-MAPS = 6  # pairs of parameters that heat maps are drawn of; of more parameters only neighbours are paired
-FIRST = (*range(21), 25, 30, 40, 50)  # items of the curve of a fixed number of items
-HEAT_METRICS = ("completeness", "tokens")
+POINTS = 40  # most points of a trace over one parameter
+RUNS = 6  # most points of a trace if settings have to be run
+MAP_CELLS = 12  # most cells of a heat map along one axis
+MAPS = 6  # most heat maps; with more pairs of parameters, only neighbours are paired
+FIRST = (*range(21), 25, 30, 40, 50)  # numbers of items of the first-n curve
 
 
 def front_trace(result: SearchResult, *, level: float) -> Trace:
-    """All settings that no other beats in prompt tokens and completeness; charts draw fewer of them."""
+    """The settings that no other beats in prompt tokens and completeness; charts draw fewer of them."""
     kind = FRONT if result.settings or result.tried else PRESETS
     return trace(result.competitor, f"{result.competitor.name}{kind}", result.front.values, level=level)
 
@@ -265,7 +255,7 @@ def first_trace(competitor: Competitor, *, level: float) -> Trace:
 
 
 def parameter_traces(competitor: Competitor, chosen: Mapping[str, Value], *, level: float) -> tuple[Trace, ...]:
-    """How means change with one parameter, all others as chosen."""
+    """How means change with each parameter, with the chosen values of all others."""
     return tuple(
         trace(competitor, parameter.name, [{**chosen, parameter.name: value} for value in values], level=level)
         for parameter, values in _varied_values(
@@ -275,7 +265,7 @@ def parameter_traces(competitor: Competitor, chosen: Mapping[str, Value], *, lev
 
 
 def heat_maps(competitor: Competitor, chosen: Mapping[str, Value]) -> tuple[MeanGrid, ...]:
-    """Heat maps over pairs of swept parameters; none where settings would have to be run."""
+    """Heat maps over pairs of swept parameters; none if settings would have to be run."""
     varied = [
         pair
         for pair in _varied_values(competitor, chosen, MAP_CELLS)
@@ -289,43 +279,33 @@ def heat_maps(competitor: Competitor, chosen: Mapping[str, Value]) -> tuple[Mean
     maps = []
     for (y, ys), (x, xs) in pairs:
         rows = [[competitor.by_query({**chosen, x.name: at, y.name: of}) for at in xs] for of in ys]
-        maps.append(
-            MeanGrid(
-                x=x.name,
-                y=y.name,
-                xs=xs,
-                ys=ys,
-                means={
-                    str(measure): np.array([[mean(cell[measure]).value for cell in row] for row in rows])
-                    for measure in REPORTED
-                    if str(measure) in HEAT_METRICS
-                },
-            )
-        )
+        means = {
+            str(measure): np.array([[mean(cell[measure]).value for cell in row] for row in rows])
+            for measure in (COMPLETENESS, TOKENS)
+        }
+        maps.append(MeanGrid(x=x.name, y=y.name, xs=xs, ys=ys, means=means))
     return tuple(maps)
 
 
 def _varied_values(
     competitor: Competitor, chosen: Mapping[str, Value], max_values: int
 ) -> list[tuple[Parameter, tuple[Value, ...]]]:
-    """The numeric parameters that tuning varies with an effect at a setting, with at most so many values each."""
+    """The numeric parameters that tuning varies and that have an effect, with at most `max_values` values each."""
     values, varied = competitor.tunable.values(chosen), []
     for name in competitor.tunable.varied_parameters(chosen):
-        value = values[name]
-        if not isinstance(value, bool | str):
+        if not isinstance(value := values[name], bool | str):
             parameter, listed = (
                 competitor.tunable.definition.parameters[name],
                 competitor.tunable.entry.search.get(name),
             )
-            tried = _spaced_values(parameter, value, max_values) if listed is None else tuple(sorted({*listed, value}))
+            tried = _spaced_values(parameter, value, max_values) if listed is None else sorted({*listed, value})
             varied.append((parameter, tuple(at for at in tried if competitor.tunable.is_valid({**chosen, name: at}))))
     return varied
 
 
 def _spaced_values(parameter: Parameter, value: float, max_values: int) -> tuple[Value, ...]:
-    """Values over the range of a parameter, denser below, where more changes; that which is chosen among them."""
-    low, high = parameter.low, parameter.high
-    steps = low + (high - low) * np.linspace(0.0, 1.0, max_values - 1) ** 2
+    """Values over the range of a parameter, denser at its lower end, with the given value among them."""
+    steps = parameter.low + (parameter.high - parameter.low) * np.linspace(0.0, 1.0, max_values - 1) ** 2
     if isinstance(parameter.checked(value), int):
         return tuple(sorted({*np.rint(steps).astype(np.int64).tolist(), int(value)}))
     return tuple(sorted({*np.round(steps, 4).tolist(), float(value)}))
@@ -339,7 +319,7 @@ def trace(
     level: float,
     by_query: Callable[[Mapping[str, Value]], Mapping[Measure, FloatArray]] | None = None,
 ) -> Trace:
-    """Means and intervals of some settings on the tuning split; `by_query` gives values in place of the competitor."""
+    """Means and intervals of settings on the tuning set; `by_query` computes values in place of the competitor."""
     group, values_by_setting = competitor.query_set.group, list(map(by_query or competitor.by_query, settings))
     estimates = {
         str(measure): [
@@ -363,15 +343,16 @@ def read_tunables(
     """Read the selectors of a policy file.
 
     Args:
-        file: as read.
-        rankings: by name, the rankings of external selectors that were opened before and are not asked again.
+        file: the policy file.
+        rankings: by name, rankings of external selectors that were opened before and are used again.
 
     Returns:
-        The selectors that can be tuned, and what is wrong with the others, by line.
+        The selectors that can be tuned, and the faults of the others.
     """
-    form = YamlForm(file.path, file.lines, [])
+    form = YamlForm(file.path, file.source.lines, [])
     tunables = [
-        form.attempt(partial(_read_checked, entry, file, rankings or {}), *entry.where) for entry in file.selectors
+        form.attempt(partial(_read_checked, entry, file, rankings or {}), "selectors", index)
+        for index, entry in enumerate(file.selectors)
     ]
     return tuple(tunable for tunable in tunables if tunable is not None), form.faults
 
@@ -381,25 +362,21 @@ def _read(entry: SelectorEntry, base: Path, rankings: Mapping[str, ExternalRanki
     if entry.selector and is_agent_file(base / entry.selector):
         external, folder = read_agent(base / entry.selector).external, (base / entry.selector).parent
     if external:
-        earlier = rankings.get(entry.name)
-        answers = earlier or ExternalRankings(
+        answers = rankings.get(entry.name) or ExternalRankings(
             external_from_config({**external, "name": entry.name}, base=folder), external
         )
         return Tunable(entry=entry, source=entry.name, definition=EXTERNAL_CUT, answers=answers)
     definition, preset = find_definition(entry.selector, base=base)
-    if preset is not None and preset not in definition.presets:
+    if preset is None:
+        return Tunable(entry=entry, source=entry.selector, definition=definition, start={})
+    if preset not in definition.presets:
         raise UnknownNameError("preset", preset, definition.presets, where=f" of selector {definition.name!r}")
-    source = entry.selector if preset is None else entry.selector.removesuffix(f"/{preset}")
-    return Tunable(
-        entry=entry,
-        source=source,
-        definition=definition,
-        start=definition.presets[preset] if preset is not None else {},
-    )
+    source = entry.selector.removesuffix(f"/{preset}")
+    return Tunable(entry=entry, source=source, definition=definition, start=definition.presets[preset])
 
 
 def with_range_of(tunable: Tunable, query_sets: Sequence[QuerySet]) -> Tunable:
-    """The same selector; for answers, the range of includeScore ends above all scores, so that it can include nothing.
+    """The same selector; of an external one, the range of `includeScore` is extended to above all scores.
 
     Args:
         tunable: a selector.
@@ -417,7 +394,7 @@ def with_range_of(tunable: Tunable, query_sets: Sequence[QuerySet]) -> Tunable:
 
 
 def _unsuitable(tunable: Tunable) -> Iterator[tuple[str, Sequence[str | int]]]:
-    """What is wrong with each value that the file gives a selector, taken alone."""
+    """The faults of each value of a selector in the file, with their paths."""
     written: dict[tuple[str | int, ...], Any] = {("set", name): value for name, value in tunable.entry.set.items()}
     for name, values in tunable.entry.search.items():
         written |= {("search", name, index): value for index, value in enumerate(values)}
@@ -426,31 +403,31 @@ def _unsuitable(tunable: Tunable) -> Iterator[tuple[str, Sequence[str | int]]]:
         try:
             tunable.definition.checked(str(where[1]), value)
         except ParameterError as error:
-            if (where[:2], str(error)) not in reported:  # of an unknown parameter every value would be wrong
+            if (where[:2], str(error)) not in reported:  # an unknown parameter is reported once
                 yield str(error), where
             reported.add((where[:2], str(error)))
 
 
 def _read_checked(entry: SelectorEntry, file: PolicyFile, rankings: Mapping[str, ExternalRankings]) -> Tunable:
-    """A selector with values as its parameters keep them: 1 is 1.0 where decimals are allowed.
+    """A selector with values of the types of its parameters: 1 becomes 1.0 if decimals are allowed.
 
     Raises:
-        UserError: it is unknown or broken, or a value of it is wrong or without effect.
+        UserError: it is unknown or faulty, or a value is wrong or has no effect.
     """
     tunable = _read(entry, file.base, rankings)
     if wrong := list(_unsuitable(tunable)) or list(_without_effect(tunable)):
-        raise InputError([file.fault(message, *entry.where, *where) for message, where in wrong])
+        raise InputError([file.entry_fault(entry.name, message, *where) for message, where in wrong])
     check = tunable.definition.checked
     written = {name: check(name, value) for name, value in tunable.entry.set.items()}
     search = {name: tuple(check(name, value) for value in values) for name, values in tunable.entry.search.items()}
-    return replace(tunable, entry=replace(tunable.entry, set=written, search=search))
+    return replace(tunable, entry=tunable.entry.model_copy(update={"set": written, "search": search}))
 
 
 def _without_effect(tunable: Tunable) -> Iterator[tuple[str, Sequence[str | int]]]:
-    """Values that the file gives a selector and that have no effect."""
+    """The values of a selector in the file that have no effect, with their paths."""
     for name in tunable.entry.search:
         if name in tunable.swept_thresholds:
-            yield f"{name} is tried at every value that matters; leave it out of `search`", ("search", name)
+            yield Message("tuning.swept-anyway", parameter=name), ("search", name)
         for index, value in enumerate(tunable.entry.search[name]):
             try:
                 tunable.pipeline({name: value})
@@ -461,22 +438,22 @@ def _without_effect(tunable: Tunable) -> Iterator[tuple[str, Sequence[str | int]
             yield f"{name} {value!r}: {idle}", ("set", name)
 
 
-MIN_LABELS = 400  # queries in need over both splits, below which all labels decide
+MIN_LABELS = 400  # with fewer queries that need an item, over both splits, all labels decide
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TuningDataset:
-    """A dataset that is tuned on.
+    """A dataset to tune on.
 
     Attributes:
-        dataset: whole.
-        query_sets: by split, the queries that policies are about, or a sample of them: `tuning` and `test`, or `all`
-            where all labels decide.
-        of: by split, how many there are to sample from.
-        left_out: by name of a competitor why it cannot compete here, as a sentence without its end.
-        unanswered: by name of a policy what the labels cannot say, likewise.
-        empty: names of competitors outside ctxbench that rank nothing for any query.
-        named: the name or folder that opens it.
+        dataset: the whole dataset.
+        query_sets: by split, the labelled queries or a sample of them: `tuning` and `test`, or `all` if all labels
+            decide.
+        of: by split, how many there are before sampling.
+        left_out: by name of a competitor, why it cannot compete.
+        unanswered: by name of a policy, why the labels cannot answer it.
+        empty: names of external selectors that rank nothing for any query.
+        named: the name or folder that opens the dataset.
     """
 
     dataset: Dataset
@@ -489,21 +466,21 @@ class TuningDataset:
 
     @property
     def tuning_set(self) -> QuerySet:
-        """The queries that settings are chosen on."""
+        """The queries on which settings are chosen."""
         return self.query_sets.get(ALL) or self.query_sets[TUNING]
 
     @property
     def evaluation_set(self) -> QuerySet:
-        """The queries that figures are of: the test split, or the tuning set where all labels decide."""
+        """The queries on which settings are measured: the test split, or the tuning set if all labels decide."""
         return self.query_sets.get(ALL) or self.query_sets[TEST]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TuningInputs:
-    """The checked inputs of tuning; nothing is embedded yet and no model is loaded.
+    """The checked inputs of tuning. Nothing is embedded yet, and no model is loaded.
 
     Attributes:
-        file: the policies.
+        file: the policy file.
         tunables: the competitors; the first is the base.
         shipped: the presets of `learned`, and of the shipped selectors that compete.
         datasets: in order.
@@ -518,7 +495,7 @@ class TuningInputs:
     shipped: tuple[ShippedPreset, ...] = ()
 
     def tunable(self, name: str) -> Tunable:
-        """The selector of a name that results use: one of the file, or one whose presets compete."""
+        """The selector of a name in results: one of the file, or a shipped one whose presets compete."""
         competitors = (*self.tunables, *(preset.tunable for preset in self.shipped))
         return next(tunable for tunable in competitors if tunable.name == name)
 
@@ -535,21 +512,21 @@ def open_tuning(
     """Open everything that tuning needs.
 
     Args:
-        file: as read.
+        file: the policy file.
         datasets: names or folders.
-        notify: called with a message about what takes a moment.
+        notify: called with messages about slow work.
         progress: called with how many of how many texts are embedded, later.
         open_one: opens a dataset, called as `open_dataset(name, base=..., notify=...)`.
         rankings: as for `read_tunables`.
 
     Raises:
-        InputError: a dataset, selector, embedder or token counter is unknown or broken, no query of a dataset is
-            labelled, the base does not suit one, a step has seen its test split, or answers have no ranking with
+        InputError: a dataset, selector, embedder or token counter is unknown or faulty, a dataset has no labelled
+            query, the base does not suit a dataset, a step was fitted on a test split, or an external selector gives no
             scores; all faults at once.
     """
     tunables, faults = read_tunables(file, rankings)
     shipped = tuple(_shipped_presets(file, tunables))
-    in_file, elsewhere = YamlForm(file.path, file.lines, faults), YamlForm(None, {}, faults)
+    in_file, elsewhere = YamlForm(file.path, file.source.lines, faults), YamlForm(None, {}, faults)
     embedder = in_file.attempt(lambda: open_embedder(file.embedder), "embedder")
     counter = in_file.attempt(lambda: open_counter(file.tokens, cache=cache_dir()), "tokens")
     resources = None
@@ -561,7 +538,7 @@ def open_tuning(
         if dataset is None or resources is None:
             continue
         if dataset.name in by_name:
-            elsewhere.fault(f"two datasets are called {dataset.name!r}; name each once, or rename one")
+            elsewhere.fault(Message("tuning.dataset-twice", dataset=dataset.name))
             continue
         opened = elsewhere.attempt(partial(_opened, dataset, file, resources, named=reference))
         if opened is not None:
@@ -570,8 +547,8 @@ def open_tuning(
             by_name[dataset.name] = replace(
                 opened,
                 left_out=left_out,
-                unanswered=unanswerable(file.policies, opened.tuning_set.labels),
-                empty=() if wrong else tuple(_ranks_nothing(tunables, opened)),
+                unanswered=unanswerable(file.policies.values(), opened.tuning_set.labels),
+                empty=() if wrong else _ranks_nothing(tunables, opened),
             )
             faults += wrong
     faults += _check_names(file, tunables, by_name)
@@ -591,27 +568,23 @@ def open_tuning(
 
 
 def _shipped_presets(file: PolicyFile, tunables: Sequence[Tunable]) -> Iterator[ShippedPreset]:
-    """The presets of the shipped selectors that are tuned, and of `learned`, each as it ships."""
+    """The presets of the shipped selectors that are tuned, and those of `learned`, without changes of the file."""
     sources = {tunable: _shipped_source(tunable, file.base) for tunable in tunables}
+    unchanged = {
+        source: tunable
+        for tunable, source in reversed(sources.items())
+        if source == tunable.source and not (tunable.start or tunable.entry.set or tunable.entry.fit)
+    }
     for source in dict.fromkeys([*filter(None, sources.values()), LEARNED]):
         shipped, _ = find_definition(source)
         name = f"{source} as shipped" if source in {tunable.name for tunable in tunables} else source
         as_shipped = Tunable(entry=SelectorEntry(name=name, selector=source), source=source, definition=shipped)
-        tunable = next(
-            (
-                competitor
-                for competitor in tunables
-                if sources[competitor] == competitor.source == source
-                and not (competitor.start or competitor.entry.set or competitor.entry.fit)
-            ),
-            as_shipped,
-        )
         for preset, values in shipped.presets.items():
-            yield ShippedPreset(name=f"{source}/{preset}", tunable=tunable, values=values)
+            yield ShippedPreset(name=f"{source}/{preset}", tunable=unchanged.get(source, as_shipped), values=values)
 
 
 def _shipped_source(tunable: Tunable, base: Path) -> str:
-    """The shipped selector that a selector of the file is, itself or by an agent file; empty where it is none."""
+    """The name of the shipped selector that a selector of the file is, or that its agent file names; else empty."""
     source = tunable.source
     if tunable.answers is None and is_file(source) and is_agent_file(base / source):
         agent = read_agent(base / source)
@@ -624,33 +597,27 @@ def _unsuited_presets(
 ) -> dict[str, str]:
     """Why shipped presets cannot compete on a dataset, by the name of their selector."""
     extra = dict.fromkeys(preset.tunable for preset in shipped if preset.tunable not in tunables)
-    reasons = {}
-    for tunable in extra:
-        left_out, wrong = _check_suited(file, [tunable], opened)
-        if messages := [*left_out.values(), *(fault.message for fault in wrong)]:
-            reasons[tunable.name] = "; ".join(messages)
-    return reasons
+    faults = {tunable.name: _check_suited(file, [tunable], opened)[1] for tunable in extra}
+    return {name: "; ".join(fault.message for fault in wrong) for name, wrong in faults.items() if wrong}
 
 
 def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources, *, named: str) -> TuningDataset:
-    """Both splits of a dataset, or all its labels in one where they are few, or where there are no two splits.
+    """Both splits of a dataset, or all labels as one set if there are few, or if a split is missing.
 
-    Queries that have forbidden items and else no full labels are among them where a policy is about these.
+    Queries with forbidden items but without complete labels are included if a policy has a metric of forbidden items.
 
     Args:
-        dataset, file, resources: what is tuned.
+        dataset, file, resources: the inputs.
         named: the name or folder that opens the dataset.
 
     Raises:
-        InputError: no query is labelled, or a split that was asked for is not there.
+        InputError: no query is labelled, or `labels: split` is set and a split is missing.
     """
     judged = {split: dataset.split(split).judged() for split in (TUNING, TEST) if split in dataset.split_names}
     missing = [split for split in (TUNING, TEST) if not len(judged.get(split, ()))]
     if file.labels == "split" and missing:
-        message = (
-            f"labels: split, but dataset {dataset.name} has no labelled query of split {' and '.join(missing)}; make "
-            f"both with `{shlex.join(['ctxbench', 'data', 'split', named])}`, or leave `labels` out"
-        )
+        command = shlex.join(["ctxbench", "data", "split", named])
+        message = Message("tuning.split-without-labels", dataset=dataset.name, splits=missing, command=command)
         raise InputError([file.fault(message, "labels")])
     in_need = sum(not query.needs_nothing for part in judged.values() for query in part.queries)
     if not missing and (file.labels == "split" or (not file.labels and in_need >= MIN_LABELS)):
@@ -658,16 +625,14 @@ def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources, *, na
     else:
         splits = set(judged) if not missing else {None, *dataset.split_names}
         by_split = {ALL: dataset.take(query.id for query in dataset.queries if query.split in splits)}
-    has_partial = any(measure.metric.declaration.partial for measure in policy_measures(file.policies))
+    has_partial = any(measure.metric.declaration.partial for measure in policy_measures(file.policies.values()))
     parts = {split: part.measured() if has_partial else part.judged() for split, part in by_split.items()}
     item_tokens = resources.tokens(dataset.catalog)
     query_sets = {}
     for split, part in parts.items():
         if not len(part):
-            message = f"dataset {dataset.name}: no query is labelled or needs nothing"
-            raise InputError(
-                [Fault(f"{message}; label some with `{shlex.join(['ctxbench', 'data', 'label', named])}`")]
-            )
+            command = shlex.join(["ctxbench", "data", "label", named])
+            raise InputError([Fault(Message("tuning.dataset-unlabelled", dataset=dataset.name, command=command))])
         drawn = select_queries(part, sample=file.sample, seed=file.seed)
         query_sets[split] = QuerySet(drawn, split, item_tokens, resources)
     return TuningDataset(
@@ -678,28 +643,27 @@ def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources, *, na
 def _check_suited(
     file: PolicyFile, tunables: Sequence[Tunable], opened: TuningDataset
 ) -> tuple[dict[str, str], list[Fault]]:
-    """Why selectors do not suit a dataset, by name; and what is wrong with those that do.
+    """Why selectors do not suit a dataset, by name; and the faults of the others.
 
-    A base that does not suit the dataset is a fault, since all others are compared with it.
+    A base that does not suit the dataset is a fault, since all settings are compared with it.
     """
     checks = StepChecks(opened.tuning_set.resources)
     faults: list[Fault] = []
     left_out: dict[str, str] = {}
     for index, tunable in enumerate(tunables):
-        where = f"selector {tunable.name!r} on dataset {opened.dataset.name}"
         if tunable.answers is not None:
-            line = line_of(file.lines, tunable.entry.where)
-            wrong_answers = [
-                fault for query_set in opened.query_sets.values() for fault in _unusable(tunable.answers, query_set)
+            faults += [
+                file.entry_fault(tunable.name, fault.message)
+                for query_set in opened.query_sets.values()
+                for fault in _unusable(tunable.answers, query_set)
             ]
-            faults += [replace(fault, path=file.path, line=line) for fault in wrong_answers]
             continue
         wrong: list[str] = []
         try:
             pipeline = tunable.pipeline({})
             messages = checks.faults(pipeline, opened.tuning_set.dataset)
             if not pipeline.ranks:
-                wrong.append("it ranks nothing, so that there is nothing to cut; leave it out")
+                wrong.append(Message("tuning.nothing-to-cut"))
             wrong += _leaks(tunable, pipeline, opened)
         except UserError as error:
             messages = [str(error)]
@@ -707,65 +671,55 @@ def _check_suited(
             left_out[tunable.name] = "; ".join(messages)
         else:
             wrong += messages
-        faults += [file.fault(f"{where}: {message}", *tunable.entry.where) for message in wrong]
+        dataset = opened.dataset.name
+        faults += [
+            file.entry_fault(
+                tunable.name,
+                Message("tuning.selector-unsuited", selector=tunable.name, dataset=dataset, reason=reason),
+            )
+            for reason in wrong
+        ]
     return left_out, faults
 
 
 def _unusable(rankings: ExternalRankings, query_set: QuerySet) -> tuple[Fault, ...]:
-    """What is wrong with external rankings; they are only read, and compared with no label."""
+    """The faults of external rankings. They are not compared with labels."""
     try:
-        answers = rankings.of(query_set).answers
+        return unfit_scores(rankings.title, rankings.of(query_set).answers, query_set)
     except InputError as error:
         return error.faults
-    return unfit_scores(rankings.title, answers, query_set)
 
 
-def _ranks_nothing(tunables: Sequence[Tunable], opened: TuningDataset) -> Iterator[str]:
-    """The names of external selectors that rank nothing for any query."""
-    for tunable in tunables:
-        rankings = tunable.answers
-        tables = (
-            []
-            if rankings is None
-            else [rankings.of(query_set).answers.candidates for query_set in opened.query_sets.values()]
-        )
-        if rankings is not None and not any(
-            table.ranked.any() for table in tables
-        ):  # what is always offered is none of its own
-            yield tunable.name
+def _ranks_nothing(tunables: Sequence[Tunable], opened: TuningDataset) -> tuple[str, ...]:
+    """The names of external selectors that rank nothing for any query; items that are always offered do not count."""
+    query_sets = opened.query_sets.values()
+    return tuple(
+        tunable.name
+        for tunable in tunables
+        if tunable.answers is not None
+        and not any(tunable.answers.of(query_set).answers.candidates.ranked.any() for query_set in query_sets)
+    )
 
 
 def _leaks(tunable: Tunable, pipeline: Pipeline, opened: TuningDataset) -> Iterator[str]:
-    """Steps that were fitted on queries that they are measured on, which makes figures look better than they are."""
+    """Steps that were fitted on the queries that they are measured on, so that figures would be too good."""
     tuning_set = opened.tuning_set
     if TEST in opened.query_sets and is_fitted_on(pipeline, opened.query_sets[TEST]):
-        yield (
-            "a step of it was fitted on queries of the test split, so that nothing measured there would hold "
-            f"elsewhere; fit it anew, `ctxbench calibrate` with `{shlex.join([opened.named, '--split', 'tuning'])}`"
-        )
+        yield Message("tuning.fitted-on-test", arguments=shlex.join([opened.named, "--split", "tuning"]))
     elif is_fitted_on(replace(pipeline, refine=pipeline.refine[tunable.first_cut :]), tuning_set):
-        yield (
-            "a step behind its first cut, or in a domain, was fitted on the queries that are tuned on, where it says "
-            "too much, and only what stands in front of all cuts is fitted anew by fold; leave the step out"
-        )
+        yield Message("tuning.fitted-behind-cut")
     elif is_fitted_on(pipeline, tuning_set) and (tunable.tried_values or tunable.has_expansion({})):
-        subject = f"{', '.join(tunable.tried_values)} can" if tunable.tried_values else "an expansion behind it can"
-        yield (
-            f"{subject} only be tried by running it, and a step of it was fitted on the queries that are tuned on, "
-            "where running it says too much; leave `search` and expansion out, or the fitted step"
-        )
+        yield Message("tuning.fitted-and-run", parameters=tunable.tried_values or ["expansion"])
 
 
 def _check_names(
     file: PolicyFile, tunables: Sequence[Tunable], datasets: Mapping[str, TuningDataset]
 ) -> Iterator[Fault]:
-    """What is wrong with names that reports use themselves, and with `together` where no selector can be swept."""
-    if EVERYTHING in [policy.name for policy in file.policies]:
-        message = f"{EVERYTHING} is what a report calls offering all items; give the policy another name"
-        yield file.fault(message, "policies", EVERYTHING)
+    """Names that reports use themselves, and `together` without a selector that can be swept."""
+    if EVERYTHING in file.policies:
+        yield file.fault(Message("tuning.reserved-policy-name", name=EVERYTHING), "policies", EVERYTHING)
     if file.together and len(datasets) > 1:
         if TOGETHER in datasets:
-            yield file.fault(f"a dataset is called {TOGETHER!r}, as the setting for all is; rename it", "together")
+            yield file.fault(Message("tuning.reserved-dataset-name", name=TOGETHER), "together")
         if tunables and not any(tunable.family is not None and not tunable.has_expansion({}) for tunable in tunables):
-            message = "together needs a selector whose cut is swept exactly, and there is none; leave it out"
-            yield file.fault(message, "together")
+            yield file.fault(Message("tuning.together-needs-sweep"), "together")

@@ -1,9 +1,9 @@
 """Fit the weights of the strategy `linear` by exact line search.
 
-All values of one weight are judged at once, weight by weight. With the other weights fixed, the score of a candidate is
-a line over one weight, so a required item changes its rank only where lines cross: the metric is constant between
-crossings, and a cumulative sum gives all its values. Source: Och, Minimum Error Rate Training in Statistical Machine
-Translation, ACL 2003; Macherey et al., Lattice-based Minimum Error Rate Training, EMNLP 2008.
+The search evaluates all values of one weight at once, weight by weight. With the other weights fixed, the score of a
+candidate is a linear function of the weight, so ranks change only where two of these lines cross. The metric is
+constant between crossings, and a cumulative sum gives all its values. Source: Och, Minimum Error Rate Training in
+Statistical Machine Translation, ACL 2003; Macherey et al., Lattice-based Minimum Error Rate Training, EMNLP 2008.
 """
 
 from __future__ import annotations
@@ -29,14 +29,13 @@ from ctxbench.model.strategies import Step
 from ctxbench.pipelines.features import VERSION, feature_rows
 from ctxbench.pipelines.fits import LINEAR, Fit, describe_context
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.pipelines.strategies.rank import Linear
 from ctxbench.tuning.fit_examples import folds_of, groups_of, labelled_queries
 
 METRICS = ("nDCG", "R", "Comp", "Success", "RR", "AP", "P")
 
 
 def check_objective(metric: Metric) -> None:
-    """Refuse a metric that reads more than the ranks of labelled items.
+    """Check that a metric depends only on the ranks of labelled items.
 
     Raises:
         ParameterError: it is none of `METRICS`.
@@ -47,14 +46,14 @@ def check_objective(metric: Metric) -> None:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LinearCases:
-    """What weights of columns are fitted on: candidates with their columns, and what their queries need.
+    """The training data of weights: candidates with their columns, and the labels of their queries.
 
     Attributes:
         values: of every candidate in every column, shape (n, n_columns), finite.
         query: of each candidate, rising, shape (n,).
-        item: its catalog position, shape (n,); at most once in a query.
+        item: the catalog position of each candidate, shape (n,); at most once per query.
         judgments: the labels of the queries.
-        session: what their sessions hold, none of it among the candidates; None = nothing.
+        session: the items of their sessions, none of them a candidate; None = no items.
     """
 
     values: FloatArray
@@ -63,14 +62,8 @@ class LinearCases:
     judgments: Judgments
     session: OfferedItems | None = None
 
-    def __post_init__(self) -> None:
-        if self.values.ndim != 2 or not len(self.values) == len(self.query) == len(self.item):
-            raise ParameterError("values must be of shape (n, n_columns), query and item of shape (n,)")
-        if not np.isfinite(self.values).all() or np.any(np.diff(self.query) < 0):
-            raise ParameterError("values must be finite, and the candidates of a query together, queries in order")
-
     def joined(self) -> Joined:
-        """The labels, joined to what the sessions hold and to the candidates."""
+        """The labels, joined to the items of the sessions and to the candidates."""
         start, none = np.zeros(self.judgments.n_queries + 1, dtype=np.int64), np.empty(0, dtype=np.int64)
         offered = self.session or OfferedItems(start=start, item=none, origin=none)
         rankings = Rankings(start=starts_by_request(self.query, self.judgments.n_queries), item=self.item)
@@ -78,13 +71,13 @@ class LinearCases:
 
 
 class RankStates(Joined):
-    """States of rankings: a query each, and the ranks of labelled items in it. Metrics of ranks read it like a run."""
+    """States of rankings: each has a query and the ranks of its labelled items. Rank metrics read it like a run."""
 
     def __init__(self, base: Joined, query: IntArray, state: IntArray, label: IntArray, rank: FloatArray) -> None:
         """Join ranks to labels.
 
         Args:
-            base: labels, and what the sessions hold.
+            base: labels and the items of the sessions.
             query: of each state, shape (n_states,).
             state, label, rank: the labelled items of each state (the row of the label) and their 1-based ranks, shape
                 (n,) each.
@@ -101,16 +94,16 @@ class RankStates(Joined):
         np.minimum.at(self.first_rank, (start[state] + group - first[state])[group >= 0], rank[group >= 0])
 
     def ideal_gain(self, k: int) -> FloatArray:
-        """That of each state's query."""
+        """The ideal gain of the query of each state."""
         return np.asarray(self._base.ideal_gain(k)[self._query])
 
 
-MOST = 10.0  # times the strongest other column, spread counted: how strong a column may become in one step
-SURE = 1e-10  # of a mean: what is less may be rounding
-_NARROW = 1e-8  # share of the searched range: an interval as narrow may be missed by the rounding of scores
-_CELLS = 1 << 16  # pairs of a needed item and a candidate that are looked at together: they fit into a cache
-_DIGITS = 6  # significant ones of a weight: the last ones depend on the machine
-_DRAWS = 3  # starts that are drawn
+MOST = 10.0  # the largest weight times spread of a column in one step, relative to the strongest other column
+SURE = 1e-10  # smaller differences of means may be rounding errors
+_NARROW = 1e-8  # narrower intervals, as a share of the searched range, are skipped, since scores are rounded
+_CELLS = 1 << 16  # pairs of a needed item and a candidate in one block; they fit into a cache
+_DIGITS = 6  # significant digits of a weight; the last ones depend on the machine
+_DRAWS = 3  # random starts
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +111,7 @@ class LineValues:
     """The mean of a metric for every value of one weight.
 
     Attributes:
-        edges: ends of the intervals, rising, shape (n + 1,); at an edge itself scores are equal.
+        edges: ends of the intervals, rising, shape (n + 1,); at an edge two scores are equal.
         means: within each interval, shape (n,).
     """
 
@@ -126,7 +119,7 @@ class LineValues:
     means: FloatArray
 
     def middle(self, above: float) -> float | None:
-        """The middle of the best interval; of equals the widest, then the lowest. None where none is above a mean."""
+        """The middle of the best interval (of equals the widest, then the lowest); None if no mean is above a value."""
         width = np.diff(self.edges)
         means = np.where(width > _NARROW * width.sum(), self.means, -np.inf)
         best = float(means.max(initial=-np.inf))
@@ -142,8 +135,8 @@ class LinearWeights:
 
     Attributes:
         weights: shape (n_columns,).
-        mean: of the metric with them, over the queries that it applies to.
-        before: with the weights that were given; NaN where none were.
+        mean: of the metric with them, over the queries to which it applies.
+        before: the same with the initial weights; NaN if there were none.
     """
 
     weights: FloatArray
@@ -153,11 +146,11 @@ class LinearWeights:
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """Candidates of some queries side by side, padded to one width; the needed ones among them.
+    """The candidates of some queries, padded to one width, and the needed ones among them.
 
     Attributes:
-        columns: shape (n_columns, n_queries, width), 0 where padded.
-        padding: minus infinity where padded, else 0, shape (n_queries, width).
+        columns: shape (n_columns, n_queries, width), 0 in the padding.
+        padding: minus infinity in the padding, else 0, shape (n_queries, width).
         required: indices of needed candidates among all of them, shape (n_needed,).
         query, position: row and column of each in this block, shape (n_needed,).
         first: whether a candidate comes before a needed one in the catalog, shape (n_needed, width).
@@ -178,7 +171,7 @@ class _Block:
         return total
 
     def away(self, values: FloatArray) -> FloatArray:
-        """How far each candidate is above a needed one, shape (n_needed, width)."""
+        """The value of each candidate less that of the needed one, shape (n_needed, width)."""
         return np.asarray(values[self.query] - values[self.query, self.position][:, None])
 
     def above(self, weights: FloatArray) -> IntArray:
@@ -187,11 +180,11 @@ class _Block:
         return np.asarray(((away > 0) | ((away == 0) & self.first)).sum(axis=1))
 
     def crossings(self, column: int, weights: FloatArray, depth: int) -> tuple[FloatArray, FloatArray]:
-        """The weights at which candidates begin to rank above a needed one, and at which they cease to.
+        """The weights at which candidates start, and stop, to rank above a needed one.
 
         Returns:
-            The `depth` lowest of the one (minus infinity = always above) and the highest of the other, shape (n_needed,
-            depth) each: others change nothing within the first ranks.
+            The `depth` lowest starts (minus infinity = always above) and the `depth` highest stops, shape (n_needed,
+            depth) each; others do not change the first ranks.
         """
         rest = weights.copy()
         rest[column] = 0.0
@@ -208,7 +201,7 @@ class LineSearch:
 
     Attributes:
         spread: standard deviation of each column within queries, shape (n_columns,).
-        applies: the queries that the metric applies to, of those asked for, shape (n_queries,).
+        applies: the selected queries to which the metric applies, shape (n_queries,).
     """
 
     def __init__(self, cases: LinearCases, metric: Metric, *, queries: BoolArray | None = None) -> None:
@@ -224,7 +217,7 @@ class LineSearch:
         if queries is not None:
             self.applies &= queries
         if not self.applies.any():
-            raise ParameterError(f"there is no query that {metric} applies to; weights cannot be fitted")
+            raise ParameterError(f"{metric} applies to no query; weights cannot be fitted")
         lowest = Grade.HELPFUL if metric.name in ("nDCG", "P") else Grade.REQUIRED
         useful = self._labels.label_free & (self._labels.labels.grade >= lowest)
         label = self._labels.label_of(cases.query, cases.item)
@@ -233,7 +226,7 @@ class LineSearch:
         self._blocks = tuple(_blocks(cases, required))
 
     def _values(self, query: IntArray, state: IntArray, label: IntArray, above: IntArray) -> FloatArray:
-        """The metric of states, shape (n_states,): of their queries, and how many rank above each labelled item."""
+        """The metric of states, shape (n_states,), from the number of candidates above each labelled item."""
         rank = np.where(above < self._depth, above + 1.0, NEVER)
         compute: Any = self._metric.declaration.compute
         return np.asarray(compute(RankStates(self._labels, query, state, label, rank), self._metric.k))
@@ -243,7 +236,7 @@ class LineSearch:
         return np.where(self.applies, values, np.nan)
 
     def by_query(self, weights: FloatArray) -> FloatArray:
-        """The metric by query, shape (n_queries,); NaN where it does not apply, or the query is not asked for."""
+        """The metric by query, shape (n_queries,); NaN if it does not apply or the query is not selected."""
         above = np.zeros(len(self._label), dtype=np.int64)
         for block in self._blocks:
             above[block.required] = block.above(weights)
@@ -254,7 +247,7 @@ class LineSearch:
         return mean(self.by_query(weights)).value
 
     def along(self, column: int, weights: FloatArray) -> LineValues:
-        """The mean of the metric for every weight of a column within reach, the other weights as given."""
+        """The mean of the metric for every weight of a column within the searched range; the others are fixed."""
         strongest = float((np.abs(weights) * self.spread)[np.arange(len(weights)) != column].max(initial=0.0))
         high = MOST * (strongest or 1.0) / self.spread[column]
         begins, ends = np.empty((2, len(self._label), self._depth))
@@ -281,7 +274,7 @@ class LineSearch:
 
         Args:
             above: how many rank above each needed candidate before all crossings, shape (n_needed,).
-            owner, step: the needed candidate of each crossing, by query and place, and one more above it or one less.
+            owner, step: the needed candidate of each crossing, by query and position, and 1 or -1 candidates above it.
         """
         query = self._query[owner]
         begin, end = (np.searchsorted(query, self._query, side=side) for side in ("left", "right"))
@@ -291,13 +284,12 @@ class LineSearch:
         return self._values(query, state, self._label[required], above[required] + total)
 
     def climb(self, weights: FloatArray) -> FloatArray:
-        """Take the best value of one weight after the other, until none of them is better than what it has."""
-        mean, tried = self.mean(weights), 0
-        columns = np.flatnonzero(self.spread > 0)
-        column = 0
+        """Set one weight after the other to its best value, until no weight improves the mean."""
+        mean, tried, turn = self.mean(weights), 0, 0
+        columns = np.flatnonzero(self.spread > 0).tolist()
         while tried < len(columns):
-            index = int(columns[column % len(columns)])
-            middle, tried, column = self.along(index, weights).middle(mean), tried + 1, column + 1
+            index = columns[turn % len(columns)]
+            middle, tried, turn = self.along(index, weights).middle(mean), tried + 1, turn + 1
             if middle is not None:
                 moved = weights.copy()
                 moved[index] = middle
@@ -316,22 +308,23 @@ def fit_linear(
 ) -> LinearWeights:
     """Search for the weights of columns with the highest mean of a metric of the ranking.
 
-    Climbs from the initial weights, from each column alone and from some that are drawn; of equal results the first
-    counts, so that weights which nothing improves stay as they are. Others are scaled so that the largest is 1 or -1.
+    The search starts from the initial weights, from each column alone and from random weights. Of equal results, the
+    first is returned, so initial weights that cannot be improved are not changed. Others are scaled so that the largest
+    is 1 or -1.
 
     Args:
         cases: candidates and labels.
         metric: one of `METRICS` at a rank.
-        start: weights to begin with, too, shape (n_columns,).
-        queries: which are fitted on, shape (n_queries,); None = all.
-        seed: of what is drawn.
+        start: initial weights, shape (n_columns,).
+        queries: the queries of the fit, shape (n_queries,); None = all.
+        seed: of the random starts.
 
     Raises:
         ParameterError: as of `LineSearch`, or no column distinguishes candidates of a query.
     """
     search = LineSearch(cases, metric, queries=queries)
     if not search.spread.any():
-        raise ParameterError("no column tells the candidates of a query apart; weights cannot be fitted")
+        raise ParameterError("no column differs between the candidates of a query; weights cannot be fitted")
     results = [] if start is None else [start]
     results += [_scaled(search.climb(weights)) for weights in _starts(search.spread, start, seed)]
     means = [search.mean(weights) for weights in results]
@@ -340,12 +333,12 @@ def fit_linear(
 
 
 def _scaled(weights: FloatArray) -> FloatArray:
-    """Weights of which the largest is 1 or -1, to the digits that are kept."""
+    """The weights scaled so that the largest is 1 or -1, and rounded."""
     return np.array([float(f"{weight:.{_DIGITS}g}") for weight in weights / np.abs(weights).max()])
 
 
 def _starts(spread: FloatArray, initial: FloatArray | None, seed: int) -> Iterator[FloatArray]:
-    """Weights to begin with, none of them all 0."""
+    """The starts of the search; each has a weight that is not 0."""
     if initial is not None and initial.any():
         yield initial
     scale = np.divide(1.0, spread, out=np.zeros(len(spread)), where=spread > 0)
@@ -354,14 +347,14 @@ def _starts(spread: FloatArray, initial: FloatArray | None, seed: int) -> Iterat
 
 
 def _lowest(values: FloatArray, n: int) -> FloatArray:
-    """The n lowest of each row, in any order, shape (n_rows, n); infinite where there are fewer."""
+    """The n lowest of each row, in any order, shape (n_rows, n); infinite if there are fewer."""
     if values.shape[1] > n:
         return np.asarray(np.partition(values, n - 1, axis=1)[:, :n])
     return np.pad(values, ((0, 0), (0, n - values.shape[1])), constant_values=np.inf)
 
 
 def _spread(cases: LinearCases) -> FloatArray:
-    """Standard deviation of each column within queries, shape (n_columns,); 0 where it differs by rounding only."""
+    """Standard deviation of each column within queries, shape (n_columns,); 0 if it differs by rounding only."""
     size = np.bincount(cases.query)
     out = np.zeros(cases.values.shape[1])
     for index, column in enumerate(cases.values.T):
@@ -372,7 +365,7 @@ def _spread(cases: LinearCases) -> FloatArray:
 
 
 def _blocks(cases: LinearCases, row: IntArray) -> Iterator[_Block]:
-    """The queries of needed candidates, those with as many candidates together."""
+    """The queries of needed candidates in blocks, ordered by their number of candidates."""
     query, count = cases.query[row], np.bincount(cases.query)
     start = starts(count)
     used, n_needed = np.unique(query, return_counts=True)
@@ -396,9 +389,9 @@ class WeightFigures:
     """Figures of fitted weights on queries that they were not fitted on, compared with the selector's own weights.
 
     Attributes:
-        metric: that was fitted and measured.
-        folds, groups: how many; queries of one group are in one fold.
-        compared: the selector's own weights (base), with those of the fits.
+        metric: the fitted and measured metric.
+        folds, groups: the numbers of folds and of groups; queries of one group are in one fold.
+        compared: the comparison of the selector's weights (base) with those of the fits.
     """
 
     metric: Metric
@@ -409,31 +402,35 @@ class WeightFigures:
     def as_dict(self) -> dict[str, Any]:
         """The figures as JSON."""
         comparison = self.compared
-        gain = {"value": comparison.difference, "low": comparison.interval.low, "high": comparison.interval.high}
-        counts = {"folds": self.folds, "queries": comparison.n, "groups": self.groups}
         return {
-            **counts,
+            "folds": self.folds,
+            "queries": comparison.n,
+            "groups": self.groups,
             "metric": str(self.metric),
             "before": comparison.base,
             "after": comparison.other,
-            "gain": gain,
+            "gain": {
+                "value": comparison.difference,
+                "low": comparison.interval.low,
+                "high": comparison.interval.high,
+            },
         }
 
 
 def linear_index(pipeline: Pipeline) -> int | None:
-    """The index among the refining steps of the last `linear` outside of domains; None = there is none."""
-    steps = [isinstance(step, Step) and isinstance(step.call, Linear) for step in pipeline.refine]
+    """The index of the last step `linear` outside domains; None if there is none."""
+    steps = [isinstance(step, Step) and getattr(step.call, "fitted", None) == LINEAR for step in pipeline.refine]
     return len(steps) - 1 - steps[::-1].index(True) if any(steps) else None
 
 
 @dataclass(frozen=True, eq=False)
 class LinearExamples:
-    """What the weights of a pipeline's step `linear` are fitted on.
+    """The examples for the weights of a pipeline's step `linear`.
 
     Attributes:
         dataset: labelled queries only.
-        columns, weights: those that the step has.
-        cases: candidates with their columns, as the step is given them.
+        columns, weights: of the step.
+        cases: the candidates before the step, with their columns.
     """
 
     dataset: Dataset
@@ -443,15 +440,15 @@ class LinearExamples:
 
     @classmethod
     def of(cls, dataset: Dataset, pipeline: Pipeline, resources: Resources) -> LinearExamples:
-        """Run the steps before it, on labelled queries.
+        """Run the steps before it on labelled queries.
 
         Raises:
-            ParameterError: the pipeline has no such step, or its file holds no weights to begin with.
+            ParameterError: the pipeline has no such step, or its file has no initial weights.
         """
         index = linear_index(pipeline)
         if index is None:
             raise ParameterError("weights of columns are fitted for a selector with a step `linear`")
-        step: Linear = pipeline.refine[index].call  # type: ignore[assignment]
+        step: Any = pipeline.refine[index].call
         weights = step.weights_for(dataset.catalog)
         outcome = replace(pipeline, refine=pipeline.refine[:index]).run(dataset.batch(), resources)
         table, columns = outcome.candidates, tuple(weights)
@@ -469,7 +466,7 @@ class LinearExamples:
         return cls(dataset, columns, np.array(list(weights.values())), cases)
 
     def fit(self, metric: Metric) -> dict[str, Any]:
-        """The values of a fit: weights by column, and the mean of the metric with those of the step and with these."""
+        """The values of a fit: weights by column, and the mean of the metric before and after."""
         fitted = fit_linear(self.cases, metric, start=self.weights)
         weights = dict(zip(self.columns, (fitted.weights + 0.0).tolist(), strict=True))  # no -0.0
         figures = {"metric": str(metric), "before": fitted.before, "value": fitted.mean}
@@ -478,10 +475,10 @@ class LinearExamples:
     def measure(self, metric: Metric, folds: int) -> WeightFigures:
         """Fit without each fold in turn, and measure on the fold left out.
 
-        The fits do not begin with the step's own weights, which may have been fitted on these very queries.
+        The fits do not start from the weights of the step, which may have been fitted on these queries.
 
         Raises:
-            ParameterError: there are fewer groups than folds, or no query outside of one that the metric applies to.
+            ParameterError: there are fewer groups than folds, or the metric applies to no query outside a fold.
         """
         groups = groups_of(self.dataset.queries)
         fold, search = folds_of(groups, folds), LineSearch(self.cases, metric)
@@ -497,7 +494,7 @@ class LinearExamples:
 def fit_columns(
     dataset: Dataset, pipeline: Pipeline, resources: Resources, metric: Metric, *, split: str = "tuning", folds: int = 0
 ) -> tuple[Fit, WeightFigures | None]:
-    """Fit the weights of a pipeline's step `linear` on the queries of a split, and with folds measure such fits.
+    """Fit the weights of a pipeline's step `linear` on the queries of a split; with folds, measure such fits as well.
 
     Raises:
         UnknownNameError: there is no such split.

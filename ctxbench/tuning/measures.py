@@ -1,7 +1,7 @@
 """Metric values at every length of a ranking, and measures: their means and paired differences.
 
-Values come from the metric kernels: each query is given to a kernel many times, with one item alone or with the first
-items up to one at which the value can change.
+Values come from the metric kernels. Each query is passed to a kernel many times: with single items, or with the first
+items up to each one at which the value can change.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ctxbench.evaluation.answers import Labels, enough_shown
 from ctxbench.evaluation.metric_kernels import Joined
 from ctxbench.evaluation.metrics import Metric, evaluate
-from ctxbench.io.errors import ParameterError
+from ctxbench.io.errors import Message, ParameterError
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, owners, starts
 from ctxbench.model.candidates import Candidates, Origin
 from ctxbench.model.items import Catalog
@@ -25,7 +25,7 @@ from ctxbench.model.labels import SESSION, Evidence, Grade, Judgments, OfferedIt
 
 T = TypeVar("T", bound=np.generic)
 
-# How values follow from what is offered. A metric that is in none of these is computed at every length.
+# How values depend on the offered items. Metrics in none of these sets are computed at every length.
 ADDITIVE = {
     "items",
     "tokens",
@@ -35,13 +35,13 @@ ADDITIVE = {
     "same_server_confusions",
     "false_items",
 }  # a sum over items
-AVERAGES = {"precision", "precision_upper"}  # a mean over the items added, which the session's do not touch
-STEPWISE = {  # changes only at a required item, at the first one, and at the first one of no use or forbidden
+AVERAGES = {"precision", "precision_upper"}  # a mean over the added items; those of the session do not count
+STEPWISE = {  # changes only at required items, the first item, and the first irrelevant or forbidden item
     *("completeness", "recall", "direct_recall", "dependency_recall"),
     *("abstention", "false_inclusion", "forbidden_offered"),
 }
 _WITHOUT_LABELS = {"items", "tokens", "total_tokens"}
-_BATCH_ROWS = 200_000  # rows that a kernel is handed in one go
+_BATCH_ROWS = 200_000  # rows that are passed to a kernel at once
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -53,9 +53,9 @@ class RankedItems:
         query: the dataset's query of each ranking, shape (n_queries,).
         start: shape (n_queries + 1,); ranking i is `[start[i], start[i + 1])`.
         item: catalog positions, best first, shape (n_ranked,).
-        session_start, session_item: what the sessions hold, likewise.
-        tokens, session_tokens: of what is shown of each item, shape (n_ranked,) and that of `session_item`.
-        enough, session_enough: False where what is shown is worth nothing to the query, likewise.
+        session_start, session_item: the same for the items of the sessions.
+        tokens, session_tokens: prompt tokens of the shown part of each item, shapes of `item` and `session_item`.
+        enough, session_enough: False if the shown part is not enough for the query; the same shapes.
     """
 
     labels: Labels
@@ -71,16 +71,16 @@ class RankedItems:
 
     @classmethod
     def of(cls, table: Candidates, labels: Labels) -> RankedItems:
-        """Take them from the chosen rows of a search.
+        """Read them from the chosen rows of candidates.
 
         Raises:
-            ParameterError: the table is of other queries, or an expansion has brought items in.
+            ParameterError: the candidates are of other queries, or an expansion has added items.
         """
         n = len(labels.dataset.queries)
         if table.n_requests != n:
             raise ParameterError(f"rankings of {table.n_requests} queries and labels of {n}; expected the same ones")
         if (table.chosen & ~table.ranked & (table.origin != Origin.SESSION)).any():
-            raise ParameterError("what an expansion brought in is no part of a ranking; sweep what stands before it")
+            raise ParameterError("expanded items are not part of a ranking; sweep the steps before the expansion")
         session_item, ranked = table.chosen & (table.origin == Origin.SESSION), table.chosen & table.ranked
         tokens, enough = table.prices(labels.item_tokens), enough_shown(labels.dataset, table)
         return cls(
@@ -98,12 +98,12 @@ class RankedItems:
 
     @property
     def n(self) -> int:
-        """How many rankings there are."""
+        """The number of rankings."""
         return len(self.query)
 
     @property
     def n_catalog(self) -> int:
-        """How many items the catalog has."""
+        """The number of items of the catalog."""
         return len(self.labels.dataset.catalog)
 
     @cached_property
@@ -160,7 +160,7 @@ class RankedItems:
         )
 
     def single_item_values(self, metrics: Sequence[Metric]) -> dict[Metric, tuple[FloatArray, FloatArray]]:
-        """Values of metrics where only the session is offered, and where one item of the ranking is offered as well.
+        """Values of metrics if only the session is offered, and if one item of the ranking is offered as well.
 
         Returns:
             By metric, two arrays of shape (n_queries,) and (n_ranked,).
@@ -180,11 +180,11 @@ class RankedItems:
         return out
 
     def sum_by_length(self, bare: FloatArray, single: FloatArray) -> FloatArray:
-        """Values by length of a sum over items, from what `single_item_values` gave; shape (n_ranked + n_queries,)."""
+        """Values by length of a sum over items, from `single_item_values`; shape (n_ranked + n_queries,)."""
         return self._repeat(bare) + self._cumulative(np.nan_to_num(single - bare[self.owner]))
 
     def mean_by_length(self, bare: FloatArray, single: FloatArray) -> FloatArray:
-        """Values by length of a mean over the items added, from what `single_item_values` gave."""
+        """Values by length of a mean over the added items, from `single_item_values`."""
         length = self._cumulative(np.ones(len(self.item)))
         out = self._repeat(bare)
         some = (length > 0) & self._repeat(~np.isin(np.arange(self.n), self.owner[np.isnan(single)]))
@@ -192,7 +192,7 @@ class RankedItems:
         return out
 
     def values_by_length(self, metrics: Sequence[Metric]) -> dict[Metric, FloatArray]:
-        """Values by length of any metrics of what is offered, shape (n_ranked + n_queries,) each."""
+        """Values by length of any metrics of the offered items, shape (n_ranked + n_queries,) each."""
         out: dict[Metric, FloatArray] = {}
         for step_items, group in (
             (self._step_items, [metric for metric in metrics if metric.name in STEPWISE]),
@@ -216,9 +216,9 @@ class RankedItems:
         return np.asarray(rows & (before == before[self.start[self.owner]]))
 
     def _step_values(self, metrics: Sequence[Metric], step_items: BoolArray) -> dict[Metric, FloatArray]:
-        """Values by length of metrics that change only at the items where `step_items`, and depend on no others."""
+        """Values by length of metrics that depend only on the items where `step_items` is True."""
         step_rankings = self.select_items(step_items)
-        stops = np.diff(step_rankings.start) + 1  # how many lengths are looked at: none, up to the first such item, ...
+        stops = np.diff(step_rankings.start) + 1  # lengths to evaluate: 0, up to the first such item, ...
         owner = np.repeat(np.arange(self.n), stops)
         count = np.arange(len(owner)) - starts(stops)[owner]
         start = starts(count)
@@ -253,7 +253,7 @@ class RankedItems:
         return {metric: np.concatenate([np.empty(0), *values]) for metric, values in parts.items()}
 
     def _batches(self, owner: IntArray, start: IntArray) -> Iterator[tuple[int, int]]:
-        """Bounds of slices of selections that are small enough for one go."""
+        """Bounds of slices of selections of at most `_BATCH_ROWS` rows."""
         judged = np.diff(self.labels.dataset.judgments.start)[self.query[owner]]
         rows = np.cumsum(1 + judged + np.diff(self.session_start)[owner] + np.diff(start))
         first = 0
@@ -264,11 +264,11 @@ class RankedItems:
             first = last
 
     def evidence(self) -> Evidence:
-        """The labels of every query, and all items of its ranking, offered behind what the session holds."""
+        """The labels of every query; offered are the session's items and all items of its ranking."""
         return self._evidence(np.arange(self.n), self.start, np.arange(len(self.item)), labelled=True)
 
     def _evidence(self, owner: IntArray, start: IntArray, rows: IntArray, *, labelled: bool) -> Evidence:
-        """The labels of each selection's query, and what it offers behind what the session holds."""
+        """The labels of the query of each selection; offered are the session's items and those of the selection."""
         judgments = self.labels.dataset.judgments
         label_start, label = select_lists(judgments.start, self.query[owner])
         if not labelled:
@@ -310,14 +310,14 @@ REACH = 20  # completeness within reach is that of the first 20 items of the ran
 
 @dataclass(frozen=True, slots=True, order=True)
 class Measure:
-    """A mean over queries: of a set metric, over those that it applies to or those of them within reach.
+    """A mean of a set metric over the queries to which it applies, or over those of them within reach.
 
     Attributes:
         metric: a set metric, such as `completeness` or `tokens`.
-        reachable: True: only over queries that the first `REACH` items of the ranking make complete. Completeness
-            among these is completeness as a share of what is reachable.
-        required_type: an item type: only over queries that require an item of it. With `items` it is how many of the
-            required items of this type are offered; with any other metric that metric.
+        reachable: whether it is only over queries that the first `REACH` items of the ranking make complete. Their
+            completeness is completeness as a share of what is reachable.
+        required_type: an item type; then it is only over queries that require an item of it. The metric `items` then
+            counts the required items of this type that are offered.
     """
 
     metric: Metric
@@ -331,11 +331,9 @@ class Measure:
         name = f"{self.metric} of reachable" if self.reachable else str(self.metric)
         if not self.required_type:
             return name
-        return (
-            f"required {self.required_type} items"
-            if self.counts
-            else f"{name} where a {self.required_type} is required"
-        )
+        if self.counts:
+            return f"required {self.required_type} items"
+        return Message("tuning.measure-of-type", metric=name, type=self.required_type)
 
     @property
     def counts(self) -> bool:
@@ -369,7 +367,7 @@ class DifferenceSums:
     unit: float = 1.0
 
     def select(self, indices: IntArray) -> DifferenceSums:
-        """The differences of some settings, in arrays that they do not share."""
+        """The differences of some settings, in new arrays."""
         return DifferenceSums(
             total=self.total[indices],
             squares=self.squares[indices],
@@ -383,9 +381,9 @@ class DifferenceSums:
     def errors(self, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
         """Means and standard errors, as if there were `times` as many groups of the same kinds.
 
-        As many gains and losses as a group has queries on average, each on its own, are added to what was seen, so
-        that there is an error where nothing differs: one of each where every query is alone. Without queries the mean
-        is NaN; with one group the error is infinite.
+        Gains and losses are added, as many of each as a group has queries on average, so the error is above 0 even if
+        there is no difference. If every query is a group, one gain and one loss are added. Without queries the mean is
+        NaN; with one group the error is infinite.
 
         Source: Bonett and Price, Adjusted Wald confidence interval for a difference of binomial proportions based on
             paired data, Journal of Educational and Behavioral Statistics 37, 2012, for what is added; Cochran, Sampling
@@ -404,10 +402,10 @@ class DifferenceSums:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Pairing:
-    """The baseline that differences are to.
+    """The base of paired differences.
 
     Attributes:
-        base: values by query of the base, by measure, shape (n_queries,); NaN where a measure does not apply.
+        base: values by query of the base, by measure, shape (n_queries,); NaN if a measure does not apply.
         group: the group of each query, numbers from 0 on, shape (n_queries,).
     """
 
@@ -424,7 +422,7 @@ class Pairing:
         """The differences of one setting.
 
         Args:
-            by_query: values of it, by measure, shape (n_queries,).
+            by_query: its values by measure, shape (n_queries,).
         """
         nothing = np.empty(0, dtype=np.int64)
         return {
@@ -440,9 +438,9 @@ class Pairing:
 
         Args:
             measure: one that the base has.
-            first: values by query at the first setting, shape (n_queries,); NaN where the measure does not apply.
+            first: values by query at the first setting, shape (n_queries,); NaN if the measure does not apply.
             owner: the query of each change, in the order of the line, shape (n_changes,).
-            gain: what the value of that query changes by, shape (n_changes,).
+            gain: the change of the value of that query, shape (n_changes,).
             stops: for each further setting, how many changes there are up to it, rising, shape (n_settings - 1,).
         """
         base = self.base[measure]
@@ -480,7 +478,7 @@ class Pairing:
         )
 
     def _numbers(self, paired: BoolArray) -> tuple[IntArray, int]:
-        """The groups of the known queries, numbered from 0 on; 0 for the others. And how many groups there are."""
+        """The groups of the queries where `paired`, numbered from 0 on (0 for the others), and the number of groups."""
         distinct, number = np.unique(self.group[paired], return_inverse=True)
         group = np.zeros(len(paired), dtype=np.int64)
         group[paired] = number
@@ -492,12 +490,12 @@ NEVER = 2**40  # a length that no ranking has
 
 @dataclass(frozen=True, eq=False)
 class Requirements:
-    """What the queries of rankings require: items, or groups of alternatives of which one is enough.
+    """The requirements of queries: items, or groups of alternatives of which one is enough.
 
     Attributes:
         items: the rankings.
         query: the ranking of each requirement, shape (n_requirements,), rising.
-        direct: whether an item that meets it is needed for itself, shape (n_requirements,).
+        direct: whether it is required directly, not as a dependency, shape (n_requirements,).
     """
 
     items: RankedItems
@@ -508,7 +506,7 @@ class Requirements:
 
     @classmethod
     def of(cls, items: RankedItems) -> Requirements:
-        """Take them from the labels; a query without complete labels has none."""
+        """Read them from the labels; a query without complete labels has none."""
         judgments = items.labels.dataset.judgments
         start, label = select_lists(judgments.start, items.query)
         query = owners(start)
@@ -530,7 +528,7 @@ class Requirements:
     def met_from(self, items: RankedItems) -> IntArray:
         """The length from which on rankings meet each requirement, shape (n_requirements,).
 
-        0 where the session does, `NEVER` where nothing does.
+        0 if the session meets it, `NEVER` if nothing does.
 
         Args:
             items: rankings of the same queries, such as those of one domain.
@@ -548,7 +546,7 @@ class Requirements:
         return np.bincount(self.query, minlength=self.items.n).astype(np.int64)
 
     def _group_of(self, query: IntArray, item: IntArray) -> IntArray:
-        """The requirement that each item meets for its query, -1 if none."""
+        """The requirement that each item meets for its query; -1 if none."""
         if not len(self._keys):
             return np.full(len(item), -1, dtype=np.int64)
         key = query * self.items.n_catalog + item
@@ -568,7 +566,7 @@ def queries_by_type(labels: Labels) -> dict[str, BoolArray]:
 
 
 def count_offered(evidence: Evidence, catalog: Catalog, name: str) -> FloatArray:
-    """How many of the required items of a type a prompt holds, shape (n_queries,); alternatives count once."""
+    """The number of required items of a type in each prompt, shape (n_queries,); alternatives count once."""
     joined = Joined(evidence)
     group = joined.label_group
     rows = (group >= 0) & (item_types(catalog)[evidence.judgments.item] == name)
@@ -585,12 +583,12 @@ def values_of_measures(
     by_type: Mapping[str, BoolArray],
     reachable: BoolArray,
 ) -> dict[Measure, FloatArray]:
-    """Measures by query from metrics by query, NaN at queries that a measure is not over.
+    """Measures by query from metrics by query; NaN for queries that a measure does not include.
 
     Args:
-        measures: which.
+        measures: to compute.
         values: by metric, shape (n_queries,).
-        evidence: what was offered.
+        evidence: labels and offered items.
         catalog: of the items.
         by_type: by item type, the queries that require an item of it, shape (n_queries,).
         reachable: the queries within reach, shape (n_queries,).
@@ -608,7 +606,7 @@ def values_of_measures(
 
 
 def count_by_length(items: RankedItems, name: str) -> FloatArray:
-    """How many of the required items of a type are offered at every length, shape (n_ranked + n_queries,)."""
+    """The number of offered required items of a type at every length, shape (n_ranked + n_queries,)."""
     required = Requirements.of(items)
     length = required.met_from(items)
     met = required.of_type(name) & (length <= np.diff(items.start)[required.query])

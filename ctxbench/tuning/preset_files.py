@@ -1,8 +1,8 @@
 """Write presets files and fitted selectors, and find a preset for a token budget without labels.
 
-Without labels the token count of a setting is known, not its completeness. For a budget, the smallest number of items
-whose token count reaches it is taken, plus one, and then the margin that meets it. At equal tokens this order was the
-more complete one on the datasets here.
+Without labels, the token count of a setting is known but not its completeness. For a budget, the number of items is one
+more than the smallest whose token count reaches the budget, and then the margin is set to meet it. At equal tokens this
+was more complete on the datasets of this repository than setting the margin first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,17 @@ from ctxbench.evaluation.run_folder import finite
 from ctxbench.evaluation.statistics import Estimate
 from ctxbench.io.console import ProgressListener, nothing_said, silent
 from ctxbench.io.documents import iter_jsonl
-from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, UnknownNameError, UserError
+from ctxbench.io.errors import (
+    Fault,
+    InputError,
+    Message,
+    ParameterError,
+    StorageError,
+    UnknownNameError,
+    UserError,
+    merge_equal_faults,
+    raise_faults,
+)
 from ctxbench.io.files import iter_lines, read_text, write_atomic
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.model.candidates import Candidates, place_among
@@ -49,7 +59,7 @@ from ctxbench.tuning.results import (
 
 
 def fitted_index(spec: Mapping[str, Any], name: str) -> int | None:
-    """The index in `refine` of the step of a name; None where there is none, or it is inside a combinator."""
+    """The index in `refine` of the step of a name; None if there is none, or if it is inside a combinator."""
     names = [step if isinstance(step, str) else next(iter(step), "") for step in spec.get("refine", [])]
     return names.index(name) if name in names else None
 
@@ -58,21 +68,18 @@ def fitted_file(definition: Definition, fits: Path) -> Path:
     """The path of a selector with the user's fits: next to the file of fits, with the ending `.yaml`.
 
     Raises:
-        ParameterError: the selector has no step `probability`, the file of fits has that ending itself, or another
-            selector is there.
+        ParameterError: the selector has no step `probability`, the file of fits ends in `.yaml`, or the path is
+            another file.
     """
     path = fits.with_suffix(".yaml")
     if fitted_index(definition.written, PROBABILITY) is None:
-        message = f"selector {definition.name!r} has no step `probability` that could read a fit"
-        raise ParameterError(f"{message}; take one that has, such as learned")
+        raise ParameterError(
+            f"selector {definition.name!r} has no step `probability` to read a fit; use one that has, such as learned"
+        )
     if path == fits:
-        raise ParameterError(
-            f"{fits}: a selector with the fit is written beside it as .yaml; end its own name in .json"
-        )
+        raise ParameterError(f"{fits}: the selector is written next to the fit as .yaml; name the fit .json")
     if path.exists() and f"calibration: {fits.name}" not in read_text(path):
-        raise ParameterError(
-            f"{path} is another file, and the selector with the fit would go there; name another --out"
-        )
+        raise ParameterError(f"{path} would be overwritten by the selector with the fit; choose another --out")
     return path
 
 
@@ -80,12 +87,12 @@ def write_fitted(definition: Definition, fits: Path, preset: str | None = None) 
     """Write a selector whose probability is read from a file of fits.
 
     Args:
-        definition: has a step `probability`.
-        preset: whose values become its defaults; None = the defaults stay.
-        fits: the file; the selector is written next to it, with the ending `.yaml`.
+        definition: of a selector with a step `probability`.
+        fits: the file of fits; the selector is written next to it, with the ending `.yaml`.
+        preset: its values become the defaults; None = the defaults are not changed.
 
     Raises:
-        ParameterError: there is no such step, or the file of fits has that ending itself.
+        ParameterError: as of `fitted_file`.
         StorageError: it cannot be written.
     """
     path, index = fitted_file(definition, fits), fitted_index(definition.written, PROBABILITY) or 0
@@ -96,13 +103,13 @@ def write_fitted(definition: Definition, fits: Path, preset: str | None = None) 
     values = definition.values(preset)
     data = {
         "name": fits.stem,
-        "about": f"As {definition.name}, with the fit in {fits.name}.",
+        "about": str(Message("tuning.fitted-selector", selector=definition.name, file=fits.name)),
         "parameters": {
             name: _parameter_block(parameter, values[name]) for name, parameter in definition.parameters.items()
         },
         "pipeline": {**spec, "refine": refine},
         "presets": {
-            name: {"about": f"the values of {definition.name}/{name}", "set": dict(values)}
+            name: {"about": f"values of {definition.name}/{name}", "set": dict(values)}
             for name, values in definition.presets.items()
         },
     }
@@ -124,25 +131,25 @@ def _parameter_block(parameter: Parameter, value: Value) -> dict[str, Any]:
     return {**block, "help": parameter.help}
 
 
-_LONGEST = 60  # letters of the names of several datasets in the name of a file
+_LONGEST = 60  # most characters of the names of several datasets in the name of a file
 
 
 def asks_for_fits(file: PolicyFile) -> bool:
-    """Whether any selector of the file is to be fitted to the labels."""
+    """Whether any selector of the file has `fit: own`."""
     return any(entry.fit for entry in file.selectors)
 
 
 def fit_files(file: PolicyFile, folder: Path, datasets: Sequence[str]) -> list[Path]:
-    """The files of the fits that a policy file asks for: of each the fits, and the selector that reads them.
+    """The files of the fits of a policy file: for each selector, the fits and the selector that reads them.
 
-    They are called after the datasets, so that tuning on others leaves them as they are.
+    Their names contain the datasets, so tuning on others does not overwrite them.
     """
     names = [f"{entry.name}-{together(datasets)}" for entry in file.selectors if entry.fit]
     return [folder / "fits" / f"{name}{ending}" for name in names for ending in (".json", ".yaml")]
 
 
 def together(datasets: Sequence[str]) -> str:
-    """The name of a file for several datasets: all their names, or where that is long the first and a digest."""
+    """The name of a file for several datasets: all their names, or if that is long the first and a digest."""
     joined = "-".join(datasets)
     if len(datasets) == 1 or len(joined) <= _LONGEST:
         return joined
@@ -158,16 +165,16 @@ def open_fitted(
     notify: Callable[[str], None] = nothing_said,
     progress: ProgressListener = silent,
 ) -> TuningInputs:
-    """Open everything that tuning needs, with the fits that the policy file asks for.
+    """Open everything that tuning needs, and make the fits of the policy file.
 
     Args:
         file, datasets: as of `open_tuning`.
-        folder: see `fit_selectors`; nothing is written where the file asks for no fit.
-        notify: called with a message about what takes a moment, and what could not be fitted.
-        progress: called with how far it is.
+        folder: see `fit_selectors`; nothing is written if the file has no `fit: own`.
+        notify: called with messages about slow work, and about fits that failed.
+        progress: called with the progress.
 
     Raises:
-        InputError, StorageError: as of the two.
+        InputError, StorageError: as of `open_tuning` and `fit_selectors`.
     """
     embedding = partial(progress, "embedding texts")
     ready = open_tuning(file, datasets, notify=notify, progress=embedding)
@@ -181,19 +188,18 @@ def open_fitted(
 
 
 def fit_selectors(ready: TuningInputs, folder: Path, *, progress: ProgressListener) -> tuple[PolicyFile, list[str]]:
-    """Fit what the policy file asks for, and name the fitted selectors in the place of the shipped ones.
+    """Make the fits of a policy file, and replace its selectors by the fitted ones.
 
     Every fit starts from the shipped weights. A dataset whose labels cannot be fitted keeps the shipped fit.
 
     Args:
-        ready: opened with the selectors as the file names them.
+        ready: opened with the selectors of the file.
         folder: in its folder `fits`, `NAME-DATASET.json` with the fits and `NAME-DATASET.yaml` with the selector are
             written.
-        progress: told how far it is.
+        progress: called with the progress.
 
     Returns:
-        The file with other selectors, and what a user should know: what could not be fitted, and which file holds
-        texts of requests.
+        The file with the fitted selectors, and notices: fits that failed, and files with texts of requests.
 
     Raises:
         InputError: a selector has no step `probability` that could be fitted.
@@ -207,49 +213,49 @@ def fit_selectors(ready: TuningInputs, folder: Path, *, progress: ProgressListen
             entries.append(entry)
             continue
         definition, preset = find_definition(entry.selector, base=ready.file.base)
-        out = fit_files(replace(ready.file, selectors=(entry,)), folder, names)[0]
+        out = fit_files(ready.file.model_copy(update={"selectors": (entry,)}), folder, names)[0]
         try:
             fitted_file(definition, out)
         except UserError as error:
-            raise InputError([ready.file.fault(f"fit: own: {error}", *entry.where, "fit")]) from error
-        _refuse_one_catalog(ready, entry)
+            raise InputError([ready.file.entry_fault(entry.name, f"fit: own: {error}", "fit")]) from error
+        _check_catalogs(ready, entry)
         pipeline, fits = definition.pipeline(definition.values(preset)), [shipped_fit()]
         for index, opened in enumerate(ready.datasets):
             progress(f"{entry.name}, fitting", index, len(ready.datasets))
             try:
                 fits.append(_fit(opened.tuning_set, pipeline))
             except ParameterError as error:
-                notices.append(f"{entry.name} keeps the shipped fit on {opened.dataset.name}: {error}")
+                dataset = opened.dataset.name
+                notices.append(Message("tuning.shipped-fit-kept", selector=entry.name, dataset=dataset, reason=error))
         out.unlink(missing_ok=True)
         write_calibrations(out, fits)
         if n_texts := sum(len(fit.values.get("requests", ())) for fit in fits):
-            without = "`ctxbench calibrate --no-text` fits without them"
-            notices.append(f"{out} holds the texts of {n_texts:,} labelled requests; {without}")
+            notices.append(Message("tuning.fit-with-texts", file=out, requests=n_texts))
         path = write_fitted(definition, out, preset)
-        entries.append(replace(entry, selector=str(path.resolve()), fit=""))
-    return replace(ready.file, selectors=tuple(entries)), notices
+        entries.append(entry.model_copy(update={"selector": str(path.resolve()), "fit": ""}))
+    return ready.file.model_copy(update={"selectors": tuple(entries)}), notices
 
 
 def _fit(query_set: QuerySet, pipeline: Pipeline) -> Fit:
     """Fit a probability on the queries of a tuning set.
 
     Raises:
-        ParameterError: these cannot be fitted, or cannot be scored out of fold.
+        ParameterError: they cannot be fitted, or not be scored out of fold.
     """
     dataset = query_set.dataset.judged()
     fitted = fit(PROBABILITY, dataset, pipeline, query_set.resources, split="all")
     names = groups_of(dataset.queries)
     groups = len(set(names))
     if groups < 2:
-        raise ParameterError("all labels are of one group, so that none can be judged by a fit on the others")
+        raise ParameterError("all labels are of one group; a fit needs two or more groups")
     columns, front = columns_of(requests=True), in_front(pipeline, PROBABILITY)
     rows = make_examples(PROBABILITY, dataset, front, query_set.resources, columns=columns)
     out_of_fold(rows, folds_of(names, min(OUT_OF_FOLD, groups)))
     return replace(fitted, split=query_set.split)
 
 
-def _refuse_one_catalog(ready: TuningInputs, entry: SelectorEntry) -> None:
-    """Refuse two datasets of one catalog, since a fit belongs to a catalog.
+def _check_catalogs(ready: TuningInputs, entry: SelectorEntry) -> None:
+    """Check that no two datasets have the same catalog, since a fit belongs to a catalog.
 
     Raises:
         InputError: two datasets have the same catalog.
@@ -258,14 +264,8 @@ def _refuse_one_catalog(ready: TuningInputs, entry: SelectorEntry) -> None:
     for opened in ready.datasets:
         owner = by_catalog.setdefault(opened.dataset.catalog.hash, opened.dataset.name)
         if owner != opened.dataset.name:
-            message = (
-                f"fit: own: {owner} and {opened.dataset.name} have the same catalog, and a fit belongs to one of them; "
-                "tune them apart"
-            )
-            raise InputError([ready.file.fault(message, *entry.where, "fit")])
-
-
-_READ = "read once, for the figures below, when all values were fixed"
+            message = Message("tuning.one-catalog", dataset=owner, second=opened.dataset.name)
+            raise InputError([ready.file.entry_fault(entry.name, message, "fit")])
 
 
 def write_presets_of(result: DatasetTuning, ready: TuningInputs, path: Path) -> bool:
@@ -273,8 +273,8 @@ def write_presets_of(result: DatasetTuning, ready: TuningInputs, path: Path) -> 
 
     Args:
         result: of the dataset.
-        ready: what was tuned.
-        path: of the file; where nothing is recommended an earlier one is removed, since it would be of another policy.
+        ready: the inputs of tuning.
+        path: of the file; if nothing is recommended, an earlier file is removed.
 
     Raises:
         StorageError: the file cannot be written, or an earlier one cannot be removed.
@@ -288,9 +288,7 @@ def write_presets_of(result: DatasetTuning, ready: TuningInputs, path: Path) -> 
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
-            raise StorageError(
-                f"cannot remove {path}, which is of another policy: {error.strerror or error}"
-            ) from error
+            raise StorageError(f"cannot remove the earlier presets file {path}: {error.strerror or error}") from error
         return False
     write_presets(
         path,
@@ -307,7 +305,7 @@ def write_presets_of(result: DatasetTuning, ready: TuningInputs, path: Path) -> 
             "policies": ready.file.hash,
         },
         presets=presets,
-        test_split="" if result.all_decide else _READ,
+        test_split="" if result.all_decide else str(Message("tuning.test-split-of-presets")),
     )
     return True
 
@@ -331,7 +329,7 @@ def _preset(outcome: PolicyOutcome, chosen: SettingResult, ready: TuningInputs) 
 
 
 def policy_block(policy: Policy) -> dict[str, Any]:
-    """A policy as in its file."""
+    """A policy as in a policy file."""
     rows = [
         {
             "metric": str(constraint.metric),
@@ -348,9 +346,9 @@ def policy_block(policy: Policy) -> dict[str, Any]:
 
 
 def verdict_block(verdict: ConstraintVerdict) -> dict[str, Any]:
-    """A verdict as the presets file holds it."""
+    """A verdict as in a presets file."""
     return {
-        "constraint": verdict.text,
+        "constraint": str(verdict.text),
         "met": verdict.met,
         "verdict": verdict.status,
         "value": _rounded(verdict.value),
@@ -374,27 +372,27 @@ def _figures(estimates: Mapping[str, Estimate]) -> dict[str, dict[str, float | i
 
 
 def _rounded(value: float) -> float | None:
-    """To six significant digits: the last ones of a mean depend on the machine."""
+    """Round to six significant digits, since the last ones of a mean depend on the machine."""
     number = finite(value)
     return None if number is None else float(f"{number:.6g}")
 
 
 T = TypeVar("T")
-_TEXTS = ("query", "input", "question", "request", "prompt", "message", "content")  # what may be the text
-MAX_REQUESTS = 2000  # at most so many requests are used
-MARGIN, AT_MOST = "margin", "at_most"  # the parameters that are set
+_TEXTS = ("query", "input", "question", "request", "prompt", "message", "content")  # fields that may hold the text
+MAX_REQUESTS = 2000  # most requests that are used
+MARGIN, AT_MOST = "margin", "at_most"  # the parameters that a budget sets
 
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetSetting:
-    """The setting that a budget gives.
+    """The setting for a budget.
 
     Attributes:
         values: of all parameters of the selector.
         tokens: mean prompt tokens on the requests, at most the budget.
-        items: mean items.
-        requests: how many there are.
-        halves: the tokens on each half of the requests of a setting found on the other, as a share of the budget;
+        items: mean number of items.
+        requests: how many requests there are.
+        halves: for each half of the requests, the tokens of the setting for the other half, as a share of the budget;
             empty with fewer than 20 requests.
     """
 
@@ -408,11 +406,11 @@ class BudgetSetting:
 def read_requests(name: str) -> list[Request]:
     """Requests from a dataset's folder or name, a `.jsonl` file of objects with `text`, or a text file, one a line.
 
-    A `.jsonl` file may be what `ctxbench data export --requests` writes; its line with the catalog is ignored.
+    A `.jsonl` file of `ctxbench data export --requests` is accepted; its line with the catalog is ignored.
 
     Raises:
         UserError: it cannot be read.
-        InputError: a line is no request, or there is none; all faults with their lines.
+        InputError: a line is not a request, or there is none; all faults with their lines.
     """
     path = Path(name)
     if user_folder(name, Path()) is not None or not path.is_file():
@@ -427,7 +425,7 @@ def read_requests(name: str) -> list[Request]:
             ) from error
     faults: list[Fault] = []
     if path.suffix == ".jsonl":
-        texts, wrong = [], dict[str, list[int]]()
+        texts, wrong = [], list[Fault]()
         for line, row in iter_jsonl(path, faults):
             if "ctxbench" in row and "catalog" in row and "query" not in row:
                 continue
@@ -436,31 +434,29 @@ def read_requests(name: str) -> list[Request]:
             if isinstance(text, str):
                 texts.append(text)
             else:
-                wrong.setdefault(_no_text(row), []).append(line)
-        for message, (first, *rest) in wrong.items():
-            faults.append(Fault(message + (f"; so are {len(rest):,} more lines" if rest else ""), path, first))
+                wrong.append(Fault(_no_text(row), path, line))
+        faults += merge_equal_faults(wrong)
     else:
         texts = [line for _, line in iter_lines(path, faults)]
     texts = sample_requests([text for text in texts if text.strip()])
     if not texts and not faults:
-        faults.append(Fault("no request; expected one a line, or objects with `text` in a .jsonl file", path, 1))
-    if faults:
-        raise InputError(faults)
+        faults.append(Fault(Message("tuning.no-request"), path, 1))
+    raise_faults(faults)
     return [Request(id=str(index), text=text) for index, text in enumerate(texts)]
 
 
 def _no_text(row: Mapping[str, Any]) -> str:
-    """The message that an object is no request, with the field that may be its text."""
+    """The fault of an object without a text, with the field that may hold it."""
     if "text" in row:
-        return f"expected an object with `text`, got text {row['text']!r:.60}"
+        return Message("tuning.request-text", value=f"{row['text']!r:.60}")
     texts = {name: row[name] for name in _TEXTS if isinstance(row.get(name), str)}
-    likely = max(texts, key=lambda name: len(texts[name]), default="")  # an id may be called as a text is, and is short
-    fields = ", ".join(map(repr, row)) or "nothing"
-    return f"expected an object with `text`, got {fields}" + (f"; call {likely!r} `text`" if likely else "")
+    likely = max(texts, key=lambda name: len(texts[name]), default="")  # ids may have such a name, but are short
+    hint = f"; rename {likely!r} to `text`" if likely else ""
+    return Message("tuning.request-without-text", fields=[*map(repr, row)] or ["nothing"], hint=hint)
 
 
 def sample_requests(requests: list[T]) -> list[T]:
-    """At most `MAX_REQUESTS` of them, evenly spread over their order."""
+    """At most `MAX_REQUESTS` of the requests, evenly spaced in their order."""
     if len(requests) <= MAX_REQUESTS:
         return requests
     return [requests[index * len(requests) // MAX_REQUESTS] for index in range(MAX_REQUESTS)]
@@ -474,17 +470,17 @@ def budget_setting(
     *,
     tokens: float,
 ) -> BudgetSetting:
-    """The setting whose mean prompt tokens come closest to a budget from below.
+    """The setting with the most mean prompt tokens within a budget.
 
     Args:
-        definition: a selector that ends with the cut `margin` of a difference, with the parameters margin and at_most.
+        definition: of a selector that ends with the cut `margin` of a difference, with parameters margin and at_most.
         values: of its parameters; margin and at_most are replaced.
         batch: the requests.
-        resources: as for its pipeline.
-        tokens: the budget per request, on average; > 0.
+        resources: of its pipeline.
+        tokens: the mean budget per request; > 0.
 
     Raises:
-        ParameterError: the selector has no such cut, the budget is below the tokens of one item, or nothing is found.
+        ParameterError: the selector has no such cut, the budget is below the tokens of one item, or no item is found.
     """
     fewest = checked_cut(definition, values)
     pipeline, parameters = definition.pipeline(values), definition.parameters
@@ -511,7 +507,7 @@ def budget_setting(
 
 
 def checked_cut(definition: Definition, values: Mapping[str, Value]) -> dict[str, Value]:
-    """The value of the parameter for the fewest items, which a budget sets to 1; empty where there is none.
+    """The value 1 for the parameter of the fewest items; empty if there is no such parameter.
 
     Raises:
         ParameterError: the selector does not end with a cut that a budget can set.
@@ -520,27 +516,27 @@ def checked_cut(definition: Definition, values: Mapping[str, Value]) -> dict[str
     last = refine[-1].get("margin", {}) if refine and isinstance(refine[-1], Mapping) else {}
     if last.get(MARGIN) != f"${MARGIN}" or last.get(AT_MOST) != f"${AT_MOST}" or last.get("of") != "difference":
         raise ParameterError(
-            f"a budget is set by the cut `margin` at the end, with parameters {MARGIN} and {AT_MOST}; selector "
-            f"{definition.name!r} has none such, `learned` has"
+            f"a budget needs a selector that ends with the cut `margin` with parameters {MARGIN} and {AT_MOST}, such "
+            f"as `learned`; selector {definition.name!r} does not"
         )
     written = last.get("at_least", 0)
     if isinstance(written, str):
         return {written.removeprefix("$"): 1}
     if written > 1:
-        raise ParameterError(f"selector {definition.name!r} always offers {written} items, which no budget can set")
+        raise ParameterError(f"selector {definition.name!r} always offers at least {written} items; a budget needs 1")
     return {}
 
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """The items retrieved for every request, best first: token counts, and how far they score below the best.
+    """The items retrieved for every request, best first, with token counts and distances to the best score.
 
     Attributes:
-        request, rank: of every row, shape (n_rows,); the best of a request has rank 0.
-        fallen: how far its score lies below the best, shape (n_rows,), >= 0.
-        cost: its tokens, shape (n_rows,).
-        n: how many requests there are, those for which nothing was found included.
-        highest: the most items, and the largest margin, that a setting may have.
+        request, rank: of every row, shape (n_rows,); the best item of a request has rank 0.
+        fallen: the best score less that of the row, shape (n_rows,), >= 0.
+        cost: tokens of the row, shape (n_rows,).
+        n: the number of requests, with those without items.
+        highest: the highest number of items, and the largest margin, of a setting.
     """
 
     request: IntArray
@@ -552,12 +548,12 @@ class Prices:
 
     @classmethod
     def of_table(cls, table: Candidates, item_tokens: IntArray, *, ceiling: int = 100, highest: float = 20.0) -> Prices:
-        """Read them from the chosen rows of a ranking.
+        """Read them from the chosen rows of candidates.
 
         Args:
-            table: what was found, in order.
+            table: candidates in order.
             item_tokens: shape (n_items,).
-            ceiling: the most items that may be offered.
+            ceiling: the highest number of items.
             highest: the largest margin.
         """
         alive = table.chosen & table.ranked
@@ -581,7 +577,7 @@ class Prices:
         )
 
     def offered(self, max_items: int, margin: float) -> BoolArray:
-        """The rows that are offered; the best item always is."""
+        """The rows that are offered; the best item of each request always is."""
         return (self.rank < max_items) & ((self.fallen <= margin) | (self.rank < 1))
 
     def tokens(self, max_items: int, margin: float) -> float:
@@ -593,13 +589,13 @@ class Prices:
         return float(self.offered(max_items, margin).sum() / max(self.n, 1))
 
     def setting_within(self, tokens: float) -> tuple[int, float]:
-        """The setting that comes closest to a budget from below.
+        """The setting with the most mean tokens within a budget.
 
         Raises:
-            ParameterError: the best item alone costs more, or nothing was found.
+            ParameterError: the best item alone costs more, or no item was found.
         """
         if not len(self.cost):
-            raise ParameterError("nothing is found for any of the requests, so that no setting costs anything")
+            raise ParameterError("no item is found for any of the requests; give other requests or another selector")
         minimum = self.tokens(1, np.inf)
         if tokens < minimum:
             raise ParameterError(
@@ -612,7 +608,7 @@ class Prices:
         rest = np.flatnonzero((self.rank < max_items) & (self.rank >= 1) & (self.fallen <= highest))
         rest = rest[np.argsort(self.fallen[rest], kind="stable")]
         fallen, spent = self.fallen[rest], minimum + np.cumsum(self.cost[rest]) / max(self.n, 1)
-        last = np.append(fallen[1:] > fallen[:-1], True)[: len(fallen)]  # of equal ones all are offered or none
+        last = np.append(fallen[1:] > fallen[:-1], True)[: len(fallen)]  # rows of equal scores are offered together
         fitting = np.flatnonzero(last & (spent <= tokens))
         if not len(fitting):
             return max_items, 0.0
@@ -621,7 +617,7 @@ class Prices:
 
 
 def _between(low: float, high: float) -> float:
-    """The number with the fewest digits in [low, high); `high` if there is none."""
+    """The number with the fewest digits in [low, high); `low` if there is none."""
     for digits in range(8):
         short: float = math.ceil(low * 10**digits) / 10**digits
         if low <= short < high:

@@ -40,13 +40,11 @@ from ctxbench.tuning.fit_examples import (
 
 Progress = Callable[[int, int], None]
 
-STRENGTHS = (0.03, 0.3)  # scikit-learn's C for abstention, on features in units of their standard deviation
-PRIOR_PRECISION = (
-    100.0  # precision of the shipped weights as a prior of a team's own; of 1 to 300 the least to lose at any n
-)
-VECTOR_SCALES = (0.0, 2.0, 8.0)  # weight of a coordinate of a unit vector relative to a standardised feature
+STRENGTHS = (0.03, 0.3)  # scikit-learn's C for abstention, on standardised features
+PRIOR_PRECISION = 100.0  # of the shipped weights as a prior; of 1 to 300, it loses the least at any number of labels
+VECTOR_SCALES = (0.0, 2.0, 8.0)  # scales of the coordinates of unit vectors, relative to standardised features
 INNER_FOLDS = 5
-DIGITS = 6  # significant ones that are kept: the last ones of a fit depend on the machine
+DIGITS = 6  # significant digits of a fit; the last ones depend on the machine
 
 
 def fit(
@@ -58,16 +56,16 @@ def fit(
     split: str = "tuning",
     requests: bool = True,
 ) -> Fit:
-    """Fit one calibration on the queries of a split. A probability is fitted around the shipped one.
+    """Fit one calibration on the queries of a split. A probability starts from the shipped fit.
 
     Args:
         kind: `probability`, `abstention` or `weights`.
-        dataset: whole.
-        pipeline: the pipeline that the fitted step follows, or is part of: the steps before it count.
-        resources: as for the pipeline.
-        split: whose queries are used; `all` = those of every split.
-        requests: whether a fit of a probability keeps the labelled requests, with their texts, and reads what similar
-            ones needed.
+        dataset: the whole dataset.
+        pipeline: with the steps before the fitted step.
+        resources: of the pipeline.
+        split: the split of the queries; `all` = every split.
+        requests: whether a fit of a probability stores the labelled requests, with their texts, and has features of
+            what similar requests needed.
 
     Raises:
         UnknownNameError: there is no such split.
@@ -93,21 +91,21 @@ def fit(
 
 
 def columns_of(*, requests: bool) -> tuple[str, ...]:
-    """The features of a fit of a probability to one's own labels, with or without those of labelled requests."""
+    """The features of a fit of a probability, with or without those of labelled requests."""
     return (*TEXT, *(LABELLED if requests else ()))
 
 
 def shipped_fit() -> Fit:
-    """The fit that comes with ctxbench."""
+    """The probability fit that ships with ctxbench."""
     return next(fit for fit in open_calibrations(SHIPPED).fits if fit.kind == PROBABILITY)
 
 
 def fit_with_prior(examples: Examples, earlier: Logistic) -> dict[str, Any]:
-    """The values of a fit on examples that starts from an earlier fit; columns that it lacks start from 0.
+    """The values of a fit on examples that starts from an earlier fit; new columns start from 0.
 
-    Every query weighs the same. The fewer the labels, the closer the weights stay to the earlier ones. That a similar
-    request needed an item never counts against it: where hardly two labelled requests need the same item, it would seem
-    to; a column of labelled requests with a weight below 0 is left out, the worst first.
+    All queries have the same weight. The fewer labels there are, the closer the weights are to the earlier ones.
+    Weights of columns of labelled requests are never below 0: such columns are left out, the lowest first. They occur
+    if almost no two requests need the same item.
 
     Raises:
         ParameterError: all rows have the same label.
@@ -127,20 +125,20 @@ def fit_with_prior(examples: Examples, earlier: Logistic) -> dict[str, Any]:
 
 
 def fit_without_prior(examples: Examples, *, precision: float = 1.0) -> dict[str, Any]:
-    """The values of a fit on examples that starts from weights of 0: what `fit_with_prior` is compared with."""
+    """The values of a fit on examples that starts from weights of 0, for comparisons with `fit_with_prior`."""
     weight = row_weights(examples, len(examples.query))
     prior = Prior.zero(examples.names, examples.features, weight, precision=precision)
     return plain_values(fit_regression(prior, examples.features, examples.label, weight), examples)
 
 
 def row_weights(examples: Examples, total: float) -> FloatArray:
-    """Weights of rows, shape (n,): they add up to a total, and the rows of each query to the same part of it."""
+    """Weights of rows, shape (n,): they add up to a total, and are equal in sum for each query."""
     counts = np.bincount(examples.query, minlength=examples.n_queries)
     return 1.0 / counts[examples.query] * (total / max(len(np.unique(examples.query)), 1))
 
 
 def plain_values(model: Logistic, examples: Examples | None = None) -> dict[str, Any]:
-    """A regression as plain numbers, which `Logistic.read` takes, with the labelled requests that its columns need."""
+    """A regression as plain numbers for `Logistic.read`, with the labelled requests that its columns need."""
     table = np.stack([model.weights, model.low, model.high, model.scale], axis=1)
     columns = {name: _rounded(row) for name, row in zip(model.columns, table, strict=True)}
     values = {"features": VERSION, "intercept": _rounded(np.array([model.intercept]))[0], "columns": columns}
@@ -150,7 +148,7 @@ def plain_values(model: Logistic, examples: Examples | None = None) -> dict[str,
 
 
 def _weights(part: Dataset, pipeline: Pipeline, resources: Resources) -> dict[str, Any]:
-    """Fit the weights of a fusion, normalised as the pipeline's fusion does it, if it has one."""
+    """Fit the weights of a fusion, with the normalisation of the pipeline's fusion if it has one."""
     fusions: list[Any] = [step.call for step in pipeline.refine if hasattr(step.call, "normalise")]
     how = {"normalise": fusions[0].normalise, "lowest": fusions[0].lowest} if fusions else {}
     return asdict(fit_weights(part, replace(pipeline, refine=()).run(part.batch(), resources).candidates, **how))
@@ -159,23 +157,22 @@ def _weights(part: Dataset, pipeline: Pipeline, resources: Resources) -> dict[st
 def fit_values(examples: Examples, *, earlier: Logistic | None = None) -> dict[str, Any]:
     """Fit the logistic regression of abstention, or that of a probability from an earlier one.
 
-    Features are standardised and weights held small by their squares; how small is chosen by the loss out of fold,
-    together with the weight of the vector relative to the features.
+    Features are standardised, and weights have an L2 penalty. For abstention, its strength and the scale of vectors are
+    chosen by the loss out of fold.
 
     Args:
         examples: all rows.
-        earlier: the earlier probability; None = the shipped one. No part of abstention.
+        earlier: the earlier probability; None = the shipped one. Not used for abstention.
 
     Returns:
-        `features` (their version), `intercept`, `columns` and, where it pays, `vector`: plain numbers that `Logistic`
-        reads.
+        `features` (their version), `intercept`, `columns` and possibly `vector`: plain numbers for `Logistic.read`.
 
     Raises:
         ParameterError: all rows have the same label.
     """
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(limits=1, user_api="blas"):  # matrices so narrow are slower with more, and rounded otherwise
+    with threadpool_limits(limits=1, user_api="blas"):  # faster for narrow matrices, and rounding is always the same
         if examples.what == PROBABILITY:
             earlier = earlier or Logistic.read(shipped_fit().values)
             covers = set(earlier.columns) <= set(examples.names)
@@ -191,11 +188,11 @@ def out_of_fold(
     Args:
         examples: all rows.
         fold: of each query, shape (n_queries,); see `folds_of`. No fit is on queries of a fold below 0.
-        earlier: what the fits start from; see `fit_values`.
+        earlier: where the fits start; see `fit_values`.
         progress: called with (folds done, folds).
 
     Raises:
-        ParameterError: without one of the folds, all rows have the same label.
+        ParameterError: all rows outside a fold have the same label.
     """
     probability = np.zeros(len(examples.label), dtype=np.float64)
     folds = np.unique(fold)
@@ -211,7 +208,7 @@ def out_of_fold(
 
 
 def _log_loss(model: Logistic, examples: Examples) -> float:
-    """The sum over rows of -log(probability of what is the case)."""
+    """The sum over rows of -log(probability of the label)."""
     odds = model.intercept + np.clip(examples.features, model.low, model.high) @ model.weights
     if len(model.vector):
         odds = odds + examples.vectors @ model.vector
@@ -238,8 +235,8 @@ def _fit_abstention(examples: Examples, strength: float, vector_scale: float) ->
 
     Args:
         examples: requests.
-        strength: how closely the fit may follow its rows, scikit-learn's C.
-        vector_scale: the weight of vectors relative to the features; 0 leaves them out.
+        strength: scikit-learn's C.
+        vector_scale: the scale of vectors relative to the features; 0 = without vectors.
 
     Raises:
         ParameterError: all rows have the same label.
@@ -250,15 +247,14 @@ def _fit_abstention(examples: Examples, strength: float, vector_scale: float) ->
     if not label.any() or label.all():
         raise ParameterError(
             f"a fit would see {len(label)} rows that are {'all' if label.any() else 'never'} of requests "
-            f"that need something; use another number of folds, or label more queries"
+            "that need something; use another number of folds, or label more queries"
         )
     mean, scale = examples.features.mean(axis=0), examples.features.std(axis=0)
     varies = scale > 1e-9
     scale = np.where(varies, scale, 1.0)
-    parts = [(examples.features - mean) / scale * varies]
-    if vector_scale > 0:
-        parts.append(examples.vectors * vector_scale)
-    fitted = LogisticRegression(C=strength, max_iter=5000, tol=1e-6).fit(np.concatenate(parts, axis=1), label)
+    vectors = examples.vectors[:, : examples.vectors.shape[1] if vector_scale > 0 else 0] * vector_scale
+    rows = np.concatenate([(examples.features - mean) / scale * varies, vectors], axis=1)
+    fitted = LogisticRegression(C=strength, max_iter=5000, tol=1e-6).fit(rows, label)
     weights = fitted.coef_[0][: len(mean)] * varies / scale
     return Logistic(
         columns=examples.names,
@@ -282,12 +278,12 @@ BINS = 10
 
 @dataclass(frozen=True, eq=False)
 class CutCurve:
-    """Items and recall for each threshold on the probability of items, from none offered to all that was found.
+    """Items and recall for each threshold on the probability of items, from none to all candidates.
 
     Attributes:
         threshold: falling, shape (n,); infinity first.
         items: mean number of items per query, shape (n,), rising.
-        recall: mean share of required items that are offered, over the queries that need any, shape (n,), rising.
+        recall: mean share of required items that are offered, over queries with requirements, shape (n,), rising.
     """
 
     threshold: FloatArray
@@ -310,20 +306,20 @@ class CutCurve:
         return cls(np.append(math.inf, threshold), np.append(0.0, items), np.append(0.0, recall))
 
     def threshold_for_items(self, items: float) -> float:
-        """The lowest threshold with which at most `items` are offered on average."""
+        """The lowest threshold that offers at most `items` items on average."""
         return float(self.threshold[np.searchsorted(self.items, items, side="right") - 1])
 
 
 @dataclass(frozen=True)
 class CutPoint:
-    """What a threshold gives on the queries of some examples, each with its interval."""
+    """Recall and items with a threshold, each with its interval."""
 
     recall: Estimate
     items: Estimate
 
 
 def cut_point(examples: Examples, probability: FloatArray, threshold: FloatArray | float) -> CutPoint:
-    """Recall and items with a threshold, one for all or one per query, shape (n_queries,)."""
+    """Recall and items with a threshold for all queries, or one per query, shape (n_queries,)."""
     limit = np.broadcast_to(np.asarray(threshold, dtype=np.float64), (examples.n_queries,))
     met = needed_probability(examples, probability) >= limit[examples.needed]
     n_required = np.bincount(examples.needed, minlength=examples.n_queries)
@@ -334,54 +330,48 @@ def cut_point(examples: Examples, probability: FloatArray, threshold: FloatArray
 
 
 def needed_probability(examples: Examples, probability: FloatArray) -> FloatArray:
-    """The probability of each required item (the best of its alternatives); minus infinity where it was not found."""
+    """The probability of each required item (the best of its alternatives); minus infinity if it was not found."""
     return np.array([probability[rows].max(initial=-np.inf) for rows in examples.required_rows], dtype=np.float64)
 
 
-@dataclass(frozen=True)
-class AbstentionPoint:
-    """What abstaining below a threshold does.
-
-    Attributes:
-        threshold: on the probability that anything is needed.
-        lost: share of the queries that need something which are offered nothing.
-        spared: share of the queries that need nothing which are offered nothing.
-    """
-
-    threshold: float
-    lost: Estimate
-    spared: Estimate
-
-
 def request_probability(examples: Examples, probability: FloatArray) -> FloatArray:
-    """By query, shape (n_queries,): that of its row; 0 for a query without candidates, which is offered nothing."""
+    """The probability of each query, shape (n_queries,); 0 for a query without candidates."""
     out = np.zeros(examples.n_queries, dtype=np.float64)
     out[examples.query] = probability
     return out
 
 
-def abstention_point(needs: BoolArray, probability: FloatArray, threshold: float) -> AbstentionPoint:
-    """What abstaining below a threshold does to queries, both arguments of shape (n_queries,)."""
+def abstention_point(needs: BoolArray, probability: FloatArray, threshold: float) -> tuple[Estimate, Estimate]:
+    """The shares of queries that are offered nothing with a threshold on the probability that anything is needed.
+
+    Args:
+        needs: whether a query needs anything, shape (n_queries,).
+        probability: likewise.
+        threshold: below it nothing is offered.
+
+    Returns:
+        The share of the queries that need something (lost), and of those that need nothing (spared).
+    """
     silent = (probability < threshold).astype(np.float64)
-    return AbstentionPoint(threshold, estimate(silent[needs], scale="yes/no"), estimate(silent[~needs], scale="yes/no"))
+    return estimate(silent[needs], scale="yes/no"), estimate(silent[~needs], scale="yes/no")
 
 
 def threshold_by_loss(needs: BoolArray, probability: FloatArray, share: float) -> float:
-    """The highest threshold below which at most this share of the queries lies that need something.
+    """The highest threshold that abstains on at most a share of the queries that need something.
 
     Raises:
         ParameterError: no query needs anything.
     """
     finite = np.sort(probability[needs])
     if not len(finite):
-        raise ParameterError("no query needs anything, so that no threshold loses any")
+        raise ParameterError("no query needs anything; abstention needs queries of both kinds")
     return float(finite[min(int(share * len(finite) + 1e-9), len(finite) - 1)])
 
 
 def roc_area(label: BoolArray, probability: FloatArray) -> float:
-    """Area under the ROC curve: how often a positive row scores above a negative one, ties counting half.
+    """Area under the ROC curve: how often a positive row scores above a negative one; ties count half.
 
-    NaN where all labels are alike. Source: Hanley and McNeil, Radiology 143, 1982.
+    NaN if all labels are equal. Source: Hanley and McNeil, Radiology 143, 1982.
     """
     return float(_roc_areas(label, probability, np.ones((1, len(label))))[0])
 
@@ -389,7 +379,7 @@ def roc_area(label: BoolArray, probability: FloatArray) -> float:
 def roc_area_interval(
     label: BoolArray, probability: FloatArray, groups: Sequence[str], *, level: float = LEVEL, seed: int = 0
 ) -> Interval:
-    """Percentile bootstrap over groups for `roc_area`: queries of one group are drawn together.
+    """Percentile bootstrap of `roc_area` over groups: queries of one group are drawn together.
 
     Args:
         label, probability: shape (n,).
@@ -412,7 +402,7 @@ def resample_groups(groups: Sequence[str], seed: int) -> tuple[IntArray, IntArra
 
 
 def percentile_interval(draws: FloatArray, n_groups: int, level: float) -> Interval:
-    """The interval of the draws that are numbers; it holds from 20 groups on."""
+    """The interval of the draws that are not NaN; it holds from 20 groups on."""
     finite, method = draws[~np.isnan(draws)], "bootstrap by group"
     if not len(finite):
         return Interval(low=-math.inf, high=math.inf, level=level, method=method, holds=False)
@@ -437,7 +427,7 @@ def _roc_areas(label: BoolArray, probability: FloatArray, weight: FloatArray | I
 
 
 ITEMS = (1.0, 2.0, 3.0, 5.0, 8.0)  # mean items per query at which recall is shown
-LOSSES = (0.005, 0.01, 0.02, 0.05)  # shares of queries in need that are offered nothing, at which the rest is shown
+LOSSES = (0.005, 0.01, 0.02, 0.05)  # shares of lost queries at which spared queries are shown
 
 
 @dataclass(frozen=True)
@@ -446,11 +436,11 @@ class FoldFigures:
 
     Attributes:
         what: `probability` or `abstention`.
-        folds: how many.
-        queries, groups: how many queries, and groups of queries that are always in one fold.
-        roc_area, interval: area under the ROC curve, its interval drawn by group.
-        columns: what the two figures of each point are.
-        points: a threshold and two figures with their intervals; thresholds are chosen on these very figures.
+        folds: the number of folds.
+        queries, groups: the numbers of queries, and of groups of queries that are always in one fold.
+        roc_area, interval: area under the ROC curve, with its bootstrap interval by group.
+        columns: the names of the two figures of each point.
+        points: a threshold and two figures with intervals; the thresholds are chosen on these figures.
     """
 
     what: str
@@ -490,8 +480,7 @@ def measure(examples: Examples, folds: int, *, progress: Progress | None = None)
         columns = ("lost", "spared")
         label, groups, scores = examples.needs, examples.groups, request_probability(examples, probability)
         thresholds = sorted({threshold_by_loss(label, scores, share) for share in LOSSES})
-        silences = [abstention_point(label, scores, threshold) for threshold in thresholds]
-        points = [(point.threshold, point.lost, point.spared) for point in silences]
+        points = [(threshold, *abstention_point(label, scores, threshold)) for threshold in thresholds]
     else:
         columns = ("items", "recall")
         label, groups, scores = examples.label, tuple(examples.groups[query] for query in examples.query), probability

@@ -1,4 +1,4 @@
-"""Tuning results as data, and query sets with their answers and metrics."""
+"""Results of tuning, and query sets with their answers and metrics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from ctxbench.model.strategies import PerType, Step
 from ctxbench.pipelines.features import Logistic
 from ctxbench.pipelines.fits import ABSTENTION, KINDS, PROBABILITY, Calibrations, all_steps
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.pipelines.strategies.calibrated import Abstain, Probability
 from ctxbench.search.resources import LocalResources
 from ctxbench.selectors.selector import PipelineSelector, Selector, Value
 from ctxbench.tuning.fit_examples import ALL, folds_of, groups_of, make_examples
@@ -37,13 +36,13 @@ from ctxbench.tuning.query_fits import out_of_fold
 RECOMMENDED, DEFAULTS, PRESET, FIXED, EVERYTHING = "recommended", "defaults", "preset", "fixed", "everything"
 TUNED = "tuned"  # what was chosen of the tuned settings, and a shipped preset beats
 LEARNED_NORMAL = "learned/normal"  # what ships for those who tune nothing
-# what the base is called behind the selector's name, or in place of it
+# names of the base: behind the selector's name, or in place of it
 SPEC_DEFAULTS, WITH_DEFAULTS, OF_ITS_RANKING = "specification's defaults", ", defaults", " of its ranking"
-# what a trace is called behind the selector's name; of one that is not tuned the front is of its shipped presets
+# names of traces, behind the selector's name; the front of a selector that is not tuned has its shipped presets
 FRONT, PRESETS, FIRST_ITEMS = ": front", ": presets", ": first n"
 Status: TypeAlias = Literal["holds", "holds within 2 points", "open", "missed", "too few to say"]
 TOGETHER = "together"
-"""What the setting for all datasets is called, in the place of a dataset."""
+"""The name of the setting for all datasets, in place of the name of a dataset."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -51,13 +50,13 @@ class SettingResult:
     """One setting of one selector, measured by running it.
 
     Attributes:
-        name: the name in tables, unique in its dataset: a policy's name for what is recommended for it,
+        name: the name in tables, unique in its dataset: the name of the policy that it is recommended for, or
             `specification's defaults`, `semantic/normal`, `semantic, first 4`, `everything`.
         role: one of the roles above.
-        selector: as the policy file calls it.
-        values: by parameter name, those that have an effect.
+        selector: the name in the policy file.
+        values: values of the parameters that have an effect, by name.
         tuning: estimates by metric name on the tuning set: the tuning split, or all labels.
-        test: those on the test split; empty where all labels decide.
+        test: estimates on the test split; empty if all labels decide.
     """
 
     name: str
@@ -69,17 +68,17 @@ class SettingResult:
 
     @property
     def figures(self) -> Mapping[str, Estimate]:
-        """The figures that count: those of the test split, or of all labels where these decide."""
+        """The estimates on the test split, or on all labels if these decide."""
         return self.test or self.tuning
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Trace:
-    """Settings along which one thing rises, with means and intervals on the tuning set: a line of a figure.
+    """A line of a chart: settings with means and intervals on the tuning set.
 
     Attributes:
-        name: what rises, as a legend says it: `semantic: front`, `semantic: first n`, or a parameter's name.
-        settings: the values of each point, as a table or a tooltip shows them, length n_points.
+        name: as in a legend: `semantic: front`, `semantic: first n`, or the name of the parameter that rises.
+        settings: the values of each point, length n_points.
         means: by metric name, shape (n_points,).
         low, high: ends of the 95% interval of each mean, by metric name, shape (n_points,).
     """
@@ -93,7 +92,7 @@ class Trace:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MeanGrid:
-    """Means over two parameters, all others as recommended: a heat map.
+    """A heat map: means over two parameters. All others have their recommended values.
 
     Attributes:
         x, y: the parameters.
@@ -110,11 +109,11 @@ class MeanGrid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorseRequest:
-    """A request that the defaults made complete and what is recommended does not.
+    """A request that is complete with the defaults and incomplete with the recommended setting.
 
     Attributes:
         query: its id.
-        text: of the request, shortened.
+        text: the text of the request, shortened.
         missing: ids of required items that are no longer offered.
     """
 
@@ -129,13 +128,14 @@ class ConstraintVerdict:
 
     Attributes:
         text: the constraint.
-        status: `holds`: the unfavourable end of what is likely is at the target or better; `holds within 2 points`: it
-            is within the room of a share, which is less where the base is complete on fewer than a fifth; `missed`: the
-            favourable end is below the target; `open`: neither; `too few to say`: fewer than 20 queries.
-        value, low, high: the mean and what is likely, as the constraint counts.
-        n: how many queries it is about.
-        needed: about how many more would settle it; None = it is settled, or more are unlikely to.
-        falls_short: whether the mean itself is beyond the room.
+        status: `holds`: the unfavourable end of the interval reaches the target; `holds within 2 points`: it misses the
+            target by no more than the room of a share, which is smaller if the base is complete on fewer than a fifth;
+            `missed`: the favourable end misses the target; `open`: none of these; `too few to say`: fewer than 20
+            queries.
+        value, low, high: the mean and its interval, in the unit of the constraint.
+        n: how many queries the metric applies to.
+        needed: about how many more queries would decide; None = it is decided, or more are unlikely to decide it.
+        falls_short: whether the mean itself misses the target by more than the room.
     """
 
     text: str
@@ -149,47 +149,49 @@ class ConstraintVerdict:
 
     @property
     def met(self) -> bool | None:
-        """Whether it holds; None = it cannot be said."""
+        """Whether it holds; None = open, or too few queries."""
         return {"holds": True, "holds within 2 points": True, "missed": False}.get(self.status)
 
 
 def fall_short(verdicts: Iterable[ConstraintVerdict]) -> bool:
-    """Whether some constraint is missed, so that the default is kept."""
+    """Whether a constraint is missed. Then the default is kept."""
     return any(verdict.falls_short or verdict.met is False for verdict in verdicts)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PolicyOutcome:
-    """What one policy came to on a dataset. All but `bounds` is of the test split, or of all labels where these decide.
+    """The result of one policy on a dataset.
+
+    All but `bounds` is measured on the test split, or on all labels if these decide.
 
     Attributes:
-        policy: as read.
-        chosen: what was found better than the default; None where nothing was.
-        reason: why the default is kept, as a sentence without its end; empty where something is recommended.
-        needed: about how many more labels would do to recommend something, from and to; None = more are unlikely to
-            help, or something is recommended.
-        answered: whether the labels can say anything of the policy at all.
-        taken_from: the stricter policy whose setting `chosen` is; empty where this policy's own limits came to it.
-        shipped: the shipped preset that `chosen` is, as `learned/normal`; empty where it is none.
-        replaced: the tuned setting that a shipped preset, or the default as it ships, beats in completeness and prompt
-            tokens, and that is therefore not recommended.
+        policy: which policy.
+        chosen: the setting that is better than the default; None if there is none.
+        reason: why the default is kept, without a full stop; empty if a setting is recommended.
+        needed: about how many more labels would allow a recommendation, from and to; None = more are unlikely to help,
+            or a setting is recommended.
+        answered: whether the metrics of the policy apply to any label.
+        taken_from: the stricter policy whose setting `chosen` is; empty if it is the best by the limits of this policy.
+        shipped: the name of the shipped preset that `chosen` is, such as `learned/normal`; empty if it is none.
+        replaced: the tuned setting that was replaced, because a shipped preset or the default beats it in completeness
+            and prompt tokens.
         settings: how many settings were compared exactly for this policy.
-        tried: how many were run because a parameter of theirs breaks the prefix rule.
-        bounds: on the tuning set, by text of each constraint the bound that was compared with its target.
+        tried: how many settings were run, because a parameter cannot be swept.
+        bounds: by text of each constraint, the bound on the tuning set that was compared with its target.
         verdicts: of the constraints, without those whose metric applies to no query.
-        fixed: the first k items of the base selector's ranking, k tuned by the same policy; None = no k keeps all
-            limits (see `limits`, some hold for every policy) and betters the default.
-        fixed_reason: why there is no such k, as a sentence without its end; empty where there is one.
-        fixed_of_selector: the same of the chosen selector's ranking.
+        fixed: the first k items of the base's ranking, k tuned by the same policy; None if no k keeps all limits and is
+            better than the default.
+        fixed_reason: why there is no such k, without a full stop; empty if there is one.
+        fixed_of_selector: the same for the ranking of the chosen selector.
         against: paired comparisons of `chosen` with "defaults", "fixed" and "fixed_of_selector", by that
             key and metric name (completeness, tokens, items, the objective), Holm-corrected over the dataset.
-        at_tokens: `chosen` compared with the first n items of the base's ranking at its own prompt tokens;
-            None where queries failed.
-        ranking: gain by a better ranking: `fixed_of_selector` compared with `fixed`, by metric name.
-        heat_maps: around what is chosen.
-        slices: sensitivity: one trace per parameter, all others as chosen.
-        worst_scope, worst_server: of at least 10 queries each; None where there are fewer than two.
-        worse: requests made worse, in order of the dataset.
+        at_tokens: `chosen` compared with the first n items of the base's ranking at equal prompt tokens; None if
+            queries failed.
+        ranking: the gain by a better ranking: `fixed_of_selector` compared with `fixed`, by metric name.
+        heat_maps: around the chosen setting.
+        slices: sensitivity: one trace per parameter, with the chosen values of all others.
+        worst_scope, worst_server: the worst one with at least 10 queries; None if fewer than two have so many.
+        worse: requests made worse, in the order of the dataset.
     """
 
     policy: Policy
@@ -218,27 +220,26 @@ class PolicyOutcome:
 
     @property
     def recommended(self) -> SettingResult | None:
-        """What is recommended: what was found better, unless the queries that are read say that it falls short."""
+        """The chosen setting, unless it misses a constraint on the evaluation set."""
         return None if fall_short(self.verdicts) else self.chosen
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DatasetTuning:
-    """What tuning found on one dataset.
+    """The result of tuning on one dataset.
 
     Attributes:
-        dataset, version, hash: which one.
-        items: in the catalog.
-        queries: by split, how many were measured: `tuning` and `test`, or `all` where all labels decide.
-        of: by split, how many could have been; more where a sample was.
+        dataset, version, hash: of the dataset.
+        items: how many items the catalog has.
+        queries: by split, how many were measured: `tuning` and `test`, or `all` if all labels decide.
+        of: by split, how many there are; more than `queries` if a sample was drawn.
         tokens: name of the token counter.
-        results: references and recommendations, measured on all that was asked: the specification's defaults, shipped
-            presets, tuned fixed k, everything, and what is recommended.
+        results: measured settings: the specification's defaults, shipped presets, tuned fixed k, everything, and
+            recommendations.
         traces: fronts and first-n curves of every selector on the tuning set.
-        shipped: the shipped presets that competed, by name; the default itself where it is one of them.
+        shipped: the shipped presets that competed, by name; the default if it is one of them.
         outcomes: one per policy, in the order of the file.
-        notes: what a reader must know, as sentences: which parameters broke the prefix rule and how many settings
-            were tried instead, that the test split was read once, samples.
+        notes: messages for the reader: samples, parameters that were not swept, which labels decided.
     """
 
     dataset: str
@@ -256,31 +257,29 @@ class DatasetTuning:
 
     @property
     def all_decide(self) -> bool:
-        """Whether all labels decide, so that no unread split is left."""
+        """Whether all labels decide, so no unread split is left."""
         return "test" not in self.queries
 
     @property
     def default(self) -> SettingResult | None:
-        """The setting that is kept where nothing is recommended."""
+        """The setting that is kept if nothing is recommended."""
         return next((result for result in self.results if result.role == DEFAULTS), None)
 
     def advised(self, outcome: PolicyOutcome) -> SettingResult | None:
-        """The advice for a policy: what is recommended, or the default."""
+        """The advice for a policy: the recommended setting, or the default."""
         return outcome.recommended or self.default
 
     def shortfall(self, outcome: PolicyOutcome) -> float:
-        """By how much what is advised is less complete than `learned/normal`, as a share; 0 where it is not, or NaN."""
-        advised, reference = self.advised(outcome), self.shipped.get(LEARNED_NORMAL)
-        if advised is None or reference is None:
-            return 0.0
-        completeness = [result.figures.get("completeness") for result in (reference, advised)]
-        if completeness[0] is None or completeness[1] is None:
-            return 0.0
-        gap = completeness[0].value - completeness[1].value
+        """How much less complete than `learned/normal` the advised setting is, as a share; 0 if it is not, or NaN."""
+        results = (self.shipped.get(LEARNED_NORMAL), self.advised(outcome))
+        values = [
+            result.figures["completeness"].value for result in results if result and "completeness" in result.figures
+        ]
+        gap = values[0] - values[1] if len(values) == len(results) else 0.0
         return gap if gap > SAME else 0.0
 
     def same_advice(self) -> tuple[tuple[PolicyOutcome, ...], ...]:
-        """The outcomes, with those of policies that come to the same advice together, in the order of the first."""
+        """The outcomes in groups of equal advice, in the order of the first of each group."""
 
         def advice(outcome: PolicyOutcome) -> object:
             chosen = outcome.chosen
@@ -295,11 +294,10 @@ class Tuning:
 
     Attributes:
         name, about: of the policy file.
-        command: the line that repeats it.
+        command: the command that repeats it.
         seed: of random search, resampling and folds.
-        embedder: its identity in words.
-        datasets: one each; where the file says `together`, the last one is called `together` and has the same values
-            for all datasets.
+        embedder: its identity.
+        datasets: one result per dataset; with `together`, the last one has the name `together` and one setting for all.
     """
 
     name: str
@@ -317,14 +315,14 @@ _SHOWN = 100  # characters of a request in a report
 
 @dataclass(frozen=True, eq=False)
 class QuerySet:
-    """The queries of one split that metrics apply to, or of all labels, whole or a sample.
+    """The labelled queries of one split, or all labelled queries; whole or a sample.
 
     Attributes:
-        dataset: those queries.
-        split: which one; `all`: every label decides.
+        dataset: these queries.
+        split: its name; `all` if every label decides.
         item_tokens: prompt tokens of every item, shape (n_items,).
-        resources: what steps use.
-        memo: outputs of steps that settings share; one a split, since a step's key holds the batch.
+        resources: embedder and token counter.
+        memo: outputs of steps that settings share; one per split, since the key of a step contains the batch.
     """
 
     dataset: Dataset
@@ -359,24 +357,24 @@ class QuerySet:
 
     @cached_property
     def group(self) -> IntArray:
-        """The same as numbers from 0 on, shape (n_queries,)."""
+        """The group of each query as a number from 0 on, shape (n_queries,)."""
         return np.unique(np.array(self.groups, dtype=object), return_inverse=True)[1].astype(np.int64)
 
     @property
     def fit_splits(self) -> tuple[str, ...]:
-        """The splits that a fit may name if it has seen some of these queries."""
+        """The names of splits whose fits have seen some of these queries."""
         return (self.split, TUNING, TEST, *self.dataset.split_names) if self.split == ALL else (self.split, ALL)
 
     def answers(self, selector: Selector) -> Slice:
-        """Ask a selector all requests.
+        """The answers of a selector to all requests.
 
         Raises:
-            UserError: it fails as a whole; queries that fail on their own are `Slice.errors`.
+            UserError: it fails as a whole; queries that fail are in `Slice.errors`.
         """
         return answered(selector, self.batch)
 
     def values(self, answers: Slice, metrics: Sequence[Metric]) -> dict[Metric, FloatArray]:
-        """Metrics by query, each of shape (n_queries,); what is unknown for a query that failed is NaN."""
+        """Metrics by query, each of shape (n_queries,); NaN if unknown, because the query failed."""
         values = evaluate(metrics, self.labels.evidence(answers))
         if not answers.errors:
             return values
@@ -384,17 +382,17 @@ class QuerySet:
         return {m: np.where(failed, np.nan, v) if str(m) in NOT_OF_FAILED else v for m, v in values.items()}
 
     def estimates(self, values: Mapping[Metric, FloatArray], *, level: float) -> dict[str, Estimate]:
-        """Means with intervals by groups of queries, by metric name; one that applies to no query is left out."""
+        """Means with intervals by groups of queries, by name of each metric that applies to any query."""
         by_metric = estimates(list(values), values, level=level, groups=self.group)
         return {str(metric): estimate for metric, estimate in by_metric.items() if estimate.n}
 
     def worst_scope(self, values: Mapping[Metric, FloatArray]) -> GroupMean | None:
-        """The named scope of least completeness; None where fewer than two have enough queries."""
-        scopes = [(query.scope, index) for index, query in enumerate(self.dataset.queries)]
-        return _worst(values[COMPLETE], [(scope, index) for scope, index in scopes if scope is not None])
+        """The scope with the lowest completeness; None if fewer than two have enough queries."""
+        queries = enumerate(self.dataset.queries)
+        return _worst(values[COMPLETE], [(query.scope, index) for index, query in queries if query.scope is not None])
 
     def worst_server(self, values: Mapping[Metric, FloatArray]) -> GroupMean | None:
-        """The server of least completeness among the queries that require an item of it; None as for scopes."""
+        """The server with the lowest completeness of the queries that require one of its items; None as for scopes."""
         judgments, catalog = self.dataset.judgments, self.dataset.catalog
         required = judgments.grade == Grade.REQUIRED
         pairs = zip(owners(judgments.start)[required].tolist(), judgments.item[required].tolist(), strict=True)
@@ -402,9 +400,9 @@ class QuerySet:
         return _worst(values[COMPLETE], [(server, query) for query, server in servers if server])
 
     def made_worse(self, before: FloatArray, after: FloatArray, answers: Slice) -> tuple[WorseRequest, ...]:
-        """The queries that were complete before and are not after, with what is missing from the answers after.
+        """The queries that were complete before and are not after, with the items that are missing after.
 
-        Of several alternatives that are all missing the first in the order of the catalog is named.
+        Of several missing alternatives, the first in the order of the catalog is named.
         """
         joined = Joined(self.labels.evidence(answers))
         items: dict[int, dict[int, str]] = {}
@@ -414,15 +412,16 @@ class QuerySet:
             items.setdefault(query, {}).setdefault(group, self.dataset.catalog[int(joined.labels.item[label])].id)
         return tuple(
             WorseRequest(
-                query=self.dataset.queries[index].id, text=_shorten(self.batch.requests[index].text), missing=item_ids
+                query=self.dataset.queries[index].id,
+                text=_shorten(self.batch.requests[index].text),
+                missing=tuple(items.get(index, {}).values()),
             )
             for index in np.flatnonzero((before == 1) & (after == 0)).tolist()
-            for item_ids in [tuple(items.get(index, {}).values())]
         )
 
 
 def _worst(complete: FloatArray, members: Sequence[tuple[str, int]]) -> GroupMean | None:
-    """The group of least completeness, of those with enough queries in need; a name and an index for each query."""
+    """The group with the lowest completeness, of those with enough queries; `members` are names and query indices."""
     groups = {name: np.array(indices, dtype=np.int64) for name, indices in group_pairs(members).items()}
     return worst_group(COMPLETE, complete, groups, min_n=SCOPE_QUERIES)
 
@@ -443,8 +442,8 @@ class FullRanking:
     Attributes:
         query: the analysed requests.
         answers: all that was found, as if all of it were offered.
-        refitted: whether scores are out of fold, since a step was fitted on these queries.
-        shared: of how many datasets a fit is that has seen these queries among theirs; 0 = there is none.
+        refitted: whether scores are out of fold, because a step was fitted on these queries.
+        shared: the number of datasets of a fit that has seen these queries among others; 0 = there is none.
     """
 
     query: Query
@@ -463,9 +462,8 @@ class FullRanking:
 def rank_with_pipeline(head: Pipeline, query_set: QuerySet) -> FullRanking:
     """Rank with a pipeline without cuts.
 
-    A probability that was fitted on the very queries of the side would look better than it is on others: there each
-    fold of them is scored by a fit of the same kind on the other folds. Weights of a fusion are a number a source and
-    stay as they are.
+    A probability that was fitted on these queries would look too good. Each fold of them is then scored by a fit of the
+    same kind on the other folds. Weights of a fusion, one number per source, are not changed.
 
     Raises:
         ParameterError: a step was fitted on the test split.
@@ -474,9 +472,8 @@ def rank_with_pipeline(head: Pipeline, query_set: QuerySet) -> FullRanking:
     if is_fitted_on(head, query_set):
         if query_set.split == TEST:
             raise ParameterError(
-                f"a step was fitted on the {query_set.split} split of dataset {query_set.dataset.name}, so "
-                f"that nothing measured there would hold elsewhere; fit it on the tuning split with "
-                f"`ctxbench calibrate --split tuning`"
+                f"a step was fitted on the {query_set.split} split of dataset {query_set.dataset.name}, so its "
+                f"figures would be too good; fit it on the tuning split with `ctxbench calibrate --split tuning`"
             )
         return _out_of_fold(head, query_set)
     result = ask(PipelineSelector("uncut", head, query_set.resources, query_set.memo), query_set)
@@ -484,7 +481,7 @@ def rank_with_pipeline(head: Pipeline, query_set: QuerySet) -> FullRanking:
 
 
 def ask(selector: Selector, query_set: QuerySet) -> tuple[Query, Slice]:
-    """Ask a selector all requests: these, analysed, and the answers; raises as `QuerySet.answers`."""
+    """The analysed requests and the answers of a selector to them; raises as `QuerySet.answers`."""
     answers = query_set.answers(selector)
     return Query.of_chunks(query_set.batch, answers.chunks), answers
 
@@ -492,22 +489,22 @@ def ask(selector: Selector, query_set: QuerySet) -> tuple[Query, Slice]:
 def _is_step_fitted_on(step: Step, query_set: QuerySet) -> bool:
     """Whether the step was fitted on some of these queries; for weights, only on the test split.
 
-    A fit of several datasets, such as the shipped one, counts on the test split only: a dataset is a small part of what
-    it saw, and there is no fit without it.
+    A fit of several datasets, such as the shipped one, counts on the test split only: one dataset is a small part of
+    it, and there is no fit without that dataset.
     """
     datasets = _fit_datasets(step, query_set)
     return datasets == 1 or (datasets > 1 and query_set.split == TEST)
 
 
 def _fit_datasets(step: Step, query_set: QuerySet) -> int:
-    """How many datasets the step was fitted on, if it has seen some of these queries; 0 = it has not."""
+    """How many datasets the step was fitted on, if these queries were among them; else 0."""
     kind, catalog = step.declared("calibrated"), query_set.dataset.catalog
     if kind not in (KINDS if query_set.split == TEST else (PROBABILITY, ABSTENTION)):
         return 0
     stored: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
     try:
         fits = [stored.fit(kind, catalog)] if kind == PROBABILITY else stored.fits
-    except ParameterError:  # there is none for this catalog, which the step says when it is asked
+    except ParameterError:  # there is none for this catalog; the step reports it when it runs
         return 0
     for fit in fits:
         names = fit.values.get("datasets", [fit.dataset])
@@ -518,9 +515,9 @@ def _fit_datasets(step: Step, query_set: QuerySet) -> int:
 
 
 def count_fit_datasets(pipeline: Pipeline, query_set: QuerySet) -> int:
-    """How many datasets (more than one) a fit is of that has seen some of these queries; 0 = there is none.
+    """The number of datasets of a fit that has seen these queries among those of other datasets; 0 = there is none.
 
-    What such a step gains here is a little more than it would elsewhere.
+    Such a step looks slightly better here than on new data.
     """
     n_datasets = max((_fit_datasets(step, query_set) for step in all_steps(pipeline.refine)), default=0)
     return n_datasets if n_datasets > 1 else 0
@@ -529,7 +526,7 @@ def count_fit_datasets(pipeline: Pipeline, query_set: QuerySet) -> int:
 def is_fitted_on(pipeline: Pipeline, query_set: QuerySet) -> bool:
     """Whether a step of the pipeline, or of a domain in it, was fitted on some of these queries.
 
-    Weights of a fusion count on the test split only, where nothing is measured that they have seen.
+    Weights of a fusion count on the test split only.
     """
     return any(_is_step_fitted_on(step, query_set) for step in all_steps(pipeline.refine))
 
@@ -537,11 +534,11 @@ def is_fitted_on(pipeline: Pipeline, query_set: QuerySet) -> bool:
 def _out_of_fold(head: Pipeline, query_set: QuerySet) -> FullRanking:
     """Rank every query by fits on the other folds.
 
-    What a step is fitted on depends on each query alone, so it is taken once for all folds.
+    The examples of a step depend on each query alone, so they are made once for all folds.
     """
     fold = folds_of(query_set.groups, min(OUT_OF_FOLD, len(set(query_set.groups))))
     complete = query_set.dataset.judgments.complete
-    if complete is not None:  # a fit on all others tells of those whose labels are not all known
+    if complete is not None:  # queries without complete labels are scored by a fit on all others
         groups = [group for group, is_complete in zip(query_set.groups, complete.tolist(), strict=True) if is_complete]
         fold = np.full(len(complete), -1, dtype=np.int64)
         fold[complete] = folds_of(groups, min(OUT_OF_FOLD, len(set(groups))))
@@ -561,7 +558,7 @@ def _out_of_fold(head: Pipeline, query_set: QuerySet) -> FullRanking:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Fixed(Logistic):
-    """In the place of a fit: fixed probabilities of the rows, in the order of the examples."""
+    """A fit with fixed probabilities of the rows, in the order of the examples."""
 
     fixed: FloatArray
 
@@ -569,32 +566,9 @@ class _Fixed(Logistic):
         return self.fixed
 
 
-@dataclass(frozen=True, kw_only=True)
-class _WithFixed:
-    """In front of a fitted step: gives it the fixed probabilities as its model."""
-
-    fixed: _Fixed
-
-    def model(self, *_: Any) -> Logistic:
-        return self.fixed
-
-
-@dataclass(frozen=True, kw_only=True)
-class _FixedProbability(_WithFixed, Probability):
-    """A probability that is fixed."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _FixedAbstain(_WithFixed, Abstain):
-    """Abstention by a probability that is fixed."""
-
-
-def _fixed_step(call: Any, probability: FloatArray) -> Probability | Abstain:
+def _fixed_step(call: Any, probability: FloatArray) -> Any:
     """A fitted step with fixed probabilities, which reads no feature."""
     none = np.empty(0)
-    fixed = _Fixed(
-        columns=(), intercept=0.0, weights=none, low=none, high=none, scale=none, vector=none, fixed=probability
+    return call.with_model(
+        _Fixed(columns=(), intercept=0.0, weights=none, low=none, high=none, scale=none, vector=none, fixed=probability)
     )
-    if isinstance(call, Abstain):
-        return _FixedAbstain(calibration=call.calibration, threshold=call.threshold, fixed=fixed)
-    return _FixedProbability(calibration=call.calibration, fixed=fixed)

@@ -1,19 +1,18 @@
 """The best setting for a policy, by exact sweep or by trials.
 
 * A setting can be recommended if it keeps all limits (`ctxbench.tuning.policy`) and its objective is better than the
-  base's, unless the base itself misses the policy by its means. With grouped queries, differences are taken by group,
-  and intervals are those of the equivalent number of independent queries. Sums that differ by less than 1e-12 are
-  equal.
-* The best objective wins; then more completeness; then fewer tokens; then within a line the threshold furthest from any
-  that gives other means, or else the one that offers least; then the one nearest to the defaults; then the earlier
-  line.
+  base's. The second condition is dropped if the base misses the policy by its means. With grouped queries, differences
+  are taken by group, and intervals are those of the equivalent number of independent queries. Sums that differ by less
+  than 1e-12 are equal.
+* The best objective wins; then more completeness; then fewer tokens; then, on one line, the threshold furthest from any
+  with other means, or else the one that offers least; then the setting nearest to the defaults; then the first line.
 """
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
@@ -55,10 +54,10 @@ from ctxbench.tuning.setting_lines import (
 )
 from ctxbench.tuning.tunables import FIRST_N, ExpansionSweep, Tunable, why_not_exact
 
-MIN_QUERIES = 20  # queries that every measure of a policy must apply to, below which nothing is recommended
-MAX_FACTOR = 10  # times as many labels, past which more are unlikely to help
-_KNOWN = 50  # queries, below which that many are taken for it, since little is known of the means
-_DOUBT = 0.5  # standard errors by which the mean may be lower than seen, for the larger number of labels needed
+MIN_QUERIES = 20  # every measure of a policy must apply to as many queries, or nothing is recommended
+MAX_FACTOR = 10  # if even this many times as many labels would not be enough, more are unlikely to help
+_KNOWN = 50  # with fewer queries, `MAX_FACTOR` counts from this number, since the means are uncertain
+_DOUBT = 0.5  # standard errors by which the mean is lowered, for the larger number of labels needed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -66,12 +65,12 @@ class BestSetting:
     """A setting that an optimum keeps.
 
     Attributes:
-        values: its parameters, the threshold among them.
+        values: of its parameters, with the threshold.
         rounded: the same with a threshold of few digits that selects the same (see `ThresholdLine.rounded_threshold`).
         means: by measure.
         n: by measure, how many queries it applies to.
-        bounds: by text of each of the policy's constraints, the value compared with its target, in the text's unit.
-        missed: indices, among the limits, of those that are not kept.
+        bounds: by text of each constraint, the value that was compared with its target, in the unit of the text.
+        missed: indices of the limits that are not kept.
     """
 
     values: Mapping[str, Value]
@@ -83,14 +82,14 @@ class BestSetting:
 
 
 class Optimum:
-    """Keeps the best setting that meets a policy, and until there is one the nearest; a collector of sweeps.
+    """Keeps the best setting that meets a policy, or the nearest one as long as none does; a collector of sweeps.
 
     Attributes:
-        policy: what is chosen by.
-        limits: what a setting must keep, the policy's constraints first.
+        policy: the policy.
+        limits: all limits of a setting, the policy's constraints first.
         to_beat: the base's objective, which a setting must improve on; NaN = no such condition.
-        settings: how many were looked at.
-        shortage: about how many times as many queries the nearest would need; infinite if there is none.
+        settings: how many settings were added.
+        shortage: about how many times as many queries the nearest setting would need; infinite if there is none.
     """
 
     def __init__(
@@ -103,18 +102,18 @@ class Optimum:
         worth: float = 1.0,
         defaults: Mapping[str, Value] | None = None,
     ) -> None:
-        """Begin with no setting.
+        """Start without a setting.
 
         Args:
-            policy: what is chosen by.
+            policy: the policy.
             level: of the intervals.
-            base: means of the base by measure; without it nothing is compared with the base, and there is no room.
+            base: means of the base by measure; without it there are no comparisons with the base, and no room.
             reach: see `reach_ratio`, for constraints `of: reachable`.
-            worth: how many independent queries a query is worth, above 0: below 1 where queries of one group answer
-                alike (see `ctxbench.evaluation.comparisons.worth`). One factor for all measures and settings, so that
-                sweeps need no groups.
-            defaults: values of the selector's parameters, to which the setting that is chosen of equals is nearest:
-                the differences, each as a share of the default or of 1 if that is more, are added up.
+            worth: how many independent queries a query is worth, above 0; below 1 if queries of one group have similar
+                results (see `ctxbench.evaluation.comparisons.worth`). It is one factor for all measures and settings,
+                so sweeps need no groups.
+            defaults: values of the selector's parameters. Of equal settings, the one nearest to them is chosen; the
+                distance is the sum of differences, each divided by the default or by 1 if that is more.
 
         Raises:
             ParameterError: the base lacks a metric.
@@ -136,7 +135,7 @@ class Optimum:
         self._means_constrained: list[SweptSettings | None] = [None] * len(policy.constraints)
 
     def _objective_to_beat(self, base: Mapping[Measure, float]) -> float:
-        """The base's objective, if it keeps by its means what the policy asks; NaN = it does not, or is not known."""
+        """The base's objective if the base keeps the constraints by its means; else NaN."""
         is_met = all(
             limit.sign * (base.get(limit.measure, math.nan) - limit.target) >= -rounding_error(limit.target)
             for limit in self.limits
@@ -182,7 +181,7 @@ class Optimum:
                 short = np.maximum(short, np.where(is_kept, 1.0, nearer))
             beaten = self._best is not None or (self._nearest is not None and (short >= self.shortage).all())
             if beaten and not met.any():
-                return  # whatever the other limits say
+                return  # the other limits cannot change it
         if met.any():
             index = self._best_index(settings, indices[met])
             chosen = np.array([index])
@@ -196,7 +195,7 @@ class Optimum:
                 self._nearest, self.shortage = settings.select_setting(int(indices[nearest])), float(short[nearest])
 
     def _times(self, limit: Limit) -> float:
-        """How many queries a query is worth for a limit; differences already are by group."""
+        """How many queries a query is worth for a limit; differences are already by group."""
         return self._worth if limit.by == "interval" else 1.0
 
     def _best_index(self, settings: SweptSettings, indices: IntArray) -> int:
@@ -210,55 +209,45 @@ class Optimum:
 
     def _keep_reaches(self, settings: SweptSettings, reached: Sequence[BoolArray]) -> None:
         """Keep the best mean of every constraint, and the best among those that meet the other constraints."""
-        for index in range(len(self._means_alone)):
+        for index, limit in enumerate(self.limits[: len(self._means_alone)]):
             rest = [mask for position, mask in enumerate(reached) if position != index]
-            self._keep_reach(self._means_alone, index, settings, None)
-            if rest:
-                self._keep_reach(self._means_constrained, index, settings, _all(rest, len(settings)))
-
-    def _keep_reach(
-        self, best: list[SweptSettings | None], index: int, settings: SweptSettings, mask: BoolArray | None
-    ) -> None:
-        limit, old = self.limits[index], best[index]
-        position = settings.best_index(limit.measure, limit.sign, mask)
-        if position is None:
-            return
-        mean = float(settings.means(limit.measure, np.array([position]))[0])
-        if old is None or limit.sign * mean > limit.sign * float(old.means(limit.measure)[0]):
-            best[index] = settings.select_setting(position)
-
-    # ------------------------------------------------------------------------------------------ what was found
+            masks = [(self._means_alone, None)] + [(self._means_constrained, _all(rest, len(settings)))] * bool(rest)
+            for best, mask in masks:
+                if (position := settings.best_index(limit.measure, limit.sign, mask)) is not None:
+                    mean, old = float(settings.means(limit.measure, np.array([position]))[0]), best[index]
+                    if old is None or limit.sign * mean > limit.sign * float(old.means(limit.measure)[0]):
+                        best[index] = settings.select_setting(position)
 
     @property
     def best(self) -> BestSetting | None:
-        """The best setting that meets all constraints; None if none does."""
+        """The best setting that keeps all limits; None if there is none."""
         return None if self._best is None else self._best_setting(self._best)
 
     @property
     def n(self) -> int | None:
-        """The best fixed number of items, of an optimum that has seen these only; None if none does."""
+        """The best fixed number of items, of an optimum over first-n settings; None if there is none."""
         return None if self.best is None else int(self.best.values["n"])
 
     def beats(self, optimum: Optimum) -> bool:
-        """Whether the best of this optimum comes before that of another for the same policy; False for equals."""
+        """Whether the best setting is better than that of another optimum of the same policy; False if equal."""
         aims = len(self._aims)
         return precedes(self._key[:aims], optimum._key[:aims])
 
     @property
     def nearest(self) -> BestSetting | None:
-        """Of the settings that meet all constraints by their means alone the one that would need the fewest queries.
+        """Of the settings that keep all limits by their means alone, the one that would need the fewest queries.
 
-        None if there is no such setting, or one that meets the constraints.
+        None if there is no such setting, or if a setting keeps all limits.
         """
         return None if self._best is not None or self._nearest is None else self._best_setting(self._nearest)
 
     def labels_needed(self) -> tuple[int, int] | None:
-        """About how many more queries of the same kinds as those measured it would take to recommend a setting.
+        """About how many more queries of the same kinds it would take to recommend a setting: the range from and to.
 
-        From the smallest number at which the best setting, or else the nearest, keeps all limits and every measure of
-        the policy applies to `MIN_QUERIES` queries, with the means and variances that were seen, to the number at which
-        it would if its mean were half a standard error less favourable. None if `MAX_FACTOR` times as many would not
-        do.
+        The lower number is the smallest at which the best setting, or else the nearest, keeps all limits, and every
+        measure of the policy applies to `MIN_QUERIES` queries, with the observed means and variances. The higher number
+        is the same with means that are half a standard error less favourable. None if `MAX_FACTOR` times as many
+        queries would not be enough.
         """
         settings = self._best or self._nearest
         if settings is None or not all(settings.n(measure) for measure in self.measures):
@@ -272,7 +261,7 @@ class Optimum:
         )
 
     def _fewest_queries(self, settings: SweptSettings, queries: int, *, doubt: float) -> int | None:
-        """The smallest number of queries that is enough, from as many as there are; None above `MAX_FACTOR` times."""
+        """The smallest number of queries that is enough, from `queries` on; None above `MAX_FACTOR` times as many."""
         low, high = queries, MAX_FACTOR * max(queries, _KNOWN)
         if self._is_enough(settings, 1.0, doubt=doubt):
             return queries
@@ -291,13 +280,11 @@ class Optimum:
     @property
     def queries(self) -> int:
         """How many queries were measured; 0 before any line."""
-        settings = (
-            self._best or self._nearest or next((swept for swept in self._means_alone if swept is not None), None)
-        )
+        settings = next(filter(None, (self._best, self._nearest, *self._means_alone)), None)
         return 0 if settings is None else self._queries(settings)
 
     def best_means(self, index: int) -> tuple[BestSetting | None, BestSetting | None]:
-        """The best mean of one constraint: among all settings, and among those whose means meet all the others."""
+        """The settings with the best mean of one constraint: of all, and of those whose means keep the other limits."""
         alone, constrained = self._means_alone[index], self._means_constrained[index]
         return (
             None if alone is None else self._best_setting(alone),
@@ -347,9 +334,9 @@ def _all(masks: Sequence[BoolArray], n: int) -> BoolArray:
 
 
 def _shortage_of(limit: Limit, means: FloatArray, ends: FloatArray) -> FloatArray:
-    """About how many times as many queries it would take for an interval's end to reach the target.
+    """About how many times as many queries it would take for the end of an interval to reach the target.
 
-    Intervals narrow with the root of n, so that it is ((mean - end) / (mean - target))^2; infinite on the target.
+    Intervals narrow with the square root of n, so it is ((mean - end) / (mean - target))^2; infinite on the target.
     """
     room = np.abs(means - limit.end)
     out = np.full(len(means), math.inf)
@@ -358,7 +345,7 @@ def _shortage_of(limit: Limit, means: FloatArray, ends: FloatArray) -> FloatArra
 
 
 def precedes(key: tuple[float, ...], other_key: tuple[float, ...]) -> bool:
-    """Whether a key is less than another; parts that are equal up to rounding, or NaN, are skipped."""
+    """Whether a key is less than another. Parts that are equal up to rounding, or NaN, are skipped."""
     for mine, theirs in zip(key, other_key, strict=True):
         if abs(mine - theirs) > rounding_error(theirs):
             return mine < theirs
@@ -378,7 +365,7 @@ def distance(values: Mapping[str, Value], defaults: Mapping[str, Value]) -> floa
 
 
 def most_stable(thresholds: FloatArray, indices: IntArray) -> int:
-    """Of indices with the same means the one whose threshold is furthest from all others; the first of equals."""
+    """Of indices with the same means, the one whose threshold is furthest from all others; of equals, the first."""
     if len(indices) == 1:
         return int(indices[0])
     rest = np.sort(np.delete(thresholds, indices))
@@ -391,8 +378,8 @@ def most_stable(thresholds: FloatArray, indices: IntArray) -> int:
     return int(indices[np.minimum(above, below).argmax()])
 
 
-MAX_REPEATS = 128  # whose sums are held to see whether they come again
-TRIED_CUTS = 8  # settings of the front that are tried with what comes behind them
+MAX_REPEATS = 128  # sums that are stored to find repetitions
+TRIED_CUTS = 8  # settings of the front that are run with the steps behind the cut
 REPORTED = tuple(Measure(Metric(name)) for name in ("completeness", "recall", "tokens", "items"))
 
 
@@ -401,9 +388,9 @@ class Competitor:
     """A selector with its rankings of the tuning set of a dataset.
 
     Attributes:
-        tunable: which.
-        query_set: the split.
-        full_ranking: what it finds there.
+        tunable: the selector.
+        query_set: the tuning set.
+        full_ranking: its ranking of the tuning set.
         rankings: the same, measured at every length.
     """
 
@@ -417,10 +404,10 @@ class Competitor:
         cls,
         tunable: Tunable,
         query_set: QuerySet,
-        policies: Sequence[Policy],
+        policies: Collection[Policy],
         chosen: Mapping[str, Value] | None = None,
     ) -> Competitor:
-        """Rank with its defaults, or with what is chosen, and measure the rankings at every length.
+        """Rank with its defaults, or with chosen values, and measure the rankings at every length.
 
         Raises:
             UserError: it fails, or its rankings lack scores.
@@ -441,7 +428,7 @@ class Competitor:
         return self.tunable.name
 
     def with_base(self, base: Base) -> Competitor:
-        """The same, with the base that differences are to."""
+        """The same competitor, with the base of paired differences."""
         return replace(self, rankings=self.rankings.with_base(base.pairing))
 
     def by_query(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
@@ -476,12 +463,12 @@ class Base:
     """The baseline of recommendations: the first selector of the file with its defaults.
 
     Attributes:
-        means: by measure, of those that apply to any query.
-        pairing: its values by query, for what differences are taken of.
-        queries_by_type: by item type of which something must be kept, the queries that require it, shape (n_queries,).
+        means: by measure, for measures that apply to any query.
+        pairing: its values by query, for paired differences.
+        queries_by_type: by item type, the queries that require an item of it, shape (n_queries,).
         reachable: the queries that the first items of its ranking make complete, shape (n_queries,).
-        complete: completeness by query, shape (n_queries,); NaN where nothing is needed.
-        effective_queries: how many independent queries in need its completeness is worth, as queries come in groups.
+        complete: completeness by query, shape (n_queries,); NaN if a query needs nothing.
+        effective_queries: to how many independent queries the queries that need an item, in groups, are equivalent.
     """
 
     means: Mapping[Measure, float]
@@ -493,7 +480,7 @@ class Base:
 
     @property
     def in_need(self) -> int:
-        """How many queries need something."""
+        """How many queries need an item."""
         return int((~np.isnan(self.complete)).sum())
 
     @property
@@ -502,7 +489,7 @@ class Base:
         return self.effective_queries / self.in_need if self.in_need else 1.0
 
     @classmethod
-    def of(cls, competitor: Competitor, policies: Sequence[Policy]) -> Base:
+    def of(cls, competitor: Competitor, policies: Collection[Policy]) -> Base:
         """Measure the base, for some policies."""
         values = competitor.by_query({})
         applicable = {measure: by_query for measure, by_query in values.items() if not np.isnan(by_query).all()}
@@ -525,12 +512,12 @@ class SearchResult:
     """The result of a search through the settings of one selector.
 
     Attributes:
-        competitor: which.
-        optima: the best setting by policy name.
-        fixed: the best fixed number of items by policy name.
+        competitor: the selector.
+        optima: the best setting, by policy name.
+        fixed: the best fixed number of items, by policy name.
         front: settings that no other beats in prompt tokens and completeness.
-        settings: how many were evaluated exactly.
-        tried: how many were run.
+        settings: how many settings were evaluated exactly.
+        tried: how many settings were run.
     """
 
     competitor: Competitor
@@ -541,19 +528,19 @@ class SearchResult:
     tried: int
 
     def add_preset(self, values: Mapping[str, Value]) -> None:
-        """Add a preset, unless a sweep has evaluated that setting."""
+        """Add a preset, unless the sweep evaluated that setting."""
         tunable = self.competitor.tunable
         if self.settings and tunable.is_swept(values) and not tunable.entry.search:
             return
         if self.competitor.full_ranking.refitted and not tunable.is_swept(values):
-            return  # it can only be run, and has seen these queries
+            return  # it can only be run, and its fit has seen these queries
         by_query = self.competitor.by_query(values)
         line = setting_line(tunable.values(values), by_query, pairing=self.competitor.rankings.pairing)
         show_lines([line], [*self.optima.values(), self.front])
 
 
 def preset_search(competitor: Competitor, file: PolicyFile, *, base: Base) -> SearchResult:
-    """The search of a selector that is not tuned, of which `add_preset` shows the presets."""
+    """The search of a selector that is not tuned; `add_preset` adds its presets."""
     return SearchResult(
         competitor=competitor,
         optima=optima_of(competitor, file, base=base),
@@ -568,9 +555,9 @@ def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Ca
     """Search all settings of a selector.
 
     Args:
-        competitor: which, with differences to the base.
+        competitor: the selector, with differences to the base.
         file: the policy file, with the policies that the labels can answer.
-        base: the base on the same split.
+        base: the base on the same queries.
         progress: called with how many settings have been evaluated.
     """
     best, front = optima_of(competitor, file, base=base), Front(cost=TOKENS, gain=COMPLETENESS)
@@ -584,7 +571,7 @@ def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Ca
         n_settings = sweep(competitor.tunable.family, competitor.rankings, [repeat_filter], progress=progress)
         settings = 0 if expands else n_settings
     if competitor.domain_pair is not None:
-        settings = _both_domains(competitor.domain_pair, file.policies, collectors, base=base)
+        settings = _both_domains(competitor.domain_pair, file.policies.values(), collectors, base=base)
     tried = 0
     if competitor.tunable.tried_values or competitor.tunable.has_expansion({}):
         for line in _run_settings(competitor, file, cuts):
@@ -599,8 +586,8 @@ def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Ca
 class RepeatFilter:
     """Passes lines to collectors, except those that repeat an earlier one and are no nearer to the defaults.
 
-    From some topK on a larger one offers nothing else, and such lines share their sums. Of equals an optimum keeps the
-    one nearest to the defaults, then the first, and a front the first: so they miss nothing.
+    Above some topK, a larger one offers the same, and such lines share their sums. Of equal settings an optimum keeps
+    the nearest to the defaults, then the first; a front keeps the first. So the skipped lines change no result.
     """
 
     def __init__(self, collectors: Sequence[Optimum | Front], defaults: Mapping[str, Value]) -> None:
@@ -608,7 +595,7 @@ class RepeatFilter:
         self._nearest: OrderedDict[int, tuple[object, float]] = OrderedDict()  # by identity, held so that it stays
 
     def add(self, line: ThresholdLine) -> None:
-        """Show a line, or count its settings only."""
+        """Pass a line on, or only count its settings."""
         from_defaults = distance(line.values, self._defaults)
         sums, nearest = self._nearest.get(id(line.sums), (None, 0.0))
         if sums is line.sums and from_defaults >= nearest - rounding_error(nearest):
@@ -622,14 +609,14 @@ class RepeatFilter:
 
 
 def optima_of(competitor: Competitor, file: PolicyFile, *, base: Base) -> dict[str, Optimum]:
-    """New optima that keep the best setting for each policy, by name of the policy."""
+    """Empty optima by name of the policy."""
     reach = reach_ratio(base.reachable, competitor.rankings.reachable)
     defaults = competitor.tunable.values()
     return {
         policy.name: Optimum(
             policy, level=file.confidence, base=base.means, reach=reach, worth=base.worth, defaults=defaults
         )
-        for policy in file.policies
+        for policy in file.policies.values()
     }
 
 
@@ -641,13 +628,13 @@ def first_n(competitor: Competitor, file: PolicyFile, *, base: Base) -> dict[str
 
 
 def _both_domains(
-    domain_pair: DomainPair, policies: Sequence[Policy], collectors: Sequence[Collector[ThresholdLine]], *, base: Base
+    domain_pair: DomainPair, policies: Collection[Policy], collectors: Sequence[Collector[ThresholdLine]], *, base: Base
 ) -> int:
-    """Show collectors what no pair of the domains' settings beats, in whatever a policy wants kept or gained.
+    """Pass the fronts of pairs of the domains' settings to collectors, for every measure that a policy uses.
 
-    The optimum of a policy with one such measure is among these, since what is compared with it rises with them; of
-    pairs with equal sums one is shown. Where types must keep their completeness, also what nothing beats of those
-    pairs that keep it.
+    The optimum of a policy with one such measure is on its front, since the compared values rise with it. Of pairs with
+    equal sums, one is passed. If item types must keep their completeness, the front of the pairs that keep it is passed
+    as well.
     """
     settings = 0
     gains = {COMPLETENESS, *(measure for measure in policy_measures(policies) if measure.metric == COMPLETENESS.metric)}
@@ -665,9 +652,9 @@ def _both_domains(
 
 
 def _run_settings(competitor: Competitor, file: PolicyFile, cuts: Front) -> Iterator[ThresholdLine]:
-    """Run settings, as lines: values that the file lists behind cuts of the front, or settings drawn from all.
+    """Run settings, as lines: values listed in the file behind cuts of the front, or settings drawn from all.
 
-    What an expansion of one pass adds is swept exactly over its threshold and topN from one run.
+    An expansion of one pass is swept exactly over its threshold and topN, from one run.
     """
     tunable, runner = competitor.tunable, competitor.runner
     if tunable.family is None:

@@ -7,7 +7,6 @@ re-ranking is run setting by setting; a setting reuses every step up to the firs
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
@@ -88,7 +87,7 @@ class ThresholdSpan:
 
     @classmethod
     def fixed(cls, name: str, value: float) -> ThresholdSpan:
-        """A threshold that stays as it is."""
+        """A threshold that stays unchanged."""
         return cls(name, value, value)
 
     @property
@@ -226,7 +225,7 @@ def show_lines(
     Args:
         lines: settings, one line at a time.
         collectors: those that keep something.
-        progress: told after each line how many settings there have been.
+        progress: called after each line with how many settings there have been.
     """
     settings = 0
     for line in lines:
@@ -512,7 +511,7 @@ class SettingRunner:
     def lines(self, settings: Sequence[Mapping[str, Value]]) -> tuple[ThresholdLine, ...]:
         """Measure settings, each as a separate line, in their order.
 
-        They are run so that those that share most stand together, whatever order they come in.
+        They are run so that those that share most follow each other, in whatever order they come.
 
         Args:
             settings: checked values, over the selector's defaults.
@@ -545,8 +544,7 @@ def _steps(pipeline: Pipeline) -> tuple[str, ...]:
     None that is off is among them.
     """
     return tuple(
-        json.dumps(step.describe(), sort_keys=True, default=str)
-        for step in (pipeline.analyse, pipeline.retrieve, *(step for step in pipeline.refine if not step.off))
+        step.key for step in (pipeline.analyse, pipeline.retrieve, *(step for step in pipeline.refine if not step.off))
     )
 
 

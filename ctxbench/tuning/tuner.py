@@ -1,4 +1,4 @@
-"""Tune on every dataset, then read the test splits once."""
+"""Tune on every dataset, and then read each test split once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ctxbench.evaluation.comparisons import (
 from ctxbench.evaluation.metrics import Metric, mean
 from ctxbench.evaluation.statistics import Comparison, Estimate, correct
 from ctxbench.io.console import ProgressListener, silent
-from ctxbench.io.errors import UserError
+from ctxbench.io.errors import Message, UserError, count
 from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.model.candidates import Candidates
 from ctxbench.selectors.external import all_empty
@@ -34,7 +34,7 @@ from ctxbench.tuning.held_out import (
     SettingEvaluator,
     SettingValues,
     VerdictQueries,
-    best_preset,
+    beaten_policies,
     compare_all,
     constraint_verdicts,
     fixed_reason,
@@ -74,16 +74,9 @@ from ctxbench.tuning.results import (
     QuerySet,
     SettingResult,
     Tuning,
-    fall_short,
 )
 from ctxbench.tuning.search import MIN_QUERIES, Base, Competitor, Optimum, SearchResult, first_n, preset_search, search
 from ctxbench.tuning.tunables import EXTERNAL_CUT, FIRST_N
-
-ALL_DECIDE = (
-    "Every figure here is of the labels that the values were chosen on: none are left to test them on. What is "
-    "recommended was held to its policy with room for that; new labels would confirm it."
-)
-READ_ONCE = "The test split was read once, for the figures here, when all values were fixed."
 
 
 class DatasetTuner:
@@ -92,10 +85,10 @@ class DatasetTuner:
     Attributes:
         name: of the dataset.
         policies: those that the labels can answer.
-        shipped: the presets that compete.
-        left_out: by name of a selector why it does not compete here, as a sentence without its end.
+        shipped: the shipped presets that compete.
+        left_out: by name of a selector, why it does not compete.
         base: the first selector with its defaults, on the tuning set; None before `choose`.
-        searches: what was found, by name of the selector.
+        searches: results of the search, by name of the selector.
         choices: by policy.
     """
 
@@ -104,33 +97,29 @@ class DatasetTuner:
         self.file, self._base = inputs.file, inputs.tunables[0]
         self.name = dataset.dataset.name
         self.tunables = tuple(tunable for tunable in inputs.tunables if tunable.name not in dataset.left_out)
-        self.policies = tuple(policy for policy in inputs.file.policies if policy.name not in dataset.unanswered)
+        self.policies = tuple(policy for policy in self.file.policies.values() if policy.name not in dataset.unanswered)
         self.left_out = dict(dataset.left_out)
         self.shipped = tuple(preset for preset in inputs.shipped if preset.tunable.name not in dataset.left_out)
         self.base: Base | None = None
         self.searches: dict[str, SearchResult] = {}
         self.choices: dict[str, Choice] = {}
 
-    # ------------------------------------------------------------------------------------------ what decides
-
     def choose(self) -> None:
         """Choose a setting for every policy, on the tuning set alone."""
-        query_set, file = self.dataset.tuning_set, replace(self.file, policies=self.policies)
+        query_set, file = self.dataset.tuning_set, self.file.with_policies(self.policies)
         for index, tunable in enumerate(self.tunables):
             self._say(f"{tunable.name}, ranking", index, len(self.tunables))
             competitor = Competitor.of(tunable, query_set, self.policies)
             base = self.base = self.base or Base.of(competitor, self.policies)
 
             def report_settings(settings: int, name: str = tunable.name, done: int = index) -> None:
-                self._say(
-                    f"{name}, {settings:,} {'setting' if settings == 1 else 'settings'}", done, len(self.tunables)
-                )
+                self._say(f"{name}, {count(settings, 'setting')}", done, len(self.tunables))
 
             self.searches[tunable.name] = search(competitor.with_base(base), file, base=base, progress=report_settings)
         if self.base is not None:
             self._add_presets(file, self.base)
         one_group = self._one_group_reason()
-        for policy in self.file.policies:
+        for policy in self.file.policies.values():
             if reason := self.dataset.unanswered.get(policy.name, one_group):
                 self.choices[policy.name] = Choice(reason=reason, answered=False)
             else:
@@ -141,14 +130,14 @@ class DatasetTuner:
             self.choices = with_stricter(self.policies, self.choices, base=self.base, to_beat=to_beat)
 
     def _add_presets(self, file: PolicyFile, base: Base) -> None:
-        """Add shipped presets that no sweep evaluates; for a selector that is not tuned, as its only settings."""
+        """Add shipped presets that no sweep evaluates; they are the only settings of a selector that is not tuned."""
         for preset in self.shipped:
             name = preset.tunable.name
             if name not in self.searches and name not in self.left_out:
                 self._say(f"{name}, ranking", len(self.tunables), len(self.tunables))
                 try:
                     competitor = Competitor.of(preset.tunable, self.dataset.tuning_set, self.policies)
-                except UserError as error:  # nobody asked for it: a report says why it does not compete
+                except UserError as error:  # the file does not name it: the report gives the reason
                     self.left_out[name] = str(error)
                     continue
                 self.searches[name] = preset_search(competitor.with_base(base), file, base=base)
@@ -157,49 +146,44 @@ class DatasetTuner:
         self.shipped = tuple(preset for preset in self.shipped if preset.tunable.name in self.searches)
 
     def _with_lacking_labels(self, choice: Choice) -> Choice:
-        """The same choice; with too few labels for any, how many more are needed."""
+        """The same choice, with how many more labels are needed if there are too few for any recommendation."""
         missing = 0 if self.base is None else MIN_QUERIES - self.base.in_need
         if choice.setting is not None or choice.needed is not None or missing <= 0:
             return choice
         return replace(choice, needed=(missing, missing))
 
     def _one_group_reason(self) -> str:
-        """Why nothing can be said beyond doubt where all queries answer as one; empty where they do not."""
+        """Why nothing is significant if all queries are of one group; empty if they are not."""
         query_set = self.dataset.tuning_set
         if self.base is None or len(np.unique(query_set.group[~np.isnan(self.base.complete)])) > 1:
             return ""
-        return (
-            f"the {self.base.in_need:,} labels in need are all of one group, which answers as one, so that "
-            "nothing says how far others would differ; label requests of other groups"
-        )
+        return Message("tuning.one-group", queries=self.base.in_need)
 
     def _say(self, activity: str, done: int, total: int) -> None:
         self._progress(f"{self.name}, {activity}; done", done, total)
 
     def _first_n(self, searched: SearchResult, values: Mapping[str, Value]) -> Mapping[str, Optimum]:
-        """The best fixed numbers of items of the ranking that a setting cuts, by policy."""
+        """The best fixed number of items of the ranking of a setting, by policy."""
         tunable = searched.competitor.tunable
         if tunable.answers is not None or tunable.is_swept(values) or self.base is None:
             return searched.fixed
-        heads = [tunable.head(tunable.pipeline(setting)).describe() for setting in ({}, values)]
+        heads = [tunable.head(tunable.pipeline(setting)).key for setting in ({}, values)]
         if heads[0] == heads[1]:
             return searched.fixed
         competitor = Competitor.of(tunable, self.dataset.tuning_set, self.policies, values).with_base(self.base)
-        return first_n(competitor, replace(self.file, policies=self.policies), base=self.base)
-
-    # ------------------------------------------------------------------------------------------ what is read
+        return first_n(competitor, self.file.with_policies(self.policies), base=self.base)
 
     @cached_property
     def evaluator(self) -> SettingEvaluator:
-        """Measures settings; reads the test split, if there is one."""
-        evaluator = SettingEvaluator(self.dataset, metrics_of(self.file.policies), self.file.confidence)
+        """Measures settings. It reads the test split, if there is one."""
+        evaluator = SettingEvaluator(self.dataset, metrics_of(self.file.policies.values()), self.file.confidence)
         for result in self.searches.values():
             evaluator.keep_ranking(result.competitor.tunable, result.competitor.full_ranking)
         return evaluator
 
     @cached_property
     def defaults(self) -> SettingValues:
-        """The base with its defaults; an external one is the first items of its ranking, and is called so."""
+        """The base with its defaults. Of an external selector these are the first items of its ranking."""
         base = self._base
         if not base.entry.set and not base.start and base.source == "semantic":
             name = SPEC_DEFAULTS
@@ -213,7 +197,7 @@ class DatasetTuner:
     def _with_equal_tokens(
         self, outcomes: tuple[PolicyOutcome, ...], measured: Mapping[str, Mapping[str, SettingValues]]
     ) -> tuple[PolicyOutcome, ...]:
-        """The outcomes, each with the chosen setting compared with the base's first n items at equal tokens."""
+        """The outcomes with a comparison of the chosen setting with the base's first n items at equal tokens."""
         query_set = self.dataset.evaluation_set
         ranking = self.evaluator.full_ranking(self._base, {}, query_set.split)
         curve = first_items_curve(ranking.answers.candidates, query_set.labels)
@@ -222,7 +206,7 @@ class DatasetTuner:
         return tuple(replace(outcome, at_tokens=comparisons.get(outcome.policy.name)) for outcome in outcomes)
 
     def result(self) -> DatasetTuning:
-        """Measure what is recommended and what it is compared with."""
+        """Measure the chosen settings, and the settings that they are compared with."""
         dataset, file, defaults = self.dataset, self.file, self.defaults
         self._say("measuring", 0, len(file.policies))
         shipped = self.shipped_values
@@ -232,14 +216,10 @@ class DatasetTuner:
             *(setting for setting in shipped.values() if setting is not defaults),
             self.evaluator.everything(),
         ]
-        measured = {
-            policy.name: settings
-            for policy in file.policies
-            if (settings := self._chosen(policy, self.choices[policy.name]))
-        }
+        measured = {policy.name: settings for policy in file.policies.values() if (settings := self._chosen(policy))}
         measured |= self._replaced(measured)
         chosen = {policy: settings for policy, settings in measured.items() if "chosen" in settings}
-        comparisons = compare_all(defaults, chosen, self._compare, file.policies)
+        comparisons = compare_all(defaults, chosen, self._compare, file.policies.values())
         all_settings = [
             defaults,
             *compared,
@@ -247,7 +227,8 @@ class DatasetTuner:
         ]
         results = {setting.name: self.evaluator.result(setting) for setting in all_settings}
         outcomes = tuple(
-            self._outcome(policy, measured.get(policy.name, {}), results, comparisons) for policy in file.policies
+            self._outcome(policy, measured.get(policy.name, {}), results, comparisons)
+            for policy in file.policies.values()
         )
         level, searches = file.confidence, self.searches.values()
         fronts = [front_trace(result, level=level) for result in searches if result.front]
@@ -278,7 +259,7 @@ class DatasetTuner:
 
     @cached_property
     def shipped_values(self) -> dict[str, SettingValues]:
-        """The shipped presets, measured, by name; the defaults where a preset is these."""
+        """The values of the shipped presets, by name; those of the defaults if a preset equals them."""
         return {
             preset.name: self.defaults
             if preset.is_setting_of(self._base, {})
@@ -287,45 +268,34 @@ class DatasetTuner:
         }
 
     def _replaced(self, measured: Mapping[str, dict[str, SettingValues]]) -> dict[str, dict[str, SettingValues]]:
-        """By policy, the shipped preset that replaces a setting which it beats on the evaluation set.
-
-        A choice made on the queries that decide looks better there than it is, and a preset does not, so that the
-        queries tell which were not chosen on, where there are any.
-        """
+        """By policy, the shipped preset that replaces a setting which it beats, and that setting."""
+        beaten = beaten_policies(
+            self.policies,
+            measured,
+            self.shipped_values,
+            verdicts=lambda policy, setting: self.evaluator.verdicts(policy, setting, self.defaults),
+            means=lambda setting: setting.evaluation_means,
+        )
         replaced = {}
-        for policy in self.policies:
-            chosen = measured.get(policy.name, {}).get("chosen")
-            if chosen is None or fall_short(self.evaluator.verdicts(policy, chosen, self.defaults)):
-                continue
-            means = {
-                name: setting.evaluation_means
-                for name, setting in self.shipped_values.items()
-                if not fall_short(self.evaluator.verdicts(policy, setting, self.defaults))
-            }
-            name = best_preset(policy, chosen.evaluation_means, means)
-            if name is None:
-                continue
+        for policy, name in beaten:
             preset = next(shipped for shipped in self.shipped if shipped.name == name)
-            choice = replacing_choice(
-                preset, self.choices[policy.name], is_default=preset.is_setting_of(self._base, {})
-            )
-            self.choices[policy.name] = choice
-            replaced[policy.name] = {
-                **self._chosen(policy, choice),
-                "replaced": replace(chosen, name=f"{policy.name}, as tuned", role=TUNED),
-            }
+            is_default = preset.is_setting_of(self._base, {})
+            self.choices[policy.name] = replacing_choice(preset, self.choices[policy.name], is_default=is_default)
+            tuned = replace(measured[policy.name]["chosen"], name=f"{policy.name}, as tuned", role=TUNED)
+            replaced[policy.name] = {**self._chosen(policy), "replaced": tuned}
         return replaced
 
     def _presets(self) -> Iterator[SettingValues]:
-        """The presets of the base's own definition, without any that equals its defaults."""
+        """The presets of the base's definition, without those that equal its defaults."""
         base = self._base
         for preset, values in base.definition.presets.items():
             free_values = {name: value for name, value in values.items() if name not in base.entry.set}
             if base.in_force(free_values) != base.in_force({}):
                 yield self.evaluator.setting(base, free_values, name=f"{base.name}/{preset}", role=PRESET)
 
-    def _chosen(self, policy: Policy, choice: Choice) -> dict[str, SettingValues]:
-        """What is recommended, and the fixed numbers of items that meet the policy; nothing, if the default is kept."""
+    def _chosen(self, policy: Policy) -> dict[str, SettingValues]:
+        """The chosen setting, and the fixed numbers of items that meet the policy; empty if the default is kept."""
+        choice = self.choices[policy.name]
         if choice.setting is None:
             return {}
         result, values = self.searches[choice.selector], choice.setting.rounded
@@ -372,65 +342,46 @@ class DatasetTuner:
     def _notes(self) -> Iterator[str]:
         """Notes for the reader of a report."""
         query_sets = self.dataset.query_sets
-        yield READ_ONCE if TEST in query_sets else ALL_DECIDE
+        yield Message("tuning.test-read-once" if TEST in query_sets else "tuning.all-labels-decide")
         for split, n in self.dataset.of.items():
             if len(query_sets[split]) < n:
-                of = f"of the {split} split " if split in (TUNING, TEST) else ""
-                yield f"Of {n:,} queries {of}{len(query_sets[split]):,} were drawn."
-        names = {entry.name for entry in self.file.selectors}
+                yield Message("tuning.sample-drawn", n=len(query_sets[split]), queries=n, split=split)
         for name, reason in self.left_out.items():
-            yield f"{name if name in names else f'What ships, {name},'} was left out: {reason}."
+            yield Message("tuning.left-out", selector=name, reason=reason)
         for name in self.dataset.empty:
             sentence = all_empty(name, self.name)
             yield f"{sentence[0].upper()}{sentence[1:]}."
         if self.base is not None:
             yield from _group_notes(self.base, self.dataset.tuning_set)
         for name, result in self.searches.items():
-            if result.competitor.full_ranking.refitted:
-                yield (
-                    f"{name}: its fit has seen queries that decide, so that each of these is scored by a fit on the "
-                    "other folds; a test split is scored by the fit itself."
-                )
-            if result.competitor.full_ranking.shared:
-                yield (
-                    f"{name}: its fit has seen queries that decide, among those of "
-                    f"{result.competitor.full_ranking.shared} datasets, "
-                    "so that it looks a little better here than on a dataset of your own."
-                )
+            tunable, ranking = result.competitor.tunable, result.competitor.full_ranking
+            if ranking.refitted:
+                yield Message("tuning.scored-out-of-fold", selector=name)
+            if ranking.shared:
+                yield Message("tuning.fit-has-seen-dataset", selector=name, datasets=ranking.shared)
             if result.tried:
-                yield _run_note(name, result)
+                unswept = [*tunable.tried_values, *["expansion"] * tunable.has_expansion({})]
+                yield Message("tuning.not-swept", selector=name, parameters=unswept, settings=result.tried)
 
 
 def _group_notes(base: Base, query_set: QuerySet) -> Iterator[str]:
-    """A note on how groups of queries change intervals; none where every query in need is alone."""
+    """A note on how groups of queries change intervals; none if each query in need is a group."""
     groups = len(np.unique(query_set.group[~np.isnan(base.complete)]))
     if groups != base.in_need:
-        yield (
-            f"The {base.in_need:,} queries in need that decide come in {groups:,} groups, such as paraphrases of one "
-            f"request, and are worth {base.effective_queries:,.0f} independent ones by the base's completeness. "
-            "Intervals and paired comparisons, but for those at equal tokens, are made by group, and constraints that "
-            f"are not of the base are met by bounds for {base.worth:.0%} as many queries."
+        yield Message(
+            "tuning.grouped-queries",
+            queries=base.in_need,
+            groups=groups,
+            effective=base.effective_queries,
+            share=base.worth,
         )
 
 
-def _run_note(name: str, result: SearchResult) -> str:
-    """A note on what breaks the prefix rule, and what was done instead."""
-    searched = result.competitor.tunable.tried_values
-    unswept = " and ".join(
-        [", ".join(searched)] * bool(searched) + ["expansion"] * result.competitor.tunable.has_expansion({})
-    )
-    return (
-        f"{name}: no exact sweep over {unswept}, which change more than how much of one ranking is offered; "
-        f"{result.tried:,} settings were run on what the steps before had found, and the best of them need not be the "
-        "best there is."
-    )
-
-
 def first_items_curve(table: Candidates, labels: Labels) -> Curve:
-    """Completeness and tokens of the first n items on every query, from none to the 100 that are ranked.
+    """Completeness and tokens of the first n items on every query, for n from 0 to 100.
 
     Args:
-        table: a ranking that nothing was cut of, in the order of the queries of `labels`.
+        table: a ranking without cuts, in the order of the queries of `labels`.
         labels: of the queries.
     """
     rankings = MeasuredRankings.of(table, labels, (COMPLETENESS, TOKENS))
@@ -443,9 +394,9 @@ def first_items_curve(table: Candidates, labels: Labels) -> Curve:
 def compare_at_tokens(
     chosen: Mapping[str, SettingValues], curve: Curve, query_set: QuerySet, *, seed: int
 ) -> dict[str, AtTokens]:
-    """Compare recommended settings with the curve, each at its own mean tokens; Holm-corrected together.
+    """Compare chosen settings with the curve, each at its mean tokens; Holm-corrected together.
 
-    The p-value is that of the groups of paraphrases, the interval that of queries.
+    The p-value is by groups of paraphrases, the interval by queries.
 
     Args:
         chosen: by policy, measured on the split of `query_set`.
@@ -454,7 +405,7 @@ def compare_at_tokens(
         seed: of the sign flips.
 
     Returns:
-        By policy; one that failed on a query, which then has no tokens, is left out.
+        By policy; settings that failed on a query, which then has no tokens, are left out.
     """
     results: dict[str, AtTokens] = {}
     for policy, setting in chosen.items():
@@ -477,8 +428,8 @@ def tune(inputs: TuningInputs, *, command: str, progress: ProgressListener = sil
     All choices on all datasets are made before the test split of any is read.
 
     Args:
-        inputs: what is tuned.
-        command: the line that repeats this, for the report.
+        inputs: the opened inputs.
+        command: the command that repeats this, for the report.
         progress: called with how far tuning is.
 
     Raises:
@@ -506,7 +457,7 @@ DECIDING, READING = 0, -1  # of the splits that a dataset is measured on
 class CommonSetting:
     """Chooses one setting for all datasets, and measures it.
 
-    Selectors that are swept exactly compete; what has to be tried does not.
+    Only selectors that are swept exactly compete.
     """
 
     def __init__(self, tuners: Sequence[DatasetTuner]) -> None:
@@ -522,7 +473,7 @@ class CommonSetting:
         self._fixed: dict[tuple[str, str], Optimum] = {}
 
     def choose(self, progress: ProgressListener) -> None:
-        """Choose for every policy; every dataset has been looked at on its own before."""
+        """Choose for every policy, after every dataset has been tuned alone."""
         policies = self._policies
         optima: dict[str, dict[str, Optimum]] = {policy.name: {} for policy in policies}
         for tunable in self._tunables:
@@ -534,8 +485,8 @@ class CommonSetting:
             for policy, optimum, first in zip(policies, tuned, fixed, strict=True):
                 optima[policy.name][tunable.name] = optimum
                 self._fixed[policy.name, tunable.name] = first
-        none = Choice(reason="the labels of some dataset cannot say, or no selector suits all")
-        for policy in self._file.policies:
+        none = Choice(reason=Message("tuning.no-common-setting"))
+        for policy in self._file.policies.values():
             self._choices[policy.name] = choose(policy, optima[policy.name]) if policy in policies else none
 
     def _sweep(self, family: CutFamily, name: str, optima: Sequence[Optimum], progress: ProgressListener) -> None:
@@ -544,7 +495,7 @@ class CommonSetting:
             [tuner.searches[name].competitor.rankings for tuner in self._tuners],
             optima,
             worth=[tuner.base.worth if tuner.base else 1.0 for tuner in self._tuners],
-            progress=lambda n: progress(f"{TOGETHER}, {name}, {n:,} {'setting' if n == 1 else 'settings'}", 0, 1),
+            progress=lambda n: progress(f"{TOGETHER}, {name}, {count(n, 'setting')}", 0, 1),
         )
 
     def _optimum(self, policy: Policy, name: str, defaults: Mapping[str, Value]) -> Optimum:
@@ -569,25 +520,21 @@ class CommonSetting:
             optimum.to_beat = math.expm1(float(np.mean([math.log1p(base.means[aim]) for base, _ in bases])))
         return optimum
 
-    # ------------------------------------------------------------------------------------------ both splits
-
     def result(self) -> DatasetTuning:
-        """Measure what is recommended on every dataset, and average over datasets."""
+        """Measure the chosen setting on every dataset, and average over datasets."""
         level, all_rows = self._file.confidence, [[tuner.defaults for tuner in self._tuners]]
         measured = {
-            policy.name: by_kind
-            for policy in self._file.policies
-            if (by_kind := self._chosen(policy, self._choices[policy.name]))
+            policy.name: by_kind for policy in self._file.policies.values() if (by_kind := self._chosen(policy))
         }
         shipped = self._shipped()
         measured |= self._replaced(measured, shipped)
         chosen = {policy: by_kind for policy, by_kind in measured.items() if "chosen" in by_kind}
         all_rows += [rows for rows in shipped.values() if rows[0].role != DEFAULTS]
         all_rows += [rows for by_kind in measured.values() for rows in by_kind.values()]
-        comparisons = compare_all(all_rows[0], chosen, self._compare, self._file.policies)
+        comparisons = compare_all(all_rows[0], chosen, self._compare, self._file.policies.values())
         results = {rows[0].name: self._result(rows, level) for rows in all_rows}
         outcomes = []
-        for policy in self._file.policies:
+        for policy in self._file.policies.values():
             by_kind = measured.get(policy.name, {})
             verdicts = self._verdicts(policy, by_kind["chosen"]) if "chosen" in by_kind else ()
             kind_results = {kind: results[rows[0].name] for kind, rows in by_kind.items()}
@@ -599,7 +546,7 @@ class CommonSetting:
                 )
             outcomes.append(replace(outcome, shipped=self._preset_name(self._choices[policy.name])))
         datasets = [tuner.dataset for tuner in self._tuners]
-        names = ", ".join(tuner.name for tuner in self._tuners)
+        names = [tuner.name for tuner in self._tuners]
         return DatasetTuning(
             dataset=TOGETHER,
             version="",
@@ -613,16 +560,12 @@ class CommonSetting:
             results=tuple(results.values()),
             traces=(),
             outcomes=tuple(outcomes),
-            notes=(
-                f"One setting for all of {names}; every figure is the mean over datasets, each weighing the same.",
-                "The objective is the geometric mean over datasets where it is an amount, such as prompt tokens.",
-                *self._split_notes(),
-            ),
+            notes=(Message("tuning.common-setting", datasets=names), *self._split_notes()),
             shipped={name: results[rows[0].name] for name, rows in shipped.items()},
         )
 
     def _shipped(self) -> dict[str, list[SettingValues]]:
-        """The shipped presets that compete on every dataset, measured on each."""
+        """The values of the shipped presets that compete on every dataset, by name."""
         presets = [tuner.shipped_values for tuner in self._tuners]
         return {
             name: [values[name] for values in presets]
@@ -633,45 +576,37 @@ class CommonSetting:
     def _replaced(
         self, measured: Mapping[str, dict[str, list[SettingValues]]], shipped: Mapping[str, list[SettingValues]]
     ) -> dict[str, dict[str, list[SettingValues]]]:
-        """By policy, what takes the place of a setting that a shipped preset beats on the evaluation sets."""
-
-        def means(rows: Sequence[SettingValues]) -> dict[Metric, float]:
-            metrics = rows[0].by_query[rows[0].splits[READING]]
-            return {metric: mean(_join_values(rows, metric, READING)).value for metric in metrics}
-
+        """By policy, the shipped preset that replaces a setting which it beats, and that setting."""
         replaced = {}
-        for policy in self._policies:
-            chosen = measured.get(policy.name, {}).get("chosen")
-            if chosen is None or fall_short(self._verdicts(policy, chosen)):
-                continue
-            passing = {name: rows for name, rows in shipped.items() if not fall_short(self._verdicts(policy, rows))}
-            name = best_preset(policy, means(chosen), {name: means(rows) for name, rows in passing.items()})
-            if name is not None:
-                preset = next(preset for preset in self._tuners[0].shipped if preset.name == name)
-                self._choices[policy.name] = replacing_choice(
-                    preset, self._choices[policy.name], is_default=shipped[name][0].role == DEFAULTS
-                )
-                beaten = [replace(setting, name=f"{policy.name}, as tuned", role=TUNED) for setting in chosen]
-                replaced[policy.name] = {**self._chosen(policy, self._choices[policy.name]), "replaced": beaten}
+        for policy, name in beaten_policies(
+            self._policies, measured, shipped, verdicts=self._verdicts, means=_joined_means
+        ):
+            preset = next(preset for preset in self._tuners[0].shipped if preset.name == name)
+            is_default = shipped[name][0].role == DEFAULTS
+            self._choices[policy.name] = replacing_choice(preset, self._choices[policy.name], is_default=is_default)
+            chosen = measured[policy.name]["chosen"]
+            tuned = [replace(setting, name=f"{policy.name}, as tuned", role=TUNED) for setting in chosen]
+            replaced[policy.name] = {**self._chosen(policy), "replaced": tuned}
         return replaced
 
     def _preset_name(self, choice: Choice) -> str:
-        """The shipped preset that a choice is; empty where it is none."""
+        """The name of the shipped preset that a choice equals; empty if there is none."""
         if choice.setting is None:
             return ""
         tunable, values = self._tuners[0].inputs.tunable(choice.selector), choice.setting.rounded
         return next((preset.name for preset in self._tuners[0].shipped if preset.is_setting_of(tunable, values)), "")
 
     def _split_notes(self) -> Iterator[str]:
-        """Which labels decided, and which figures are of."""
+        """Which labels decided, and on which labels figures were measured."""
         decided = [tuner.name for tuner in self._tuners if TEST not in tuner.dataset.query_sets]
         if len(decided) < len(self._tuners):
-            yield READ_ONCE
+            yield Message("tuning.test-read-once")
         if decided:
-            yield f"On {', '.join(decided)} all labels decided, and figures are of the same labels. {ALL_DECIDE}"
+            yield Message("tuning.all-labels-decide-on", datasets=decided)
 
-    def _chosen(self, policy: Policy, choice: Choice) -> dict[str, list[SettingValues]]:
-        """What is recommended, and fixed numbers of items, on every dataset; nothing, if the default is kept."""
+    def _chosen(self, policy: Policy) -> dict[str, list[SettingValues]]:
+        """The chosen setting and fixed numbers of items on every dataset; empty if the default is kept."""
+        choice = self._choices[policy.name]
         if choice.setting is None:
             return {}
         base, values = self._tuners[0].inputs.tunables[0], choice.setting.rounded
@@ -685,23 +620,15 @@ class CommonSetting:
     def _verdicts(self, policy: Policy, chosen: Sequence[SettingValues]) -> tuple[ConstraintVerdict, ...]:
         """Verdicts of the constraints on the evaluation sets of all datasets.
 
-        Without those whose metric applies to no query there, or that are multiples of what the base lacks there.
+        Constraints are left out if their metric, or its mean for the base, applies to no query.
         """
         defaults, group = [tuner.defaults for tuner in self._tuners], self._group(READING)
-        pooled = {
-            Measure(metric): mean(_join_values(defaults, metric, READING)).value
-            for metric in defaults[0].by_query[defaults[0].splits[READING]]
-        }
-        means = {measure: value for measure, value in pooled.items() if not np.isnan(value)}
-        pairs = zip(defaults, chosen, strict=True)
-        reach = float(
-            np.mean(
-                [
-                    reach_ratio(base.reachable[base.splits[-1]], setting.reachable[setting.splits[-1]])
-                    for base, setting in pairs
-                ]
-            )
-        )
+        means = {Measure(metric): value for metric, value in _joined_means(defaults).items() if not np.isnan(value)}
+        reaches = [
+            reach_ratio(base.reachable[base.splits[READING]], setting.reachable[setting.splits[READING]])
+            for base, setting in zip(defaults, chosen, strict=True)
+        ]
+        reach = float(np.mean(reaches))
         all_read = all(TEST in tuner.dataset.query_sets for tuner in self._tuners)
         ground = VerdictQueries(group=group, level=self._file.confidence, chosen_here=not all_read)
 
@@ -749,7 +676,7 @@ def _join_values(
 ) -> FloatArray:
     """Join values by query of all datasets, scaled so that their mean is the mean of the datasets' means.
 
-    A dataset that the metric applies to on no query has no part in it, and NaN for all of its queries.
+    A dataset to which the metric does not apply is left out; its values are NaN.
 
     Args:
         rows: one per dataset.
@@ -766,8 +693,14 @@ def _join_values(
     )
 
 
+def _joined_means(rows: Sequence[SettingValues]) -> dict[Metric, float]:
+    """The mean of each metric on the evaluation sets of all datasets."""
+    metrics = rows[0].by_query[rows[0].splits[READING]]
+    return {metric: mean(_join_values(rows, metric, READING)).value for metric in metrics}
+
+
 def _sum_counts(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Counts by split over datasets; those of a dataset where all labels decide count for both splits."""
+    """Sums of counts by split; counts of a dataset on which all labels decide are added to both splits."""
     if not any(TEST in sizes for sizes in counts):
         return {ALL: sum(sum(sizes.values()) for sizes in counts)}
     return {split: sum(sizes[split] if split in sizes else sizes[ALL] for sizes in counts) for split in (TUNING, TEST)}

@@ -40,9 +40,8 @@ COMPLETE, TOKENS = Metric("completeness"), Metric("tokens")
 
 def _policy(name: str, about: str, constraint: Constraint) -> Policy:
     minimise = constraint.metric == COMPLETE
-    return Policy(
-        name=name, about=about, objective=TOKENS if minimise else COMPLETE, minimise=minimise, constraints=(constraint,)
-    )
+    aim = {"minimise": TOKENS} if minimise else {"maximise": COMPLETE}
+    return Policy.of(name, about=about, constraints=(constraint,), **aim)
 
 
 ENOUGH = _policy("enough", "fewest tokens, completeness >= 0.8", Constraint(metric=COMPLETE, at_least=0.8))

@@ -114,7 +114,7 @@ def by_policy(cases: Sequence[Case], settings: Sequence[Values]) -> dict[str, Va
 def counterpart(tokens: float, cases: Sequence[Case]) -> Values:
     """The setting of one domain that is most complete for at most so many tokens."""
     limit = Constraint(metric=Metric("tokens"), at_most=tokens)
-    aim = Policy(name="counterpart", about="", objective=COMPLETENESS.metric, minimise=False, constraints=(limit,))
+    aim = Policy.of("counterpart", maximise=COMPLETENESS.metric, constraints=(limit,))
     optimum = held_by(Optimum(aim), mean=True)
     sweep_common(FAMILY, [case.rankings for case in cases], [optimum])
     if optimum.best is None:
@@ -127,7 +127,7 @@ def counterpart(tokens: float, cases: Sequence[Case]) -> Values:
 
 @dataclass(frozen=True, eq=False)
 class Arm:
-    """A setting to be measured, and that of one domain that it is held against; None = it is not."""
+    """A setting to be measured, and that of one domain that it is compared with; None = it is not."""
 
     selector: Definition
     values: Values

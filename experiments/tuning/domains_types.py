@@ -36,9 +36,7 @@ def optimum_of(name: str, target: float, base: float, by: str = "bound") -> Opti
     """
     of = TARGETS[name][1]
     limit = Constraint(metric=C, at_least=target * base if of == "base" else target, of="" if of == "base" else of)
-    return held_by(
-        Optimum(Policy(name=name, about="", objective=T, minimise=True, constraints=(limit,))), mean=by == "mean"
-    )
+    return held_by(Optimum(Policy.of(name, minimise=T, constraints=(limit,))), mean=by == "mean")
 
 
 def held_by(optimum: Optimum, *, mean: bool) -> Optimum:
@@ -61,7 +59,7 @@ class Mode:
         asked, target: what the policy asks for, and what was met.
         values: the parameters.
         complete, tokens: of the domain alone.
-        bound: what was held against the target.
+        bound: what was compared with the target.
         base: completeness and tokens of the specification's defaults in the domain.
         queries: by dataset, how many need anything of the domain.
     """

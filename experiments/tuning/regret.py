@@ -55,7 +55,7 @@ from ctxbench.tuning.query_fits import shipped_fit
 from ctxbench.tuning.rankings import MeasuredRankings
 from ctxbench.tuning.results import TUNING, QuerySet
 from ctxbench.tuning.search import Optimum
-from ctxbench.tuning.tunables import Tunable, coarsen
+from ctxbench.tuning.tunables import Tunable
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "experiments" / "learned"))
@@ -72,11 +72,10 @@ DRAWS, SAMPLE, SEED = 20, 1500, 14
 PARAPHRASES = 5  # requests that a group has at most to be drawn whole
 REST = 100  # requests that need something, of which 2 points are two: below it the rest is no truth
 KEEP = 0.98
-NORMAL = Policy(
-    name="normal",
+NORMAL = Policy.of(
+    "normal",
     about="fewest tokens that keep 0.98 of the base's completeness",
-    objective=TOKENS.metric,
-    minimise=True,
+    minimise=TOKENS.metric,
     constraints=(Constraint(metric=COMPLETENESS.metric, at_least=KEEP, of="base"),),
 )
 
@@ -131,7 +130,7 @@ class Ground:
                 sys.exit(f"{tunable.name} has no cut that is swept exactly")
             answers = tunable.rank(side).answers.candidates
             rankings = MeasuredRankings.of(answers, side.labels, (*policy_measures([NORMAL]), *typed))
-            found.append(Candidate(tunable=tunable, family=coarsen(tunable.family), rankings=rankings))
+            found.append(Candidate(tunable=tunable, family=tunable.family.coarse(), rankings=rankings))
         values = found[0].family.by_query(found[0].rankings, found[0].tunable.values())
         pairing = Pairing(base={COMPLETENESS: values[COMPLETENESS]}, group=side.group)
         return cls(

@@ -318,12 +318,11 @@ def test_importing_loads_no_library():
 
 
 @pytest.mark.essential
-def test_what_the_readme_shows_runs(tmp_path):
+def test_the_page_on_python_runs(tmp_path):
     from matplotlib import pyplot as plt
 
     plt.close("all")
-    text = (ROOT / "README.md").read_text("utf-8")
-    shown = text.split("## From Python")[1].split("```python\n")[1].split("```")[0]
+    shown = (ROOT / "docs" / "python.md").read_text("utf-8").split("```python\n")[1].split("```")[0]
     for old, new in (
         ('"bfcl-simple"', repr(str(SMOKE))),
         ('split="test"', 'split="test", embedder="hashing"'),
@@ -337,7 +336,7 @@ def test_what_the_readme_shows_runs(tmp_path):
     exec(shown, names)
     assert len(plt.get_fignums()) == 2
     plt.close("all")
-    assert list(names["res"].to_frame().index) == ["docs", "mine", "words"]
+    assert list(names["res"].to_frame().index) == ["spec", "mine", "words"]
     verdicts = {one.selector: str(one.verdict) for one in ctxbench.check(names["now"], names["res"]).found.selectors}
     assert verdicts["words"] == "worse"
 
@@ -366,7 +365,7 @@ class TestStep:
             ctxbench.step("cut", self.Nothing)
         with pytest.raises(ParameterError, match="got function"):
             ctxbench.step("cut", lambda query, candidates, resources: candidates)
-        with pytest.raises(UserError, match="nothing is a step of kind cut; here stands one of kind retrieve"):
+        with pytest.raises(UserError, match="nothing is a step of kind cut, expected one of kind retrieve"):
             ctxbench.pipeline(ctxbench.step("cut", self.Nothing()))
 
     def test_two_classes_that_have_no_file_are_never_taken_for_each_other(self):

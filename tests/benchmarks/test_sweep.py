@@ -33,11 +33,9 @@ from ctxbench.tuning.setting_lines import Counts, Front, ThresholdSpan
 QUERIES, ITEMS = 1000, 500
 ROUNDS, SAMPLE = 3, 20
 COMPLETE, TOKENS = Metric("completeness"), Metric("tokens")
-POLICY = Policy(
-    name="fewest tokens",
-    about="",
-    objective=TOKENS,
-    minimise=True,
+POLICY = Policy.of(
+    "fewest tokens",
+    minimise=TOKENS,
     constraints=(Constraint(metric=COMPLETE, at_least=0.2),),
 )
 K, N, SCORE = Counts("K", tuple(range(1, 101))), Counts("N", tuple(range(1, 51))), ThresholdSpan("s", 0.0, 1.0)

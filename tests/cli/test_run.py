@@ -41,7 +41,7 @@ def files(folder):
 def test_the_table_goes_to_stdout_and_the_rest_to_stderr(cli, experiment, place):
     done = cli("run", experiment())
     assert done.code == 0
-    assert done.out.startswith("tiny: 10 queries, 12 items\n")
+    assert "\n\ntiny: 10 queries, 12 items\n" in done.out
     assert "semantic/spec (baseline)" in done.out
     first, second = done.err.splitlines()
     assert first.startswith("2 selector runs made, 0 found finished; ")
@@ -234,7 +234,7 @@ def test_a_reader_that_leaves_gets_what_it_wanted_and_no_traceback(experiment, p
     path = experiment()
     shell = f"{sys.executable} -m ctxbench run {path} | head -1"
     done = subprocess.run(shell, shell=True, check=False, capture_output=True, text=True, timeout=120)
-    assert done.stdout == "tiny: 10 queries, 12 items\n"
+    assert done.stdout.startswith("bm25 is not significantly less complete than semantic/spec (")
     assert "Traceback" not in done.stderr
     assert "Error" not in done.stderr
     assert (place / "runs" / "small" / "report.html").exists()

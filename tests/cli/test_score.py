@@ -39,7 +39,7 @@ def test_answers_are_scored_beside_shipped_selectors(cli, answers, tiny, tmp_pat
 
 def test_the_table_is_on_stdout(cli, answers, tiny):
     done = cli("score", answers(), "-d", tiny)
-    assert done.out.startswith("tiny: 10 queries, 12 items\n")
+    assert "\n\ntiny: 10 queries, 12 items\n" in done.out
     assert "mine (baseline)" in done.out
 
 

@@ -408,7 +408,7 @@ def test_a_missing_split(cli, shop, policy, unharmed, kept):
     missing = {"tuning": "test", "test": "tuning"}[kept]
     refused(
         unharmed(cli, "tune", shop, "-p", policy(labels="split")),
-        f"labels: split, but dataset shop has no labelled query of split {missing}; make both with",
+        f"labels: split, but dataset shop has no labelled query of split {missing}; make the splits with",
     )
 
 
@@ -444,11 +444,11 @@ def test_a_policy_that_contradicts_itself(cli, shop, policy, unharmed, policies,
     [
         (
             constrained({"metric": "precision", "at_least": 0.99}),
-            ["keep the default", "no setting reaches precision >= 0.99: the best reachable is 0."],
+            ["keep the default", "no setting reaches precision >= 0.99: the best value is 0."],
         ),
         (
             constrained({"metric": "abstention", "at_least": 0.5}, maximise="completeness"),
-            ["keep the default", "the labels cannot say: abstention applies to none of"],
+            ["keep the default", "abstention applies to none of the"],
         ),
         (
             constrained({"metric": "tokens", "at_most": 1}, maximise="completeness"),

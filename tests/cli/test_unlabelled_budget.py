@@ -69,7 +69,10 @@ def test_a_budget_is_set_on_the_agents_own_selector(tmp_path, monkeypatch):
     ("selector", "why"),
     [
         ("{command: [python, mine.py]}", "the selector of agent.yaml is a command of your own, on which no budget can"),
-        ("bm25", "a budget is set by the cut `margin` at the end, with parameters margin and at_most; selector 'desk'"),
+        (
+            "bm25",
+            "a budget needs a selector that ends with the cut `margin`",
+        ),
     ],
 )
 def test_that_it_is_not_the_agents_own_is_said(tmp_path, monkeypatch, selector, why):

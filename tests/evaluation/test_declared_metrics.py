@@ -8,7 +8,7 @@ import pytest
 
 from ctxbench.evaluation.metrics import METRICS
 
-MANUAL = Path(__file__).parents[2] / "experiments" / "README.md"
+MANUAL = Path(__file__).parents[2] / "experiments" / "metrics.md"
 CUTOFFS = {"none": "`{0}`", "optional": "`{0}`, `{0}@k`", "required": "`{0}@k`"}
 
 

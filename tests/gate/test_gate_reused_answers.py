@@ -127,7 +127,7 @@ def test_a_pin_of_a_query_that_is_not_asked_says_why_without_asking_selectors(ga
     gate.accepted(split="test")
     gate.write(gate={"pins": [{"query": "q01", "at_most_items": 3}]})
     monkeypatch.setattr("ctxbench.gate.snapshot_sources.take", None)
-    with pytest.raises(InputError, match="query q01 is in dataset tiny, but of split tuning, which is not asked"):
+    with pytest.raises(InputError, match="query q01 is in dataset tiny, but in the unused split tuning"):
         gate.check()
 
 
@@ -227,7 +227,7 @@ def test_a_selector_outside_is_asked_each_time(gate, tmp_path):
 
 def test_steps_of_plugins_have_it_asked(gate, monkeypatch):
     gate.accepted()
-    monkeypatch.setattr(module, "plugin_steps", lambda description: ("theirs:Step",))
+    monkeypatch.setattr(module, "plugin_steps", lambda selector: ("theirs:Step",))
     assert not gate.reused
 
 

@@ -121,7 +121,7 @@ def test_a_fit_that_cannot_be_used_is_refused(stored, tmp_path):
     ]:
         with pytest.raises(ParameterError, match=f"{message}.*fit again with `ctxbench calibrate"):
             stored(fit(values=values)).check(CATALOG, testing.mock_resources())
-    with pytest.raises(ParameterError, match="holds no linear fit for this catalog"):
+    with pytest.raises(ParameterError, match="has no linear fit for this catalog"):
         stored(fit(catalog="one"), fit(catalog="two", dataset="e"), fit(catalog="3", dataset="f")).check(CATALOG, None)
     write_calibrations(tmp_path / "other.json", [replace(fit(), kind="weights")])
     with pytest.raises(ParameterError, match="holds no fit of linear"):
@@ -136,7 +136,7 @@ def test_a_fit_that_cannot_be_used_is_refused(stored, tmp_path):
         ({"weights": {"words.bm25": 10 * MOST}}, ParameterError, r"weights: words\.bm25 must be -1e\+100 to 1e\+100"),
         ({"weights": {"words.bm25": True}}, ParameterError, r"weights: words\.bm25 must be"),
         ({"weights": {"words.bm26": 1.0}}, UnknownNameError, r"did you mean 'words\.bm25'"),
-        ({"weights": {"labelled.share": 1.0}}, ParameterError, r"labelled\.share, .* only the step `probability`"),
+        ({"weights": {"labelled.share": 1.0}}, ParameterError, r"labelled\.share, .* only `probability`"),
         ({"weights": WEIGHTS, "calibration": "x.json"}, ParameterError, "weights come from the calibration"),
     ],
 )

@@ -283,7 +283,7 @@ def test_the_printed_name_opens_the_file_only_with_the_same_content(counts_file,
     name = open_counter("file:counts.json").name
     assert open_counter(name).name == name
     counts_file('{"rule:a": 2}')
-    with pytest.raises(InputError, match=r"SHA-256 \w{8}\.\.\. were asked for, this file has"):
+    with pytest.raises(InputError, match=r"expected token counts with SHA-256 \w{8}\.\.\., this file has"):
         open_counter(name)
 
 
@@ -294,7 +294,7 @@ def test_the_printed_name_of_a_file_in_another_folder_opens_it_from_where_it_was
     assert name.startswith(f"file:{path.parent.name}/counts.json#")
     assert open_counter(name).name == name
     monkeypatch.chdir(path.parent)
-    with pytest.raises(StorageError, match=f"No such file or directory in {path.parent}; run in the folder that"):
+    with pytest.raises(StorageError, match=f"No such file or directory in {path.parent}; give the whole path"):
         open_counter(name)
     name = open_counter(f"file:{path}").name
     monkeypatch.chdir(path.parent.parent)
@@ -364,7 +364,7 @@ def test_everything_wrong_in_json_lines_is_reported_with_its_line(counts_file):
         "rule:a is counted twice (c.jsonl, line 4)",
         "tokens of rule:d must be a whole number from 0 to 2**53 - 1, got None (c.jsonl, line 5)",
         "_id must be an item id, got 7 (c.jsonl, line 6)",
-        "expected _id, tokens and perhaps sha256, got _id, tokens, count (c.jsonl, line 7)",
+        "expected _id, tokens and optionally sha256, got _id, tokens, count (c.jsonl, line 7)",
         "key 'tokens' occurs twice in one object (c.jsonl, line 8, column 32)",
         "sha256 of rule:g must be 64 lower-case hexadecimal digits, got 'abc' (c.jsonl, line 9)",
     ]

@@ -147,7 +147,7 @@ def test_the_page_shows_configurations_that_work():
         if "node" in config.get("command", []) and shutil.which("node") is None:
             pytest.skip("Node is not installed")
         external_from_config(config, base=FOLDER).close()
-    assert policies_of(policies, lines={}, path=None, name="p", digest="").selectors[0].external["name"] == "ours"
+    assert policies_of(policies, name="p").selectors[0].external["name"] == "ours"
 
 
 def test_the_page_shows_messages_of_the_schema():

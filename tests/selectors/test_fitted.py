@@ -48,7 +48,7 @@ def test_a_selector_without_a_probability_is_refused(fits):
 
 
 def test_fits_that_are_called_yaml_are_refused(fits, tmp_path):
-    with pytest.raises(ParameterError, match=r"end its own name in \.json"):
+    with pytest.raises(ParameterError, match=r"name the fit \.json"):
         write_fitted(definition("learned"), tmp_path / "mine.yaml")
 
 

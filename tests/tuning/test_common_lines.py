@@ -21,7 +21,7 @@ KEEP = Constraint(metric=COMPLETENESS.metric, at_least=0.6)
 
 
 def few_tokens(*constraints):
-    return Policy(name="p", about="", objective=TOKENS.metric, minimise=True, constraints=constraints)
+    return Policy.of("p", minimise=TOKENS.metric, constraints=constraints)
 
 
 def line(thresholds, by_query, *, rises=False, values=None, axis="score"):

@@ -62,7 +62,7 @@ def test_every_figure_is_the_mean_of_the_datasets_means(found):
                 assert figures[str(metric)].value == pytest.approx(np.mean(means), rel=1e-12)
     assert together.queries == {TUNING: 200, TEST: 200}
     base = together.default.tuning["completeness"].value
-    assert together.outcomes[0].bounds["completeness >= 0.8 x the base's"] >= 0.8 - 0.02 / base
+    assert together.outcomes[0].bounds["completeness >= 0.8 times the base's"] >= 0.8 - 0.02 / base
 
 
 def test_one_setting_costs_no_less_than_one_for_each(found):
@@ -133,6 +133,6 @@ def test_a_constraint_that_no_test_query_can_answer_is_neither_met_nor_missed():
         Constraint(metric=TOKENS, at_most=1.0, of="base"),
         Constraint(metric=TOKENS, at_most=100.0),
     )
-    policy = Policy(name="p", about="", objective=COMPLETE, minimise=False, constraints=(told, base, alone))
+    policy = Policy.of("p", maximise=COMPLETE, constraints=(told, base, alone))
     (found,) = every._verdicts(policy, [rows])
     assert (found.text, found.status, found.n) == (str(told), "too few to say", 3)

@@ -19,7 +19,7 @@ COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 def one(ready):
     """A competitor on the tuning split."""
     made = ready({"selector": "semantic"})
-    return Competitor.of(made.tunables[0], made.datasets[0].query_sets[TUNING], made.file.policies)
+    return Competitor.of(made.tunables[0], made.datasets[0].query_sets[TUNING], made.file.policies.values())
 
 
 def at(one, values, name="mine"):

@@ -153,7 +153,7 @@ def test_out_of_fold_is_not_what_the_fit_says_of_its_own_queries(ready, fitted):
 
 @pytest.mark.parametrize("split", ["test", "all"])
 def test_a_fit_on_the_test_split_is_refused(ready, fitted, split):
-    with pytest.raises(InputError, match="a step of it was fitted on queries of the test split") as caught:
+    with pytest.raises(InputError, match="a step was fitted on queries of the test split") as caught:
         ready(fitted(split))
     (fault,) = caught.value.faults
     assert (fault.path.name, fault.line) == ("file.yaml", 3)
@@ -206,7 +206,7 @@ def test_weights_of_a_fusion_may_have_seen_the_tuning_split_and_not_the_test_spl
 
 @pytest.mark.parametrize(
     ("split", "message"),
-    [("tuning", "behind its first cut, or in a domain, was fitted"), ("test", "fitted on queries of the test split")],
+    [("tuning", "behind the first cut, or in a domain, was fitted"), ("test", "fitted on queries of the test split")],
 )
 @pytest.mark.parametrize("in_domain", [True, False])
 def test_a_fit_behind_a_cut_or_in_a_domain_is_refused(ready, fitted, selector, split, message, in_domain):

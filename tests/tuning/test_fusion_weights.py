@@ -161,12 +161,12 @@ def test_a_request_without_candidates_scores_0_and_one_that_needs_nothing_is_lef
 
 
 def test_faults_are_named(rng):
-    with pytest.raises(ParameterError, match="behind a merge of at least two retrievers only"):
+    with pytest.raises(ParameterError, match="behind a merge of two or more retrievers"):
         fit_weights(dataset([1]), found([{1: 0.5}]))
     two = joined({"a": found([{1: 0.5}]), "b": found([{1: 0.5}])})
     with pytest.raises(ParameterError, match="the candidates are of 1 requests; dataset made has 2 queries"):
         fit_weights(dataset([1, 2]), two)
-    with pytest.raises(ParameterError, match=r"has no query that nDCG@10 applies to"):
+    with pytest.raises(ParameterError, match="nDCG@10 applies to no query of dataset"):
         fit_weights(dataset([None]), two)
-    with pytest.raises(ParameterError, match=r"has no query that nDCG@10 applies to"):
+    with pytest.raises(ParameterError, match="nDCG@10 applies to no query of dataset"):
         fit_weights(dataset([]), joined({"a": found([]), "b": found([])}))

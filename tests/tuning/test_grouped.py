@@ -28,7 +28,7 @@ POLICIES = {
 def policy(at_least=None, *, at_most=None):
     metric = COMPLETE if at_most is None else COST
     constraint = Constraint(metric=metric, at_least=at_least, at_most=at_most)
-    return Policy(name="p", about="", objective=COST, minimise=True, constraints=(constraint,))
+    return Policy.of("p", minimise=COST, constraints=(constraint,))
 
 
 def line(complete, tokens, **given):
@@ -157,7 +157,7 @@ def test_the_base_says_what_its_queries_are_worth(opened):
     mean = sums.sum() / sizes.sum()
     spread = ((sums - mean * sizes) ** 2).sum() * len(sums) / (len(sums) - 1) + 2 * sizes.mean()
     low = base.means[COMPLETENESS] + mean - 2.6 * math.sqrt(spread) / sizes.sum()
-    bound = found.bounds["completeness >= 0.8 x the base's"]
+    bound = found.bounds["completeness >= 0.8 times the base's"]
     assert bound == pytest.approx(low / base.means[COMPLETENESS])
     assert low >= 0.8 * base.means[COMPLETENESS] - 0.02 - 1e-12
 
@@ -184,10 +184,8 @@ def test_what_is_printed_is_by_group_and_a_note_says_so(opened):
     groups = len(
         {group for group, value in zip(query_sets[TUNING].groups, base.complete, strict=True) if value == value}
     )
-    assert note.startswith(
-        f"The {base.in_need} queries in need that decide come in {groups} groups, such as paraphrases of one "
-        f"request, and are worth {base.effective_queries:.0f} independent ones by the base's completeness."
-    )
+    counts = {"queries": base.in_need, "groups": groups}
+    assert note.values == {**counts, "effective": base.effective_queries, "share": base.worth}
     assert groups < base.in_need
 
 

@@ -63,10 +63,7 @@ def test_a_split_that_is_not_there(faults, changed, kept, lacking):
         queries=lambda one: tuple(replace(query, split=kept) for query in one.queries),
     )
     ((_, _, what),) = faults(datasets=[folder])
-    assert what == (
-        f"labels: split, but dataset copy has no labelled query of split {lacking}; make both with `ctxbench data "
-        f"split {folder}`, or leave `labels` out"
-    )
+    assert what.values == {"dataset": "copy", "splits": [lacking], "command": f"ctxbench data split {folder}"}
 
 
 @pytest.mark.parametrize("kept", ["tuning", "dev"])
@@ -94,8 +91,8 @@ def test_a_split_without_labels(faults, changed):
         queries=lambda one: tuple(replace(query, needs_nothing=False) for query in one.queries),
     )
     ((_, _, what),) = faults(datasets=[folder])
-    assert what.startswith("labels: split, but dataset copy has no labelled query of split test; make both")
-    assert f"make both with `ctxbench data split {folder}`, or leave" in what
+    assert what.key == "tuning.split-without-labels"
+    assert what.values == {"dataset": "copy", "splits": ["test"], "command": f"ctxbench data split {folder}"}
 
 
 def test_a_dataset_without_labels(faults, changed):
@@ -103,8 +100,7 @@ def test_a_dataset_without_labels(faults, changed):
         labels=lambda _: (), queries=lambda one: tuple(replace(query, needs_nothing=False) for query in one.queries)
     )
     ((_, _, what),) = faults(datasets=[folder], labels="")
-    said = "dataset copy: no query is labelled or needs nothing; label some with"
-    assert what == f"{said} `ctxbench data label {folder}`"
+    assert what == f"dataset copy has no labelled query; label some with `ctxbench data label {folder}`"
 
 
 def test_everything_at_once(faults, fitted, shop):
@@ -115,22 +111,24 @@ def test_everything_at_once(faults, fitted, shop):
         embedder="hasching",
         datasets=["nowhere", shop],
     )
-    starts = ["contextMargin is tried at every value", "unknown embedder 'hasching'", "unknown dataset 'nowhere'"]
+    starts = ["every value of contextMargin", "unknown embedder 'hasching'", "unknown dataset 'nowhere'"]
     assert [what[: len(start)] for (_, _, what), start in zip(found, starts, strict=True)] == starts
 
 
 def test_what_ranks_nothing(faults):
     ((file, line, what),) = faults("semantic", "everything")
-    assert what == (
-        "selector 'everything' on dataset shop: it ranks nothing, so that there is nothing to cut; leave it out"
-    )
+    assert {**what.values, "reason": what.values["reason"].key} == {
+        "selector": "everything",
+        "dataset": "shop",
+        "reason": "tuning.nothing-to-cut",
+    }
     assert (file, line) == ("file.yaml", 4)
 
 
 def test_a_metric_that_applies_to_no_query_is_no_fault(ready):
     policy = {"minimise": "tokens", "constraints": [{"metric": "dependency_recall", "at_least": 0.8}]}
     (opened,) = ready("semantic", policies={"deep": policy}).datasets
-    assert opened.unanswered == {"deep": "the labels cannot say: dependency_recall applies to none of 120 queries"}
+    assert opened.unanswered == {"deep": "dependency_recall applies to none of the 120 labelled queries"}
 
 
 def test_a_selector_that_does_not_suit_a_dataset_is_left_out_of_it(ready, fitted, changed, selector):
@@ -140,26 +138,26 @@ def test_a_selector_that_does_not_suit_a_dataset_is_left_out_of_it(ready, fitted
     silent = selector([{"abstain": {"calibration": "fits.json", "threshold": 0.1}}, {"first": {"n": 5}}])
     (opened,) = ready("semantic", silent, datasets=[folder]).datasets
     assert list(opened.left_out) == ["own"]
-    assert "holds no abstention fit for this catalog" in opened.left_out["own"]
+    assert "has no abstention fit for this catalog" in opened.left_out["own"]
 
 
 def test_a_dataset_named_twice(faults, shop):
     ((_, _, what),) = faults(datasets=[shop, shop])
-    assert "two datasets are called 'shop'" in what
+    assert (what.key, what.values) == ("tuning.dataset-twice", {"dataset": "shop"})
 
 
 def test_what_reports_call_otherwise(faults, changed, shop):
     aggressive = {"minimise": "tokens", "constraints": [{"metric": "completeness", "at_least": 0.8}]}
     ((_, _, what),) = faults(policies={"everything": aggressive})
-    assert "give the policy another name" in what
+    assert what.key == "tuning.reserved-policy-name"
     ((_, _, what),) = faults(datasets=[shop, changed("together")], together=True)
-    assert "a dataset is called 'together'" in what
+    assert what.key == "tuning.reserved-dataset-name"
 
 
 def test_together_needs_a_sweep(faults, selector, shop, other):
     file = selector([{"gap": {"at_least": 1, "at_most": "$n"}}], {"n": {"default": 5, "range": [1, 9]}})
     ((_, _, what),) = faults(file, datasets=[shop, other], together=True)
-    assert what == "together needs a selector whose cut is swept exactly, and there is none; leave it out"
+    assert what.key == "tuning.together-needs-sweep"
 
 
 def test_what_must_be_run_cannot_be_out_of_fold(faults, fitted):
@@ -175,7 +173,8 @@ pipeline:
     - gap: {at_least: 1, at_most: $n}
 """
     ((_, _, what),) = faults(fitted(text=text))
-    assert "n can only be tried by running it, and a step of it was fitted on the queries that are tuned on" in what
+    reason = what.values["reason"]
+    assert (reason.key, [*reason.values["parameters"]]) == ("tuning.fitted-and-run", ["n"])
 
 
 def test_a_fit_of_another_catalog_carries_over(ready, fitted, changed):
@@ -202,7 +201,7 @@ pipeline:
     found = faults(file, datasets=[folder])
     assert len(found) == 1
     assert "selector 'careful' on dataset copy: " in found[0][2]
-    assert "holds no abstention fit for this catalog" in found[0][2]
+    assert "has no abstention fit for this catalog" in found[0][2]
 
 
 def test_nothing_is_embedded(policies, shop, monkeypatch, fitted):

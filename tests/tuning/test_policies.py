@@ -15,7 +15,7 @@ from ctxbench.io.errors import InputError, StorageError
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Request
 from ctxbench.tuning.inputs import unanswerable
-from ctxbench.tuning.policy import SET_METRICS, Constraint, SelectorEntry, read_policies
+from ctxbench.tuning.policy import SET_METRICS, Constraint, read_policies
 
 WHOLE = """\
 name: presets
@@ -83,27 +83,27 @@ def test_a_file_says_what_is_tuned_and_how(tmp_path):
     assert (file.embedder, file.tokens, file.seed, file.sample) == ("hashing", "chars/4", 7, 1000)
     assert (file.labels, file.trials, file.confidence, file.together) == ("all", 10, 0.9, True)
     assert file.hash == hashlib.sha256(WHOLE.encode()).hexdigest()
-    assert file.selectors == (
-        SelectorEntry(name="semantic", selector="semantic", where=("selectors", 0)),
-        SelectorEntry(
-            name="expanded",
-            selector="semantic",
-            set={"contextExpansionEnabled": True},
-            search={"contextExpansionDepth": (1, 2)},
-            where=("selectors", 1),
-        ),
-        SelectorEntry(name="probability", selector="own/probability.yaml", where=("selectors", 2)),
-        SelectorEntry(name="my-answers", external={"answers": "my-answers.jsonl"}, where=("selectors", 3)),
-    )
-    smallest, within = file.policies
+    assert [entry.model_dump(exclude_unset=True) for entry in file.selectors] == [
+        {"name": "semantic", "selector": "semantic"},
+        {
+            "name": "expanded",
+            "selector": "semantic",
+            "set": {"contextExpansionEnabled": True},
+            "search": {"contextExpansionDepth": (1, 2)},
+        },
+        {"name": "probability", "selector": "own/probability.yaml"},
+        {"name": "my-answers"},
+    ]
+    assert file.selectors[3].external == {"answers": "my-answers.jsonl"}
+    smallest, within = file.policies.values()
     assert (smallest.name, smallest.about, smallest.objective) == ("aggressive", "smallest", Metric("tokens"))
-    assert (smallest.minimise, within.minimise) == (True, False)
+    assert (smallest.minimise, within.maximise) == (Metric("tokens"), Metric("completeness"))
     assert smallest.constraints == (
         Constraint(metric=Metric("completeness"), at_least=0.8, of="reachable"),
         Constraint(metric=Metric("recall"), at_least=0.5),
     )
-    assert [str(one) for one in within.constraints] == ["tokens <= 4000", "items <= 0.5 x the base's"]
-    assert file.lines["policies", "within-4000"] == 15
+    assert [str(one) for one in within.constraints] == ["tokens <= 4000", "items <= 0.5 times the base's"]
+    assert file.fault("x", "policies", "within-4000").line == 15
 
 
 def test_what_is_left_out_has_its_default(tmp_path):
@@ -116,7 +116,7 @@ def test_what_is_left_out_has_its_default(tmp_path):
     assert (file.name, file.about, file.embedder, file.tokens) == ("policies", "", "minilm", "o200k")
     assert (file.seed, file.sample, file.labels, file.trials) == (0, 0, "", 64)
     assert (file.confidence, file.together) == (0.95, False)
-    assert file.policies[0].constraints[0].of == ""
+    assert file.policies["p"].constraints[0].of == ""
 
 
 def test_the_metrics_that_a_cut_changes_are_those_of_what_is_offered():
@@ -144,18 +144,9 @@ def test_everything_wrong_is_said_at_once(tmp_path):
     )
     found = faults(tmp_path, text)
     assert [line for line, _ in found] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], "a misspelt key is wrong once"
-    messages = {message for _, message in found}
-    assert {
-        "name must do for a folder: not empty, no slash, no dot in front; got 'a/b'",
-        "about must be a text, got 1",
-        "seed must be an integer from 0 to 4294967295, got -1",
-        "labels must be all or split, got 'some'",
-        "trials must be a whole number from 1 on, got 0",
-        "confidence must be above 0.5 and below 1, as in 0.95; got 95",
-        "together must be true or false, got 1",
-        "policies must map names to policies, at least one",
-    } <= messages
-    assert any(one.startswith("a policy file has no 'selektors'; did you mean 'selectors'?") for one in messages)
+    values = ("'a/b'", "1", "'selektors'", "2", "-1", "0", "'some'", "0", "95", "1", "{}")
+    assert all(value in message for (_, message), value in zip(found, values, strict=True))
+    assert found[2][1].startswith("a policy file has no field 'selektors'; did you mean 'selectors'?")
 
 
 def test_selectors_are_checked_in_form(tmp_path):
@@ -175,20 +166,26 @@ def test_selectors_are_checked_in_form(tmp_path):
     ]
     policies = "policies: {p: {minimise: tokens, constraints: [{metric: recall, at_least: 0.5}]}}\n"
     found = faults(tmp_path, policies + "selectors:\n" + "\n".join(f"  - {entry}" for entry in entries))
-    assert [(line, message.split(";")[0]) for line, message in found] == [
-        (3, "a selector is a name or a mapping, got 1"),
+    starts = [
+        (3, "selectors[0] must be a mapping, got 1"),
         (4, "a selector needs exactly one of selector, answers, callable, command, url"),
         (5, "a selector needs exactly one of selector, answers, callable, command, url"),
-        (6, "selector must be a text that is not empty, got ''"),
-        (6, "set must map parameters to values, got [1]"),
-        (7, "search: k must list the values to try, got 5"),
-        (8, "search: k names 1 twice"),
-        (9, "search: set gives k a value already"),
+        (6, "selectors[3].selector must be"),
+        (6, "selectors[3].set must be a mapping, got [1]"),
+        (7, "selectors[4].search.k must be a list, got 5"),
+        (8, "search: k has 1 twice"),
+        (9, "k is in `set` and in `search`"),
         (10, "a selector by answers has no field 'set'"),
-        (12, "two selectors are called 'good'"),
-        (13, "a selector's name must do for a file: not empty, no slash, no dot in front"),
-        (14, "an entry with 'selector' has no 'nam'"),
+        (13, "a name must not be empty, contain a slash or begin with a dot"),
+        (14, "a selector has no field 'nam'"),
     ]
+    assert [(line, message[: len(start)]) for (line, message), (_, start) in zip(found, starts, strict=True)] == starts
+
+
+def test_two_selectors_of_one_name(tmp_path):
+    policies = "policies: {p: {minimise: tokens, constraints: [{metric: recall, at_least: 0.5}]}}\n"
+    ((line, message),) = faults(tmp_path, policies + "selectors:\n  - good\n  - good\n")
+    assert (line, message.key) == (4, "tuning.selector-twice")
 
 
 def test_a_selector_outside_competes_with_the_options_that_it_has_in_an_experiment(tmp_path):
@@ -223,36 +220,36 @@ def test_what_is_wrong_with_a_selector_outside_is_said_where_it_stands(tmp_path)
 @pytest.mark.parametrize(
     ("rows", "line", "message"),
     [
-        (["maximize: tokens"], 4, "a policy has no 'maximize'; did you mean 'maximise'"),
-        (["about: x"], 3, "a policy needs one of minimise and maximise, got neither"),
+        (["maximize: tokens"], 4, "a policy has no field 'maximize'; did you mean 'maximise'"),
+        (["about: x"], 3, "a policy needs one of minimise and maximise"),
         (
             ["minimise: tokens", "maximise: recall"],
             5,
-            "a policy needs one of minimise and maximise, got minimise and maximise",
+            "a policy needs one of minimise and maximise",
         ),
-        (["about: [1]", "minimise: tokens"], 4, "about must be a text, got [1]"),
-        (["minimise: 4"], 4, "minimise must name a metric, got 4"),
+        (["about: [1]", "minimise: tokens"], 4, "policies.p.about must be a text, got [1]"),
+        (["minimise: 4"], 4, "expected the name of a metric, got 4"),
         (["minimise: token"], 4, "unknown metric 'token'; did you mean 'tokens'"),
-        (["maximise: nDCG@10"], 4, "nDCG@10 is read off the ranking, which no cut changes; expected one of compl"),
+        (["maximise: nDCG@10"], 4, "nDCG@10 does not depend on the cut; expected one of compl"),
         (["maximise: nDCG@0"], 4, "the cutoff of metric 'nDCG' must be 1 to 100, got 0"),
         (["maximise: Comp"], 4, "metric 'Comp' needs a cutoff, as in 'Comp@5'"),
-        (["minimise: tokens", "constraints: {}"], 5, "constraints must be a list, got {}"),
-        (["minimise: tokens", "constraints: [4]"], 5, "a constraint is a mapping of metric, at_least"),
-        (["minimise: tokens"], 4, "no constraint asks for anything, so that nothing would be offered; say"),
+        (["minimise: tokens", "constraints: {}"], 5, "policies.p.constraints must be a list, got {}"),
+        (["minimise: tokens", "constraints: [4]"], 5, "policies.p.constraints[0] must be a mapping, got 4"),
+        (["minimise: tokens"], 4, "the constraints allow to offer nothing"),
         (
             ["minimise: tokens", "constraints: [{metric: items, at_most: 3}, {metric: abstention, at_least: 0.9}]"],
             4,
-            "no constraint asks for anything, so that nothing would be offered; say",
+            "the constraints allow to offer nothing",
         ),
-        (["maximise: completeness"], 4, "without a constraint everything would be offered; give a limit, such as"),
-        (["maximise: precision"], 4, "without a constraint nothing stands against precision"),
+        (["maximise: completeness"], 4, "no constraint limits what is offered"),
+        (["maximise: precision"], 4, "no constraint limits what is offered"),
         (
             ["maximise: recall", "constraints: [{metric: completeness, at_least: 0.9}]"],
             4,
-            "no constraint sets a limit, so that everything would be offered; give one, such as tokens at_most",
+            "no constraint limits what is offered",
         ),
-        (["minimise: recall"], 4, "recall is better higher; maximise it, not minimise"),
-        (["maximise: tokens"], 4, "tokens is better lower; minimise it, not maximise"),
+        (["minimise: recall"], 4, "recall is better if higher"),
+        (["maximise: tokens"], 4, "tokens is better if lower"),
     ],
 )
 def test_a_policy_must_have_an_aim_that_something_holds_back(tmp_path, rows, line, message):
@@ -263,29 +260,32 @@ def test_a_policy_must_have_an_aim_that_something_holds_back(tmp_path, rows, lin
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("{at_least: 0.5}", "a constraint needs a metric"),
+        ("{at_least: 0.5}", "a constraint needs the field 'metric'"),
         ("{metric: recal, at_least: 0.5}", "unknown metric 'recal'; did you mean 'recall'"),
-        ("{metric: R@5, at_least: 0.5}", "R@5 is read off the ranking, which no cut changes"),
-        ("{metric: model_tokens, at_most: 50}", "model_tokens is what the selector's own model cost, which no cut"),
-        ("{metric: recall}", "a constraint needs one of at_least and at_most, got neither"),
+        ("{metric: R@5, at_least: 0.5}", "R@5 does not depend on the cut"),
+        ("{metric: model_tokens, at_most: 50}", "model_tokens does not depend on the cut"),
+        ("{metric: recall}", "a constraint needs one of at_least and at_most"),
         (
             "{metric: items, at_least: 1, at_most: 3}",
-            "a constraint needs one of at_least and at_most, got both; make two constraints of it",
+            "a constraint needs one of at_least and at_most",
         ),
-        ("{metric: items, at_most: much}", "at_most must be a number, got 'much'"),
-        ("{metric: items, at_most: true}", "at_most must be a number, got True"),
-        ("{metric: items, atmost: 3}", "a constraint has no 'atmost'; did you mean 'at_most'"),
-        ("{metric: completeness, at_least: 90}", "completeness is a share: at_least must be 0 to 1, got 90"),
-        ("{metric: precision, at_least: -0.1}", "precision is a share: at_least must be 0 to 1, got -0.1"),
-        ("{metric: items, at_most: -1}", "items counts: at_most must be 0 or more, got -1"),
-        ("{metric: completeness, at_least: 1}", "the low end of an interval is never 1; give another at_least"),
-        ("{metric: false_inclusion, at_most: 0}", "the high end of an interval is never 0; give another at_most"),
-        ("{metric: tokens, at_most: 0, of: base}", "at_most of the base is a multiple and must be above 0, got 0"),
+        ("{metric: items, at_most: much}", "policies.p.constraints[1].at_most must be a number, got 'much'"),
+        ("{metric: items, at_most: true}", "policies.p.constraints[1].at_most must be a number, got True"),
+        ("{metric: items, atmost: 3}", "a constraint has no field 'atmost'; did you mean 'at_most'"),
+        ("{metric: completeness, at_least: 90}", "at_least of completeness must be from 0 to below 1, got 90"),
+        ("{metric: precision, at_least: -0.1}", "at_least of precision must be from 0 to below 1, got -0.1"),
+        ("{metric: items, at_most: -1}", "at_most of items must be 0 or more, got -1"),
+        ("{metric: completeness, at_least: 1}", "at_least of completeness must be from 0 to below 1, got 1"),
+        ("{metric: false_inclusion, at_most: 0}", "at_most of false_inclusion must be above 0 to 1, got 0"),
+        ("{metric: tokens, at_most: 0, of: base}", "at_most of tokens must be above 0, got 0"),
         ("{metric: recall, at_least: 0.4, of: reachable}", "of: reachable is a share of completeness; recall has none"),
-        ("{metric: tokens, at_most: 5, of: bases}", "of must be reachable or base, got 'bases'"),
-        ("{metric: tokens, at_most: 5, by: mean}", "a constraint has no 'by'"),
+        (
+            "{metric: tokens, at_most: 5, of: bases}",
+            "policies.p.constraints[1].of must be 'reachable', 'base', got 'bases'",
+        ),
+        ("{metric: tokens, at_most: 5, by: mean}", "a constraint has no field 'by'"),
         ("{metric: recall, at_most: 0.4}", "recall <= 0.4 contradicts recall >= 0.5"),
-        ("{metric: recall, at_least: 0.6}", "recall >= 0.6 and recall >= 0.5 limit the same; leave the weaker one out"),
+        ("{metric: recall, at_least: 0.6}", "recall >= 0.6 and recall >= 0.5 have the same kind of bound"),
     ],
 )
 def test_constraints_must_be_ones_that_can_be_met(tmp_path, row, message):
@@ -307,16 +307,16 @@ def test_constraints_must_be_ones_that_can_be_met(tmp_path, row, message):
 def test_constraints_that_only_differ_contradict_nothing(tmp_path, rows):
     text = "selectors: [semantic]\npolicies:\n  p:\n    minimise: tokens\n    constraints:\n"
     listed = "".join(f"      - {row}\n" for row in ["{metric: recall, at_least: 0.5}", *rows])
-    assert len(read_policies(write(tmp_path, text + listed)).policies[0].constraints) == 1 + len(rows)
+    assert len(read_policies(write(tmp_path, text + listed)).policies["p"].constraints) == 1 + len(rows)
 
 
 def test_policies_are_called_what_a_file_may_be_called(tmp_path):
     rest = "{minimise: tokens, constraints: [{metric: recall, at_least: 0.5}]}"
     text = f"selectors: [semantic]\npolicies:\n  a/b: {rest}\n  .c: {rest}\n  d: {rest}\n  e: 5\n"
-    assert [(line, message[:33]) for line, message in faults(tmp_path, text)] == [
-        (3, "a policy's name must do for a fil"),
-        (4, "a policy's name must do for a fil"),
-        (6, "a policy is a mapping of about, m"),
+    assert [(line, message[:24]) for line, message in faults(tmp_path, text)] == [
+        (3, "a name must not be empty"),
+        (4, "a name must not be empty"),
+        (6, "policies.e must be a map"),
     ]
     assert faults(tmp_path, text.replace(".c", "d"))[0][1] == "key 'd' occurs twice in one mapping"
 
@@ -353,11 +353,11 @@ policies:
 
 
 def test_what_the_labels_cannot_answer_is_said_by_policy(tmp_path):
-    asked = read_policies(write(tmp_path, ASKING)).policies
+    asked = read_policies(write(tmp_path, ASKING)).policies.values()
     found = unanswerable(asked, labels_of(2, 2))
     assert found == {
-        "quiet": "the labels cannot say: abstention applies to none of 2 queries",
-        "deep": "the labels cannot say: dependency_recall applies to none of 2 queries",
+        "quiet": "abstention applies to none of the 2 labelled queries",
+        "deep": "dependency_recall applies to none of the 2 labelled queries",
     }
     assert unanswerable(asked, labels_of(2, via="dependency", nothing=1)) == {}
     assert set(unanswerable(asked, labels_of(nothing=2))) == {one.name for one in asked}

@@ -41,7 +41,7 @@ def test_the_fit_is_of_the_labels_that_decide(opened, shop, tmp_path):
     own = next(fit for fit in read_calibrations(tmp_path / "presets" / "fits" / "mine-shop.json").fits if fit.catalog)
     (query_set,) = (one.tuning_set for one in ready.datasets)
     assert (own.dataset, own.split, own.queries) == ("shop", query_set.split, len(query_set))
-    held = f"mine-shop.json holds the texts of {len(own.values['requests'])} labelled requests"
+    held = f"mine-shop.json contains the texts of {len(own.values['requests'])} labelled requests"
     assert [held in notice for notice in notices] == [True]
 
 
@@ -67,5 +67,5 @@ def test_a_selector_without_a_probability_is_refused_by_its_line(opened, shop, t
 
 
 def test_another_word_than_own_is_refused(opened, shop):
-    with pytest.raises(InputError, match="fit must be own, or be left out, got 'mine'"):
+    with pytest.raises(InputError, match="fit must be 'own', got 'mine'"):
         opened(shop, selectors=["learned", {"selector": "learned", "name": "mine", "fit": "mine"}])

@@ -34,7 +34,7 @@ FEW_TOKENS = {"objective": TOKENS.metric, "minimise": True}
 
 
 def policy(*constraints, objective=TOKENS.metric, minimise=True):
-    return Policy(name="p", about="", objective=objective, minimise=minimise, constraints=constraints)
+    return Policy.of("p", constraints=constraints, **{"minimise" if minimise else "maximise": objective})
 
 
 def limit(metric, at_least=None, at_most=None, **rest):
@@ -330,8 +330,7 @@ def test_where_no_k_keeps_what_every_policy_keeps_the_reason_names_it():
     first = ran(asked, against(base, by_query), base=kept([(rule, 0.8)]))
     assert first.n is None
     reason = fixed_reason(asked, "s", first)
-    assert reason.startswith("no k ")
-    assert f"those of every policy ({rule} >= 0.75 x the base's" in reason
+    assert f"{rule} >= 0.75 times the base's" in reason.values["limits"]
     assert fixed_reason(asked, "s", None)
 
 
@@ -350,7 +349,7 @@ def test_the_room_is_two_points_or_a_tenth_of_what_the_base_has():
 
 def test_a_limit_of_the_base_needs_its_mean():
     asked = policy(limit("tokens", at_most=0.5, of="base"), objective=COMPLETENESS.metric, minimise=False)
-    with pytest.raises(ParameterError, match=r"tokens <= 0\.5 x the base's: the base has no tokens"):
+    with pytest.raises(ParameterError, match=r"tokens <= 0\.5 times the base's: the base has no tokens"):
         Optimum(asked, base={})
     assert Optimum(asked, base={TOKENS: 420.0, COMPLETENESS: 0.5}).limits[0].target == 210
 
@@ -379,10 +378,9 @@ def test_where_means_reach_and_intervals_do_not_it_is_said_how_many_labels_would
     assert choice.needed[0] == 196 - 60 == math.ceil(1.959964**2 * 0.85 * 0.15 / 0.05**2) - 60
     assert choice.needed[1] > choice.needed[0]
     low = estimate(by_query[COMPLETENESS][1], scale="yes/no").interval.low
-    assert choice.reason == (
-        "the nearest is semantic with line a, threshold 1: completeness >= 0.85 is met by the mean, 0.9, but the low "
-        f"end of what is likely is {low:.4g}, over 60 queries"
-    )
+    (missed,) = choice.reason.values["limits"]
+    assert choice.reason.values["setting"] == "semantic with line a, threshold 1"
+    assert missed.values == {"limit": "completeness >= 0.85", "mean": "0.9", "bound": f"{low:.4g}", "n": 60}
 
 
 @pytest.mark.parametrize(
@@ -426,7 +424,9 @@ def test_a_mean_on_its_target_is_unlikely_to_be_settled_by_more_labels():
     asked = policy(limit("completeness", at_least=0.8))
     choice = choose(asked, {"s": ran(asked, line({TOKENS: flat(5, n=60), COMPLETENESS: shares(0.8, n=60)}))})
     assert choice.needed is None
-    assert choice.reason.startswith("the nearest is s with line a, threshold 1: completeness >= 0.8 is met by the mean")
+    (missed,) = choice.reason.values["limits"]
+    assert choice.reason.values["setting"] == "s with line a, threshold 1"
+    assert (missed.values["limit"], missed.values["mean"]) == ("completeness >= 0.8", "0.8")
 
 
 def test_nothing_is_recommended_on_too_few_queries():
@@ -438,9 +438,8 @@ def test_nothing_is_recommended_on_too_few_queries():
         if not chosen:
             # 19 of 49 need something: for 20 it takes 49 x 20 / 19 = 51.6 queries
             assert choice.needed == (52 - 49, 52 - 49)
-            assert choice.reason == (
-                "completeness applies to 19 of 49 queries, and nothing is recommended on fewer than 20"
-            )
+            values = {"measure": COMPLETENESS, "n": 19, "queries": 49, "needed": 20}
+            assert (choice.reason.key, choice.reason.values) == ("tuning.too-few-queries", values)
 
 
 def test_a_policy_that_no_mean_meets_names_the_best_reachable():
@@ -452,7 +451,7 @@ def test_a_policy_that_no_mean_meets_names_the_best_reachable():
     choice = choose(asked, optima)
     assert (choice.setting, choice.needed) == (None, None)
     assert choice.reason == (
-        "no setting reaches completeness >= 0.95: the best reachable is 0.9, by other with line a, threshold 1"
+        "no setting reaches completeness >= 0.95: the best value is 0.9, by other with line a, threshold 1"
     )
 
 
@@ -469,7 +468,7 @@ def test_what_is_reachable_is_what_the_base_reaches():
     assert found.bounds == {str(asked.constraints[0]): float(wilson(48, 48).low) * 48 / 60}
     more = policy(limit("completeness", at_least=0.9, of="reachable"))
     reason = choose(more, {"s": ran(more, line(by_query), reach=reach)}).reason
-    assert reason.endswith("the best reachable is 0.8, by s with line a, threshold 1")
+    assert reason.endswith("the best value is 0.8, by s with line a, threshold 1")
     nothing = np.zeros(60, dtype=bool)
     assert (reach_ratio(~nothing, nothing), reach_ratio(nothing, ~nothing)) == (1, 0)
 
@@ -478,7 +477,7 @@ def test_the_best_reachable_is_that_of_the_competitor_that_comes_nearest_as_the_
     asked = policy(limit("completeness", at_least=0.9, of="reachable"))
     by_query = {TOKENS: flat(8, n=60), COMPLETENESS: shares(0.5, n=60), REACHABLE: shares(0.8, n=60)}
     optima = {name: ran(asked, line(by_query), reach=reach) for name, reach in [("less", 1.25), ("base", 1.0)]}
-    assert "the best reachable is 0.8, by base with" in choose(asked, optima).reason
+    assert "the best value is 0.8, by base with" in choose(asked, optima).reason
     optima["more"] = ran(asked, line(by_query), reach=0.7)  # 0.63 is enough
     assert choose(asked, optima).selector == "more"
 
@@ -487,8 +486,8 @@ def test_constraints_that_do_not_go_together_are_named():
     asked = policy(limit("completeness", at_least=0.8), limit("tokens", at_most=10))
     by_query = {TOKENS: flat(8, 30, n=60), COMPLETENESS: shares(0.5, 0.9, n=60)}
     assert choose(asked, {"s": ran(asked, line(by_query))}).reason == (
-        "no setting reaches completeness >= 0.8 beside the rest: where that is kept (tokens <= 10), completeness comes "
-        "to 0.5 at best, by s with line a, threshold 2"
+        "no setting reaches completeness >= 0.8 and keeps the other limits (tokens <= 10): the best value is 0.5, by s "
+        "with line a, threshold 2"
     )
 
 
@@ -500,19 +499,15 @@ def test_three_constraints_of_which_no_two_go_together_are_named():
         RECALL: flat(0.1, 0.1, 0.9, n=60),
     }
     reason = choose(asked, {"s": ran(asked, line(by_query))}).reason
-    assert reason.startswith(
-        "no setting keeps all of these limits with fewer tokens than the default: completeness >= 0.8, recall >= 0.8, "
-        "tokens <= 10"
-    )
+    assert reason.key == "tuning.no-better-setting"
+    assert reason.values["limits"][:3] == ["completeness >= 0.8", "recall >= 0.8", "tokens <= 10"]
 
 
 def test_a_constraint_over_what_is_reachable_needs_something_within_reach():
     asked = policy(limit("completeness", at_least=0.8, of="reachable"))
     by_query = {TOKENS: flat(8, n=60), COMPLETENESS: shares(0, n=60), REACHABLE: flat(NAN, n=60)}
-    assert choose(asked, {"s": ran(asked, line(by_query))}).reason == (
-        "completeness >= 0.8 of what is reachable at 20 items cannot be judged: completeness of reachable "
-        "applies to no query among the first 20 items of any ranking"
-    )
+    reason = choose(asked, {"s": ran(asked, line(by_query))}).reason
+    assert (reason.key, reason.values["measure"]) == ("tuning.limit-without-queries", REACHABLE)
 
 
 def test_a_setting_in_words():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -29,8 +27,8 @@ def test_passing_over_repeats_changes_nothing(ready, few, monkeypatch):
         monkeypatch.setattr(module, "MAX_REPEATS", 2)
     one = ready({"selector": "semantic", "search": SEARCH}, policies=POLICIES)
     query_set = one.datasets[0].query_sets[TUNING]
-    competitor = Competitor.of(one.tunables[0], query_set, one.file.policies)
-    base = Base.of(competitor, one.file.policies)
+    competitor = Competitor.of(one.tunables[0], query_set, one.file.policies.values())
+    base = Base.of(competitor, one.file.policies.values())
     competitor, file = competitor.with_base(base), one.file
     defaults = one.tunables[0].values()
 
@@ -62,7 +60,7 @@ def grid(ready, **entry):
     """A competitor on a small dataset, with what competes to be the base."""
     one = ready({"selector": "semantic", **entry}, policies=POLICIES)
     query_set = one.datasets[0].query_sets[TUNING]
-    competitor = Competitor.of(one.tunables[0], query_set, one.file.policies)
+    competitor = Competitor.of(one.tunables[0], query_set, one.file.policies.values())
     return competitor, one.file
 
 
@@ -85,12 +83,12 @@ def test_a_token_budget_is_swept_as_the_selector_runs(ready):
 def test_a_grid_over_depth_has_depth_0_among_what_is_tried(ready):
     search = {**SEARCH, "contextExpansionDepth": [0, 1, 2]}
     competitor, file = grid(ready, set={"contextExpansionEnabled": True}, search=search)
-    base = Base.of(competitor, file.policies)
+    base = Base.of(competitor, file.policies.values())
     competitor = competitor.with_base(base)
     seen = []
     front = Front(cost=TOKENS, gain=COMPLETENESS)
     front.add(next(competitor.tunable.family.lines(competitor.rankings)))
-    file = replace(file, trials=3 * TRIED_CUTS)
+    file = file.model_copy(update={"trials": 3 * TRIED_CUTS})
     for line in module._run_settings(competitor, file, front):
         seen.append((line.values["contextExpansionDepth"], line.axis))
     assert {depth for depth, _ in seen} == {0, 1, 2}

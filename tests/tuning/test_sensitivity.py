@@ -36,7 +36,7 @@ def competitor(ready):
 
     def made(entry, **given):
         one = ready(entry, **given)
-        return Competitor.of(one.tunables[0], one.datasets[0].query_sets[TUNING], one.file.policies), one.file
+        return Competitor.of(one.tunables[0], one.datasets[0].query_sets[TUNING], one.file.policies.values()), one.file
 
     return made
 
@@ -134,7 +134,7 @@ def test_the_first_n_items(competitor):
 
 def test_a_front_rises_in_both(competitor):
     one, file = competitor(SEMANTIC)
-    base = Base.of(one, file.policies)
+    base = Base.of(one, file.policies.values())
     found = search(one.with_base(base), file, base=base, progress=lambda _: None)
     front = front_trace(found, level=LEVEL)
     assert len(front.settings) == len(found.front) > POINTS, "none is left out"

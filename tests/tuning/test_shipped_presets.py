@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import pytest
 
@@ -21,7 +20,7 @@ from ctxbench.tuning.search import BestSetting, Competitor
 from ctxbench.tuning.tuner import CommonSetting, DatasetTuner, tune
 
 COMPLETE, TOKENS, RECALL = map(parse_metric, ("completeness", "tokens", "recall"))
-NORMAL = Policy(name="normal", about="", objective=TOKENS, minimise=True)
+NORMAL = Policy.of("normal", minimise=TOKENS)
 LEARNED = [f"learned/{name}" for name in ("aggressive", "normal", "conservative")]
 KEEP_MOST = {
     name: {"minimise": "tokens", "constraints": [{"metric": "completeness", "at_least": share, "of": "base"}]}
@@ -53,7 +52,7 @@ def test_a_preset_beats_a_setting_in_both_figures(preset, chosen, better):
 
 
 def test_a_preset_that_serves_the_policy_worse_does_not_beat():
-    policy = replace(NORMAL, objective=RECALL, minimise=False)
+    policy = Policy.of("normal", maximise=RECALL)
     assert not beats(policy, figures(0.9, 100, 0.4), figures(0.8, 120, 0.5))
     assert beats(policy, figures(0.9, 100, 0.5), figures(0.8, 120, 0.5))
 
@@ -61,7 +60,7 @@ def test_a_preset_that_serves_the_policy_worse_does_not_beat():
 def test_of_several_presets_that_beat_a_setting_the_best_by_the_policy_is_taken():
     presets = {"a": figures(0.9, 90), "b": figures(0.85, 80), "c": figures(0.85, 85), "d": figures(0.7, 10)}
     assert best_preset(NORMAL, figures(0.8, 100), presets) == "b"
-    most = replace(NORMAL, objective=COMPLETE, minimise=False)
+    most = Policy.of("normal", maximise=COMPLETE)
     assert best_preset(most, figures(0.8, 100), presets) == "a"
 
 

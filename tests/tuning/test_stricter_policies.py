@@ -32,7 +32,8 @@ def base(complete=0.8, reachable=0.9, n=20):
 
 
 def policy(name, *constraints, objective="tokens", minimise=True):
-    return Policy(name=name, about="", objective=Metric(objective), minimise=minimise, constraints=constraints)
+    aim = {"minimise" if minimise else "maximise": Metric(objective)}
+    return Policy.of(name, constraints=constraints, **aim)
 
 
 def at_least(share, of=""):

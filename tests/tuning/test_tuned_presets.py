@@ -82,11 +82,9 @@ def test_where_it_comes_from_is_said(written):
 
 
 def test_a_policy_is_kept_as_its_file_says_it():
-    policy = Policy(
-        name="x",
-        about="",
-        objective=TOKENS,
-        minimise=True,
+    policy = Policy.of(
+        "x",
+        minimise=TOKENS,
         constraints=(
             Constraint(metric=COMPLETE, at_least=0.0, of="reachable"),
             Constraint(metric=parse_metric("items"), at_most=4.0),
@@ -138,7 +136,7 @@ def test_verdicts_stand_with_a_preset(ready, tmp_path):
     assert write_presets_of(found, one, path)
     file = read_presets(path)
     (row,) = file.presets["aggressive"].policy["verdicts"]
-    assert (row["constraint"], row["met"]) == ("completeness >= 0.8 x the base's", True)
+    assert (row["constraint"], row["met"]) == ("completeness >= 0.8 times the base's", True)
     assert row["verdict"] in ("holds", "holds within 2 points")
     assert file.test_split == ""
     assert file.presets["aggressive"].test == {}
@@ -161,5 +159,5 @@ def test_an_older_file_that_cannot_go_is_an_error(ready, small, tmp_path):
     (found,) = tune(one, command="x").datasets
     path = tmp_path / "presets" / "small.yaml"
     path.mkdir(parents=True)
-    with pytest.raises(StorageError, match=r"cannot remove .*small\.yaml, which is of another policy"):
+    with pytest.raises(StorageError, match=r"cannot remove the earlier presets file .*small\.yaml"):
         write_presets_of(found, one, path)

@@ -97,5 +97,5 @@ def test_what_is_open_says_about_how_many_labels_would_settle_it():
 
 
 def test_a_measure_of_a_type_has_a_name():
-    assert str(Measure(Metric("completeness"), required_type="rule")) == "completeness where a rule is required"
+    assert str(Measure(Metric("completeness"), required_type="rule")) == "completeness of queries that need a rule"
     assert str(Measure(Metric("items"), required_type="rule")) == "required rule items"

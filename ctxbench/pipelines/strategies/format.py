@@ -33,7 +33,7 @@ from ctxbench.model.strategies import Strategy
 from ctxbench.search.tokens import BUDGET, BUDGET_WORDS, cut_to_fit, prompt_tokens, rendered_fit
 from ctxbench.search.words import asked_words
 
-_TURN = {"reference": 0, "rule": 2}  # references come before rules; whatever else there is stands between
+_TURN = {"reference": 0, "rule": 2}  # references come before rules, other types between them
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,10 @@ class Messages(Strategy):
     """
 
     system: str = ""
+    chats: ClassVar[bool] = True
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Sequence[Prompt]:
-        """Build one prompt a request."""
+        """Build one prompt per request."""
         prompts = []
         for index, request in enumerate(query.batch.requests):
             items = chosen_items(query, candidates, index)
@@ -216,7 +217,7 @@ class Citations(Strategy):
     The source is a path or name, of a message its role and thread; what the session holds has no relevance. An id is
     the same in every process, and is longer where two would be the same or a text holds it; marks are longer where the
     text holds such. Which citations a reply names, and the list of sources below it, tell `cited` and `sources_text`
-    of `ctxbench.pipelines.strategies.format`. Items stand in the one order; tools are sent as tools.
+    of `ctxbench.pipelines.strategies.format`. Items are in the one order; tools are sent as tools.
     Nothing chosen: no such message. Cost: linear in the items, and the matches of what is shown. Source: document 002,
     "Citation Management".
     """
@@ -224,6 +225,7 @@ class Citations(Strategy):
     marks: bool = True
     index: Literal["fts5", "postgres"] = "fts5"
     system: str = ""
+    cites: ClassVar[bool] = True
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -231,7 +233,7 @@ class Citations(Strategy):
         return (f"text_index:{self.index}",) if self.marks else ()
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Sequence[Prompt]:
-        """Build one prompt a request."""
+        """Build one prompt per request."""
         prompts, chosen = [], [chosen_items(query, candidates, index) for index in range(len(query.batch))]
         for index, texts in enumerate(self._texts(query, candidates, chosen, resources)):
             context = "\n\n".join(map(_written, citations(query, candidates, index), texts))
@@ -281,12 +283,12 @@ class ContextTemplate:
 
     Attributes:
         memory_format: of an item, with `{{content}}` and any other of `VARIABLES`.
-        header, separator, footer: as they are; no variables stand in them.
+        header, separator, footer: plain texts without variables.
         metadata: whether type, confidence and timestamp are filled in; else they are empty wherever they stand. What
             the format does not name is not shown.
 
     Raises:
-        ParameterError: a variable is unknown or stands elsewhere, or the format lacks `{{content}}`.
+        ParameterError: a variable is unknown or in the wrong part, or the format lacks `{{content}}`.
     """
 
     memory_format: str
@@ -304,7 +306,7 @@ class ContextTemplate:
             raise ParameterError(f"memory_format must hold {{{{content}}}}, got {self.memory_format!r}")
         for part in ("header", "separator", "footer"):
             if match := _VARIABLE.search(getattr(self, part)):
-                raise ParameterError(f"{part}: {match[0]} is filled in for each memory, so it stands in memory_format")
+                raise ParameterError(f"{part}: {match[0]} is filled in for each memory; put it into memory_format")
 
     @classmethod
     def of(cls, spec: str | Mapping[str, Any], *, metadata: bool | None = None) -> ContextTemplate:
@@ -328,7 +330,7 @@ class ContextTemplate:
         for name, value in spec.items():
             field = _ALSO.get(name, name)
             if field not in FIELDS or field in fields:
-                problem = "is given twice" if field in fields else f"is no field of it{suggest(str(name), FIELDS)}"
+                problem = "is given twice" if field in fields else f"is unknown{suggest(str(name), FIELDS)}"
                 raise ParameterError(f"template: {name!r} {problem}")
             check_type(f"template: {name}", value, FIELDS[field])
             fields[field] = value
@@ -381,9 +383,9 @@ class Template(Strategy):
 
     Variables of the format of a memory: `{{content}}` (what is shown of its text), `{{type}}` (its kind, else the
     item's type), `{{confidence}}`, `{{timestamp}}` (when it was created), `{{score}}` (that of the last ranking); of
-    what an item lacks the variable is empty. Variables in contents stay as they are. Items stand in the one order;
+    what an item lacks the variable is empty. Variables in contents stay unchanged. Items are in the one order;
     tools are sent as tools. Nothing chosen: no such message. Cost: linear in the items. Source: document 004, "Context
-    Templates"; that the template decides where metadata stands and `includeMetadata` whether it is filled in is our
+    Templates"; that the template decides where metadata is and `includeMetadata` whether it is filled in is our
     reading of it.
     """
 
@@ -394,7 +396,7 @@ class Template(Strategy):
     def __post_init__(self) -> None:
         if not isinstance(self.template, str):
             object.__setattr__(self, "template", dict(self.template))
-        _ = self.layout  # a fault in it is told now
+        _ = self.layout  # a fault in it is an error now
 
     @cached_property
     def layout(self) -> ContextTemplate:
@@ -402,7 +404,7 @@ class Template(Strategy):
         return ContextTemplate.of(self.template, metadata=self.metadata)
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Sequence[Prompt]:
-        """Build one prompt a request."""
+        """Build one prompt per request."""
         prompts = []
         for index, request in enumerate(query.batch.requests):
             items = chosen_items(query, candidates, index)
@@ -447,7 +449,7 @@ class Rendered(Strategy):
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {"tokens": (0, math.inf)}
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Mark what does not fit, and show a part of a first item that does not."""
+        """Exclude what does not fit, and show a part of a first item that does not."""
         rows = candidates.chosen & (candidates.origin != Origin.SESSION)
         limit = self.tokens + prompt_tokens(query, Candidates.empty(candidates.n_requests), resources)
         fits = rendered_fit(query, candidates, resources, rows, budget=limit)

@@ -37,24 +37,21 @@ from ctxbench.tuning.results import (
 
 HOSTILE = "<script>alert(1)</script> | `rm` *b* _i_ [x](y) ~~s~~ $1$ &lt;\n# no heading \u202e\\"
 KEPT = "completeness >= 0.9 of what is reachable at 20 items"
-NORMAL = Policy(
-    name="normal",
+NORMAL = Policy.of(
+    "normal",
     about="Fewest tokens that keep nine tenths of what is reachable",
-    objective=parse_metric("tokens"),
-    minimise=True,
+    minimise=parse_metric("tokens"),
     constraints=(Constraint(metric=parse_metric("completeness"), at_least=0.9, of="reachable"),),
 )
-AGGRESSIVE = replace(
-    NORMAL,
-    name="aggressive",
+AGGRESSIVE = Policy.of(
+    "aggressive",
     about="The smallest context",
-    constraints=(replace(NORMAL.constraints[0], at_least=0.8),),
+    minimise=parse_metric("tokens"),
+    constraints=(Constraint(metric=parse_metric("completeness"), at_least=0.8, of="reachable"),),
 )
-WITHIN = Policy(
-    name="within-4000",
-    about="",
-    objective=parse_metric("completeness"),
-    minimise=False,
+WITHIN = Policy.of(
+    "within-4000",
+    maximise=parse_metric("completeness"),
     constraints=(Constraint(metric=parse_metric("tokens"), at_most=4000),),
 )
 VALUES = {"contextTopK": 20, "contextTopN": 12, "contextIncludeScore": 0.7, "contextMargin": 0.15}
@@ -295,7 +292,7 @@ def edges() -> dict[str, Tuning]:
         for one in references()
     )
     long = "a-very-long-name-of-a-selector-that-somebody-chose-without-thinking-of-tables/" * 2
-    named = replace(WITHIN, name=HOSTILE, about=HOSTILE)
+    named = WITHIN.model_copy(update={"about": HOSTILE}).named(HOSTILE)
     hostile = outcome(named, worse=(WorseRequest(query=HOSTILE, text=HOSTILE, missing=(HOSTILE, long)),))
     return {
         "nothing": tuning(dataset(outcomes=(nothing(),))),

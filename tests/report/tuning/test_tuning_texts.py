@@ -62,7 +62,10 @@ def test_a_policy_is_a_sentence(made):
         "least prompt tokens with completeness >= 0.9 of what is reachable at 20 items"
     )
     assert tuning_tables.policy_text(made.WITHIN) == "most completeness with tokens <= 4000"
-    assert tuning_tables.policy_text(replace(made.WITHIN, constraints=())) == "most completeness, without constraints"
+    assert (
+        tuning_tables.policy_text(made.WITHIN.model_copy(update={"constraints": ()}))
+        == "most completeness, without constraints"
+    )
 
 
 def test_why_the_default_is_kept(made):
@@ -96,7 +99,8 @@ def test_what_is_said_of_constraints(made):
     assert tuning_tables.constraints_text(replace(outcome, verdicts=two)) == "a: missed; b: open"
     assert tuning_tables.constraints_text(replace(outcome, verdicts=())) == "-"
     assert (
-        tuning_tables.constraints_text(replace(outcome, policy=replace(made.NORMAL, constraints=()))) == "none to hold"
+        tuning_tables.constraints_text(replace(outcome, policy=made.NORMAL.model_copy(update={"constraints": ()})))
+        == "none to hold"
     )
 
 

@@ -64,9 +64,9 @@ class TestSilence:
     SAID = np.array([0.9, 0.3, 0.5, 0.4, 0.1])
 
     def test_who_falls_silent_below_a_threshold(self):
-        point = abstention_point(self.NEEDS, self.SAID, 0.45)
-        assert (point.lost.value, point.spared.value) == (pytest.approx(1 / 3), 1.0)
-        assert (point.lost.n, point.spared.n) == (3, 2)
+        lost, spared = abstention_point(self.NEEDS, self.SAID, 0.45)
+        assert (lost.value, spared.value) == (pytest.approx(1 / 3), 1.0)
+        assert (lost.n, spared.n) == (3, 2)
 
     def test_the_threshold_that_loses_so_many(self):
         assert [threshold_by_loss(self.NEEDS, self.SAID, share) for share in (0.0, 0.3, 1 / 3, 1.0)] == [

@@ -238,11 +238,9 @@ def test_the_same_whatever_the_order_of_queries(seed):
 
 def test_faults_are_named():
     cases = made([[0, 1]], [[1], [1]], [[[0]]])
-    with pytest.raises(ParameterError, match="no column tells the candidates of a query apart"):
+    with pytest.raises(ParameterError, match="no column differs between the candidates of a query"):
         fit_linear(cases, parse_metric("R@1"))
     with pytest.raises(ParameterError, match=r"weights are fitted by nDCG, R, .*, with a rank, got recall"):
         fit_linear(cases, parse_metric("recall"))
-    with pytest.raises(ParameterError, match="no query that R@1 applies to"):
+    with pytest.raises(ParameterError, match="R@1 applies to no query"):
         fit_linear(made([[0, 1]], [[1], [0]], [[]]), parse_metric("R@1"))
-    with pytest.raises(ParameterError, match="values must be finite"):
-        made([[0]], [[np.nan]], [[]])

@@ -83,7 +83,7 @@ def test_faults_are_named(data, resources):
     with pytest.raises(ParameterError, match=r"weights are fitted by nDCG, R, .*, got completeness"):
         fit_columns(data, pipeline(weights=WRONG), resources, parse_metric("completeness"))
     idle = dataset([query("a", "nice day", needs_nothing=True)], [])
-    with pytest.raises(ParameterError, match="no query that RR applies to"):
+    with pytest.raises(ParameterError, match="RR applies to no query"):
         fit_columns(idle, pipeline(weights=WRONG), resources, RR)
 
 

@@ -98,15 +98,15 @@ class TestExamples:
 
     def test_abstention_needs_both_kinds_of_queries(self, data, resources):
         needy = data.take([one.id for one in data.queries if not one.needs_nothing])
-        with pytest.raises(ParameterError, match="of 16 labelled queries all need something"):
+        with pytest.raises(ParameterError, match="of 16 labelled queries all need an item"):
             make_examples("abstention", needy, PIPELINE, resources)
         idle = data.take([one.id for one in data.queries if one.needs_nothing])
-        with pytest.raises(ParameterError, match="none of those with candidates needs anything"):
+        with pytest.raises(ParameterError, match="labelled queries none need an item"):
             make_examples("abstention", idle, PIPELINE, resources)
 
     def test_a_probability_needs_both_kinds_of_candidates(self, data, resources):
         idle = data.take([one.id for one in data.queries if one.needs_nothing])
-        with pytest.raises(ParameterError, match="of the 64 candidates of 8 labelled queries none is required"):
+        with pytest.raises(ParameterError, match="of the 64 candidates of 8 labelled queries none are required"):
             make_examples("probability", idle, PIPELINE, resources)
 
 

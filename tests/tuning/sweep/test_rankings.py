@@ -200,7 +200,7 @@ def test_what_cannot_be_swept_is_refused():
     expanded = Candidates.build(
         1, np.zeros(1, np.int64), np.zeros(1, np.int64), score=np.ones(1), origin=np.full(1, Origin.EXPANSION)
     )
-    with pytest.raises(ParameterError, match="an expansion brought in is no part of a ranking"):
+    with pytest.raises(ParameterError, match="expanded items are not part of a ranking"):
         measured_rankings(expanded, labels, "tokens")
     with pytest.raises(ParameterError, match="not measured by items; they know tokens"):
         measured_rankings(table_of("a"), labels, "tokens").values(Measure(Metric("items")), np.zeros(1, np.int64))
