@@ -245,7 +245,7 @@ def scoring(answers: Path, *, dataset: str, compare_with: Sequence[str], tokens:
     names = [answers.stem, *map(selector_name, compare_with)]
     if len(set(names)) < len(names):
         raise ParameterError(f"two selectors would have one name: {', '.join(names)}; name each once")
-    spec = external_spec({"answers": str(answers), "name": answers.stem}, base=Path())
+    spec = external_spec({"answers": str(answers)}, base=Path())
     specs = [spec]
     specs += [shipped_spec(named, name=selector_name(named)) for named in compare_with]
     return Experiment(
