@@ -292,13 +292,13 @@ class _BaselineReader:
         *,
         check: Callable[[Sequence[tuple[int, T]]], Iterator[tuple[int, str]]],
     ) -> list[tuple[int, T]]:
-        """The lines of a file with their numbers; what is wrong in it is a fault, and gives what there is.
+        """The valid lines of a file with their numbers; all others are faults.
 
         Args:
             name: of the file in the folder.
             digest: its hash.
             read: makes something of a line.
-            check: finds what is wrong with lines that could all be read: lines and messages.
+            check: finds faults of lines that could all be read: line numbers and messages.
         """
         path = self.folder / name
         try:
@@ -349,7 +349,7 @@ def _answer_faults(
 
 
 def _read_lines(data: bytes, path: Path, read: Callable[[object], T], faults: list[Fault]) -> list[tuple[int, T]]:
-    """Read one JSON object a line; adds to `faults` what is none."""
+    """Read one JSON object per line; others are added to `faults`."""
     rows = []
     for number, line in enumerate(data.split(b"\n"), start=1):
         if not line.strip():
@@ -477,7 +477,7 @@ class BaselineStore(VectorStore):
 
 
 class GateVectors(Vectors):
-    """Vectors that keep those asked for, and explain what to do where a text is new and no model is there.
+    """Vectors that remember those they gave, and explain what to do if a text is new and no model is available.
 
     Args:
         embedder, store, progress: as for `Vectors`.
@@ -524,7 +524,7 @@ class GateResources(LocalResources):
     """The resources of a check: vectors and token counts.
 
     Attributes:
-        vectors_by_text: the vectors that were asked for so far: what `write_baseline` stores.
+        vectors_by_text: the vectors used so far, which `write_baseline` stores.
     """
 
     def __init__(self, vectors: GateVectors, counter: TokenCounter) -> None:
@@ -541,21 +541,20 @@ def gate_resources(
 ) -> GateResources:
     """Make resources whose vectors come from a baseline, then from this machine's store, then from the model.
 
-    Where a baseline is accepted, they come from this machine's store or the model, and from the baseline so far only
-    where neither is there: vectors that someone else put there would else stay unnoticed.
+    When a baseline is accepted, they come from this machine's store or the model, and from the current baseline only
+    if both are missing.
 
-    Vectors of another model than the experiment's are not used: a model is under test like anything else.
+    Vectors of another model than the experiment's are not used.
 
     Args:
         prepared: the experiment.
         folder: of the baseline; neither it nor vectors in it need be there.
-        accepting: the baseline is about to be written anew: its vectors come last, and are passed over where they
-            cannot be used.
+        accepting: whether a new baseline is accepted: current vectors come last, and are ignored if unusable.
         progress: as for `Vectors`.
 
     Raises:
         StorageError: the vectors are damaged, or not those that were accepted.
-        InputError: `baseline.json` beside them is damaged.
+        InputError: `baseline.json` is damaged.
     """
     local_store = VectorStore(prepared.embedder.identity)
     stored = _usable_vectors(folder, local_store.identity, accepting=accepting)
@@ -663,8 +662,8 @@ def vectors_bytes(vectors: Mapping[str, Float32Array], embedder: str, before: by
     Args:
         vectors: by text, at least one, each of shape (dimensions,), of unit length, all equally long.
         embedder: key of the identity of who made them.
-        before: the file so far: a vector that is no further from the one there than `MARGIN` stays as it stands, for
-            then no score moves by more.
+        before: the current file: a vector that differs from the current one by at most `MARGIN` is kept, since scores
+            then move by no more than that.
     """
     stored = None
     with suppress(StorageError):  # a damaged file is written anew
@@ -715,11 +714,11 @@ def _read_array(archive: ZipFile, name: str, kind: str, *, at_most: int | None =
     """Read one array of the archive, which must not be compressed.
 
     Raises:
-        ValueError: it is packed, locked, too long, no array, or of another kind or size than it says.
+        ValueError: it is compressed, encrypted, too long, no array, or not of the declared kind or size.
     """
     about = archive.getinfo(f"{name}.npy")
     if about.compress_type != ZIP_STORED or about.flag_bits & _LOCKED or about.file_size != about.compress_size:
-        raise ValueError(f"{name} is compressed or encrypted, and is stored as it is by ctxbench")
+        raise ValueError(f"{name} is compressed or encrypted, expected a stored member")
     if at_most is not None and about.file_size > at_most:
         raise ValueError(f"{name} takes {about.file_size} bytes, at most {at_most} are expected")
     content = archive.read(about)

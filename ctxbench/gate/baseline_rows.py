@@ -1,7 +1,7 @@
 """Files of a baseline folder and the rows in them.
 
     baseline.json               format, versions, settings, selectors, metrics, figures of the replaced baseline, hashes
-    vectors.npz                 vectors of the texts that a check needs, if asked for
+    vectors.npz                 vectors of the texts that a check needs, if stored
     <dataset>/items.jsonl       {"id", "hash", "tokens", "prompt"?, "enabled"?, "scopes"?: [...], "row"?}
     <dataset>/queries.jsonl     {"id", "text"?, "asked", "labelled", "required"?, "labels"?, "needs"?, "group"?,
                                  "tags"?, "scope"?, "removed"?: [...], "explicit"?: [...], "recent"?: [...],
@@ -44,7 +44,7 @@ from ctxbench.model.selection import Offered
 FORMAT = 4  # raised when a reader of the old one would go wrong
 MANIFEST, VECTORS = "baseline.json", "vectors.npz"
 ITEMS, QUERIES, SESSIONS = "items.jsonl", "queries.jsonl", "sessions.jsonl"
-GATE = "gate.yaml"  # the gate file where nothing else is named
+GATE = "gate.yaml"  # the default gate file
 _FOREIGN = {"dataset.yaml": "a dataset", "manifest.json": "a run", "timings.json": "a run"}
 
 

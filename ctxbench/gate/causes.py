@@ -202,7 +202,7 @@ def lost_words(change: ChangeContext, pair: SnapshotPair) -> str:
     """The sentence that an edited item was found by and that its text has lost, in quotes.
 
     Where the pair of chunks is not known, as in a baseline, it is the lost sentence that has most of the words of the
-    request, of equals the longest. Empty without texts, or where nothing is lost.
+    request, of equals the longest. Empty without texts, or if no sentence is lost.
     """
     before = pair.base.items.get(pair.base_ids.get(change.item, change.item))
     after, candidate = pair.head.items.get(change.item), change.base.offered.get(change.item)
@@ -270,7 +270,7 @@ def _settings_of_base(cause: Cause, pair: SnapshotPair) -> tuple[tuple[str, str,
     """The old values of the parameters of cuts that a cause names; empty if it also names another setting."""
     settings = [setting for setting in pair.inputs.settings if setting.name in cause.subjects]
     base, head = ({step.path: step.values for step in side or ()} for side in pair.steps)
-    # how many chunks stand before an item is not kept, so that another topK cannot be tried
+    # the number of chunks before an item is not stored, so another topK cannot be tried
     cuts = [setting for setting in settings if not setting.scoring and setting.parameter != "topK"]
     restorable = [setting for setting in cuts if setting.parameter in base.get(setting.step, {})]
     if not settings or len(restorable) < len(settings) or pair.inputs.tokens is not None:
@@ -444,7 +444,7 @@ class _ChangeExplainer:
         return None
 
     def _explain_scored(self, contexts: Sequence[ChangeContext]) -> None:
-        """Explain changes of items that the search found, or that a session held, where they are offered."""
+        """Explain changes of items from a search or a session."""
         if not self.pair.inputs:
             self.explained |= dict.fromkeys(contexts, unseen_cause(self.pair))
             return
@@ -467,7 +467,7 @@ class _ChangeExplainer:
         if not self.pair.inputs.catalog and not self.pair.inputs.tokens:
             self._explain_by_settings(contexts)
             return
-        recut = bool(self.pair.inputs.cutting)  # else the cut's share is nothing, whatever is tried
+        recut = bool(self.pair.inputs.cutting)  # else the cut has no share
         kept_in = {
             state: self._replay_side(contexts, partial(self._replay_case, state=state), cut=state[2])
             for state in _STATES
@@ -502,8 +502,7 @@ class _ChangeExplainer:
             second = "the edit of the item"
         else:
             second = self.finder.rival_cause(context).detail
-        detail = Message("causes.only-together", first=cause.detail, second=second)
-        return replace(cause, detail=detail, mechanism="")
+        return replace(cause, detail=Message("causes.only-together", first=cause.detail, second=second))
 
     def _largest_part(self, occurs: Mapping[tuple[bool, ...], bool], context: ChangeContext) -> str:
         """The factor that made most of a change; `occurs` as for `shapley`."""
@@ -614,7 +613,7 @@ class _ChangeExplainer:
         by_cut = []
         for index, context in enumerate(contexts):
             if current[index] is context.lost or mover is None:
-                continue  # the replay does not give what is there
+                continue  # the replay does not give the current offer
             if self._moved_most(context) and unmoved[index] is context.lost:
                 self.explained[context] = self.finder.own_cause(context)
             elif rivals[index] is context.lost and self.finder.blockers(context)[0]:
@@ -731,7 +730,7 @@ def with_fix_prices(
 
 
 def _priced_cases(pair: SnapshotPair, queries: Sequence[str], steps: Sequence[FlatStep]) -> list[ReplayCase]:
-    """The candidates of every query; none where a replay does not give what is offered now."""
+    """The candidates of every query; none if a replay does not give the current offers."""
     expands = any(step.kind == "expand" and step.values.get("enabled", True) for step in steps)
     if pair.head.repeats > 1 or expands or not can_replay(steps):
         return []

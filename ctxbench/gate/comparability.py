@@ -67,7 +67,7 @@ def items_without_scope(
 
     Args:
         base: the snapshot.
-        scopes: the scopes now, ids by name; where there are none, nothing has left them.
+        scopes: the scopes now, ids by name; without scopes no item has left one.
         renames: ids of items that go on under another one, old to new.
     """
     required = {item for query in base.queries.values() if query.scope for group in query.required for item in group}
@@ -166,7 +166,7 @@ class Questions:
     def _base_versions(self, query: DatasetQuery, before: QueryFact, *, available: bool) -> Iterator[DatasetQuery]:
         """The query with the ids of the base; a second version where it has results of renamed tools.
 
-        Results of tools name these by texts, which may be of other tools, too: those that stand there come first.
+        Results of tools name them by texts, which may also name other tools: the current names come first.
         """
         request = query.request
         lists: dict[str, Any] = {
@@ -178,7 +178,7 @@ class Questions:
             lists["session"] = self._base_session(request.session, before)
         if request.available is not None:
             lists["available"] = tuple(map(self._base_key, request.available))
-        if available:  # the same items, however they are told
+        if available:  # the same items, given by a scope or by a list
             listed = before.lists.get("available")
             query = replace(query, scope=before.scope or None)
             lists["available"] = None if listed is None else tuple(map(ItemKey.parse, listed))
@@ -257,8 +257,8 @@ class Comparability:
 def assess_comparability(base: SelectorSnapshot, head: SelectorSnapshot, settings: CheckSettings) -> Comparability:
     """Find the queries on which two snapshots of a selector on a dataset can be compared.
 
-    Queries are the same if they are asked and labelled alike, whatever their order; where items were renamed, if they
-    are alike but for the new names. Catalog, model, parameters and code may differ: they are under test.
+    Queries are the same if request and labels are equal, apart from renamed items; their order does not matter.
+    Catalog, model, parameters and code may differ: they are under test.
 
     Args:
         base, head: the two.
@@ -277,7 +277,7 @@ def assess_comparability(base: SelectorSnapshot, head: SelectorSnapshot, setting
         key = "gate.numbered-queries-differ" if unnamed else "gate.queries-differ"
         reasons = [Message(key, difference=text, fix=_renewal_hint(base)) for text in differing]
     reasons += [*_missing_answers(base, queries), *_missing_answers(head, head.queries)]
-    answers_differ = head.answers is not base.answers  # not where no selector was asked
+    answers_differ = head.answers is not base.answers  # the same for reused answers
     reasons += [
         *_invalid_answers(base),
         *(_invalid_answers(head) if answers_differ else ()),
@@ -394,7 +394,7 @@ def _missing_answers(side: SelectorSnapshot, queries: Collection[str]) -> Iterat
 
 
 def _invalid_answers(side: SelectorSnapshot) -> Iterator[str]:
-    """Reasons: answers of a baseline that are not valid. Those of a run were checked when they were given."""
+    """Reasons: answers of a baseline that are not valid. Those of a run were checked before."""
     if isinstance(side.answers, TableAnswers):
         return
     for name in side.queries:
@@ -522,7 +522,7 @@ def find_renames(
     Args:
         gone: the items that are gone; by texts none is found that is without them.
         added: the new items.
-        stated: the renames that the dataset's card says; of two items with one successor the later is the same one.
+        stated: the renames in the dataset's card; of two items with one successor the later one counts.
     """
     olds, news = {fact.id for fact in gone}, {item.key for item in added}
     last = {new: old for old, new in stated.items() if old.id in olds and new in news}
@@ -551,7 +551,7 @@ def open_edited(
     base: Path | None = None,
     notify: Callable[[str], None] = nothing_said,
 ) -> Dataset:
-    """Open a dataset as it is to be judged against a baseline.
+    """Open a dataset for a comparison with a baseline.
 
     Args:
         name_or_path, base, notify: as for `open_dataset`.

@@ -127,7 +127,7 @@ def check(
 ) -> Check:
     """Compare, judge and explain pairs of snapshots.
 
-    The order of queries, and of items whose scores differ, changes nothing but the order of what is listed.
+    The order of queries, and of items with different scores, changes only the order of lists.
 
     Args:
         pairing: base and head of each selector on each dataset.
@@ -189,7 +189,7 @@ class _PairCheck:
             verdict=Verdict.NOT_COMPARABLE,
             reasons=comparability.reasons,
             left_out=comparability.left_out,
-            pins=tuple(failure for failure in pins if failure.about),  # of a query without an answer a reason tells
+            pins=tuple(failure for failure in pins if failure.about),  # reasons report queries without an answer
             notices=comparability.notices,
             shipped=self.head.identity.shipped,
         )
@@ -245,7 +245,7 @@ class _PairCheck:
         )
 
     def _differs(self, changes: Sequence[Change]) -> str:
-        """What differs in items, parameters, model and code; empty where nothing does."""
+        """The differences of items, parameters, model and code; empty without any."""
         if _has_same_inputs(self.base, self.head) or not self._inputs:
             return ""
         return self._inputs.text(same_answers=not changes and not self.differences.swaps)
@@ -257,7 +257,7 @@ class _PairCheck:
 
     @property
     def _deterministic(self) -> bool:
-        """Whether the selector is known to give the same answer whenever it is asked."""
+        """Whether the selector is known to repeat its answers."""
         return self.base.steady and self.head.steady and not self._is_nondeterministic
 
     @cached_property
@@ -318,7 +318,7 @@ def _has_same_inputs(base: SelectorSnapshot, head: SelectorSnapshot) -> bool:
 
 
 def _change_texts(changes: Sequence[Change], base: SelectorSnapshot, head: SelectorSnapshot) -> Mapping[str, str]:
-    """What the queries with changes ask and the items of changes say; nothing of what is kept out."""
+    """Texts of queries with changes and of changed items, unless the baseline has none."""
     texts = {change.query: head.queries[change.query].text for change in changes}
     for item in dict.fromkeys(change.item for change in changes):
         fact = head.items.get(item) or base.items.get(item)
@@ -364,14 +364,14 @@ def check_gate(
 ) -> GateCheck:
     """Compare what every selector of a gate file answers now with the baseline.
 
-    No selector is asked where nothing that decides an answer has changed (`reuse_answers`).
+    If all inputs are unchanged, the answers of the baseline are reused (`reuse_answers`).
 
     Args:
         path: of the gate file.
         allow_removed: as in `CheckSettings`.
-        server_errors: of the servers that were asked just now, by agent file (resolved) and name, what went wrong;
-            empty where one answered. The tools of all others are as captured.
-        notify, progress: told what takes a moment, and about every slice of queries.
+        server_errors: errors of the servers queried just now, by agent file (resolved) and name; empty for a server
+            that answered. The tools of all other servers are as captured.
+        notify, progress: called with slow steps, and with every slice of queries.
 
     Raises:
         InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.
@@ -394,7 +394,7 @@ def check_gate(
             for changed in changed_sources(file.experiment.datasets, file.experiment.base):
                 notify(f"notice: {changed}")
             if (file.baseline / VECTORS).exists():
-                accepted_vectors(file.baseline)  # damage would else come to light with the next change of a text
+                accepted_vectors(file.baseline)  # find damage before a text changes
         _check_pins_known(file, bases, answers)
         pairing = pair_snapshots(bases, answers.snapshots)
         lost = _lost_pins(file.settings, before, pairing.pairs)
@@ -429,7 +429,7 @@ def check_gate(
 def _captured_servers(
     dataset: str, file: GateFile, server_errors: Mapping[Path, Mapping[str, str]]
 ) -> tuple[CapturedServer, ...]:
-    """The servers of a dataset's agent whose tools are as captured: not asked just now, or without an answer.
+    """The servers of a dataset's agent that were not queried, or did not answer.
 
     Args:
         dataset: what opens it from the gate file's folder.
@@ -500,16 +500,15 @@ def accept(
 ) -> AcceptedBaseline:
     """Ask every selector of a gate file now, and write what it answers as the baseline.
 
-    What a card says of its dataset (`frozen`, `counts`) may have been overtaken by edits; labels must fit the catalog.
-    A baseline that keeps texts out goes on to, and one that holds vectors goes on to, whatever is asked: nobody should
-    publish texts, or send a runner for the model, by leaving out an option.
+    The card of a dataset (`frozen`, `counts`) may be outdated by edits; labels must fit the catalog. A baseline without
+    texts stays without them, and one with vectors keeps vectors, whatever the options.
 
     Args:
         path: of the gate file.
         texts: whether texts of items and queries are written.
         vectors: whether the vectors that a check needs are written.
-        notify: told what takes a moment.
-        progress: told about every slice of queries.
+        notify: called with slow steps.
+        progress: called with every slice of queries.
 
     Raises:
         InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.
@@ -591,7 +590,7 @@ def check_runs(
 
 
 def _check_pins_known(file: GateFile, bases: Sequence[SelectorSnapshot], answers: GateAnswers) -> None:
-    """Raise an error for pins of what does not exist or is not asked, which would always hold.
+    """Raise an error for pins of unknown or unused queries, tags or items, which would always hold.
 
     Raises:
         InputError: there are such pins; all of them, with their lines.

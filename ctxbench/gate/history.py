@@ -43,8 +43,8 @@ class PastBaseline:
 
     Attributes:
         commit: which.
-        worth: what it says of each selector on each dataset, in its order; with `FIGURES` as far as it has them.
-        fault: why it says nothing; empty where it could be read.
+        worth: the figures of each selector on each dataset, in its order; `FIGURES` if it has them.
+        fault: why it has no figures; empty if it could be read.
     """
 
     commit: Commit
@@ -90,12 +90,12 @@ def read_history(
     limit: int | None = None,
     notify: Callable[[str, int, int], None] | None = None,
 ) -> BaselineHistory:
-    """Read the baselines of a folder at every commit that changed it. The checkout is left as it is.
+    """Read the baselines of a folder at every commit that changed it. The checkout is not changed.
 
     Args:
         folder: of the baseline; it need not be there any more.
         limit: the newest so many commits, >= 1; None = all.
-        notify: told how far it is.
+        notify: called with the progress.
 
     Raises:
         ParameterError: the limit is below 1, or the folder is one of something else.

@@ -94,7 +94,7 @@ def edit_text(before: ItemFact | None, after: ItemFact | None) -> Message:
     return Message(key, changes=", ".join(parts) or "edited")
 
 
-_MOST_KEYS = 20  # of a mapping that are told one by one
+_MOST_KEYS = 20  # of a mapping that are listed one by one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +109,8 @@ class SettingDifference:
         keys: where in the parameter's value, from the outer mapping inwards; none where it is about all of the value.
         before, after: values as text; `none` where there is none.
         scoring: whether it decides scores; else what is kept of them.
-        code: whether it is no setting of the user's, but the version or the code of something.
-        words: how it is said where the values say less than words do (hashes of files); empty elsewhere.
+        code: whether it is a version or code, and no setting of the user.
+        words: a text instead of the values, if these are hashes; else empty.
         files: the source files of a command that it is about; none elsewhere.
         adjacent: whether none of them is known to be used by the command: they are only in its folder, or `source`
             names other files now.
@@ -154,7 +154,7 @@ def merge_file_differences(settings: Sequence[SettingDifference]) -> tuple[Setti
 def differing_values(old: Any, new: Any) -> list[tuple[tuple[str, ...], Any, Any]]:
     """What differs in the values of one setting: the keys that lead to it, and the two values there.
 
-    Of two mappings each key that differs is told by itself, None where a side lacks it, and mappings in them likewise.
+    Of two mappings each key that differs is one difference, None where a side lacks it; so are mappings in them.
     Of anything else, and of mappings that differ in more than `_MOST_KEYS` keys, there is one difference without keys,
     of mappings only of the keys that differ.
     """
@@ -169,7 +169,7 @@ def differing_values(old: Any, new: Any) -> list[tuple[tuple[str, ...], Any, Any
     if len(differences) > _MOST_KEYS:
         before, after = ({name: side[name] for name in names if name in side} for side in (old, new))
         return [((), before, after)]
-    return differences or [((), old, new)]  # a key without a value is told as it stands
+    return differences or [((), old, new)]  # a key without a value
 
 
 def with_value_of(value: Any, source: Any, keys: Sequence[str]) -> Any:
@@ -181,8 +181,8 @@ def with_value_of(value: Any, source: Any, keys: Sequence[str]) -> Any:
     return {**value, key: with_value_of(value.get(key), source[key], inner)} if key in source else rest
 
 
-_KINDS = ("answers", "callable", "command", "url", "pipeline")  # what a selector's description says that it is
-_FILE_KEYS = ("sha256", "modules", "files", "direct_files", "source", "unnamed")  # said in words
+_KINDS = ("answers", "callable", "command", "url", "pipeline")  # of selectors, in descriptions
+_FILE_KEYS = ("sha256", "modules", "files", "direct_files", "source", "unnamed")  # described by texts
 
 
 def description_differences(
@@ -267,8 +267,8 @@ def _source_differences(
 ) -> Iterator[SettingDifference]:
     """The files of a command that differ: those it uses one by one, others in its folder as one.
 
-    Of another command, or where `source` says otherwise what is followed, they differ where both sides have them: a
-    file that is no longer followed, or is for the first time, was not edited.
+    With another command, or another `source`, only files that both sides have are compared: a file that is no longer
+    followed, or is followed for the first time, was not edited.
     """
     old_hashes, new_hashes = _hashes(before, "files"), _hashes(after, "files")
     program = before[kind][0] if kind == "command" and isinstance(before[kind], list) and before[kind] else None
@@ -316,7 +316,7 @@ def _kind_text(description: Mapping[str, Any], kind: str) -> str:
 
 
 def _command_line(value: Any) -> str:
-    """A command as it is typed; any other text as it is."""
+    """A command line; any other text unchanged."""
     if isinstance(value, list | tuple):
         return shlex.join(map(str, value))
     return value if isinstance(value, str) else dump_json(value)
@@ -341,11 +341,11 @@ class InputDifferences:
 
     Attributes:
         edited: by item id, the fields that differ; none where texts are kept out.
-        new, gone: item ids, in catalog order; gone is also what is in no scope any more (see
+        new, gone: item ids, in catalog order; gone includes items without a scope now (see
             `ctxbench.gate.comparability.items_without_scope`).
         renamed: the new id by the old one.
         settings: of the selector, in the order of its steps.
-        external: what a selector of the user's says of itself.
+        external: of an external selector's description.
         embedder, tokens: the model, the counter; None where they are the same.
         versions: of ctxbench, its code, Python and libraries.
     """
@@ -541,8 +541,7 @@ def _step_settings(before: Sequence[FlatStep], after: Sequence[FlatStep]) -> Ite
                     before=short_hash(old_value),
                     after=short_hash(new_value),
                     scoring=new.scores,
-                    code=not is_parameter
-                    and name != "content",  # what stands in a file that a step reads is the user's own
+                    code=not is_parameter and name != "content",  # the content of a file belongs to the user
                     step=path,
                     parameter=name if is_parameter else "",
                     keys=keys if is_parameter else (),

@@ -32,7 +32,7 @@ from ctxbench.model.registry import AnyStored, StoredAnalyses, StoredMerge, Stor
 from ctxbench.model.selection import Offered, offered_rows
 from ctxbench.selectors.selector import Parameter
 
-SCORING = ("analyse", "retrieve", "rank")  # kinds of steps that decide scores; all others decide what is kept of them
+SCORING = ("analyse", "retrieve", "rank")  # kinds of steps that decide scores; all others select candidates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,7 +292,7 @@ class QueryFact:
         labelled: hash of its labels; `SHORT` hex digits.
         required: item ids that must be offered; each inner tuple is a set of alternatives, any one of which is enough.
             Empty for queries that are labelled in part: losses there are not counted.
-        needs_nothing: someone has judged that no item is required.
+        needs_nothing: whether a label says that no item is required.
         group: paraphrases share it; its id where it has none.
         tags: for pins.
         text: of the request; empty in a baseline without texts.
@@ -362,7 +362,7 @@ class AnswerFact:
         offered: in the one order.
         near: excluded candidates, best first, each with its rule; at most `NEAR` in a baseline,
             all of them in a snapshot of a run.
-        error: what went wrong; empty = nothing.
+        error: why the selector failed; else empty.
     """
 
     query: str
@@ -379,11 +379,11 @@ class AnswerFact:
 
 
 class Unasked(NamedTuple):
-    """A query of the dataset that is not asked.
+    """A query of the dataset that a check does not use.
 
     Attributes:
-        why: as `1 query is ...` goes on.
-        labelled: whether it is labelled in full, so that another split or sample would ask it.
+        why: such as `not in the sample`.
+        labelled: whether it is labelled completely.
         tags: for pins.
     """
 
@@ -404,7 +404,7 @@ class Identity:
         tokens: the counter.
         versions: of Python, ctxbench, its code, and libraries.
         external: True for an external selector.
-        shipped: the shipped selector that an agent has whose file names none of the user's; empty for others.
+        shipped: the shipped selector that an agent file without a selector uses; empty for others.
     """
 
     selector: Mapping[str, Any]
@@ -433,19 +433,19 @@ class SelectorSnapshot:
         answers: by query id; a query may be missing where the run lacks it.
         metrics: values by query in the order of `queries`, shape (n_queries,); NaN = does not apply.
         identity: what the answers depend on.
-        repeats: how many times every query was asked; more than once for a selector that may answer differently.
+        repeats: how often each query was answered.
         spread: by metric name, the standard deviation of its mean over repeats; empty without repeats.
         nondeterministic: ids of queries whose offer differed between repeats.
         disabled: the items that cannot be offered, by id, in catalog order.
         source: where it comes from, for messages: a file, a folder, or `this run`.
         judged: the dataset that the queries are of, which a snapshot of a run has at hand and a baseline has not. It
             tells whether queries and labels that name renamed items are otherwise the same.
-        unasked: queries of the dataset that are not among `queries`, by id, with why; empty where the dataset is not at
-            hand. See `ctxbench.gate.comparability.unasked`.
-        inputs: hash of the files that the dataset was read from, and of which of its queries are asked; `SHORT` hex
-            digits, empty = not known. See `ctxbench.gate.baseline.reuse_answers`.
-        reused: whether the selector was not asked, and the answers are those of the baseline.
-        absent_servers: of the agent, those that its catalog has nothing of.
+        unasked: queries of the dataset that are not among `queries`, by id, with the reason; empty for a baseline.
+            See `ctxbench.gate.comparability.unasked`.
+        inputs: hash of the files of the dataset, and of the split or sample; `SHORT` hex digits, empty = not known.
+            See `ctxbench.gate.baseline.reuse_answers`.
+        reused: whether the answers are those of the baseline.
+        absent_servers: servers of the agent without tools in its catalog.
         server_files: of the agent's servers, as descriptions of selectors name files.
         reference: what opens the dataset in a command: its folder, or its name; empty where that is not known.
     """
@@ -527,7 +527,7 @@ def facts_of(dataset: Dataset, tokens: Iterable[int]) -> tuple[dict[str, ItemFac
     """The facts of all items and queries of a dataset, by id, in its order.
 
     Args:
-        dataset: what is asked of it.
+        dataset: with the queries used.
         tokens: prompt tokens of every item that is there, in catalog order.
     """
     scopes = group_pairs((key, scope) for scope, keys in sorted(dataset.scopes.items()) for key in keys)

@@ -225,11 +225,7 @@ class _Sides:
         ]
         if not matching:
             yield Message("gate.pin-selector-not-on-dataset", selector=pin.selector, dataset=pin.dataset)
-        elif (
-            wrong := self._unasked_target(pin, matching)
-            or self._missing_target(pin, matching)
-            or self._lost_target(pin)
-        ):
+        elif wrong := self._wrong_target(pin, matching):
             yield wrong
         else:
             items = {name for snapshot in matching if _pin_queries(pin, snapshot) for name in snapshot.all_items}
@@ -245,16 +241,14 @@ class _Sides:
         hint = suggest(name, names, listed=first)
         return Message("gate.pin-unknown-name", kind=kind, name=name, where=where, hint=hint)
 
-    def _unasked_target(self, pin: Pin, matching: Sequence[SelectorSnapshot]) -> str:
-        """Why no query of the check has the query id or tag of a pin; empty if one has, or if the dataset lacks it."""
+    def _wrong_target(self, pin: Pin, matching: Sequence[SelectorSnapshot]) -> str:
+        """Why no query of the check has the query id or the tag of a pin; empty if one has."""
         heads = [snapshot for snapshot in self.heads if snapshot in matching]
         if any(_pin_queries(pin, snapshot) for snapshot in heads):
             return ""
-        for head in heads:
-            if matches := [
-                (name, query) for name, query in head.unasked.items() if name == pin.query or pin.tag in query.tags
-            ]:
-                name, query = matches[0]
+        unused = ((head, *entry) for head in heads for entry in head.unasked.items())
+        for head, name, query in unused:
+            if name == pin.query or pin.tag in query.tags:
                 about = name if pin.query else f"{name} (tag {pin.tag})"
                 values = {"query": about, "dataset": head.dataset, "why": query.why}
                 if query.labelled:
@@ -262,32 +256,20 @@ class _Sides:
                 folder = self.folders.get(head.dataset)
                 command = "" if folder is None else f" (`{shlex.join(['ctxbench', 'data', 'label', str(folder)])}`)"
                 return Message("gate.pin-query-not-labelled", command=command, **values)
-        return ""
-
-    def _missing_target(self, pin: Pin, matching: Sequence[SelectorSnapshot]) -> str:
-        """The message that no side has the query or tag; empty if one has."""
-        if any(_pin_queries(pin, snapshot) for snapshot in matching):
-            return ""
-        if pin.query:
+        former = [snapshot for snapshot in matching if _pin_queries(pin, snapshot)]
+        if not former and pin.query:
             names = {name for side in matching for name in (*side.queries, *side.unasked)}
             return self._unknown(pin, "query", pin.query, names)
-        tags = {tag for side in matching for query in side.queries.values() for tag in query.tags}
-        tags |= {tag for side in matching for query in side.unasked.values() for tag in query.tags}
-        return self._unknown(pin, "tag", pin.tag, tags)
-
-    def _lost_target(self, pin: Pin) -> str:
-        """The message that only the base has the query or tag of a pin; empty if the head has it."""
-        pairs = {(snapshot.dataset, snapshot.selector) for snapshot in self.heads}
-        former = [
-            snapshot
-            for snapshot in self.bases
-            if (snapshot.dataset, snapshot.selector) in pairs and _pin_queries(pin, snapshot)
-        ]
-        if not former or any(_pin_queries(pin, snapshot) for snapshot in self.heads):
-            return ""
-        if not pin.query:
-            return Message("gate.pin-tag-gone", tag=pin.tag)
-        return Message("gate.pin-query-gone", query=pin.query)
+        if not former:
+            tags = {tag for side in matching for query in side.queries.values() for tag in query.tags}
+            tags |= {tag for side in matching for query in side.unasked.values() for tag in query.tags}
+            return self._unknown(pin, "tag", pin.tag, tags)
+        pairs = {(head.dataset, head.selector) for head in heads}
+        if not any((base.dataset, base.selector) in pairs for base in former):
+            return ""  # its dataset or selector is gone, which the check reports
+        return (
+            Message("gate.pin-query-gone", query=pin.query) if pin.query else Message("gate.pin-tag-gone", tag=pin.tag)
+        )
 
 
 def explain_pins(
@@ -299,7 +281,7 @@ def explain_pins(
         pins: of the gate file.
         pair: base and head.
         changes: explained.
-        queries: ids of those that were compared; of others nothing more is said.
+        queries: ids of those that were compared; failures of others are not explained.
     """
     explainer = _PinExplainer(pair, changes, queries)
     failures = []
@@ -380,7 +362,7 @@ def _cause_text(cause: Cause, item: str) -> str:
     return phrase_cause(cause, text)
 
 
-_ADDED, _TOTAL = "tokens", "total_tokens"  # of what is added to a prompt; and with what its session holds
+_ADDED, _TOTAL = "tokens", "total_tokens"  # added to a prompt; and with the items of its session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -533,7 +515,7 @@ def with_servers(check: SelectorCheck, servers: Sequence[CapturedServer]) -> Sel
 
     Args:
         check: over the tools as captured.
-        servers: of the dataset's agent that were not asked.
+        servers: of the dataset's agent that were not queried.
     """
     if not servers:
         return check
