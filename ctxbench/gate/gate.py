@@ -28,7 +28,7 @@ from ctxbench.gate.baseline_reader import accepted_settings, accepted_vectors, r
 from ctxbench.gate.baseline_rows import MANIFEST, VECTORS, gate_file_in_messages
 from ctxbench.gate.cause_finder import SnapshotPair
 from ctxbench.gate.causes import explain, with_fix_prices
-from ctxbench.gate.comparability import Comparability, assess_comparability, renamed_items
+from ctxbench.gate.comparability import assess_comparability, renamed_items
 from ctxbench.gate.differences import Differences, differences, group_changes, price_causes, token_changes, with_prices
 from ctxbench.gate.history import find_replacement, loosened_pins, lost_pins, replaced_by_accepting, stricter_settings
 from ctxbench.gate.inputs import InputDifferences, edited_fields, input_differences
@@ -136,7 +136,7 @@ def check(
         base, head: where the two come from.
         baseline: the baseline's file or folder as the user named it; empty where two runs are compared.
     """
-    pair_checks = [_PairCheck.of(*pair, settings) for pair in pairing.pairs]
+    pair_checks = [_PairCheck(*pair, settings) for pair in pairing.pairs]
     compared = [
         MetricPair(
             base=pair_check.base,
@@ -162,20 +162,14 @@ def check(
     )
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class _PairCheck:
     """A pair of snapshots, compared but not judged."""
 
-    base: SelectorSnapshot
-    head: SelectorSnapshot
-    comparability: Comparability
-    differences: Differences
-
-    @classmethod
-    def of(cls, base: SelectorSnapshot, head: SelectorSnapshot, settings: CheckSettings) -> _PairCheck:
-        comparability = assess_comparability(base, head, settings)
-        differ = Differences() if comparability.reasons else differences(base, head, comparability)
-        return cls(base=base, head=head, comparability=comparability, differences=differ)
+    def __init__(self, base: SelectorSnapshot, head: SelectorSnapshot, settings: CheckSettings) -> None:
+        self.base, self.head = base, head
+        self.comparability = assess_comparability(base, head, settings)
+        comparable = not self.comparability.reasons
+        self.differences = differences(base, head, self.comparability) if comparable else Differences()
 
     def result(self, settings: CheckSettings, metrics: tuple[MetricVerdict, ...]) -> SelectorCheck:
         """Judge and explain the pair, with its metrics judged already."""
@@ -236,19 +230,13 @@ class _PairCheck:
             nondeterministic=len({*self.base.nondeterministic, *self.head.nondeterministic}.intersection(requiring)),
             allowed=allowed,
             notices=(*comparability.notices, *self._notices(metrics), *allowed_unmet),
-            differs=self._differs(changes),
+            differs="" if _has_same_inputs(self.base, self.head) or not self._inputs else str(self._inputs),
             texts=_change_texts(changes, self.base, self.head),
             helps={name: parameter.help for name, parameter in self.head.identity.parameters.items() if parameter.help},
             renamed=comparability.renamed,
             reused=self.head.reused,
             shipped=self.head.identity.shipped,
         )
-
-    def _differs(self, changes: Sequence[Change]) -> str:
-        """The differences of items, parameters, model and code; empty without any."""
-        if _has_same_inputs(self.base, self.head) or not self._inputs:
-            return ""
-        return self._inputs.text(same_answers=not changes and not self.differences.swaps)
 
     @property
     def _is_nondeterministic(self) -> bool:
@@ -384,7 +372,9 @@ def check_gate(
         before, loosened = file.settings, tuple[Loosened, ...]()
         if head is not None:
             before = accepted_settings(head, file.baseline)
-            file, loosened = _with_stricter_settings(file, before, bases)
+            settings, loosened = stricter_settings(file.settings, before, bases)
+            experiment = replace(file.experiment, metrics=tuple(map(str, settings.metrics)))
+            file = replace(file, settings=settings, experiment=experiment)
         answers = None if faults else reuse_answers(file, bases)
         if answers is None:
             from ctxbench.gate.snapshot_sources import ask  # slow to import
@@ -445,16 +435,6 @@ def _captured_servers(
     return tuple(
         replace(server, error=errors.get(server.name, "")) for server in servers if errors.get(server.name) != ""
     )
-
-
-def _with_stricter_settings(
-    file: GateFile, before: CheckSettings, bases: Sequence[SelectorSnapshot]
-) -> tuple[GateFile, tuple[Loosened, ...]]:
-    """The gate file with the settings of its baseline where these are stricter, and which those are."""
-    settings, loosened = stricter_settings(file.settings, before, bases)
-    return replace(
-        file, settings=settings, experiment=replace(file.experiment, metrics=tuple(map(str, settings.metrics)))
-    ), loosened
 
 
 def _lost_pins(

@@ -140,17 +140,6 @@ def in_words(
     return SettingDifference(name=name, path=path, before="", after="", words=words, files=files, adjacent=adjacent)
 
 
-def merge_file_differences(settings: Sequence[SettingDifference]) -> tuple[SettingDifference, ...]:
-    """The settings with several source files as one, for where the answers are the same."""
-    about = [setting for setting in settings if setting.files]
-    files = [name for setting in about for name in setting.files]
-    if len(files) < 2:
-        return tuple(settings)
-    words = Message("gate.source-files-edited", n=len(files), names=first_ids(files))
-    together = in_words(files[0], about[0].path, words, files=tuple(files))
-    return (*(setting for setting in settings if not setting.files), together)
-
-
 def differing_values(old: Any, new: Any) -> list[tuple[tuple[str, ...], Any, Any]]:
     """What differs in the values of one setting: the keys that lead to it, and the two values there.
 
@@ -392,10 +381,6 @@ class InputDifferences:
 
     def __str__(self) -> str:
         """All differences on one line: `2 items edited, 1 new, contextTopN 5 -> 3`; `nothing` where nothing differs."""
-        return self.text()
-
-    def text(self, *, same_answers: bool = False) -> str:
-        """All differences on one line; with `same_answers`, edited source files are one of them."""
         counts = ((self.edited, "edited"), (self.new, "new"), (self.gone, "gone"), (self.renamed, "renamed"))
         parts = [f"{len(items)} {state}" for items, state in counts if items]
         if parts:
@@ -404,8 +389,7 @@ class InputDifferences:
             alone = " (metadata alone)" if self.edited and {*self.edited.values()} == {("metadata",)} else ""
             parts[0] = f"{first} item{'' if first == 1 else 's'} {state}{alone}"
         named = [difference for difference in (self.embedder, self.tokens) if difference is not None]
-        external = merge_file_differences(self.external) if same_answers else self.external
-        differences = [difference for difference in (*self.settings, *external) if not difference.code]
+        differences = [difference for difference in (*self.settings, *self.external) if not difference.code]
         return ", ".join([*parts, *dict.fromkeys(map(str, [*named, *differences, *self.code]))]) or "nothing"
 
 
