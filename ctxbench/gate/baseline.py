@@ -430,8 +430,9 @@ def _text_files(snapshots: Sequence[SelectorSnapshot]) -> dict[str, bytes]:
         files[dataset_file(dataset, ITEMS)] = _lines(map(item_row, several[0].all_items.values()))
         files[dataset_file(dataset, QUERIES)] = _lines(map(query_row, several[0].queries.values()))
         if sessions:
-            rows = (session_row(number, session) for session, number in sessions.items())
-            files[dataset_file(dataset, SESSIONS)] = _lines(rows)
+            files[dataset_file(dataset, SESSIONS)] = _lines(
+                session_row(number, session) for session, number in sessions.items()
+            )
         for snapshot in several:
             files[dataset_file(dataset, answers_file(snapshot.selector))] = _answers_file(snapshot, sessions)
     return files
@@ -655,15 +656,13 @@ def inputs_of(experiment: Experiment, dataset: str) -> str:
 
     Empty for a dataset that is no folder, or whose files cannot be read.
     """
-    folder = user_folder(dataset, experiment.base)
-    if folder is None:
+    if (folder := user_folder(dataset, experiment.base)) is None:
         return ""
     try:
         files = files_hash(folder)
     except StorageError:
         return ""
-    chosen = [experiment.split, experiment.sample, experiment.seed if experiment.sample else 0]
-    return content_hash([files, *chosen])
+    return content_hash([files, experiment.split, experiment.sample, experiment.seed if experiment.sample else 0])
 
 
 def reuse_answers(file: GateFile, bases: Sequence[SelectorSnapshot]) -> GateAnswers | None:

@@ -252,8 +252,9 @@ class _BaselineReader:
         path = dataset_file(dataset, answers_file(selector))
         entry = read_row(SelectorEntry, about)
         flat_steps(entry.description)  # raises an error for a pipeline that is none
-        rules = (None, *entry.rules.values())
-        read = partial(answer_from_row, rules=rules, sessions=facts.sessions, repeated=entry.repeats > 1)
+        read = partial(
+            answer_from_row, rules=(None, *entry.rules.values()), sessions=facts.sessions, repeated=entry.repeats > 1
+        )
         rows = self._rows(path, entry.file, read, check=partial(_answer_faults, facts=facts))
         items, disabled = by_state(facts.items)
         columns = {name: [values.get(name, math.nan) for _, (_, values) in rows] for name in entry.metrics}
@@ -343,9 +344,11 @@ def _answer_faults(
         parts = [f"{len(ids)} {kind} ({first_ids(ids)})" for kind, ids in lists.items() if ids] or ["another order"]
         yield 0, Message("gate.other-queries", file=QUERIES, differences=parts)
     for line, (answer, _) in rows:
-        for candidate in (*answer.offered, *answer.near):
-            if candidate.id not in facts.items:
-                yield line, Message("gate.item-without-row", query=answer.query, item=candidate.id, file=ITEMS)
+        yield from (
+            (line, Message("gate.item-without-row", query=answer.query, item=candidate.id, file=ITEMS))
+            for candidate in (*answer.offered, *answer.near)
+            if candidate.id not in facts.items
+        )
 
 
 def _read_lines(data: bytes, path: Path, read: Callable[[object], T], faults: list[Fault]) -> list[tuple[int, T]]:
@@ -706,8 +709,9 @@ def _from_bytes(data: bytes, path: Path) -> StoredVectors:
     except _ARRAY_ERRORS as error:
         raise damaged(path, str(error) or type(error).__name__) from error
     keys = hashes.tobytes()
-    rows = {keys[_HASH * row : _HASH * (row + 1)]: row for row in range(len(hashes))}
-    return StoredVectors(meta["embedder"], rows, vectors)
+    return StoredVectors(
+        meta["embedder"], {keys[_HASH * row : _HASH * (row + 1)]: row for row in range(len(hashes))}, vectors
+    )
 
 
 def _read_array(archive: ZipFile, name: str, kind: str, *, at_most: int | None = None) -> npt.NDArray[Any]:
@@ -722,8 +726,7 @@ def _read_array(archive: ZipFile, name: str, kind: str, *, at_most: int | None =
     if at_most is not None and about.file_size > at_most:
         raise ValueError(f"{name} takes {about.file_size} bytes, at most {at_most} are expected")
     content = archive.read(about)
-    head = _HEADER.match(content)
-    if head is None:
+    if (head := _HEADER.match(content)) is None:
         raise ValueError(f"{name} is no array of one or two dimensions")
     if head["kind"].decode() != kind:
         raise ValueError(f"{name} are {np.dtype(head['kind'].decode())}, expected {np.dtype(kind)}")

@@ -469,8 +469,7 @@ def _candidate_from_row(row: Any, rules: Sequence[Rule | None] | None) -> Offere
     length = 2 if rules is None else 3
     if not isinstance(row, list) or not length <= len(row) <= length + 1 or not isinstance(row[0], str):
         raise RowError(f"a candidate is {'[id, score]' if rules is None else '[id, score, rule]'}, got {row!r}")
-    score = row[1]
-    if score is not None and not _is_number(score):
+    if (score := row[1]) is not None and not _is_number(score):
         raise RowError(f"the score of {row[0]} must be a finite number or null, got {shortened(repr(score), _LONGEST)}")
     rule = None
     if rules is not None:

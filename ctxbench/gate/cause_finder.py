@@ -71,8 +71,9 @@ class QueryCandidates:
     @cached_property
     def bar(self) -> float:
         """The best score among the candidates that have no chunk among the best topK."""
-        beyond = [name for name, row in self.searched.items() if row.beyond_chunks]
-        return max(map(self.score, beyond), default=-math.inf)
+        return max(
+            map(self.score, [name for name, row in self.searched.items() if row.beyond_chunks]), default=-math.inf
+        )
 
     def rule(self, name: str) -> Rule | None:
         """The rule that keeps an item out; None where it is offered, or no candidate."""
@@ -145,8 +146,7 @@ class SnapshotPair:
 
         The agent of the dataset, the root of the repository, the commit, and the paths of its files from the root.
         """
-        agent = None if self.head.judged is None else self.head.judged.about.get("agent")
-        if agent is None:
+        if (agent := None if self.head.judged is None else self.head.judged.about.get("agent")) is None:
             return None
         baseline = Path(self.base.source)
         try:
@@ -154,8 +154,12 @@ class SnapshotPair:
             commits = [] if repository is None else repository.commits(baseline, limit=1)
             if repository is None or not commits:
                 return None
-            files = repository.files(commits[0], repository.root)
-            return read_agent(Path(agent)), repository.root, commits[0].short, files
+            return (
+                read_agent(Path(agent)),
+                repository.root,
+                commits[0].short,
+                repository.files(commits[0], repository.root),
+            )
         except UserError:
             return None
 
@@ -401,8 +405,9 @@ class CauseFinder:
         if item in self.inputs.edited:
             total, edited = len(self.pair.head.items), len(self.inputs.edited)
             if edited >= _BULK_EDIT and 2 * edited >= total:
-                detail = Message("causes.many-items-edited", edited=edited, total=total)
-                return Cause(kind=CauseKind.EDITED, detail=detail)
+                return Cause(
+                    kind=CauseKind.EDITED, detail=Message("causes.many-items-edited", edited=edited, total=total)
+                )
             return self._edit_cause(item)
         if item != old:
             return Cause(kind=CauseKind.RENAMED, subjects=(item,), detail=Message("causes.item-renamed", old=old))

@@ -114,8 +114,9 @@ def agreeing_fixes(changes: Sequence[Change], pair: SnapshotPair) -> tuple[Chang
 
     def agreeing(change: Change) -> Change:
         set_to = {(path, name) for path, name, _ in change.fix.changed}
-        alike = (back for back in backs.values() if set_to & {(path, name) for path, name, _ in back.changed})
-        back = next(alike, None)
+        back = next(
+            (back for back in backs.values() if set_to & {(path, name) for path, name, _ in back.changed}), None
+        )
         if back is None or change.cause.kind is CauseKind.PARAMETER:
             return change
         context = pair.context(change)
@@ -415,9 +416,9 @@ class _ChangeExplainer:
 
     def causes(self) -> list[Cause]:
         """The cause of every change, in the order of the changes."""
-        for context in self.contexts:
-            if (cause := self._catalog_cause(context)) is not None:
-                self.explained[context] = cause
+        self.explained |= {
+            context: cause for context in self.contexts if (cause := self._catalog_cause(context)) is not None
+        }
         left = [context for context in self.contexts if context not in self.explained]
         expanded = [context for context in left if context.offering.rows[context.item].origin == "expansion"]
         rest = [context for context in left if context not in expanded]
@@ -438,8 +439,7 @@ class _ChangeExplainer:
         if context.lost and context.item in inputs.gone and out:
             return Cause(kind=CauseKind.GONE, subjects=(context.item,), detail=absence_text(context.item, head))
         if not context.lost and context.item in inputs.new:
-            enabled = context.item in self.pair.base.disabled
-            detail = Message("causes.item-enabled" if enabled else "causes.item-new")
+            detail = Message("causes.item-enabled" if context.item in self.pair.base.disabled else "causes.item-new")
             return Cause(kind=CauseKind.NEW, subjects=(context.item,), detail=detail)
         return None
 
@@ -456,9 +456,11 @@ class _ChangeExplainer:
         if all(map(can_replay, self.pair.steps)):
             self._replay_shifted([context for context in contexts if context in shifted])
             self._replay([context for context in contexts if context not in shifted])
-        for context in contexts:
-            if context not in self.explained:
-                self.explained[context] = self.finder.cause_by_evidence(context, moved=context in shifted)
+        self.explained |= {
+            context: self.finder.cause_by_evidence(context, moved=context in shifted)
+            for context in contexts
+            if context not in self.explained
+        }
 
     # Only the scores of changed items moved.
 
@@ -491,8 +493,7 @@ class _ChangeExplainer:
             if recut and not alone and not (factor == "cut" and self.pair.weighs_the_catalog):
                 joint.append(context)
         self._explain_by_settings(by_cut)
-        for context in joint:
-            self.explained[context] = self._joint_cause(self.explained[context], context)
+        self.explained |= {context: self._joint_cause(self.explained[context], context) for context in joint}
 
     def _joint_cause(self, cause: Cause, context: ChangeContext) -> Cause:
         """The cause of a change that needs both the catalog and the cut; it is another cause than either alone."""
@@ -532,11 +533,9 @@ class _ChangeExplainer:
 
     def _base_candidate(self, context: ChangeContext) -> Candidate | None:
         """The item at the base; if it is not stored there, with its score at the head or one just too low."""
-        candidate = context.base.rows.get(context.item)
-        if candidate is not None or context.base.complete:
+        if (candidate := context.base.rows.get(context.item)) is not None or context.base.complete:
             return candidate
-        row = context.head.rows.get(context.item)
-        if row is None or row.score is None:
+        if (row := context.head.rows.get(context.item)) is None or row.score is None:
             return None
         low = math.nextafter(context.base.lowest_score, -math.inf)
         touched = context.item in self.pair.changed_items or row.score > context.base.lowest_score
@@ -634,8 +633,7 @@ class _ChangeExplainer:
 
     def _expected_case(self, context: ChangeContext) -> ReplayCase:
         """The item with the score that it would have if it had moved as those of unchanged items did."""
-        row = context.base.rows.get(context.item)
-        if row is not None and row.score is not None:
+        if (row := context.base.rows.get(context.item)) is not None and row.score is not None:
             row = replace(row, score=self.pair.expected_score(context.query, row.score))
         return ReplayCase(candidate=row, rivals=self._head_rivals(context), bar=context.head.bar)
 

@@ -238,8 +238,7 @@ class _QueryAnswer:
             offered_item: one that is offered here.
             excluded_item: one that stayed out, or is no candidate.
         """
-        score = self.score.get(offered_item)
-        if score is None:
+        if (score := self.score.get(offered_item)) is None:
             return False  # the session's are no matter of scores
         if excluded_item in self.score:
             return abs(score - self.score[excluded_item]) <= margin
@@ -331,8 +330,7 @@ def _tied_pairs(
     pairs = []
     left = list(gained)
     for lost_item in lost:
-        partner = next((name for name in left if tied(lost_item, name)), None)
-        if partner is not None:
+        if (partner := next((name for name in left if tied(lost_item, name)), None)) is not None:
             left.remove(partner)
             pairs.append((lost_item, partner))
     return tuple(pairs)
@@ -400,8 +398,7 @@ def _group_fix(all_fixes: Sequence[Fix]) -> Fix:
     Args:
         all_fixes: of each required item that was lost; empty where there is none.
     """
-    fixes = [fix for fix in all_fixes if fix]
-    if not fixes:
+    if not (fixes := [fix for fix in all_fixes if fix]):
         return Fix()
     fixes = [fix for fix in fixes if fix.possible] or fixes
     numbers = group_pairs((replace(fix, amount=None), fix) for fix in fixes if fix.amount is not None)

@@ -109,8 +109,9 @@ def _missing_selector(
         "subject": f"{base.selector} on {base.dataset}" if selectors else f"dataset {base.dataset}",
     }
     if new := [selector for selector in selectors if selector not in base_selectors]:  # a preset gave it another name
-        names = " or ".join(new[:_MAX_NAMED])
-        reason = Message("gate.selector-replaced", names=names, selector=base.selector, **values)
+        reason = Message(
+            "gate.selector-replaced", names=" or ".join(new[:_MAX_NAMED]), selector=base.selector, **values
+        )
     else:
         reason = Message("gate.selector-missing" if base.judged is None else "gate.selector-not-run", **values)
     return SelectorCheck(
@@ -168,8 +169,9 @@ class _PairCheck:
     def __init__(self, base: SelectorSnapshot, head: SelectorSnapshot, settings: CheckSettings) -> None:
         self.base, self.head = base, head
         self.comparability = assess_comparability(base, head, settings)
-        comparable = not self.comparability.reasons
-        self.differences = differences(base, head, self.comparability) if comparable else Differences()
+        self.differences = (
+            differences(base, head, self.comparability) if not self.comparability.reasons else Differences()
+        )
 
     def result(self, settings: CheckSettings, metrics: tuple[MetricVerdict, ...]) -> SelectorCheck:
         """Judge and explain the pair, with its metrics judged already."""
@@ -264,8 +266,7 @@ class _PairCheck:
             return (), ()
         pair = self._snapshot_pair
         explained = explain(pair, self.differences.changes)
-        groups = group_changes(pair, explained)
-        return explained, with_fix_prices(groups, pair, self.comparability.queries, metrics)
+        return explained, with_fix_prices(group_changes(pair, explained), pair, self.comparability.queries, metrics)
 
     def _net_by_group(self) -> tuple[int, int]:
         """How many groups of queries lost more required items than they gained, and how many gained more."""
@@ -291,12 +292,16 @@ class _PairCheck:
             ]
             if spread:
                 yield Message("gate.spread", side=label, repeats=side.repeats, spread=spread)
-        for metric in metrics:
-            if not metric.comparison.n:
-                yield Message("gate.metric-not-applicable", metric=metric.metric, n=len(self.comparability.queries))
+        yield from (
+            Message("gate.metric-not-applicable", metric=metric.metric, n=len(self.comparability.queries))
+            for metric in metrics
+            if not metric.comparison.n
+        )
         if self._is_nondeterministic:
-            key = "gate.external-nondeterministic" if head.identity.external else "gate.nondeterministic"
-            yield Message(key, selector=head.selector)
+            yield Message(
+                "gate.external-nondeterministic" if head.identity.external else "gate.nondeterministic",
+                selector=head.selector,
+            )
 
 
 def _has_same_inputs(base: SelectorSnapshot, head: SelectorSnapshot) -> bool:
@@ -373,10 +378,10 @@ def check_gate(
         if head is not None:
             before = accepted_settings(head, file.baseline)
             settings, loosened = stricter_settings(file.settings, before, bases)
-            experiment = replace(file.experiment, metrics=tuple(map(str, settings.metrics)))
-            file = replace(file, settings=settings, experiment=experiment)
-        answers = None if faults else reuse_answers(file, bases)
-        if answers is None:
+            file = replace(
+                file, settings=settings, experiment=replace(file.experiment, metrics=tuple(map(str, settings.metrics)))
+            )
+        if (answers := None if faults else reuse_answers(file, bases)) is None:
             from ctxbench.gate.snapshot_sources import ask  # slow to import
 
             answers = ask(file, faults=faults, bases=bases, notify=notify, progress=progress)
@@ -427,8 +432,7 @@ def _captured_servers(
         server_errors: as of `check_gate`.
     """
     folder = user_folder(dataset, file.experiment.base)
-    path = None if folder is None else agent_of(folder)
-    if path is None:
+    if (path := None if folder is None else agent_of(folder)) is None:
         return ()
     errors = server_errors.get(path.resolve(), {})
     servers = read_agent(path).captured_servers()
@@ -459,8 +463,7 @@ def _changed_items(
         renamed = renamed_items(base, head)
         for name, before in base.items.items():
             new = renamed.get(name, name)
-            after = head.items.get(new)
-            if after is not None and before.hash == after.hash:
+            if (after := head.items.get(new)) is not None and before.hash == after.hash:
                 continue
             former[base.dataset, new] = before
             if after is not None:

@@ -108,8 +108,7 @@ def read_history(
         raise ParameterError(
             f"{folder} is {content}, no baseline; expected a gate file, or a folder that {accept_command()} made"
         )
-    repository = Repository.around(folder)
-    if repository is None:
+    if (repository := Repository.around(folder)) is None:
         raise StorageError(f"{folder} is not in a git repository; commit the baseline, since git keeps its history")
     commits = repository.commits(folder, limit=None if limit is None else limit + 1)
     older = limit is not None and len(commits) > limit
@@ -316,8 +315,7 @@ def _revision_before(folder: Path, *, committed: bool) -> str:
     """
     try:
         head = merge_base(folder, _HERE)
-        forks = (merge_base(folder, branch) for branch in _DEFAULT_BRANCHES)
-        fork = next(filter(None, forks), head)
+        fork = next(filter(None, (merge_base(folder, branch) for branch in _DEFAULT_BRANCHES)), head)
     except UserError:
         return ""
     if fork != head or not head:

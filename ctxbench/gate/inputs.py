@@ -228,15 +228,15 @@ def _file_differences(
         for side in (before, after)
     ]
     if files[0] == files[1] and before.get("sha256") != after.get("sha256"):
-        where = f"{path}sha256" if kind == "answers" else f"{path}{kind}.sha256"
-        yield in_words(files[0], where, f"{files[0]} was edited")
+        yield in_words(
+            files[0], f"{path}sha256" if kind == "answers" else f"{path}{kind}.sha256", f"{files[0]} was edited"
+        )
     if (
         before[kind] == after[kind]
         and {"unnamed"} & {*before, *after}
         and before.get("unnamed") != after.get("unnamed")
     ):
-        words = Message("gate.callable-without-source", callable=before[kind])
-        yield in_words(files[0], f"{path}unnamed", words)
+        yield in_words(files[0], f"{path}unnamed", Message("gate.callable-without-source", callable=before[kind]))
     yield from _module_differences(before, after, kind, path)
     yield from _source_differences(before, after, kind, path)
 
@@ -402,8 +402,7 @@ def input_differences(base: SelectorSnapshot, head: SelectorSnapshot, renamed: M
     """
     edited: dict[str, tuple[str, ...]] = {}
     for name, item in base.items.items():
-        after = head.items.get(renamed.get(name, name))
-        if after is None or item.hash == after.hash:
+        if (after := head.items.get(renamed.get(name, name))) is None or item.hash == after.hash:
             continue
         fields = edited_fields(item, after)
         if name not in renamed:
@@ -490,11 +489,11 @@ def _resource_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -
     old_ids, new_ids = (
         side["identities"] if isinstance(side.get("identities"), Mapping) else {} for side in (before, after)
     )
-    for name in old_ids:
-        if name not in ("embedder", "tokens") and name in new_ids and old_ids[name] != new_ids[name]:
-            yield SettingDifference(
-                name=name, path=f"identities.{name}", before=str(old_ids[name]), after=str(new_ids[name])
-            )
+    yield from (
+        SettingDifference(name=name, path=f"identities.{name}", before=str(old_ids[name]), after=str(new_ids[name]))
+        for name in old_ids
+        if name not in ("embedder", "tokens") and name in new_ids and old_ids[name] != new_ids[name]
+    )
 
 
 def _step_settings(before: Sequence[FlatStep], after: Sequence[FlatStep]) -> Iterator[SettingDifference]:

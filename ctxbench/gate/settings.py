@@ -78,9 +78,11 @@ def _list_faults(model: FileModel, *names: str) -> Iterator[tuple[YamlPath, str]
         entries = getattr(model, name)
         if name in model.model_fields_set and not entries:
             yield (name,), Message("gate.empty-list", field=name)
-        for index, entry in enumerate(entries):
-            if entry in entries[:index]:
-                yield (name, index), Message("gate.named-twice", field=name, name=entry)
+        yield from (
+            ((name, index), Message("gate.named-twice", field=name, name=entry))
+            for index, entry in enumerate(entries)
+            if entry in entries[:index]
+        )
 
 
 def _item_id(value: object) -> str:
@@ -129,11 +131,15 @@ class Pin(FileModel):
         if not any(getattr(self, name) not in ((), None) for name in DEMANDS):
             yield (), Message("gate.pin-without-demand", demands=DEMANDS)
         if self.selector and context and self.selector not in context:
-            hint = suggest(self.selector, context)
-            yield ("selector",), Message("gate.pin-unknown-selector", selector=self.selector, hint=hint)
+            yield (
+                ("selector",),
+                Message("gate.pin-unknown-selector", selector=self.selector, hint=suggest(self.selector, context)),
+            )
         yield from _list_faults(self, *DEMANDS[:2])
-        for item in sorted({*self.must_include} & {*self.must_not_include}):
-            yield (), Message("gate.pin-contradiction", item=item)
+        yield from (
+            ((), Message("gate.pin-contradiction", item=item))
+            for item in sorted({*self.must_include} & {*self.must_not_include})
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """The fields that are set, as in a gate file."""
@@ -200,13 +206,11 @@ class CheckSettings:
 
     def judged(self, measured: Collection[Metric]) -> tuple[Metric, ...]:
         """The metrics to judge: those named, and `forbidden_offered` where it is among the `measured`."""
-        added = [FORBIDDEN_OFFERED] * (FORBIDDEN_OFFERED in measured)
-        return tuple(dict.fromkeys([*self.metrics, *added]))
+        return tuple(dict.fromkeys([*self.metrics, *([FORBIDDEN_OFFERED] * (FORBIDDEN_OFFERED in measured))]))
 
     def tolerance(self, metric: Metric) -> Tolerance:
         """The tolerance of a metric; `total_tokens` has that of `tokens` by default."""
-        tolerance = self.tolerances.get(metric)
-        if tolerance is None and str(metric) in PRICES:
+        if (tolerance := self.tolerances.get(metric)) is None and str(metric) in PRICES:
             tolerance = self.tolerances.get(parse_metric(PRICES[0]))
         return tolerance or Tolerance.default(metric)
 
@@ -408,9 +412,11 @@ def examine_gate(path: Path) -> tuple[GateFile, list[Fault]]:
     rest |= {"metrics": metrics} if isinstance(metrics, list) and metrics else {}
     fields, wrong = validate(GateFields, rest, source, context=names)
     selectors = data.get("selectors", [])
-    for index, entry in enumerate(selectors if isinstance(selectors, list) else []):
-        if isinstance(entry, Mapping) and "repeats" in entry:
-            wrong.append(source.fault(Message("gate.repeats-of-selector"), "selectors", index, "repeats"))
+    wrong += [
+        source.fault(Message("gate.repeats-of-selector"), "selectors", index, "repeats")
+        for index, entry in enumerate(selectors if isinstance(selectors, list) else [])
+        if isinstance(entry, Mapping) and "repeats" in entry
+    ]
     fields = fields or GateFields()
     section = fields.gate
     settings = CheckSettings(

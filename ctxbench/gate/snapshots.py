@@ -72,8 +72,7 @@ def flat_steps(description: Mapping[str, Any]) -> tuple[FlatStep, ...] | None:
     Raises:
         ParameterError: it describes a pipeline that is none.
     """
-    pipeline = StoredPipeline.of(description)
-    if pipeline is None:
+    if (pipeline := StoredPipeline.of(description)) is None:
         return None
     stages = (("analyse", pipeline.analyse), ("retrieve", pipeline.retrieve))
     steps = [step for path, stage in stages if stage is not None for step in _stage_steps(stage, path, ITEM_TYPES)]
@@ -99,8 +98,7 @@ def _stage_steps(stage: AnyStored, path: str, types: tuple[str, ...]) -> Iterato
             source=stage.about,
         )
     elif isinstance(stage, StoredAnalyses):
-        for step in stage.steps:
-            yield from _stage_steps(step, path, types)
+        yield from (inner_step for step in stage.steps for inner_step in _stage_steps(step, path, types))
     elif isinstance(stage, StoredMerge):
         for name, step in stage.sources:
             for flat_step in _stage_steps(step, path, types):
@@ -535,8 +533,7 @@ def facts_of(dataset: Dataset, tokens: Iterable[int]) -> tuple[dict[str, ItemFac
         item.id: ItemFact.of(item, int(n), tuple(scopes.get(item.key, ())))
         for item, n in zip(dataset.current_catalog, tokens, strict=True)
     }
-    queries = {query.id: QueryFact.of(query, dataset.labels_of(query.id)) for query in dataset.queries}
-    return items, queries
+    return items, {query.id: QueryFact.of(query, dataset.labels_of(query.id)) for query in dataset.queries}
 
 
 def by_state(items: Mapping[str, ItemFact]) -> tuple[dict[str, ItemFact], dict[str, ItemFact]]:
