@@ -17,10 +17,9 @@ from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, 
 from ctxbench.io.files import cache_dir, read_text
 from ctxbench.io.rows import named_instant
 from ctxbench.model.items import Catalog, ItemKey
-from ctxbench.model.registry import StoredPipeline
 from ctxbench.model.requests import Batch, Message, Request
 from ctxbench.model.resources import Resources
-from ctxbench.pipelines.fits import fit_notices
+from ctxbench.pipelines.fits import all_steps, fit_notices
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.search.embedders import open_embedder, open_vectors
 from ctxbench.search.resources import LocalResources
@@ -448,9 +447,7 @@ def _default(question: SelectRequest) -> str:
 
 def _reads_results(pipeline: Pipeline) -> bool:
     """Whether a step looks at results of tools, as far as is known: a step of others may."""
-    stored = StoredPipeline.of({"pipeline": pipeline.describe()})
-    steps = [] if stored is None else stored.steps()
-    return any(step.name in ("tool_results", "tool_rules") or "code" in step.about for step in steps)
+    return any(step.declared("reads_tool_results") or step.code for step in pipeline.steps())
 
 
 def _resolve_selector(question: SelectRequest) -> tuple[Definition, str | None, str]:
@@ -581,17 +578,17 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
 
 def _score_words(pipeline: Pipeline, explanation: Explanation) -> list[str]:
     """An explanation of scores that include a price, and of the margin that cuts them; empty for other selectors."""
-    stored = StoredPipeline.of(about := {"pipeline": pipeline.describe()})
     scored = any(candidate.offered.score is not None for candidate in (*explanation.chosen, *explanation.left_out))
-    if not scored or stored is None or not any(step.name == "price" for step in stored.steps()):
+    steps = list(all_steps(pipeline.refine))
+    if not scored or not any(step.declared("includes_tokens") for step in steps):
         return []
-    from ctxbench.report.scores import bounds_of  # statistics wait until there is a margin
-
-    margins = [
-        bound
-        for bound in bounds_of({"description": about})
-        if (bound.quantity, bound.label) == ("difference", "margin")
-    ]
-    floor = f", but for the first {margins[0].floor}" if margins and margins[0].floor > 1 else ""
-    cut = f"; what is over {margins[0].setting:g} below the best is left out{floor}" if len(margins) == 1 else ""
+    margins = {
+        (-lowest, step.declared("floor"))
+        for step in steps
+        for lowest in step.declared("thresholds").get("difference", {}).values()
+    }
+    cut = ""
+    if len(margins) == 1:
+        ((margin, n),) = margins
+        cut = f"; what is over {margin:g} below the best is left out" + (f", but for the first {n}" if n > 1 else "")
     return ["", f"Score: likelihood less price, as logarithms, comparable within one request only{cut}."]

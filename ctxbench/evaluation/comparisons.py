@@ -44,7 +44,7 @@ from ctxbench.evaluation.statistics import (
 from ctxbench.io.errors import ParameterError
 from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.model.registry import StoredDomains, StoredRefine, StoredStep
-from ctxbench.pipelines.strategies.cut import Margin, Standard
+from ctxbench.model.strategies import built_step
 
 _METHOD = "gains and losses"
 _MANY = 60  # groups that differ, from which on their sizes alone were found to tell what sizes there are
@@ -504,8 +504,7 @@ class AtTokens:
 def refining(steps: Sequence[StoredRefine]) -> tuple[StoredRefine, ...]:
     """Refining steps of a described pipeline, also those of domains, without those that are switched off.
 
-    Off is a step with `enabled: false`; and behind a standard cut a margin of the whole best score, which every score
-    above 0 is within, if it may offer as many items as that cut can.
+    A step is off with `enabled: false`, and a cut that excludes nothing of what the cut before it offers.
     """
     effective: list[StoredRefine] = []
     for step in steps:
@@ -519,17 +518,10 @@ def refining(steps: Sequence[StoredRefine]) -> tuple[StoredRefine, ...]:
 
 
 def _leaves_all(step: StoredStep, before: StoredRefine) -> bool:
-    """Whether a step is a margin that leaves out nothing of what the step before it offers."""
+    """Whether a cut excludes nothing of what the step before it offers."""
     if step.kind != "cut" or not isinstance(before, StoredStep):
         return False
-    margin, cut = step.build(), before.build()
-    return (
-        isinstance(margin, Margin)
-        and isinstance(cut, Standard)
-        and margin.of == "ratio"
-        and margin.margin >= 1
-        and margin.at_most >= cut.topK
-    )
+    return bool(built_step(step).declared("leaves_all")(before.build()))
 
 
 def at_equal_tokens(

@@ -17,13 +17,12 @@ from ctxbench.evaluation.experiment import Experiment, examine
 from ctxbench.evaluation.metrics import Metric, parse_metric, parse_metrics
 from ctxbench.evaluation.run_folder import LONGEST_NAME
 from ctxbench.io.console import nothing_said
-from ctxbench.io.documents import dump_json
 from ctxbench.io.errors import Fault, InputError, UserError
 from ctxbench.io.files import cache_dir, file_name
 from ctxbench.io.rows import YamlForm
 from ctxbench.model.arrays import IntArray
 from ctxbench.model.items import Catalog
-from ctxbench.model.strategies import Analyses, Merge, PerType, Step
+from ctxbench.model.strategies import Analyses, Step
 from ctxbench.pipelines.fits import calibration_faults, fit_notices
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.search.chunking import js_trim
@@ -213,8 +212,8 @@ def _unsuited(experiment: Experiment, datasets: Mapping[str, Dataset], resources
         selector = spec.make(resources, {})
         pipelines = [selector.pipeline] if isinstance(selector, PipelineSelector) else []
         try:
-            for step in itertools.chain.from_iterable(map(_steps, pipelines)):
-                step.describe()
+            for step in itertools.chain.from_iterable(pipeline.steps() for pipeline in pipelines):
+                step.key  # noqa: B018 - reads the files that a step names
         except UserError as error:  # a file that a step names is missing or damaged
             yield Fault(f"selector {spec.name!r}: {error}", experiment.path, spec.line)
             continue
@@ -259,13 +258,13 @@ class StepChecks:
 
     def faults(self, pipeline: Pipeline, dataset: Dataset) -> list[str]:
         """The faults of running a pipeline on a dataset."""
-        checks = [(step, self._objection) for step in _steps(pipeline)]
+        checks = [(step, self._objection) for step in pipeline.steps()]
         messages = [self._check(step, dataset, ask) for step, ask in [*checks, (pipeline.analyse, self._no_chunk)]]
         messages += calibration_faults(pipeline, dataset.current_catalog)
         return [message for message in dict.fromkeys(messages) if message is not None]
 
     def _check(self, step: Any, dataset: Dataset, ask: Callable[[Any, Dataset], str | None]) -> str | None:
-        key = (dataset.name, f"{ask.__name__} {dump_json(step.describe())}")
+        key = (dataset.name, f"{ask.__name__} {step.key}")
         if key not in self._messages:
             self._messages[key] = ask(step, dataset)
         return self._messages[key]
@@ -283,26 +282,12 @@ class StepChecks:
             return None  # it may need a model, or there is nothing to analyse
         if analyse.call(batch, self.resources).text:
             return None
-        steps = analyse.steps if isinstance(analyse, Analyses) else (analyse,)
+        steps = analyse.steps()
         names = ", ".join(step.name for step in steps)
         return (
             f"the analysis ({names}) makes no chunk of any of the {len(batch)} requests, so that nothing would "
             f"be searched for; put another beside it, for example `analyse: [sentences, ...]`"
         )
-
-
-def _steps(pipeline: Pipeline) -> Iterator[Step]:
-    """Every step of a pipeline, those inside combinators as well."""
-    waiting: list[Any] = [pipeline.analyse, pipeline.retrieve, *pipeline.refine, pipeline.format]
-    for step in waiting:  # combinators append what they hold
-        if isinstance(step, Analyses):
-            waiting += step.steps
-        elif isinstance(step, Merge):
-            waiting += step.sources.values()
-        elif isinstance(step, PerType):
-            waiting += [step for steps in step.domains.values() for step in steps]
-        else:
-            yield step
 
 
 def _drawn(selected: Dataset, full: Dataset, folder: Path) -> int:

@@ -748,7 +748,7 @@ def _selectors_unchanged(file: GateFile, bases: Sequence[SelectorSnapshot]) -> b
         described = {name: selector.describe() for name, selector in selectors.items()}
     except UserError:
         return False  # computing it says what is wrong
-    if foreign_code(type(embedder)) or any(map(plugin_steps, described.values())):
+    if foreign_code(type(embedder)) or any(map(plugin_steps, selectors.values())):
         return False
     values = {spec.name: dict(spec.values) for spec in experiment.selectors}
     return all(

@@ -22,6 +22,7 @@ from ctxbench.gate.inputs import (
     ReplayCase,
     SettingDifference,
     can_replay,
+    deciding_cut,
     edit_text,
     replay_cuts,
     with_changes,
@@ -34,13 +35,6 @@ from ctxbench.model.candidates import MARGIN, Rule
 from ctxbench.model.items import ITEM_TYPES
 from ctxbench.model.selection import Offered
 from ctxbench.search.tokens import BUDGET
-
-_INDEPENDENT = (
-    "dense",
-    "servers",
-    "everything",
-    "random",
-)  # retrievers that score an item whatever else is in the catalog
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +64,7 @@ class QueryCandidates:
 
     @cached_property
     def bar(self) -> float:
-        """The best score among the candidates that have no chunk among the best topK."""
+        """The best score among the candidates that have no chunk among the best chunk matches."""
         beyond = [name for name, row in self.searched.items() if row.beyond_chunks]
         return max(map(self.score, beyond), default=-math.inf)
 
@@ -168,7 +162,10 @@ class SnapshotPair:
     def weighs_the_catalog(self) -> bool:
         """Whether an item's score depends on what else is in the catalog, so that scores are no similarities."""
         steps = self.steps[1] or ()
-        return any(step.kind == "rank" or (step.kind == "retrieve" and step.name not in _INDEPENDENT) for step in steps)
+        return any(
+            step.kind == "rank" or (step.kind == "retrieve" and not step.built.declared("independent"))
+            for step in steps
+        )
 
     def head_id(self, item: str) -> str:
         """The id at the head of an item of either side; the id at the base if the item is gone."""
@@ -313,13 +310,11 @@ def _at_price(row: Candidate, tokens: int, steps: Sequence[FlatStep]) -> Candida
     """The candidate with the tokens that are given, and the score that it has at them."""
     if row.score is None:
         return replace(row, tokens=tokens)
-    overheads = [
-        step.values["overhead"]
-        for step in steps
-        if (step.kind, step.name) == ("rank", "price") and row.type in step.types
-    ]
-    reduction = sum(math.log(tokens + overhead) - math.log(row.tokens + overhead) for overhead in overheads)
-    return replace(row, tokens=tokens, score=row.score - reduction)
+    score = row.score
+    for step in steps:
+        if step.kind == "rank" and row.type in step.types:
+            score = step.built.declared("score_at")(score, row.tokens, tokens)
+    return replace(row, tokens=tokens, score=score)
 
 
 def is_kept(
@@ -442,7 +437,8 @@ class CauseFinder:
             for name in without_item.searched
             if name in self.pair.changed_items and (not types or name.partition(":")[0] in types)
         }
-        if rule is not None and rule.value("margin") is not None:
+        cut = None if row is None else deciding_cut(self.pair.steps[1 if change.lost else 0] or (), row)
+        if rule is not None and cut is not None and rule.code in cut.built.declared("relative_rules"):
             best = max(without_item.searched, key=without_item.score, default="")
             if (
                 best in suited
@@ -622,11 +618,12 @@ class CauseFinder:
 
 def _expansion_excludes(steps: Sequence[FlatStep], score: float | None) -> bool:
     """Whether expansions with these settings add nothing of this similarity."""
-    on = [step.values for step in steps if step.values.get("enabled", True)]
-    lowest = [
-        float(values.get("graph_threshold" if values.get("by") == "graph" else "threshold", -math.inf)) for values in on
+    thresholds = [
+        min(step.built.declared("thresholds").get("expansion", {}).values(), default=-math.inf)
+        for step in steps
+        if not step.built.off
     ]
-    return not on or (score is not None and score < min(lowest))
+    return not thresholds or (score is not None and score < min(thresholds))
 
 
 def setting_cause(settings: Sequence[SettingDifference], kind: CauseKind = CauseKind.PARAMETER) -> Cause:

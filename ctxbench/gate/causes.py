@@ -37,6 +37,7 @@ from ctxbench.gate.inputs import (
     ReplayCase,
     absence_text,
     can_replay,
+    deciding_cut,
     replay_cuts,
     replay_offers,
     server_of,
@@ -268,8 +269,7 @@ def _settings_of_base(cause: Cause, pair: SnapshotPair) -> tuple[tuple[str, str,
     """What sets the parameters of cuts back that a cause names; empty where it names another setting, too."""
     settings = [setting for setting in pair.inputs.settings if setting.name in cause.subjects]
     base, head = ({step.path: step.values for step in side or ()} for side in pair.steps)
-    # how many chunks stand before an item is not kept, so that another topK cannot be tried
-    cuts = [setting for setting in settings if not setting.scoring and setting.parameter != "topK"]
+    cuts = [setting for setting in settings if not setting.scoring and not setting.chunk_limit]
     restorable = [setting for setting in cuts if setting.parameter in base.get(setting.step, {})]
     if not settings or len(restorable) < len(settings) or pair.inputs.tokens is not None:
         return ()
@@ -288,7 +288,7 @@ def _widen_cut(change: ChangeContext, pair: SnapshotPair) -> Fix:
     """
     after, item = change.head, change.item
     row, steps = after.rows.get(item), pair.steps[1] or ()
-    step = None if row is None else deciding_cut(pair, row)
+    step = None if row is None else deciding_cut(steps, row)
     if row is None or row.score is None or step is None or row.beyond_chunks:
         return Fix()
     later_cuts = [cut for cut in steps[steps.index(step) :] if cut.kind == "cut" and row.type in cut.types]
@@ -310,7 +310,7 @@ def _widen_cut(change: ChangeContext, pair: SnapshotPair) -> Fix:
             )
     phrase, verb, amount = "", "", 0.0
     for index, (cut, name, value) in enumerate(widenings):
-        last, verb = verb, "lower" if name == "threshold" else "raise"
+        last, verb = verb, "lower" if value < cut.values[name] else "raise"
         text = user_name(name, cut, pair) if verb == last else f"{verb} {user_name(name, cut, pair)}"
         phrase, amount = f"{phrase} {amount:g} and {text} to" if index else f"{text} to", value
     return Fix(phrase, amount, lower=verb == "lower", changed=changed)
@@ -318,27 +318,12 @@ def _widen_cut(change: ChangeContext, pair: SnapshotPair) -> Fix:
 
 def _wider_values(
     item: str, side: QueryCandidates, step: FlatStep, pair: SnapshotPair, later_cuts: Sequence[FlatStep]
-) -> dict[str, float]:
+) -> Mapping[str, float]:
     """The parameters of a cut that are too narrow for an item, with values that are wide enough; empty if none is."""
     rank, score = place_among_rivals(item, side, step, pair, later_cuts), side.score(item)
     best = max((side.score(name) for name, row in side.searched.items() if row.type in step.types), default=score)
-    values, wider = step.values, dict[str, float]()
-    match step.name:
-        case "standard" if score < values["includeScore"]:
-            wider["topN"] = rank
-        case "first":
-            wider["n"] = rank
-        case "margin" if rank > values["at_least"] and (values["of"] != "ratio" or best > 0):
-            unit = best if values["of"] == "ratio" else 1.0
-            if best - score > values["margin"] * unit:
-                wider["margin"] = _round_up((best - score) / unit)
-        case "at_least" if score < values["threshold"] and rank > values["at_least"]:
-            wider["threshold"] = _round_down(score)
-        case _:
-            pass
-    if values.get("at_most") is not None:
-        wider["at_most"] = rank
-    return {name: value for name, value in wider.items() if value > values[name] or name == "threshold"}
+    wider: Mapping[str, float] = step.built.declared("wider")(rank=rank, score=score, best=best)
+    return wider
 
 
 def place_among_rivals(
@@ -348,20 +333,14 @@ def place_among_rivals(
 
     What is kept out by cuts that are not among `later_cuts` does not count.
     """
+    steps = pair.steps[1] or ()
     rows = [
         row
         for name, row in side.searched.items()
-        if name != item and row.type in step.types and (row.rule is None or deciding_cut(pair, row) in later_cuts)
+        if name != item and row.type in step.types and (row.rule is None or deciding_cut(steps, row) in later_cuts)
     ]
     key = (-side.score(item), side.rows[item].position)
     return 1 + sum((-side.score(row.id), row.position) < key for row in rows)
-
-
-def deciding_cut(pair: SnapshotPair, row: Candidate) -> FlatStep | None:
-    """The step of the head that keeps an item out: one for its type, with a parameter that its rule names."""
-    values = () if row.rule is None else row.rule.values
-    suited = (step for step in pair.steps[1] or () if step.kind in ("cut", "pack") and row.type in step.types)
-    return next((step for step in suited if any((name, value) in step.values.items() for name, value in values)), None)
 
 
 def user_name(name: str, step: FlatStep, pair: SnapshotPair) -> str:
@@ -373,14 +352,6 @@ def user_name(name: str, step: FlatStep, pair: SnapshotPair) -> str:
         if parameter.lower().endswith(name.lower()) and value == step.values[name]
     ]
     return min(alike, key=lambda parameter: (len(parameter), parameter), default=f"{step.path}.{name}")
-
-
-def _round_up(value: float) -> float:
-    return round(int(value * 1000) / 1000 + 0.001, 3)
-
-
-def _round_down(value: float) -> float:
-    return round(int(value * 1000) / 1000 - (0.001 if value < 0 else 0), 3)
 
 
 _FACTORS = ("own", "rivals", "cut")
@@ -516,7 +487,7 @@ class _ChangeExplainer:
 
     def _replay_case(self, context: ChangeContext, state: tuple[bool, ...]) -> ReplayCase:
         item, rivals, cut = state
-        differ = any(difference.parameter == "topK" for difference in self.pair.inputs.cutting)
+        differ = any(difference.chunk_limit for difference in self.pair.inputs.cutting)
         side = context.head if (cut if differ else rivals) else context.base  # how many chunks count, or who has them
         row = context.head.rows.get(context.item) if item else self._base_candidate(context)
         on_side = side.rows.get(context.item)
@@ -582,9 +553,9 @@ class _ChangeExplainer:
         new_bars = [replace(case, bar=new.bar) for case, new in zip(base_cases, head_cases, strict=True)]
         best = dict.fromkeys(contexts, 0)
         for setting in settings:
-            topk = setting.parameter == "topK"
-            undone = replay_cuts(with_setting(head_steps, base_steps, setting), old_bars if topk else head_cases)
-            applied = replay_cuts(with_setting(base_steps, head_steps, setting), new_bars if topk else base_cases)
+            limit = setting.chunk_limit
+            undone = replay_cuts(with_setting(head_steps, base_steps, setting), old_bars if limit else head_cases)
+            applied = replay_cuts(with_setting(base_steps, head_steps, setting), new_bars if limit else base_cases)
             for context, kept_if_undone, kept_if_made in zip(contexts, undone, applied, strict=True):
                 lost = context.lost
                 points = (kept_if_undone is lost) * 2 + (kept_if_made is not lost)

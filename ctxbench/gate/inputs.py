@@ -33,10 +33,9 @@ from ctxbench.io.documents import dump_json
 from ctxbench.io.errors import UserError
 from ctxbench.model import registry
 from ctxbench.model.arrays import BoolArray, IntArray
-from ctxbench.model.candidates import Candidates, Mode, Origin, Rule, place_among
+from ctxbench.model.candidates import BEYOND_CHUNKS, Candidates, Mode, Origin, Rule, place_among
 from ctxbench.model.items import ItemKey
 from ctxbench.model.selection import concatenated
-from ctxbench.pipelines.strategies.cut import TOP_K
 
 NAME_FIELDS = ("_id", "name", "server", "title")  # fields in which an item and its renamed successor may differ
 _HASHES = {"definition_sha256", "sha256"}  # what readers of sources note of what an item was made from
@@ -109,6 +108,7 @@ class SettingDifference:
             added or taken out; `ORDER` where steps moved.
         step, parameter: the path of its step, and which parameter of that it is; empty where it is of none.
         keys: where in the parameter's value, from the outer mapping inwards; none where it is about all of the value.
+        chunk_limit: whether it limits chunk matches, so that another value cannot be replayed.
         before, after: values as text; `none` where there is none.
         scoring: whether it decides scores; else what is kept of them.
         code: whether it is no setting of the user's, but the version or the code of something.
@@ -128,6 +128,7 @@ class SettingDifference:
     step: str = ""
     parameter: str = ""
     keys: tuple[str, ...] = ()
+    chunk_limit: bool = False
     files: tuple[str, ...] = ()
     adjacent: bool = False
 
@@ -549,6 +550,7 @@ def _step_settings(before: Sequence[FlatStep], after: Sequence[FlatStep]) -> Ite
                     step=path,
                     parameter=name if is_parameter else "",
                     keys=keys if is_parameter else (),
+                    chunk_limit=is_parameter and name in new.built.declared("chunk_limits"),
                     words=f"the file that {path} reads is another" if not is_parameter and name == "content" else "",
                 )
     remaining = [path for path in olds if path in news]
@@ -582,9 +584,8 @@ def _step_text(step: FlatStep) -> str:
     return f"({', '.join(parameters)})" if parameters else "there"
 
 
-REPLAYED = ("standard", "first", "margin", "gap", "at_least", "per_chunk", "budget")
 _ORIGINS = {"session": Origin.SESSION, "search": Origin.SEARCH, "expansion": Origin.EXPANSION}
-_BEYOND_TOP_K = 1 << 40  # the place of a chunk beyond every topK
+_LAST_RANK = 1 << 40  # of a chunk beyond every limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -611,8 +612,8 @@ class Candidate:
 
     @property
     def beyond_chunks(self) -> bool:
-        """Whether it is out for having no chunk among the best topK."""
-        return self.rule is not None and self.rule.code == TOP_K
+        """Whether it is excluded because it has no chunk among the best chunk matches."""
+        return self.rule is not None and self.rule.code == BEYOND_CHUNKS
 
     @property
     def type(self) -> str:
@@ -627,8 +628,8 @@ class ReplayCase:
     Attributes:
         candidate: the item; None where it is no candidate, so that it is not kept.
         rivals: the other candidates, in any order.
-        bar: what was found with a lower score has no chunk among the best `topK`, nor has of those with this very score
-            what the rule kept out; how many chunks stand between items is not known, to be counted anew.
+        bar: items with a lower score have no chunk among the best chunk matches; of those with this very score, the
+            ones that this rule excluded have none. How many chunks lie between two items is not stored.
     """
 
     candidate: Candidate | None
@@ -642,14 +643,19 @@ def can_replay(steps: Sequence[FlatStep] | None) -> bool:
         return False
     first = next((index for index, step in enumerate(steps) if step.kind == "expand"), len(steps))
     later_kinds = {step.kind for step in steps[first:]}
-    several = any(step.kind == "expand" and step.values.get("depth", 1) > 1 for step in steps)
-    obstacles = (
-        "rank" in later_kinds,  # what the cuts before it saw is in no score that is kept
-        "pack" in later_kinds and several,  # which pass brought an item in is not kept, and one stands behind the other
-        any(step.values.get("frame") for step in steps),  # what a prompt costs is not known
-    )
-    cuts = [step.name for step in steps if step.kind not in ("analyse", "retrieve", "rank", "expand")]
-    return not any(obstacles) and all(name in REPLAYED for name in cuts)
+    several = any(step.kind == "expand" and step.built.declared("passes") > 1 for step in steps)
+    if "rank" in later_kinds:  # the scores that the cuts before it saw are not stored
+        return False
+    if "pack" in later_kinds and several:  # which pass added an item is not stored, and passes are in order
+        return False
+    return all(step.built.declared("replay") for step in steps if not (step.scores or step.kind == "expand"))
+
+
+def deciding_cut(steps: Sequence[FlatStep], row: Candidate) -> FlatStep | None:
+    """The step that excludes an item: the first for its type with a parameter that its rule names."""
+    values = () if row.rule is None else row.rule.values
+    suited = (step for step in steps if step.kind in ("cut", "pack") and row.type in step.types)
+    return next((step for step in suited if any((name, value) in step.values.items() for name, value in values)), None)
 
 
 def replay_cuts(steps: Sequence[FlatStep], cases: Sequence[ReplayCase]) -> list[bool]:
@@ -659,7 +665,7 @@ def replay_cuts(steps: Sequence[FlatStep], cases: Sequence[ReplayCase]) -> list[
         steps: of a pipeline, as `can_replay` wants them; what they do before the first cut is in the scores already.
         cases: each on its own.
     """
-    by_rank = {"gap", "per_chunk"}.isdisjoint(step.name for step in steps)
+    by_rank = not any(step.built.declared("replay") == "all" for step in steps)
     offers = replay_offers(steps, [replace(case, rivals=_near_rivals(case, by_rank=by_rank)) for case in cases])
     return [
         case.candidate is not None and any(row.id == case.candidate.id for row in offered)
@@ -681,7 +687,7 @@ def replay_offers(steps: Sequence[FlatStep], cases: Sequence[ReplayCase]) -> lis
     table, types = _table(len(cases), rows, np.array([case.bar for case in cases]))
     costs = np.array([row.tokens for _, row in rows], dtype=np.int64)
     for step in steps:
-        if step.name in REPLAYED and step.kind in ("cut", "pack"):
+        if step.kind in ("cut", "pack") and step.built.declared("replay"):
             table = _apply_cut(table, step, types, costs)
     for index in np.sort(table.item[table.chosen]).tolist():
         number, row = rows[index]
@@ -727,16 +733,17 @@ def _table(n: int, rows: Sequence[tuple[int, Candidate]], bars: Any) -> tuple[Ca
     tied = np.array([row.beyond_chunks for _, row in rows])[table.item]
     bar = bars[table.request]
     beyond = ranked & ((table.score < bar) | (tied & (table.score == bar)))
-    return table.reordered(chunk_rank=np.where(beyond, _BEYOND_TOP_K, ranks)), np.array([row.type for _, row in rows])
+    return table.reordered(chunk_rank=np.where(beyond, _LAST_RANK, ranks)), np.array([row.type for _, row in rows])
 
 
 def _apply_cut(table: Candidates, step: FlatStep, types: Any, costs: IntArray) -> Candidates:
     """Apply one cut to the candidates of its item types."""
     in_domain: BoolArray = np.isin(types[table.item], step.types)
-    call = registry.build(step.kind, step.name, step.values)
     query: Any = SimpleNamespace(batch=SimpleNamespace(catalog=None))
     resources: Any = SimpleNamespace(tokens=lambda _catalog, _items=None: costs)
-    return concatenated([call(query, table.select_rows(in_domain), resources), table.select_rows(~in_domain)])
+    return concatenated(
+        [step.built.call(query, table.select_rows(in_domain), resources), table.select_rows(~in_domain)]
+    )
 
 
 def with_setting(
@@ -771,7 +778,9 @@ def with_setting(
 def with_changes(steps: Sequence[FlatStep], changed: Sequence[tuple[str, str, Any]]) -> list[FlatStep]:
     """Steps with some parameters changed, each as the path of its step, its name there, and the value."""
     values = group_pairs((path, (name, value)) for path, name, value in changed)
-    return [with_values(step, {**step.values, **dict(values.get(step.path, []))}) for step in steps]
+    return [
+        with_values(step, {**step.values, **dict(values[step.path])}) if step.path in values else step for step in steps
+    ]
 
 
 def with_values(step: FlatStep, values: Mapping[str, Any]) -> FlatStep:

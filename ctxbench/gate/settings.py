@@ -17,8 +17,8 @@ from ctxbench.io.documents import YamlPath, line_of, load_mapping
 from ctxbench.io.errors import CtxbenchError, Fault, ParameterError, SelectorError, UserError, raise_faults, suggest
 from ctxbench.io.rows import YamlForm
 from ctxbench.model.items import ITEM_TYPES, ItemKey
-from ctxbench.model.registry import pipelines_in
 from ctxbench.selectors.callable import EndedError, confined, exit_held
+from ctxbench.selectors.selector import PipelineSelector, Selector, SizeMatched
 
 PRICES = ("tokens", "total_tokens")  # judged always: what is no longer searched may still be sent, and paid for
 METRICS = ("completeness", "recall", *PRICES)  # judged where nothing else is asked
@@ -505,10 +505,12 @@ def _number(value: Any) -> float:
         return math.inf
 
 
-def plugin_steps(description: Any) -> tuple[str, ...]:
-    """Module and class of every step that is not of ctxbench, sorted, from a selector's description."""
-    codes = [step.about.get("code") for pipeline in pipelines_in(description) for step in pipeline.steps()]
-    return tuple(sorted({code.partition(" ")[0] for code in codes if isinstance(code, str)}))
+def plugin_steps(selector: Selector) -> tuple[str, ...]:
+    """Module and class of every step of a selector that is not of ctxbench, sorted."""
+    if isinstance(selector, SizeMatched):
+        return tuple(sorted({*plugin_steps(selector.ranking), *plugin_steps(selector.like)}))
+    codes = [step.code for step in selector.pipeline.steps()] if isinstance(selector, PipelineSelector) else []
+    return tuple(sorted({code.partition(" ")[0] for code in codes if code}))
 
 
 @contextlib.contextmanager

@@ -148,7 +148,7 @@ class _Taking:
             batch = Batch.of(self.dataset.current_catalog, requests[first : first + SLICE])
             for name in in_turn:
                 for time, slices in enumerate(answers[name]):
-                    selector, foreign = self._select(name, time), plugin_steps(self.described[name])
+                    selector, foreign = self._select(name, time), plugin_steps(self.selectors[name])
                     like = answers[selector.like.name][time][-1] if isinstance(selector, SizeMatched) else None
                     with guard_plugins(selector.name, foreign, on=f"queries {batch.ids[0]} to {batch.ids[-1]}"):
                         slices.append(answered(selector, batch, like=like))

@@ -30,12 +30,13 @@ from ctxbench.model.items import ITEM_TYPES, Catalog, Item
 from ctxbench.model.labels import Grade
 from ctxbench.model.registry import AnyStored, StoredAnalyses, StoredMerge, StoredPipeline, StoredStep
 from ctxbench.model.selection import Offered, offered_rows
+from ctxbench.model.strategies import Step, built_step
 from ctxbench.selectors.selector import Parameter
 
 SCORING = ("analyse", "retrieve", "rank")  # kinds of steps that decide scores; all others decide what is kept of them
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class FlatStep:
     """One step of a pipeline, at any depth.
 
@@ -57,6 +58,11 @@ class FlatStep:
     types: tuple[str, ...]
     values: Mapping[str, Any]
     source: Mapping[str, Any]
+
+    @cached_property
+    def built(self) -> Step:
+        """The strategy as it is now; one that declares nothing where it is not here or takes other parameters."""
+        return built_step(StoredStep(kind=self.kind, name=self.name, values=self.values, about=self.source))
 
     @property
     def scores(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import math
 import threading
@@ -31,7 +30,7 @@ from ctxbench.model.resources import Resources, bound_indexes
 from ctxbench.model.selection import Offered, Prompt, Selection, selections
 from ctxbench.model.strategies import Step
 from ctxbench.pipelines.pipeline import Outcome
-from ctxbench.pipelines.strategies.format import Citations, citations
+from ctxbench.pipelines.strategies.format import citations
 from ctxbench.search.embedders import open_embedder
 from ctxbench.search.resources import local_resources
 from ctxbench.search.tokens import open_counter
@@ -497,8 +496,8 @@ class ContextService:
         self._selector, self._unscoped = selector, self._pipeline.counting_over_catalog()
         if is_shipped(selector):
             self._pipeline, self._unscoped = self._pipeline.mapped(Step.scoped), ()
-        self._cites = isinstance(self._pipeline.format.call, Citations)
-        self._described = json.dumps(self._pipeline.describe(), sort_keys=True, default=str)
+        self._cites = self._pipeline.format.declared("cites")
+        self._pipeline_key = self._pipeline.key
         self._resources = local_resources(open_embedder(embedder_name(embedder)), open_counter(counter))
         bound_indexes(self._resources, INDEXES)
         store.catalog(workspace)
@@ -677,7 +676,7 @@ class ContextService:
 
     def _rendered(self, key: str, outcome: Outcome) -> ServedContext:
         return ServedContext(
-            id=hashlib.sha256(f"{key}\n{self._described}".encode()).hexdigest()[:32],
+            id=hashlib.sha256(f"{key}\n{self._pipeline_key}".encode()).hexdigest()[:32],
             outcome=outcome,
             prompt=self._pipeline.prompts(outcome, self._resources)[0],
             cites=self._cites,

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.io.errors import Fault, raise_faults
+from ctxbench.io.errors import Fault, Message, raise_faults
 from ctxbench.io.rows import instant
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
@@ -155,10 +155,8 @@ class Facts:
             for link in item.links:
                 position = find(link.item)
                 if position is None:
-                    message = (
-                        f"item {item.id!r}: its link {link.type!r} leads to {link.item.id!r}, which the catalog does"
-                    )
-                    faults.append(Fault(f"{message} not hold; add that item, or drop the link"))
+                    message = Message("model.link-to-nothing", item=item.id, type=link.type, target=link.item.id)
+                    faults.append(Fault(message))
                 ends.append(-1 if position is None else position)
         raise_faults(faults, subject="catalog")
         types = FactCodes.of(link.type for item in items for link in item.links)

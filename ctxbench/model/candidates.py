@@ -195,6 +195,9 @@ def _words_of(kind: str, name: str) -> Mapping[str, str]:
 
 SHOWN = ("shown_from", "shown_to", "tokens")  # the row arrays that say what is shown of an item, and its price
 SEARCHED = "searched"  # column: the score that the search gave to a row which an expansion took over
+BEYOND_CHUNKS = "topK"
+"""The code of the rule that excludes items without a chunk among the best chunk matches."""
+
 MARGIN = 1e-5  # scores closer than this may change places between machines; BLAS is not trusted below it
 
 
@@ -237,11 +240,11 @@ class Candidates:
 
     Attributes:
         start: shape (n_requests + 1,); row i's candidates are `[start[i], start[i + 1])`.
-        item: catalog position, shape (n,); an item stands at most once in a request.
+        item: catalog position, shape (n,); an item is there at most once in a request.
         score: shape (n,); NaN for session items only.
         chunk_rank: 0-based place of the item's best chunk among all chunk matches of the request; -1 = none.
         origin: `Origin`, where the row comes from; no later step changes it.
-        tier: 0 = of the session, `RANKED` = found or ordered by a rank step, 1 + n = brought in by pass n of an
+        tier: 0 = of the session, `RANKED` = found or ordered by a rank step, 1 + n = added by pass n of an
             expansion and not ranked since. With `score` and `item` it gives the order of rows within a request.
         mode: `Mode`.
         out: 0 = chosen, else the index into `rules` of the rule that keeps the row out.
@@ -287,14 +290,14 @@ class Candidates:
         if not n:
             return
         nan, in_session = np.isnan(self.score), self.origin == Origin.SESSION
-        self._refuse(nan & ~in_session, "has a NaN score; a score must be a number")
-        self._refuse((self.tier == 0) != in_session, "stands in a tier that is not its own")
-        self._refuse((self.shown_to < 0) & (self.shown_from != 0), "shows a part without an end")
-        self._refuse(~self.shows_all & (self.tokens < 0), "shows a part, but not what it costs; use `showing`")
-        self._refuse(self._repeated(), "stands twice; an item may stand once in a request")
-        self._refuse(self._out_of_order(nan), "stands out of order; build the table with `Candidates.build`")
+        self._check_rows(nan & ~in_session, "has a NaN score")
+        self._check_rows((self.tier == 0) != in_session, "has the wrong tier")
+        self._check_rows((self.shown_to < 0) & (self.shown_from != 0), "shows a part without an end")
+        self._check_rows(~self.shows_all & (self.tokens < 0), "shows a part without tokens")
+        self._check_rows(self._repeated(), "is there twice")
+        self._check_rows(self._out_of_order(nan), "is out of order")
 
-    def _refuse(self, wrong: BoolArray, reason: str) -> None:
+    def _check_rows(self, wrong: BoolArray, reason: str) -> None:
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
             where = f"item {int(self.item[row])} of request {int(self.request[row])}"
@@ -497,10 +500,10 @@ def add_expanded(table: Candidates, request: IntArray, item: IntArray, **values:
     """Add the rows that an expansion found, as chosen; an excluded row of the same item is replaced.
 
     Args:
-        table: what stands so far.
+        table: the candidates so far.
         request, item: shape (n,), each pair at most once, none of them chosen in `table`.
         **given: row arrays of the new rows (`score`, `origin`, `mode`, `via_item`, `query_chunk`, `item_chunk`).
-            They stand behind all that is ranked, pass by pass.
+            They are behind all that is ranked, pass by pass.
 
     Returns:
         The table with the new rows and the column `SEARCHED`, whether or not there are any, so that the columns of a
@@ -544,7 +547,7 @@ def place_among(table: Candidates, rows: BoolArray) -> IntArray:
 def reranked(candidates: Candidates, score: FloatArray) -> Candidates:
     """Candidates ordered anew by scores of shape (n,), those of the session aside.
 
-    What an expansion brought in stands among the rest from here on. `chunk_rank` becomes the place in the new order.
+    What an expansion added is among the rest from here on. `chunk_rank` becomes the place in the new order.
     """
     mine = candidates.tier > 0
     tier = np.where(mine, RANKED, candidates.tier)
@@ -615,7 +618,7 @@ def text_shown(item: Item, span: tuple[int, int] | None) -> str:
 
 
 def validate_span(item: Item, span: tuple[int, int]) -> None:
-    """Refuse a part that an item's prompt text does not have.
+    """Reject a part that an item's prompt text does not have.
 
     Raises:
         ParameterError: the part is empty, ends outside the text or within a character, or is of a tool, whose

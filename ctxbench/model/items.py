@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from ctxbench.io.errors import Fault, ParameterError, check_choice, raise_faults, suggest
+from ctxbench.io.errors import Fault, Message, ParameterError, check_choice, raise_faults, suggest
 from ctxbench.io.rows import named_instant, read_text_value
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ INCLUDE_MODES = ("always", "manual", "agent")
 
 
 def check_item_types(types: Iterable[str], *, where: str = "") -> None:
-    """Refuse item types that there are not, by a `ParameterError`; `where` begins its message."""
+    """Raise `ParameterError` for unknown item types; `where` begins its message."""
     for kind in types:
         if kind not in ITEM_TYPES:
             raise ParameterError(f"{where}no item type is called {kind!r}{suggest(kind, ITEM_TYPES)}")
@@ -328,9 +328,7 @@ class Catalog(Sequence[Item]):
         for position, item in enumerate(items, first):
             earlier = self._position.setdefault(item.key, position)
             if earlier != position:
-                faults.append(
-                    Fault(f"item {item.id} stands at positions {earlier} and {position}; identities must differ")
-                )
+                faults.append(Fault(Message("model.item-twice", item=item.id, first=earlier, second=position)))
         raise_faults(faults, subject="catalog")
 
     def extended(

@@ -64,13 +64,13 @@ class Judgments:
     complete: BoolArray | None = None
 
     def __post_init__(self) -> None:
-        _hold(self, "judgments", "item", "grade", "group", "via")
+        _validate(self, "judgments", "item", "grade", "group", "via")
         if self.complete is not None and self.complete.shape != (self.n_queries,):
             raise ParameterError(f"judgments: complete has shape {self.complete.shape}, expected ({self.n_queries},)")
         wrong = (self.grade < Grade.IRRELEVANT) | (self.grade > Grade.REQUIRED)
-        _refuse(self, "judgments", wrong, "has a grade outside 0 to 2")
+        _check_rows(self, "judgments", wrong, "has an unknown grade")
         wrong = (self.grade == Grade.REQUIRED) != (self.group >= 0)
-        _refuse(self, "judgments", wrong, "must have a group >= 0 if it is required, and -1 if it is not")
+        _check_rows(self, "judgments", wrong, "has the wrong group")
 
     @property
     def n_queries(self) -> int:
@@ -111,7 +111,7 @@ class OfferedItems:
     enough: BoolArray | None = None
 
     def __post_init__(self) -> None:
-        _hold(self, "offered", "item", "origin", "tokens", "enough")
+        _validate(self, "offered", "item", "origin", "tokens", "enough")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -133,7 +133,7 @@ class Rankings:
     enough: BoolArray | None = None
 
     def __post_init__(self) -> None:
-        _hold(self, "rankings", "item", "enough")
+        _validate(self, "rankings", "item", "enough")
         if self.given is not None and self.given.shape != (len(self.start) - 1,):
             raise ParameterError(f"rankings: given has shape {self.given.shape}, expected ({len(self.start) - 1},)")
 
@@ -240,7 +240,7 @@ def name_stem(name: str) -> str:
     return " ".join(words[:2]).lower() or name
 
 
-def _hold(table: Judgments | OfferedItems | Rankings, table_name: str, *columns: str) -> None:
+def _validate(table: Judgments | OfferedItems | Rankings, table_name: str, *columns: str) -> None:
     """Turn the columns of a new table into read-only int64 and check shapes, starts, and that no item is twice."""
     n = len(table.item)
     for name in ("start", *columns):
@@ -254,15 +254,15 @@ def _hold(table: Judgments | OfferedItems | Rankings, table_name: str, *columns:
         raise ParameterError(f"{table_name}: start must rise from 0 to {n}")
     if n == 0:
         return
-    _refuse(table, table_name, table.item < 0, "is no catalog position")
+    _check_rows(table, table_name, table.item < 0, "is no catalog position")
     key = owners(start) * (int(table.item.max()) + 1) + table.item
     by_key = np.argsort(key, kind="stable")
     twice = np.zeros(n, dtype=np.bool_)
     twice[by_key[1:]] = key[by_key[1:]] == key[by_key[:-1]]
-    _refuse(table, table_name, twice, "is listed twice")
+    _check_rows(table, table_name, twice, "is listed twice")
 
 
-def _refuse(table: Judgments | OfferedItems | Rankings, table_name: str, wrong: BoolArray, why: str) -> None:
+def _check_rows(table: Judgments | OfferedItems | Rankings, table_name: str, wrong: BoolArray, why: str) -> None:
     """Raise for the first row that is marked wrong."""
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])

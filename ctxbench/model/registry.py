@@ -29,6 +29,8 @@ from typing import Any, TypeAlias
 from ctxbench.io.errors import CtxbenchError, ParameterError, UnknownNameError, UserError, suggest
 
 REFINE_KINDS = ("rank", "cut", "expand", "pack")
+DEFAULTS = {"analyse": "sentences", "format": "messages"}  # of the stages that a pipeline may leave out
+SEARCH_OFF = {"analyse": "whole", "retrieve": "nothing"}  # the stages of a pipeline whose search is switched off
 
 _BUILT_IN: dict[str, dict[str, str]] = {
     "chunk": {
@@ -279,7 +281,7 @@ def build(kind: str, name: str, parameters: Mapping[str, Any]) -> Any:
 
 
 def check_fields(strategy: Any) -> None:
-    """Hold every field of a dataclass to its annotation, as `check_type` does.
+    """Check every field of a dataclass against its annotation, as `check_type` does.
 
     Raises:
         ParameterError: one does not fit.
@@ -293,7 +295,7 @@ _hints = cache(typing.get_type_hints)
 
 
 def check_type(name: str, value: object, expected: Any) -> None:
-    """Hold a parameter to its annotation: a bool is no int, an int is a float, infinity and NaN are none.
+    """Check a parameter against its annotation: a bool is no int, an int is a float, infinity and NaN are none.
 
     Raises:
         ParameterError: it does not fit.
@@ -440,11 +442,11 @@ class StoredPipeline:
         if not isinstance(pipeline, Mapping):
             return None
         plain = json.loads(json.dumps(pipeline))  # what was read from a file has lists where a live pipeline has tuples
-        read = {stage: _read(plain[stage]) for stage in ("analyse", "retrieve", "format") if stage in plain}
-        for stage, (expected_type, label) in _EXPECTED.items():
-            if stage in read and not isinstance(read[stage], expected_type):
-                raise ParameterError(f"{stage} of a pipeline must be {label}, got {plain[stage]!r}")
-        return cls(**read, refine=_refining(plain.get("refine", []), "refine"))  # type: ignore[arg-type]
+        try:
+            stages = {stage: _read(plain[stage], expected) for stage, expected in _EXPECTED.items() if stage in plain}
+            return cls(**stages, refine=_refining(plain.get("refine", [])))
+        except (TypeError, ValueError) as error:
+            raise ParameterError(f"a stored pipeline is damaged: {error}") from error
 
     def steps(self) -> Iterator[StoredStep]:
         """Every step of all stages, in order."""
@@ -453,10 +455,10 @@ class StoredPipeline:
                 yield from single_steps(stage)
 
 
-_EXPECTED: dict[str, tuple[Any, str]] = {
-    "analyse": (StoredStep | StoredAnalyses, "a step or analyses"),
-    "retrieve": (StoredStep | StoredMerge, "a step or a merge"),
-    "format": (StoredStep, "a step"),
+_EXPECTED: dict[str, Any] = {
+    "analyse": StoredStep | StoredAnalyses,
+    "retrieve": StoredStep | StoredMerge,
+    "format": StoredStep,
 }
 
 
@@ -485,31 +487,33 @@ def pipelines_in(description: Any) -> Iterator[StoredPipeline]:
                 yield from pipelines_in(part)
 
 
-def _read(described: Any) -> AnyStored:
-    """One step or combinator."""
+def _read(described: Any, expected: Any = StoredStep) -> Any:
+    """One step or combinator.
+
+    Raises:
+        TypeError, ValueError: it is not of the expected type.
+    """
+    stored = _read_any(described if isinstance(described, list | Mapping) else {"step": described})
+    if not isinstance(stored, expected):
+        raise TypeError(f"expected another kind of step, got {described!r}")
+    return stored
+
+
+def _read_any(described: Any) -> AnyStored:
     if isinstance(described, list):
-        return StoredAnalyses(tuple(_step(step, "analyse") for step in described))
-    if not isinstance(described, Mapping):
-        return _taken_apart({"step": described})
+        return StoredAnalyses(tuple(map(_read, described)))
     combinator = described.get("step")  # a step may have a parameter of any name
     if "analyses" in described and combinator in ("analyses", None):
-        return StoredAnalyses(tuple(_step(step, "analyses") for step in _list(described["analyses"], "analyses")))
+        return StoredAnalyses(tuple(map(_read, described["analyses"])))
     if "sources" in described and combinator == "merge":
-        return StoredMerge(
-            tuple((name, _step(step, "sources")) for name, step in _pairs(described["sources"], "sources")),
-        )
+        return StoredMerge(tuple((name, _read(step)) for name, step in described["sources"]))
     if "domains" in described and combinator in ("by_domain", None):
-        pairs = _pairs(described["domains"], "domains")
         return StoredDomains(
             tuple(
-                (tuple(type_.strip() for type_ in types.split(",")), _refining(steps, types)) for types, steps in pairs
+                (tuple(type_.strip() for type_ in types.split(",")), _refining(steps))
+                for types, steps in described["domains"]
             )
         )
-    return _taken_apart(described)
-
-
-def _taken_apart(described: Mapping[str, Any]) -> StoredStep:
-    """Split a step, as `Step.describe` writes it, into its name and its parameters."""
     kind, _, name = str(described.get("step", "")).partition(":")
     return StoredStep(
         kind=kind,
@@ -519,29 +523,5 @@ def _taken_apart(described: Mapping[str, Any]) -> StoredStep:
     )
 
 
-def _step(described: Any, where: str) -> StoredStep:
-    read = _read(described)
-    if not isinstance(read, StoredStep):
-        raise ParameterError(f"{where} of a pipeline must hold single steps, got {described!r}")
-    return read
-
-
-def _refining(described: Any, where: str) -> tuple[StoredRefine, ...]:
-    read = [_read(step) for step in _list(described, where)]
-    if not all(isinstance(step, StoredStep | StoredDomains) for step in read):
-        raise ParameterError(f"{where} of a pipeline must hold refining steps, got {described!r}")
-    return tuple(step for step in read if isinstance(step, StoredStep | StoredDomains))
-
-
-def _list(value: Any, where: str) -> Sequence[Any]:
-    if not isinstance(value, list):
-        raise ParameterError(f"{where} of a pipeline must be a list of steps, got {value!r}")
-    return value
-
-
-def _pairs(value: Any, where: str) -> list[tuple[str, Any]]:
-    """Pairs of name and value."""
-    pairs: list[Any] = value if isinstance(value, list) else [None]
-    if not all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
-        raise ParameterError(f"{where} of a pipeline must be a list of pairs of a name and steps, got {value!r}")
-    return [(name, value) for name, value in pairs]
+def _refining(described: Any) -> tuple[StoredRefine, ...]:
+    return tuple(_read(step, StoredStep | StoredDomains) for step in described)

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ctxbench.io.errors import Fault, ParameterError, check_range, raise_faults
+from ctxbench.io.errors import Message as ErrorMessage
 from ctxbench.io.rows import instant, named_instant
 from ctxbench.model.arrays import (
     EARLIEST,
@@ -50,15 +51,16 @@ def checked_vector(values: Sequence[float], query: str) -> tuple[float, ...]:
 
 
 def check_uses(uses: Sequence[tuple[ItemKey, int]], query: str) -> None:
-    """Refuse counts of uses that are none.
+    """Reject counts of uses that are none.
 
     Raises:
         ParameterError: one is no whole number from 0 on, or an item is counted twice; names the query.
     """
     for key, count in uses:
         if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-            message = f"how often {key.id!r} was useful must be a whole number, 0 or more"
-            raise ParameterError(f"query {query!r}: {message}, got {count!r:.60}")
+            raise ParameterError(
+                f"query {query!r}: how often {key.id!r} was useful must be a whole number, 0 or more, got {count!r:.60}"
+            )
     if len({key for key, _ in uses}) < len(uses):
         raise ParameterError(f"query {query!r}: uses counts an item twice; give each item one count")
 
@@ -327,7 +329,7 @@ class _Resolver:
 
     def request(self, request: Request) -> None:
         if request.id in self.seen:
-            self.faults.append(Fault(f"query id {request.id!r} occurs twice; ids must differ"))
+            self.faults.append(Fault(ErrorMessage("model.query-id-twice", query=request.id)))
         self.seen.add(request.id)
         self.time.append(self._time(request))
         owner = (request.workspace, request.user)
@@ -391,11 +393,11 @@ class _Resolver:
         positions = self._positions(request, "session", [entry.key for entry in entries], is_visible)
         for position in positions:
             if not self.catalog[position].enabled:
-                message = f"query {request.id!r}: session names {self.catalog.ids[position]!r}, which is not enabled"
+                message = ErrorMessage("model.session-item-disabled", query=request.id, item=self.catalog.ids[position])
                 self.faults.append(Fault(message))
         modes = [int(Mode[entry.mode.upper()]) for entry in entries]
         for position in set(positions) & set(removed):
-            message = f"query {request.id!r}: {self.catalog.ids[position]!r} is in the session and removed from it"
+            message = ErrorMessage("model.session-item-removed", query=request.id, item=self.catalog.ids[position])
             self.faults.append(Fault(message))
         return list(dict(zip(positions, modes, strict=False)).items())
 
@@ -407,9 +409,8 @@ class _Resolver:
         for key in keys:
             position = self.catalog.find(key)
             if position is None or not (is_visible is None or is_visible(position)):
-                self.faults.append(
-                    Fault(f"query {request.id!r}: {field_name} names {key.id!r}, which the catalog does not hold")
-                )
+                message = ErrorMessage("model.unknown-item", query=request.id, field=field_name, item=key.id)
+                self.faults.append(Fault(message))
             else:
                 out.append(position)
         return out
@@ -576,8 +577,10 @@ class Query:
             out[missing] = embedded
         for index, vector in supplied.items():
             if len(vector) != size:
-                message = f"its vector has {len(vector)} numbers, and those that it is compared with have {size}"
-                raise ParameterError(f"query {owned[index][1].id!r}: {message}; both must be of one embedder")
+                raise ParameterError(
+                    f"query {owned[index][1].id!r}: its vector has {len(vector)} numbers, and the vectors that it is "
+                    f"compared with have {size}; both must be of one embedder"
+                )
             out[index] = vector
         return out
 

@@ -32,7 +32,7 @@ from ctxbench.model.requests import Batch, Query, Request
 def concatenated(tables: Sequence[Candidates]) -> Candidates:
     """Put the rows of several tables over the same requests into one, in the one order.
 
-    The rules of all are kept; a column that a table lacks is NaN in its rows. No item may stand in two tables
+    The rules of all are kept; a column that a table lacks is NaN in its rows. No item may be in two tables
     of one request (join them first where it may).
     """
     first = tables[0]
@@ -46,7 +46,7 @@ def concatenated(tables: Sequence[Candidates]) -> Candidates:
 
 
 def joined(tables: Mapping[str, Candidates]) -> Candidates:
-    """Outer join by (request, item): a column a source holds its scores, NaN where it did not find the item.
+    """Outer join by (request, item): a column per source holds its scores, NaN where it did not find the item.
 
     A source's own columns become `source.column`. The pair of chunks of a row is that of the best source that tells
     one; its mode is `EXPLICIT` if it is that in any source; everything else is that of the first source, in order, that
@@ -201,7 +201,7 @@ class Selection:
     Attributes:
         query: the request's id.
         chosen: the items offered, in the one order.
-        left_out: candidates that a rule kept out, in the one order; items that were no candidates are in neither.
+        left_out: candidates that a rule excluded, in the one order; items that were no candidates are in neither.
         trace: what was late, failed or fell back.
     """
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
-from ctxbench.io.errors import ParameterError, SelectorError, check_range
+from ctxbench.io.errors import Message, ParameterError, SelectorError, check_range
 from ctxbench.model import registry
 from ctxbench.model.candidates import Candidates, Note, Origin
 from ctxbench.model.requests import Batch, Query, together
@@ -40,29 +40,67 @@ def later(default: T) -> T:
     return dataclasses.field(default=default, metadata={"later": True})
 
 
+@dataclass(frozen=True)
+class SweptExpansion:
+    """How an expansion is swept.
+
+    Attributes:
+        threshold: its parameter for the least similarity.
+        limit: its parameter for the most items per pass.
+        obstacle: why one run is not enough with its other parameters; empty = it is.
+    """
+
+    threshold: str
+    limit: str
+    obstacle: str = ""
+
+
 class Strategy:
     """The base of strategies: callable frozen dataclasses whose fields are their parameters.
 
-    How it is called depends on its kind (`ctxbench.model.strategies`). What stands here is what a pipeline asks it; a
-    strategy overrides what is otherwise for it, by a class variable or a property.
+    How it is called depends on its kind (`ctxbench.model.strategies`). Pipelines, the gate, tuning and reports read the
+    attributes below; none of them looks at a strategy's name. A strategy overrides an attribute by a class variable or
+    a property.
 
     Attributes:
-        rule_words: the words of the rules by which it keeps items out, by code, with `{name}` for a value of the rule.
+        rule_words: the words of its exclusion rules, by code, with `{name}` for a value of the rule.
         limits: the range of parameters, ends included. A strategy with a `__post_init__` of its own checks them there.
-        version: raised where the same parameters give other answers than before: no kept output is used again.
-        ranks: whether what a retriever finds is in an order of its own.
-        promotes: whether a cut may choose what an earlier one kept out.
-        expands: whether a pack step may offer what was not found, such as the rest of a file, as an expansion does.
-        keeps_score: whether a rank step leaves scores and order as they are, such as one that adds columns.
-        orders: whether a rank step makes an order of its own, whatever it stands behind, even `everything`.
+        version: raised when the same parameters give other answers than before, so that no stored output is reused.
+        ranks: whether a retriever ranks its items.
+        searches: whether a retriever looks for items at all.
+        independent: whether a retriever scores an item the same whatever else is in the catalog.
+        promotes: whether a cut may choose an item that an earlier cut excluded.
+        expands: whether a pack step may offer items that were not found, such as the rest of a file.
+        keeps_score: whether a rank step leaves scores and order unchanged, such as one that adds columns.
+        orders: whether a rank step makes an order that does not depend on the one before it.
+        chats: whether a format builds chat messages, with a system prompt.
+        cites: whether a format numbers its items so that a reply can cite them.
+        includes_tokens: whether the scores of a rank step include token counts.
+        reads_tool_results: whether it reads results of tools.
+        itemwise: whether it treats an item or a request the same whatever other steps cut.
+        relative_rules: the codes of its exclusion rules that compare a score with the best score of the request.
+        chunk_limits: the parameters that limit chunk matches. Baselines store items, so other values of these cannot be
+            replayed.
+        adds_prefix: whether an expansion adds a prefix of one ranking per request, so that its threshold and its limit
+            can be swept from one run (see `expansion_sweep`).
     """
 
     version: ClassVar[int] = 1
     ranks: ClassVar[bool] = True
+    searches: ClassVar[bool] = True
+    independent: ClassVar[bool] = False
     promotes: ClassVar[bool] = False
     expands: ClassVar[bool] = False
     keeps_score: ClassVar[bool] = False
     orders: ClassVar[bool] = False
+    chats: ClassVar[bool] = False
+    cites: ClassVar[bool] = False
+    includes_tokens: ClassVar[bool] = False
+    reads_tool_results: ClassVar[bool] = False
+    itemwise: ClassVar[bool] = False
+    relative_rules: ClassVar[tuple[str, ...]] = ()
+    chunk_limits: ClassVar[tuple[str, ...]] = ()
+    adds_prefix: ClassVar[bool] = False
     rule_words: ClassVar[Mapping[str, str]] = {}
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
@@ -71,7 +109,7 @@ class Strategy:
             check_range(name, getattr(self, name), low, high)
 
     def __init_subclass__(cls) -> None:
-        """Refuse a parameter without a default that has the name of an attribute of `Strategy`.
+        """Reject a parameter without a default that has the name of an attribute of `Strategy`.
 
         Raises:
             ParameterError: names both; as a dataclass it would take what `Strategy` says for its default.
@@ -106,7 +144,7 @@ class Strategy:
 
     @property
     def reach(self) -> int:
-        """How many of the best chunk matches it looks at; 0 = all that there are."""
+        """How many of the best chunk matches it looks at; 0 = all that exist."""
         return 0
 
     @property
@@ -134,11 +172,67 @@ class Strategy:
         """The kind of fit that it reads; it then has `calibrations`, too. None = none."""
         return None
 
+    @property
+    def replay(self) -> str:
+        """Which candidates the gate needs to replay a cut from scores, types, tokens and chunks of the request.
+
+        `rank` = those that rank above an item, `all` = all; empty = the cut cannot be replayed.
+        """
+        return ""
+
+    @property
+    def passes(self) -> int:
+        """How many times an expansion runs, each time from what the one before added."""
+        return 1
+
+    @property
+    def expansion_sweep(self) -> SweptExpansion | None:
+        """How the threshold and the limit of an expansion are swept from one run; None = they cannot be."""
+        return None
+
+    @classmethod
+    def family(cls, written: Mapping[str, Any], reader: Any) -> Any | None:  # noqa: ARG003
+        """How `tune` sweeps a cut (`ctxbench.tuning.cut_families`); None = its settings are tried one by one.
+
+        Args:
+            written: its parameters as a definition writes them.
+            reader: reads them and makes families (`ctxbench.tuning.domains.CutReader`).
+        """
+        return None
+
+    @classmethod
+    def family_behind(cls, before: Any, written: Mapping[str, Any], reader: Any) -> Any | None:  # noqa: ARG003
+        """How `tune` sweeps the cuts of the family `before` with this one behind them; None = it cannot."""
+        return None
+
+    @property
+    def word_rule(self) -> Any | None:
+        """Which words of a text a lexical retriever counts (`ctxbench.search.words.WordRule`)."""
+        return None
+
+    def wider(self, *, rank: int, score: float, best: float) -> Mapping[str, float]:  # noqa: ARG002
+        """The parameters by which a cut excludes an item, with values that let it in.
+
+        Args:
+            rank: of the item, from 1: how many items the cut would have to offer.
+            score: of the item.
+            best: the best score of the request.
+        """
+        return {}
+
+    def score_at(self, score: float, before: int, after: int) -> float:  # noqa: ARG002
+        """The score of an item if it cost `after` tokens instead of `before`."""
+        return score
+
+    def leaves_all(self, before: Any) -> bool:  # noqa: ARG002
+        """Whether a cut excludes nothing that the cut `before` offers."""
+        return False
+
     def check(self, catalog: Catalog, resources: Any) -> None:
-        """Refuse a catalog or resources that it cannot be used with, before anything runs.
+        """Check that it can be used with a catalog and resources, before anything runs.
 
         Raises:
-            UserError: says why, and what to do.
+            UserError: says why it cannot, and what to do.
         """
 
     def notices(self, catalog: Catalog, resources: Any) -> Iterator[str]:  # noqa: ARG002
@@ -284,8 +378,45 @@ def side_by_side(calls: Mapping[str, Callable[[], T]], *, seconds: float) -> tup
 _PLAIN, _SILENT = Strategy(), object()
 
 
+class Described:
+    """What describes itself: equal keys mean equal steps, with equal contents of the files that they read."""
+
+    def describe(self) -> dict[str, Any]:
+        """Names, versions and parameters: what manifests and labels are made from."""
+        raise NotImplementedError
+
+    def steps(self) -> Iterator[Step]:
+        """The steps in it, in order; itself if it is one."""
+        raise NotImplementedError
+
+    @property
+    def key(self) -> str:
+        """The description as text."""
+        return json.dumps(self.describe(), sort_keys=True, default=str)
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The resources whose identity decides the output."""
+        return tuple(use for step in self.steps() for use in step.uses)
+
+    @property
+    def reach(self) -> int:
+        """How many of the best chunk matches a step reads at most; 0 if it takes what exists."""
+        return max((step.reach for step in self.steps()), default=0)
+
+    @property
+    def fitted(self) -> bool:
+        """Whether a step reads a fit, which depends on the catalog and on the earlier steps."""
+        return any(step.fitted for step in self.steps())
+
+    @property
+    def expands(self) -> bool:
+        """Whether a step adds items that were not retrieved."""
+        return any(step.expands for step in self.steps())
+
+
 @dataclass(frozen=True)
-class Step:
+class Step(Described):
     """A built strategy; carries the name and all the parameters that it was made with."""
 
     kind: str
@@ -303,10 +434,7 @@ class Step:
             "version": self.declared("version"),
             **registry.serialised_parameters(self.call),
         }
-        also = {
-            "code": registry.foreign_code(type(self.call)) or self.declared("code"),
-            "content": self.declared("content"),
-        }
+        also = {"code": self.code, "content": self.declared("content")}
         return {**row, **{name: value for name, value in also.items() if value}}
 
     def declared(self, attribute: str) -> Any:
@@ -321,6 +449,15 @@ class Step:
     def uses(self) -> tuple[str, ...]:
         """The resources whose identity decides this step's output."""
         return tuple(self.declared("uses"))
+
+    def steps(self) -> Iterator[Step]:
+        """Itself."""
+        yield self
+
+    @property
+    def code(self) -> str | None:
+        """Module, class and source of a strategy, or of its chunking rule, that is not of ctxbench; None = none is."""
+        return registry.foreign_code(type(self.call)) or self.declared("code")
 
     @property
     def unlimited(self) -> bool:
@@ -340,7 +477,7 @@ class Step:
 
     @property
     def reach(self) -> int:
-        """How many of the best chunk matches the step looks at; 0 if it takes what there is."""
+        """How many of the best chunk matches the step looks at; 0 if it takes what exists."""
         return int(self.declared("reach"))
 
     @property
@@ -365,7 +502,7 @@ class Step:
 
     @property
     def off(self) -> bool:
-        """Whether its parameters make it leave everything as it is, so that it need not be run."""
+        """Whether its parameters make it change nothing, so that it need not be run."""
         return bool(getattr(self.call, "off", False))
 
     def mapped(self, change: Callable[[Step], Step]) -> Step:
@@ -377,6 +514,12 @@ class Step:
         if getattr(self.call, "statistics", None) != "catalog":
             return self
         return replace(self, call=replace(cast("Any", self.call), statistics="scope"))
+
+
+def built_step(stored: registry.StoredStep) -> Step:
+    """A stored step, built; one that declares nothing where its strategy is not here or takes other parameters."""
+    call = stored.build()
+    return Step(stored.kind, stored.name, cast("Any", _PLAIN) if call is None else call)
 
 
 class WithFormat(Resources):
@@ -395,7 +538,7 @@ class WithFormat(Resources):
     def identity(self, name: str) -> str:
         """As `Resources.identity`."""
         if name == FORMAT:
-            return json.dumps(self._step.describe(), sort_keys=True, default=str)
+            return self._step.key
         return self._resources.identity(name)
 
     def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -404,32 +547,31 @@ class WithFormat(Resources):
 
 
 @dataclass(frozen=True)
-class Analyses:
+class Analyses(Described):
     """Analyses side by side: the chunks of all, by request, in this order."""
 
-    steps: tuple[Step, ...]
+    analyses: tuple[Step, ...]
 
     def describe(self) -> dict[str, Any]:
         """The analyses in order."""
-        return {"step": "analyses", "analyses": [step.describe() for step in self.steps]}
+        return {"step": "analyses", "analyses": [step.describe() for step in self.analyses]}
 
     def mapped(self, change: Callable[[Step], Step]) -> Analyses:
         """The same with every step changed."""
-        return replace(self, steps=tuple(map(change, self.steps)))
+        return replace(self, analyses=tuple(map(change, self.analyses)))
 
-    @property
-    def uses(self) -> tuple[str, ...]:
-        """Those of all analyses."""
-        return tuple(use for step in self.steps for use in step.uses)
+    def steps(self) -> Iterator[Step]:
+        """The analyses."""
+        yield from self.analyses
 
     def call(self, batch: Batch, resources: Resources) -> Query:
         """Analyse in every way and put the chunks together."""
-        return together([step.call(batch, resources) for step in self.steps])
+        return together([step.call(batch, resources) for step in self.analyses])
 
 
 @dataclass(frozen=True)
-class Merge:
-    """Retrievers side by side, joined by item: one column a source; the score is the best source's score.
+class Merge(Described):
+    """Retrievers side by side, joined by item: one column per source; the score is the best source's score.
 
     Scores of different sources are seldom comparable, so a `rank` step should follow.
 
@@ -459,10 +601,9 @@ class Merge:
         """The same with every source changed."""
         return replace(self, sources={name: change(step) for name, step in self.sources.items()})
 
-    @property
-    def uses(self) -> tuple[str, ...]:
-        """Those of all sources."""
-        return tuple(use for step in self.sources.values() for use in step.uses)
+    def steps(self) -> Iterator[Step]:
+        """The sources."""
+        yield from self.sources.values()
 
     @property
     def unlimited(self) -> bool:
@@ -491,14 +632,14 @@ class Merge:
         results, notes = side_by_side(calls, seconds=self.seconds)
         if not results:
             raise SelectorError(f"{self.name}: no source answered; {'; '.join(map(str, notes))}")
-        notes = tuple(replace(note, message=f"{note.message}; the other sources answered without it") for note in notes)
+        notes = tuple(replace(note, message=Message("model.source-left-out", reason=note.message)) for note in notes)
         # one that did not answer has its column all the same, so that steps behind find it
         tables = {name: results.get(name, Candidates.empty(len(query.batch))) for name in self.sources}
         return joined(tables).noted(*notes)
 
 
 @dataclass(frozen=True)
-class PerType:
+class PerType(Described):
     """Refines the items of each domain (a set of types) with other steps, and joins the results.
 
     Chunk ranks stay those of the whole search. Session items go with the domain of their type, so that its steps see
@@ -508,7 +649,7 @@ class PerType:
 
     domains: Mapping[tuple[str, ...], tuple[Step | PerType, ...]]
     name: ClassVar[str] = "by_domain"  # in messages
-    off: ClassVar[bool] = False  # even without steps it refuses items that belong to no domain
+    off: ClassVar[bool] = False  # even without steps it rejects items that belong to no domain
 
     def describe(self) -> dict[str, Any]:
         """The domains in order."""
@@ -520,25 +661,9 @@ class PerType:
         domains = {types: tuple(step.mapped(change) for step in steps) for types, steps in self.domains.items()}
         return replace(self, domains=domains)
 
-    @property
-    def uses(self) -> tuple[str, ...]:
-        """Those of all domains."""
-        return tuple(use for steps in self.domains.values() for step in steps for use in step.uses)
-
-    @property
-    def reach(self) -> int:
-        """The largest of all domains."""
-        return max((step.reach for steps in self.domains.values() for step in steps), default=0)
-
-    @property
-    def fitted(self) -> bool:
-        """Whether any domain has a step that reads a fit."""
-        return any(step.fitted for steps in self.domains.values() for step in steps)
-
-    @property
-    def expands(self) -> bool:
-        """Whether any domain has a step that adds items."""
-        return any(step.expands for steps in self.domains.values() for step in steps)
+    def steps(self) -> Iterator[Step]:
+        """The steps of all domains."""
+        yield from (inner for steps in self.domains.values() for step in steps for inner in step.steps())
 
     def call(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Refine each part.
@@ -556,7 +681,7 @@ class PerType:
             free &= ~in_domain
             part = candidates.select_rows(in_domain[candidates.item])
             domain_query = query
-            if any(step.expands for step in steps):  # what a domain brings in is of that domain
+            if any(step.expands for step in steps):  # what a domain adds is of that domain
                 domain_query = replace(query, batch=replace(batch, eligible=batch.eligible.within(in_domain)))
             for step in steps:
                 part = step.call(domain_query, part, resources)

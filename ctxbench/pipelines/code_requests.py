@@ -13,14 +13,14 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.io.errors import ParameterError
+from ctxbench.io.errors import Message, ParameterError
 from ctxbench.io.http import ServerError
 from ctxbench.io.rows import instant
 from ctxbench.model.arrays import EARLIEST, BoolArray, FloatArray
 from ctxbench.model.items import Item
 from ctxbench.model.resources import row_over
 from ctxbench.pipelines.features import FeatureInput, RequestFamily, item_bm25
-from ctxbench.search.chat_models import ChatModel, Message, ModelReply
+from ctxbench.search.chat_models import ChatMessage, ChatModel, ModelReply
 from ctxbench.search.code_facts import is_test_path
 from ctxbench.search.code_index import DAY, code_symbols, commit_history, file_path, item_paths, named_paths
 from ctxbench.search.words import keywords
@@ -85,7 +85,7 @@ MOST = 50  # names that count of one request; a pasted log holds thousands
 def named_code(text: str) -> tuple[str, ...]:
     """The names of code, files and paths in a text, each once, in the order of the text, at most `MOST`.
 
-    They are what stands in backquotes, CamelCase, snake_case, dotted names and those with `::`, file names, paths,
+    They are what is in backquotes, CamelCase, snake_case, dotted names and those with `::`, file names, paths,
     what is called (`f()`), what is called a function or a class, frames of Python's stack traces, and capitalised
     words within a sentence. Names of products, languages and days are left out. A text without any has none.
     """
@@ -293,7 +293,7 @@ def _complexity(text: str, action: ActionName, scope: ScopeName) -> ComplexityNa
 
 DEEPEST, MOST_TERMS, LONGEST_TERM = 5, 30, 200
 _DEPTHS = {"simple": 1, "medium": 2, "complex": 3}
-_RELATED = [  # what people say, and as the last three of a line what may stand in code for any of it
+_RELATED = [  # what people say, and as the last three of a line what may be in code for any of it
     line.split()
     for line in (
         "authentication authenticate authorization authorisation auth login session",
@@ -414,7 +414,7 @@ class ContextPlan:
         Args:
             called: the paths that the name of a file stands for, with or without its folders.
 
-        Patterns without the ending of a file, and those with `*`, stay as they are.
+        Patterns without the ending of a file, and those with `*`, stay unchanged.
         """
         gone: dict[str, None] = {}
 
@@ -562,7 +562,7 @@ def model_plans(texts: Sequence[str], model: ChatModel, planner: str) -> list[Co
     Returns:
         In their order, a plan or why there is none. Empty in, empty out.
     """
-    conversations: list[list[Message]] = [
+    conversations: list[list[ChatMessage]] = [
         [{"role": "system", "content": PROMPT}, {"role": "user", "content": text[:_LONGEST]}] for text in texts
     ]
 
@@ -581,7 +581,7 @@ def model_plans(texts: Sequence[str], model: ChatModel, planner: str) -> list[Co
     return plans
 
 
-def _mended(conversation: Sequence[Message], reply: ModelReply | ServerError, fault: str) -> list[Message]:
+def _mended(conversation: Sequence[ChatMessage], reply: ModelReply | ServerError, fault: str) -> list[ChatMessage]:
     answer = reply.text[:_LONGEST] if isinstance(reply, ModelReply) else ""
     correction = f"That cannot be used: {fault}. Answer with the JSON object alone, in the form that was asked for."
     return [*conversation, {"role": "assistant", "content": answer}, {"role": "user", "content": correction}]
@@ -595,11 +595,11 @@ def _plan(reply: ModelReply | ServerError, planner: str) -> ContextPlan | str:
 def _plan_in(text: str, planner: str) -> ContextPlan | str:
     fields = _object(text)
     if fields is None:
-        return f"the reply is no JSON object: {' '.join(text.split())[:100]!r}"
+        return Message("pipelines.reply-not-json", reply=" ".join(text.split())[:100])
     try:
         return ContextPlan.of(fields, planner)
     except ParameterError as error:
-        return f"the reply has another form: {error}"
+        return Message("pipelines.reply-other-form", error=error)
 
 
 def _object(text: str) -> Mapping[str, Any] | None:

@@ -320,7 +320,7 @@ class FeatureInput:
 
         Args:
             query, table, resources: as of the step.
-            expanded: False leaves out what an expansion brought in, if no rank step has ordered it since.
+            expanded: False leaves out what an expansion added, if no rank step has ordered it since.
             labelled: the labelled requests of the fit that the features are for.
         """
         score = np.where(table.ranked | (expanded & (table.tier > 0)), table.score, np.nan)
@@ -355,7 +355,7 @@ class FeatureInput:
         """Cosine similarity of each distinct chunk of a request to each of its items, by request.
 
         That of an item is that of its best chunk; each is a float64 dot product of the two vectors times the query
-        chunk's weight, the same bits whatever stands around it. Shape (n_distinct, n_rows); a request without chunks
+        chunk's weight, the same bits whatever is around it. Shape (n_distinct, n_rows); a request without chunks
         is left out.
         """
         query = self.query.distinct[0]
@@ -455,7 +455,7 @@ def log1p(values: FloatArray | IntArray) -> FloatArray:
 
 
 VERSION = 4
-"""Of the definitions of all shipped features; a fit of another one is refused."""
+"""Of the definitions of all shipped features; a fit of another one is rejected."""
 
 TEXT = (
     *("similarity.score", "similarity.margin", "similarity.rank"),
@@ -492,7 +492,7 @@ def family(name: str) -> FeatureFamily:
 
 
 def column_names() -> tuple[str, ...]:
-    """The names of all columns that there are, those of plugins included."""
+    """The names of all columns that exist, those of plugins included."""
     return tuple(f"{name}.{column}" for name in registry.names("feature") for column in family(name).columns)
 
 
@@ -564,7 +564,7 @@ def feature_rows(
 ) -> tuple[FeatureInput, FloatArray]:
     """The rows that features are made of, and the values of some columns there, shape (n_found, n_columns).
 
-    With `expanded` false, what an expansion brought in and no rank step has ordered since is left out. `labelled` are
+    With `expanded` false, what an expansion added and no rank step has ordered since is left out. `labelled` are
     the labelled requests of the fit that reads the columns.
     """
     table = with_features(table, columns, query, resources, expanded=expanded, labelled=labelled)

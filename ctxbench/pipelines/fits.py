@@ -7,6 +7,7 @@ is used on other catalogs with a notice.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import shlex
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ctxbench.io.documents import dump_json, parse_json
-from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError
 from ctxbench.io.files import exclusive, read_bytes, write_atomic
 from ctxbench.model.items import Catalog
 from ctxbench.model.resources import Resources
@@ -43,7 +44,7 @@ class Fit:
         dataset_hash, catalog: content hashes of the dataset (the split that was used) and of its catalog; empty where
             the fit is of several.
         embedder: identity of the embedder.
-        behind: what the fitted step stands behind, as `describe_context` gives it.
+        behind: what the fitted step is behind, as `describe_context` gives it.
         split: whose queries were used; `all` = those of every split.
         queries: how many.
         values: what was fitted; each kind of step reads its own.
@@ -86,7 +87,7 @@ class Calibrations:
     fits: tuple[Fit, ...]
 
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of fits that there are, in the order of `KINDS`."""
+        """The kinds of fits that exist, in the order of `KINDS`."""
         return tuple(kind for kind in KINDS if any(fit.kind == kind for fit in self.fits))
 
     def fit(self, kind: str, catalog: Catalog) -> Fit:
@@ -109,7 +110,7 @@ class Calibrations:
         """The fit for a catalog and the embedder of these resources.
 
         Raises:
-            ParameterError: there is none for the catalog (names those that there are), or it was made with another
+            ParameterError: there is none for the catalog (names those that exist), or it was made with another
                 embedder (names both).
         """
         fit = next((fit for fit in self.fits if fit.kind == kind and fit.catalog == catalog.hash), None)
@@ -126,11 +127,16 @@ class Calibrations:
     def _none(self, kind: str, catalog: Catalog) -> ParameterError:
         """The message that no fit is for a catalog."""
         catalogs = ", ".join(f"{fit.dataset} ({fit.catalog[:12]})" for fit in self.fits if fit.kind == kind) or "none"
-        return ParameterError(
-            f"{self.path} holds no {kind} fit for this catalog of {len(catalog)} items "
-            f"({catalog.hash[:12]}); it holds those of catalogs: {catalogs}; make one with "
-            f"{self.command(kind)}"
+        message = Message(
+            "pipelines.no-fit",
+            path=self.path,
+            kind=kind,
+            n=len(catalog),
+            catalog=catalog.hash[:12],
+            catalogs=catalogs,
+            command=self.command(kind),
         )
+        return ParameterError(message)
 
     def command(self, kind: str) -> str:
         """What writes a fit into the file, of a dataset that the user names; in backticks."""
@@ -162,6 +168,12 @@ class FittedStep(Strategy):
     def content(self) -> str:
         """SHA-256 of the file; empty without one."""
         return self.calibrations.content
+
+    def with_model(self, model: Any) -> Any:
+        """The step with another regression in the place of its fit."""
+        step = copy.copy(self)
+        object.__setattr__(step, "model", lambda *_: model)
+        return step
 
 
 class FittedWeights(FittedStep):
@@ -204,11 +216,9 @@ def read_calibrations(path: Path | str) -> Calibrations:
     if not isinstance(content, dict) or not isinstance(content.get("fits"), list):
         raise InputError([Fault('no file of fits: expected {"format": 2, "fits": [...]}', path, 1)])
     if content.get("format") != FORMAT:
-        problem = f"its format is {content.get('format')!r}, this version reads {FORMAT}"
-        raise InputError([Fault(f"{problem}; fit anew with `ctxbench calibrate`", path, 1)])
-    if faults := [
-        Fault(f"fit {n}: {message}", path) for n, row in enumerate(content["fits"]) for message in _wrong(row)
-    ]:
+        message = Message("pipelines.fits-format", found=content.get("format"), expected=FORMAT)
+        raise InputError([Fault(message, path, 1)])
+    if faults := [Fault(message, path) for n, row in enumerate(content["fits"]) for message in _wrong(n, row)]:
         raise InputError(faults)
     fits = tuple(Fit(**row) for row in content["fits"])
     if twice := _twice(fits):
@@ -216,20 +226,16 @@ def read_calibrations(path: Path | str) -> Calibrations:
     return Calibrations(Path(path), hashlib.sha256(data).hexdigest(), fits)
 
 
-def _wrong(row: Any) -> Iterator[str]:
+def _wrong(number: int, row: Any) -> Iterator[str]:
     """The faults of one fit in a file."""
-    if not isinstance(row, dict):
-        yield f"expected an object, got {row!r}"
-        return
-    if missing := sorted(set(_TYPES) - set(row)):
-        yield f"it lacks {', '.join(missing)}"
-    if unknown := sorted(set(row) - set(_TYPES)):
-        yield f"it has no {', '.join(unknown)}"
+    row = row if isinstance(row, dict) else {}
+    if set(row) != set(_TYPES):
+        yield Message("pipelines.fit-fields", number=number, expected=_TYPES, actual=row or ["none"])
     for name, kind in _TYPES.items():
         if name in row and (not isinstance(row[name], kind) or isinstance(row[name], bool)):
-            yield f"{name} must be of type {kind.__name__}, got {row[name]!r}"
+            yield Message("pipelines.fit-type", number=number, name=name, expected=kind.__name__, value=row[name])
     if isinstance(row.get("kind"), str) and row["kind"] not in KINDS:
-        yield f"kind must be one of {', '.join(KINDS)}, got {row['kind']!r}"
+        yield Message("pipelines.fit-kind", number=number, kinds=KINDS, value=row["kind"])
 
 
 def _twice(fits: Sequence[Fit]) -> list[Fit]:
@@ -274,7 +280,7 @@ def describe_context(pipeline: Pipeline, position: int | None = None) -> dict[st
     Cuts and expansions are no part of it: they change no score of what the search found.
 
     Args:
-        pipeline: where the step stands.
+        pipeline: the pipeline of the step.
         position: of the step in `refine`; None = after all of them.
     """
     ranks = [
@@ -307,14 +313,11 @@ def calibration_faults(pipeline: Pipeline, catalog: Catalog) -> list[str]:
     A fitted step is one with the attribute `calibrated` (the kind of its fit; None = it reads none) and a property
     `calibrations`. That a fit for the catalog exists at all, the step's own `check` says.
     """
-    faults = []
+    faults: list[str] = []
     for position, step in enumerate(pipeline.refine):
         if isinstance(step, PerType):
             faults += [
-                (
-                    f"{inner.name} stands inside by_domain, where it would see a part of the ranking that it was "
-                    f"fitted on; put it in front"
-                )
+                Message("pipelines.fit-in-domain", step=inner.name)
                 for inner in all_steps([step])
                 if inner.declared("calibrated") is not None
             ]
@@ -324,7 +327,7 @@ def calibration_faults(pipeline: Pipeline, catalog: Catalog) -> list[str]:
 
 
 def require_matching_fits(pipeline: Pipeline, catalog: Catalog) -> None:
-    """Refuse to run fitted steps where they were not fitted; nothing to do for a pipeline without such.
+    """Check that fitted steps run only where they were fitted.
 
     Raises:
         ParameterError: `calibration_faults` finds any.
@@ -340,18 +343,35 @@ def _elsewhere(step: Step, context: Mapping[str, Any], catalog: Catalog) -> Iter
     for fit in fits:
         for stage in ("analyse", "retrieve", "rank"):
             if fit.behind.get(stage) != context[stage]:
-                yield (
-                    f"{step.name}: the {fit.kind} fit of {fit.dataset} in {calibrations.path} was made "
-                    f"behind {stage} {dump_json(fit.behind.get(stage))}, and here stands "
-                    f"{dump_json(context[stage])}; fit it again behind this"
+                yield Message(
+                    "pipelines.fit-behind-other-steps",
+                    step=step.name,
+                    kind=fit.kind,
+                    dataset=fit.dataset,
+                    path=calibrations.path,
+                    stage=stage,
+                    fitted=dump_json(fit.behind.get(stage)),
+                    actual=dump_json(context[stage]),
                 )
+
+
+def fit_differences(fit: Fit, command: str, catalog: Catalog, embedder: str) -> Iterator[Message]:
+    """Notices that a fit was made with another embedder or for another catalog than the ones in use."""
+    dataset = fit.dataset if fit.catalog else "several datasets"
+    if fit.embedder != embedder:
+        yield Message(
+            "pipelines.fit-other-embedder", dataset=dataset, fitted=fit.embedder, embedder=embedder, command=command
+        )
+    if fit.catalog and fit.catalog != catalog.hash:
+        yield Message(
+            "pipelines.fit-other-catalog",
+            dataset=dataset,
+            fitted=fit.catalog[:12],
+            catalog=catalog.hash[:12],
+            command=command,
+        )
 
 
 def all_steps(refine: Iterable[Step | PerType]) -> Iterator[Step]:
     """The refining steps, those inside of domains as well."""
-    for step in refine:
-        if isinstance(step, PerType):
-            for inner in step.domains.values():
-                yield from all_steps(inner)
-        else:
-            yield step
+    return (inner for step in refine for inner in step.steps())

@@ -10,20 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from ctxbench.io.errors import ParameterError, SelectorError, UserError, suggest
+from ctxbench.io.errors import Message, ParameterError, SelectorError, UserError, suggest
 from ctxbench.model import registry
 from ctxbench.model.candidates import SEARCHED, Candidates, Note, validate_span
 from ctxbench.model.items import ITEM_TYPES
 from ctxbench.model.requests import Batch, Query, with_own_vectors
 from ctxbench.model.resources import FORMAT, Resources, kind_of
 from ctxbench.model.selection import Prompt, concatenated, session_rows
-from ctxbench.model.strategies import Analyses, Merge, PerType, Step, WithFormat
+from ctxbench.model.strategies import Analyses, Described, Merge, PerType, Step, WithFormat
 
 Output = TypeVar("Output", Query, Candidates)
 
@@ -131,7 +131,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class Pipeline(Described):
     """Steps from a request to a prompt.
 
     Attributes:
@@ -157,14 +157,16 @@ class Pipeline:
             raise PipelineError([SpecFault((), f"must be a mapping of {', '.join(stages)}, got {spec!r}")])
         for key in spec:
             if key not in stages:
-                faults.append(SpecFault((key,), f"a pipeline has no stage {key!r}{suggest(str(key), stages)}"))
+                faults.append(
+                    SpecFault((key,), Message("pipelines.unknown-stage", stage=key, hint=suggest(str(key), stages)))
+                )
         if "retrieve" not in spec:
-            faults.append(SpecFault((), "a pipeline needs a retrieve stage"))
+            faults.append(SpecFault((), Message("pipelines.no-retrieve")))
         builder = _Builder(faults)
-        analyse = builder.analyse(spec.get("analyse", "sentences"))
+        analyse = builder.analyse(spec.get("analyse", registry.DEFAULTS["analyse"]))
         retrieve = builder.retrieve(spec["retrieve"]) if "retrieve" in spec else None
         refine = builder.refine(spec.get("refine", []), ("refine",))
-        formatter = builder.step("format", spec.get("format", "messages"), ("format",))
+        formatter = builder.step("format", spec.get("format", registry.DEFAULTS["format"]), ("format",))
         if retrieve is not None:
             builder.check_reach(retrieve, refine)
             builder.check_sources(retrieve, refine, ("refine",))
@@ -173,14 +175,14 @@ class Pipeline:
         return cls(analyse, retrieve, refine, formatter)
 
     @property
-    def fitted(self) -> bool:
-        """Whether any step reads a fit."""
-        return any(step.fitted for step in self.refine)
-
-    @property
     def ranks(self) -> bool:
         """Whether the retriever ranks, or a rank step does."""
         return self.retrieve.ranks or any(isinstance(step, Step) and step.declared("orders") for step in self.refine)
+
+    def steps(self) -> Iterator[Step]:
+        """Every step of all stages, those inside combinators as well."""
+        for stage in (self.analyse, self.retrieve, *self.refine, self.format):
+            yield from stage.steps()
 
     def mapped(self, change: Callable[[Step], Step]) -> Pipeline:
         """The same pipeline with every step changed, also those in `merge` and `by_domain`."""
@@ -190,15 +192,7 @@ class Pipeline:
 
     def counting_over_catalog(self) -> tuple[Step, ...]:
         """The steps that count words over the whole catalog, not over what a request may see; see `Step.scoped`."""
-        steps: list[Step] = []
-
-        def look(step: Step) -> Step:
-            if step.scoped() is not step:
-                steps.append(step)
-            return step
-
-        self.mapped(look)
-        return tuple(steps)
+        return tuple(step for step in self.steps() if step.scoped() is not step)
 
     def describe(self) -> dict[str, Any]:
         """Every step with its version and all its parameters."""
@@ -239,17 +233,17 @@ class Pipeline:
         outputs = StepOutputs(batch, resources, memo, live=live, listener=listener)
         query: Query = outputs(self.analyse, lambda: with_own_vectors(self.analyse.call(batch, resources)))
         table: Candidates = outputs(self.retrieve, lambda: _with_session(query, self.retrieve, resources, live=live))
-        _hold(table, batch, self.retrieve)
+        _validate(table, batch, self.retrieve)
         for step in self.refine:
             if step.off:
                 continue
             before = table
             table = outputs(step, lambda: step.call(query, before, resources))  # noqa: B023 - run at once
-            _hold(table, batch, step)
+            _validate(table, batch, step)
         return Outcome(query, _with_notes(table, query))
 
     def prompts(self, outcome: Outcome, resources: Resources) -> Sequence[Prompt]:
-        """What the model would be sent, one prompt a request."""
+        """What the model would be sent, one prompt per request."""
         return cast("Sequence[Prompt]", self.format.call(outcome.query, outcome.candidates, resources))
 
 
@@ -264,8 +258,8 @@ def _with_notes(table: Candidates, query: Query) -> Candidates:
     return replace(table, notes=tuple(dict.fromkeys(named_notes)))
 
 
-def _hold(table: Candidates, batch: Batch, step: Step | Merge | PerType) -> None:
-    """Refuse invalid rows of a step: items that a request may not see, rows led to by one, and wrong parts.
+def _validate(table: Candidates, batch: Batch, step: Step | Merge | PerType) -> None:
+    """Reject invalid rows of a step: items that a request may not see, rows led to by one, and wrong parts.
 
     An item that may not be seen is not named: whoever reads the message may not see it either.
 
@@ -311,8 +305,9 @@ class _Builder:
         step = spec if isinstance(spec, Step) else self._registered(kind, spec, path)
         kinds = registry.REFINE_KINDS if kind == "refine" else (kind,)
         if step is not None and step.kind not in kinds:
+            expected = " or ".join(kinds)
             self._fault(
-                path, f"{step.name} is a step of kind {step.kind}; here stands one of kind {' or '.join(kinds)}"
+                path, Message("pipelines.step-of-other-kind", step=step.name, kind=step.kind, expected=expected)
             )
             return None
         for use in () if step is None else step.uses:
@@ -327,8 +322,7 @@ class _Builder:
         name, parameters = next(iter(named.items())) if is_single else ("", None)
         parameters = {} if parameters is None else parameters
         if not (is_single and isinstance(parameters, Mapping)):
-            message = "a step is a name, or one name with its parameters, for example {standard: {topN: 5}}"
-            self._fault(path, f"{message}; got {spec!r}")
+            self._fault(path, Message("pipelines.step-form", got=spec))
             return None
         name = str(name)
         if kind == "refine":
@@ -343,7 +337,7 @@ class _Builder:
         if not isinstance(spec, list):
             return self.step("analyse", spec, ("analyse",))
         if not spec:
-            self._fault(("analyse",), "the list of analyses is empty; name one, for example sentences")
+            self._fault(("analyse",), Message("pipelines.no-analysis"))
             return None
         steps = [self.step("analyse", entry, ("analyse", index)) for index, entry in enumerate(spec)]
         built = tuple(step for step in steps if step is not None)
@@ -360,24 +354,23 @@ class _Builder:
             ]
             if twice := sorted({label for label in labels if labels.count(label) > 1}):
                 names = ", ".join(map(repr, twice))
-                self._fault((*path, "merge"), f"two sources are called {names}; write `name: retriever` for each")
+                self._fault((*path, "merge"), Message("pipelines.sources-alike", names=names))
                 return None
             sources = dict(zip(labels, sources, strict=True))
         if not isinstance(sources, Mapping) or len(sources) < 2:
-            self._fault((*path, "merge"), "merge needs at least two retrievers, as a list or by name")
+            self._fault((*path, "merge"), Message("pipelines.merge-needs-two"))
             return None
         for key in set(spec) - {"merge", SECONDS}:
-            self._fault((*path, str(key)), f"beside merge only {SECONDS!r} may stand, its time limit; got {key!r}")
+            self._fault((*path, str(key)), Message("pipelines.unknown-beside-merge", allowed=SECONDS, got=key))
         seconds = spec.get(SECONDS)
         if seconds is not None and (
             isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= LONGEST
         ):
-            message = f"{SECONDS} is how long sources are waited for, above 0 and at most {LONGEST:g}; got {seconds!r}"
-            self._fault((*path, SECONDS), message)
+            self._fault((*path, SECONDS), Message("pipelines.seconds", name=SECONDS, most=LONGEST, got=seconds))
             return None
         for name in sources:
             if not str(name) or "." in str(name) or name == SEARCHED:
-                message = f"no source can be called {str(name)!r}: it names a column, so no dot, and not {SEARCHED!r}"
+                message = Message("pipelines.source-name", name=str(name), reserved=SEARCHED)
                 self._fault((*path, "merge", name), message)
         steps = {str(n): self.step("retrieve", s, (*path, "merge", n)) for n, s in sources.items()}
         built = {name: step for name, step in steps.items() if step is not None}
@@ -385,7 +378,7 @@ class _Builder:
 
     def refine(self, spec: Any, path: tuple[str | int, ...]) -> tuple[Step | PerType, ...]:
         if not isinstance(spec, list):
-            self._fault(path, f"must be a list of steps, got {spec!r}")
+            self._fault(path, Message("pipelines.steps-not-a-list", got=spec))
             return ()
         built = [self._refine_one(entry, (*path, index)) for index, entry in enumerate(spec) if entry is not OFF]
         return tuple(step for step in built if step is not None)
@@ -395,34 +388,29 @@ class _Builder:
         depth = min(retrieve.depths, default=None)
         for step in refine:
             if depth is not None and step.reach > depth:
-                self._fault(
-                    ("retrieve",),
-                    (
-                        f"finds the best {depth} (depth), but a later step looks at the best {step.reach}; raise "
-                        f"depth, or lower that"
-                    ),
-                )
+                self._fault(("retrieve",), Message("pipelines.depth-below-reach", depth=depth, reach=step.reach))
 
     def check_sources(
         self, retrieve: Step | Merge, refine: Sequence[Step | PerType], path: tuple[str | int, ...]
     ) -> None:
-        """A step must name the sources that there are, and all of them."""
+        """A step must name the sources that exist, and all of them."""
         names = set(retrieve.sources) if isinstance(retrieve, Merge) else set()
         for index, step in enumerate(refine):
             if isinstance(step, PerType):
                 for types, steps in step.domains.items():
                     self.check_sources(retrieve, steps, (*path, index, "by_domain", ",".join(types)))
             elif step.sources and set(step.sources) != names:
-                sources = f"a merge of {', '.join(sorted(names))}" if names else "a single retriever, without a merge"
-                named = ", ".join(sorted(step.sources))
-                self._fault((*path, index, step.name), f"names the sources {named}, but stands behind {sources}")
+                message = Message(
+                    "pipelines.other-sources", named=sorted(step.sources), sources=sorted(names) or ["none"]
+                )
+                self._fault((*path, index, step.name), message)
 
     def _refine_one(self, spec: Any, path: tuple[str | int, ...]) -> Step | PerType | None:
         if not (isinstance(spec, Mapping) and "by_domain" in spec):
             return self.step("refine", spec, path)
         domains = spec["by_domain"]
         if not isinstance(domains, Mapping) or not domains:
-            self._fault((*path, "by_domain"), "must map item types ('tool', 'rule, reference', '*') to steps")
+            self._fault((*path, "by_domain"), Message("pipelines.domains-form"))
             return None
         steps_by_types: dict[tuple[str, ...], tuple[Step | PerType, ...]] = {}
         seen_types: set[str] = set()
@@ -431,13 +419,14 @@ class _Builder:
             types = tuple(part.strip() for part in str(key).split(","))
             for type_ in types:
                 if type_ not in (*ITEM_TYPES, "*"):
-                    self._fault(where, f"no item type is called {type_!r}{suggest(type_, (*ITEM_TYPES, '*'))}")
+                    hint = suggest(type_, (*ITEM_TYPES, "*"))
+                    self._fault(where, Message("pipelines.unknown-item-type", type=type_, hint=hint))
                 elif type_ in seen_types or "*" in seen_types:
-                    self._fault(where, f"{type_!r} belongs to a domain before this one; '*' takes all that is left")
+                    self._fault(where, Message("pipelines.domains-overlap", type=type_))
                 seen_types.add(type_)
             steps_by_types[types] = self.refine(steps, where)
             if any(FORMAT in step.uses for step in steps_by_types[types]):
-                self._fault(where, "a step that counts the whole prompt sees only this domain's part; put it behind")
+                self._fault(where, Message("pipelines.frame-in-domain"))
         return PerType(steps_by_types)
 
     def _try(self, path: tuple[str | int, ...], make: Callable[[], T]) -> T | None:

@@ -32,8 +32,7 @@ from ctxbench.gate.results import (
 from ctxbench.gate.snapshots import shortened
 from ctxbench.gate.verdict import server_reasons, undecided_text
 from ctxbench.io.errors import count
-from ctxbench.model.candidates import NOT_CHOSEN
-from ctxbench.pipelines.strategies.cut import TOP_K
+from ctxbench.model.candidates import BEYOND_CHUNKS, NOT_CHOSEN
 from ctxbench.report import wording
 from ctxbench.report.document import Block, Bullets, Cell, Code, Quoted, Section, Table, Text
 
@@ -286,7 +285,7 @@ def exclusion_text(change: Change) -> str:
     rule = str(change.rule or "the selector did not find it")
     if change.lost and change.cause.kind is CauseKind.GONE and change.item in change.cause.subjects:
         return "no longer in the catalog"
-    if change.rule is not None and change.rule.code == TOP_K:  # a rank counts items
+    if change.rule is not None and change.rule.code == BEYOND_CHUNKS:  # a rank counts items
         rule = f"{rule}, of which an item may have several"
     if change.rule is not None and change.rule.code == NOT_CHOSEN:
         rule = f"{rule}; only your selector knows why"

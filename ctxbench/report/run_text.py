@@ -25,6 +25,7 @@ from ctxbench.io.errors import count, one_line
 from ctxbench.model.labels import Grade
 from ctxbench.model.registry import pipelines_in
 from ctxbench.model.resources import EMBEDDER, kind_of
+from ctxbench.model.strategies import built_step
 from ctxbench.report import wording
 from ctxbench.report.run_tables import (
     Column,
@@ -42,6 +43,8 @@ from ctxbench.report.wording import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+    from ctxbench.search.words import WordRule
 
 
 def empty_table() -> Table:
@@ -263,7 +266,10 @@ def _common(manifest: Mapping[str, Any], metrics: Iterable[Metric]) -> Iterator[
     """What holds for all figures."""
     steps = [step for pipeline in pipelines_in(manifest["selectors"]) for step in pipeline.steps()]
     yield f"* Item text, which pipelines search: {_TEXT_OF}. Prompt tokens are those of `{manifest['tokens']}`."
-    for words in dict.fromkeys(_words(step.values) for step in steps if (step.kind, step.name) == ("retrieve", "bm25")):
+    rules = ((built_step(step).declared("word_rule"), step) for step in steps if step.kind == "retrieve")
+    for words in dict.fromkeys(
+        _words(rule, bool(step.values.get("server"))) for rule, step in rules if rule is not None
+    ):
         yield f"* Words of BM25: {words}."
     used = _embedders(manifest["selectors"])
     if EMBEDDER in used:
@@ -291,12 +297,12 @@ def _embedders(described: Any) -> set[str]:
     return set().union(*map(_embedders, described)) if isinstance(described, list) else set()
 
 
-def _words(step: Mapping[str, Any]) -> str:
-    """Which words of a text count in a BM25 step."""
-    identifiers = ", identifiers by their parts" if step.get("words") == "split" else ""
-    left_out = "common English words and single characters left out" if step.get("stop") else "nothing left out"
-    stemmed = "English endings taken off" if step.get("stem") else "nothing stemmed"
-    server = "; a tool's server is searched, too" if step.get("server") else ""
+def _words(rule: WordRule, with_server: bool) -> str:
+    """Which words of a text count in a lexical step."""
+    identifiers = ", identifiers by their parts" if rule.split else ""
+    left_out = "common English words and single characters left out" if rule.stop else "nothing left out"
+    stemmed = "English endings taken off" if rule.stem else "nothing stemmed"
+    server = "; a tool's server is searched, too" if with_server else ""
     return f"runs of letters and digits, case-folded{identifiers}; {stemmed}, {left_out}{server}"
 
 

@@ -25,7 +25,7 @@ from ctxbench.model.candidates import SEARCHED, Candidates, Origin
 from ctxbench.model.items import ITEM_TYPES
 from ctxbench.model.labels import Grade
 from ctxbench.model.registry import StoredDomains, StoredPipeline, StoredRefine, StoredStep
-from ctxbench.model.strategies import Step
+from ctxbench.model.strategies import built_step
 from ctxbench.report import wording
 from ctxbench.report.charts import nice_step
 
@@ -164,10 +164,7 @@ def _of_steps(steps: Sequence[StoredRefine]) -> tuple[Bound, ...]:
 
 
 def _of_step(step: StoredStep) -> list[Bound]:
-    call = step.build()
-    if call is None:  # a plugin that is not here, or that has other parameters by now
-        return []
-    built = Step(step.kind, step.name, call)
+    built = built_step(step)
     thresholds: Mapping[str, Mapping[str, float]] = built.declared("thresholds")
     return [
         Bound(

@@ -21,7 +21,7 @@ from ctxbench.model.resources import Resources
 from ctxbench.search.embedders import text_hash
 
 T = TypeVar("T")
-Message: TypeAlias = Mapping[str, str]  # role and content
+ChatMessage: TypeAlias = Mapping[str, str]  # role and content
 
 
 AT_ONCE = 4  # requests on their way at one time
@@ -92,7 +92,7 @@ class ChatModel:
 
     def __call__(
         self,
-        conversations: Sequence[Sequence[Message]],
+        conversations: Sequence[Sequence[ChatMessage]],
         *,
         schema: Mapping[str, Any] | None = None,
         alone: bool = False,
@@ -163,11 +163,11 @@ class ChatModel:
             self._model, "chat/completions", returns="replies", timeout=timeout, tries=tries, pause=self._pause
         )
 
-    def _body(self, conversation: Sequence[Message], schema: Mapping[str, Any] | None) -> dict[str, Any]:  # noqa: ARG002
+    def _body(self, conversation: Sequence[ChatMessage], schema: Mapping[str, Any] | None) -> dict[str, Any]:  # noqa: ARG002
         """What is posted for a conversation."""
         return {"model": self._model, "messages": [dict(message) for message in conversation]}
 
-    def _path(self, conversation: Sequence[Message], schema: Mapping[str, Any] | None) -> Path:
+    def _path(self, conversation: Sequence[ChatMessage], schema: Mapping[str, Any] | None) -> Path:
         """Where a reply is kept."""
         parts = [self._server.address.endpoint, self._model, [dict(message) for message in conversation]]
         name = text_hash(json.dumps(parts if schema is None else [*parts, schema], sort_keys=True)).hex()
@@ -293,7 +293,7 @@ class OllamaModel(ChatModel):
     def _opened(self, timeout: float, tries: int) -> OpenAIServer:
         return OllamaServer(self._model, "api/chat", returns="replies", timeout=timeout, tries=tries, pause=self._pause)
 
-    def _body(self, conversation: Sequence[Message], schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _body(self, conversation: Sequence[ChatMessage], schema: Mapping[str, Any] | None) -> dict[str, Any]:
         plain = {**super()._body(conversation, schema), "stream": False, "options": {"temperature": 0}}
         return plain if schema is None else {**plain, "format": schema}
 

@@ -188,8 +188,10 @@ def chunk_rule(spec: RuleSpec, *, parameter: str) -> Rule:
     name, parameters = next(iter(named.items()), ("", None))
     parameters = {} if parameters is None else parameters
     if len(named) != 1 or not isinstance(name, str) or not isinstance(parameters, Mapping):
-        message = "must be a rule by name, or one name with its parameters, for example {windows: {size: 40}}"
-        raise ParameterError(f"{parameter} {message}; got {spec!r}")
+        raise ParameterError(
+            f"{parameter} must be a rule by name, or one name with its parameters such as {{windows: {{size: 40}}}}, "
+            f"got {spec!r}"
+        )
     try:
         rule: Rule = registry.build("chunk", name, parameters)
     except UserError as error:

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from ctxbench.io.errors import ParameterError, check_range
 from ctxbench.search.chunking import CHUNK_LIMIT, JS_WHITESPACE, LimitedRule, closed_spans, sentences
@@ -180,10 +180,8 @@ class WindowRule:
     """Windows of equal size that overlap, from word to word, whatever the sentences.
 
     Attributes:
-        size: of a window, >= 1.
-        overlap: how much of a window is in the next one too, >= 0, less than `size`.
-        unit: what both count: `words`, or `characters` (then a window holds as many words as fit, and a longer word
-            is divided).
+        size: of a window in words, >= 1.
+        overlap: how many words of a window are in the next one, too, >= 0, less than `size`.
 
     A blank text has no chunk; one of at most `size` is one. Cost: linear in the text, times size / (size - overlap).
     Source: the usual practice of passage retrieval, for example Callan, "Passage-Level Evidence", SIGIR 1994.
@@ -191,7 +189,6 @@ class WindowRule:
 
     size: int = 64
     overlap: int = 16
-    unit: Literal["words", "characters"] = "words"
 
     def __post_init__(self) -> None:
         check_range("size", self.size, 1)
@@ -201,32 +198,9 @@ class WindowRule:
     def __call__(self, text: str) -> list[str]:
         """Split a text."""
         words = [match.span() for match in _NOT_BLANK.finditer(text)]
-        if self.unit == "characters":
-            words = [(at, min(at + self.size, end)) for start, end in words for at in range(start, end, self.size)]
-        spans = self._by_words(words) if self.unit == "words" else self._by_characters(words)
-        return [text[start:end] for start, end in spans]
-
-    def _by_words(self, words: list[Span]) -> Iterator[Span]:
-        for first in range(0, len(words), self.size - self.overlap):
-            last = min(first + self.size, len(words)) - 1
-            yield words[first][0], words[last][1]
-            if last == len(words) - 1:
-                return
-
-    def _by_characters(self, words: list[Span]) -> Iterator[Span]:
-        first = last = 0
-        while first < len(words):
-            last = max(last, first)
-            while last + 1 < len(words) and words[last + 1][1] - words[first][0] <= self.size:
-                last += 1
-            yield words[first][0], words[last][1]
-            if last == len(words) - 1:
-                return
-            keep = words[last][1] - self.overlap
-            first += 1
-            reach = words[last + 1][1] - self.size  # a window that does not reach further tells nothing new
-            while first <= last and words[first][0] < max(keep, reach):
-                first += 1
+        step, n = self.size - self.overlap, max(len(words) - self.overlap, min(len(words), 1))
+        windows = (words[first : first + self.size] for first in range(0, n, step))
+        return [text[window[0][0] : window[-1][1]] for window in windows]
 
 
 def _telling(text: str, spans: Iterable[Span]) -> Iterator[Span]:

@@ -12,7 +12,7 @@ from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
 from ctxbench.io.cache import OptionalRows
-from ctxbench.io.errors import one_line
+from ctxbench.io.errors import Message, one_line
 from ctxbench.io.files import cache_dir
 from ctxbench.search.code_grammars import (
     ABOVE,
@@ -456,7 +456,7 @@ def _left_out(name: str | None, content: str) -> str:
     if len(content) > _LARGEST:
         return f"over {_LARGEST:,} characters"
     if is_minified(content):
-        return f"a line of over {LONGEST_LINE:,} characters"
+        return Message("search.line-too-long", most=LONGEST_LINE)
     return "" if grammar(name) is not None else "its grammar is not installed"
 
 
@@ -499,7 +499,8 @@ def _facts_by_key(keys: Mapping[str, bytes], contents: Mapping[str, str]) -> dic
         rows.close()
     for key, path in missing.items():
         if by_key[key].left_out:
-            _log.warning("%s is read as plain text, without its definitions: %s", one_line(path), by_key[key].left_out)
+            message = Message("search.read-as-text", path=one_line(path), reason=by_key[key].left_out)
+            _log.warning("%s", message)
     return by_key
 
 

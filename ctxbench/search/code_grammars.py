@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctxbench.io.errors import install_command
+from ctxbench.io.errors import Message, install_command
 from ctxbench.search.chunking import has_longer_piece
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ LONGEST_LINE = 5_000
 
 
 def _table(text: str) -> dict[str, str]:
-    """From each word behind a colon to what stands before it."""
+    """From each word behind a colon to what comes before it."""
     rows = (row.split(":") for line in text.splitlines() for row in line.split(";") if row)
     return {word: language.strip() for language, words in rows for word in words.split()}
 
@@ -390,10 +390,10 @@ def grammar(name: str) -> Grammar | None:
 
         module = importlib.import_module(source.distribution.replace("-", "_"))
     except ImportError:
-        _log.warning(
-            "%s is not installed, so that no definitions and imports are read from files of %s: %s",
-            *(source.distribution, name, install_command("code")),
+        message = Message(
+            "search.no-grammar", package=source.distribution, language=name, command=install_command("code")
         )
+        _log.warning("%s", message)
         return None
     language = tree_sitter.Language(getattr(module, source.function)())
     return Grammar(language, tree_sitter.Query(language, source.query))

@@ -104,7 +104,7 @@ def ends_of(paths: Sequence[str]) -> dict[str, list[int]]:
 def named_paths(text: str, ends: Mapping[str, Sequence[int]], visible: BoolArray) -> list[int]:
     """The paths that a text names by enough of their ends, rising.
 
-    A path of somebody else's machine names the longest of its ends that stands here; a module, such as `click.core` or
+    A path of somebody else's machine names the longest of its ends that is here; a module, such as `click.core` or
     `click::core`, its file, also with the name of what is in it behind (`click.core.Context`). What has neither a `/`,
     nor a dot, nor `::` in it, or is the end of more than `MOST_NAMED` paths, names none.
 
@@ -139,7 +139,7 @@ def _modules_of(token: str) -> Iterable[str]:
 
 
 PART = "::"
-"""What stands between a path and the name of a definition in it."""
+"""What is between a path and the name of a definition in it."""
 _VERSION = re.compile(r"@[0-9a-f]{12}(?:\.\d+)?$")
 _RULE = WordRule(split=True, stop=True, stem=True)
 
@@ -156,7 +156,7 @@ def file_path(item: Item) -> str | None:
     """The path of the file that an item is, or is a part of; None of what is no code."""
     if not item.is_file:
         return None
-    # `PART` may stand in a path, such as `man/Foo::Bar.3`
+    # `PART` may be in a path, such as `man/Foo::Bar.3`
     return item.path if item.type == "file" else item.path.partition(PART)[0]
 
 
@@ -227,7 +227,7 @@ class ItemPaths:
             visible: the paths that are counted, shape (n_paths,).
 
         Returns:
-            Shape (n_paths,); 0 for the other paths, and where the text has no word that stands in a path.
+            Shape (n_paths,); 0 for the other paths, and where the text has no word that occurs in a path.
         """
         query_words = dict.fromkeys(self.words.words(chunks, [1.0] * len(chunks)), 1.0)
         score = np.where(visible, self.words.scores(query_words, counted=visible), 0.0)
@@ -333,7 +333,7 @@ def _facts(catalog: Catalog) -> dict[int, CodeFacts]:
         chunks = np.array(parts.get(file_path(item), ()), dtype=np.int64)
         if item.type == "file" and not times.at(int(times.created[position]), chunks).any():  # else it is an outline
             coded.append(position)
-    # a place in front, since several versions may stand at one path, and it is the name that tells the language
+    # a place in front, since several versions may be at one path, and it is the name that tells the language
     contents = {f"{position}/{file_path(catalog[position])}": code_of(catalog[position]) for position in coded}
     return {int(key.partition("/")[0]): facts for key, facts in all_code_facts(contents).items()}
 

@@ -102,7 +102,7 @@ def dense_index(
 ) -> DenseIndex:
     """The dense index of a catalog by one chunking and embedder, kept with the resources by identities and texts.
 
-    That of a catalog that extends another carries the other's vectors on. That of `original` stands apart: it may lack
+    That of a catalog that extends another carries the other's vectors on. That of `original` is separate: it may lack
     chunks that could not be embedded.
     """
     index: DenseIndex = index_over(
@@ -149,7 +149,7 @@ class ChunkMatrix:
 class _Room:
     """The rows of a chunk matrix, with room for more behind them.
 
-    What was handed out stays as it is: rows are only ever added behind the last. Matrices of several catalogs can be
+    What was handed out stays unchanged: rows are only ever added behind the last. Matrices of several catalogs can be
     the first rows of one room, in which a single one, that of the most rows, may go on.
     """
 

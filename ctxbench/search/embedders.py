@@ -21,7 +21,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxbench.io.cache import CheckedRows
-from ctxbench.io.errors import EmbeddingError, ParameterError, StorageError, UnknownNameError, check_range, suggest
+from ctxbench.io.errors import (
+    EmbeddingError,
+    Message,
+    ParameterError,
+    StorageError,
+    UnknownNameError,
+    check_range,
+    suggest,
+)
 from ctxbench.io.files import cache_dir
 from ctxbench.model import registry
 from ctxbench.model.arrays import BoolArray, Float32Array
@@ -267,7 +275,7 @@ class Vectors:
             self._memory.update((text_hash(text), row) for text, row in zip(texts, vectors, strict=True))
             unsaved = len(texts) if self._store is not None else 0
             if self._store is not None and unsaved and not self.stats.unsaved:
-                _log.warning("%s cannot be written: new vectors are kept in memory only", self._store.path)
+                _log.warning("%s", Message("search.vectors-not-stored", path=self._store.path))
         self.stats += VectorStats(embedded=len(texts), unsaved=unsaved)
         if self.progress is not None:
             self.progress(done, total)
@@ -296,7 +304,7 @@ class _Making:
             except (ModelError, StorageError, MemoryError):
                 raise
             except Exception as error:  # noqa: BLE001  an embedder may fail with anything; the text is named below
-                _log.debug("embedding failed (%s); looking for the text that it fails on", error)
+                _log.debug("embedding failed (%s)", error)
                 self._one_by_one()
         finally:
             self._flush()
@@ -352,10 +360,8 @@ class _Making:
     def _error(self, position: int, reason: str) -> EmbeddingError:
         start = self._texts[position][:60]
         excerpt = f"{start!r}..." if len(self._texts[position]) > 60 else repr(start)
-        return EmbeddingError(
-            f"text {excerpt}, number {position + 1} of {len(self._texts)} to embed, could not be embedded "
-            f"by {self._embedder.identity.model}: {reason}"
-        )
+        values = {"number": position + 1, "n": len(self._texts), "model": self._embedder.identity.model}
+        return EmbeddingError(Message("search.text-not-embedded", excerpt=excerpt, reason=reason, **values))
 
 
 UNIT_TOLERANCE = 1e-3  # of a squared length; float32 rounding stays below 1e-6
@@ -591,8 +597,10 @@ class FunctionEmbedder:
             vectors = np.asarray(self._function(list(texts)), dtype=np.float64)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            message = f"embedder {self._name!r} failed on {n} texts, the first {texts[0]!r:.60}: {reason}"
-            raise ModelError(f"{message}; it must return an array of numbers of shape {expected}") from error
+            raise ModelError(
+                f"embedder {self._name!r} failed on {n} texts, the first {texts[0]!r:.60}: {reason}; it must return an "
+                f"array of numbers of shape {expected}"
+            ) from error
         if (
             vectors.ndim != 2
             or len(vectors) != n

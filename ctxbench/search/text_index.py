@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.io.errors import check_choice, install_command
+from ctxbench.io.errors import Message, check_choice, install_command
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.model.items import Item
 from ctxbench.search.words import MEASURES, PATH_WEIGHT, TextIndexError, above, composed, cut, phrases, separated
@@ -336,8 +336,10 @@ class Fts5Index:
             self._db.execute(f"CREATE VIRTUAL TABLE files USING fts5(path, content, content = '', {TOKENIZER})")
             self._db.execute("CREATE VIRTUAL TABLE terms USING fts5vocab(files, row)")
         except sqlite3.OperationalError as error:
-            fault = f"text_index:fts5: SQLite {sqlite3.sqlite_version} of this Python was built without FTS5 ({error})"
-            raise TextIndexError(f"{fault}; use another Python, or text_index:postgres") from None
+            raise TextIndexError(
+                f"text_index:fts5: SQLite {sqlite3.sqlite_version} of this Python was built without FTS5 ({error}); "
+                f"use another Python, or text_index:postgres"
+            ) from None
         self._row: dict[tuple[str, str], int] = {}
         self._texts: list[tuple[str, str]] = []
         self._length = np.empty(0, dtype=np.int64)  # words of each row
@@ -590,14 +592,14 @@ class PostgresIndex:
                     self._open = None
                     if retry:
                         return self._run(work, retry=False)
-                _refuse(f"the database failed: {_first_line(error)}", "see its log; nothing was changed by it")
+                _refuse(Message("search.database-failed", error=_first_line(error)))
 
 
 def _psycopg() -> Any:
     try:
         import psycopg
     except ImportError:
-        _refuse("it needs psycopg, which is not installed", f"run: {install_command('postgres')}")
+        _refuse(Message("search.no-psycopg", command=install_command("postgres")))
     return psycopg
 
 
@@ -612,18 +614,15 @@ def _opened() -> psycopg.Connection[Any]:
 
     address = os.environ.get(_ADDRESS)
     if not address:
-        example = "postgresql://user@localhost/name"
-        _refuse(f"the environment variable {_ADDRESS} is not set", f"set it to a connection string such as {example}")
+        _refuse(Message("search.no-address", variable=_ADDRESS, example="postgresql://user@localhost/name"))
     try:
         options = {"connect_timeout": _SECONDS, **conninfo_to_dict(address), "client_encoding": "utf8"}
     except psycopg.ProgrammingError:  # its message may hold a password
-        _refuse(
-            f"{_ADDRESS} holds no connection string", "write it as postgresql://user@host/name or host=... dbname=..."
-        )
+        _refuse(Message("search.address-form", variable=_ADDRESS))
     try:
         connection = psycopg.connect(**options, autocommit=True)
     except psycopg.OperationalError as error:
-        _refuse(f"the server of {_ADDRESS} does not answer: {_first_line(error)}", "start it, or fix the address")
+        _refuse(Message("search.server-silent", variable=_ADDRESS, error=_first_line(error)))
     try:
         _prepare(connection)
     except BaseException:
@@ -639,10 +638,10 @@ def _prepare(connection: psycopg.Connection[Any]) -> None:
     psycopg = _psycopg()
     version = connection.info.server_version // 10_000
     if version < _OLDEST:
-        _refuse(f"PostgreSQL {version} has no generated columns", f"use version {_OLDEST} or newer")
+        _refuse(Message("search.old-postgres", version=version, oldest=_OLDEST))
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
-        _refuse(f"the database is encoded in {encoding}", "use one that was created with ENCODING 'UTF8'")
+        _refuse(Message("search.database-encoding", encoding=encoding))
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('ctxbench'))")  # two processes may come first
         statement = "SELECT to_regnamespace('ctxbench') IS NOT NULL, to_regclass('ctxbench.files') IS NOT NULL"
@@ -660,13 +659,11 @@ def _prepare(connection: psycopg.Connection[Any]) -> None:
             if not table:
                 connection.execute(_SETUP)
         except psycopg.Error as error:
-            missing = "" if "pg_trgm" not in str(error) else ", with pg_trgm of PostgreSQL's contrib"
-            who = "have the schema ctxbench made by who may make it"
-            _refuse(f"the database cannot be prepared: {_first_line(error)}", f"{who}{missing}")
+            _refuse(Message("search.database-not-prepared", error=_first_line(error)))
 
 
-def _refuse(problem: str, do: str) -> NoReturn:
-    raise TextIndexError(f"text_index:postgres: {problem}; {do}") from None
+def _refuse(problem: Message) -> NoReturn:
+    raise TextIndexError(f"text_index:postgres: {problem}") from None
 
 
 def _first_line(error: Exception) -> str:

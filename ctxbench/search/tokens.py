@@ -31,7 +31,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ctxbench.io.documents import parse_json
-from ctxbench.io.errors import Fault, InputError, StorageError, UnknownNameError
+from ctxbench.io.errors import Fault, InputError, Message, StorageError, UnknownNameError
 from ctxbench.io.files import readable
 from ctxbench.model.arrays import BoolArray, IntArray, starts
 from ctxbench.model.candidates import Candidates, between_characters, part_of, place_among, text_shown
@@ -50,7 +50,7 @@ _KEPT_LINE = 1_000  # characters of a line whose count is kept
 
 @functools.cache
 def encoding_count(encoding: str) -> Callable[[str], int]:
-    """Load the vocabulary of an encoding, once a process, and return the function that counts one text's tokens.
+    """Load the vocabulary of an encoding, once per process, and return the function that counts one text's tokens.
 
     Args:
         encoding: `o200k_base` or `cl100k_base`.
@@ -252,12 +252,11 @@ class FileCounter:
         try:
             content = readable(self._path).read_bytes()
         except OSError as error:
-            folder = f" in {Path.cwd()}; run in the folder that the path starts from, or give the whole path"
-            where = "" if self._path.is_absolute() else folder
+            where = "" if self._path.is_absolute() else f" in {Path.cwd()}; give the whole path"
             raise StorageError(f"cannot read the token counts {path!r}: {error.strerror or error}{where}") from error
         digest = hashlib.sha256(content).hexdigest()
         if not digest.startswith(version):
-            message = f"token counts with SHA-256 {version}... were asked for, this file has {digest[:12]}..."
+            message = Message("search.token-counts-version", expected=version, actual=digest[:12])
             raise InputError([Fault(message, self._path)])
         self.name = f"{self.prefix}{path}#{digest[:8]}"
         self._counts, self._hashes = _read_counts(content, self._path)
@@ -284,7 +283,7 @@ class FileCounter:
     def _faults(ids: Sequence[str], problem: str) -> Iterator[Fault]:
         yield from (Fault(f"{problem}: {id_}") for id_ in ids[:_SHOWN])
         if len(ids) > _SHOWN:
-            yield Fault(f"{problem}: {len(ids) - _SHOWN} more items, {len(ids)} in all")
+            yield Fault(Message("search.token-counts-more", problem=problem, n=len(ids) - _SHOWN, total=len(ids)))
 
 
 class TokenCache:
@@ -345,11 +344,11 @@ def _read_counts(content: bytes, path: Path) -> tuple[dict[str, int], dict[str, 
     )
     for line, id_, tokens, sha256 in rows:
         if not isinstance(id_, str) or not id_:
-            message = f"_id must be an item id, got {id_!r}"
+            message: str = Message("search.token-counts-id", got=id_)
         elif isinstance(tokens, bool) or not isinstance(tokens, int) or not 0 <= tokens < _MOST_TOKENS:
-            message = f"tokens of {id_} must be a whole number from 0 to 2**53 - 1, got {tokens!r}"
+            message = Message("search.token-counts-tokens", item=id_, got=tokens)
         elif sha256 is not None and not (isinstance(sha256, str) and re.fullmatch("[0-9a-f]{64}", sha256)):
-            message = f"sha256 of {id_} must be 64 lower-case hexadecimal digits, got {sha256!r}"
+            message = Message("search.token-counts-sha256", item=id_, got=sha256)
         elif id_ in counts:
             message = f"{id_} is counted twice"
         else:
@@ -376,7 +375,7 @@ def _rows_of_lines(text: str, path: Path, faults: list[Fault]) -> Iterator[tuple
         if fields.keys() <= {"_id", "tokens", "sha256"}:
             yield line, fields.get("_id"), fields.get("tokens"), fields.get("sha256")
         else:
-            faults.append(Fault(f"expected _id, tokens and perhaps sha256, got {', '.join(fields)}", path, line))
+            faults.append(Fault(Message("search.token-counts-fields", fields=fields), path, line))
 
 
 def _parsed(text: str, path: Path, line: int) -> dict[str, Any]:
@@ -395,7 +394,7 @@ def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-BUDGET = "budget"  # the code of the rule that keeps out what does not fit
+BUDGET = "budget"  # the code of the rule that excludes what does not fit
 BUDGET_WORDS = "beyond the budget of tokens={tokens}"
 
 
@@ -470,7 +469,7 @@ def rendered_fit(
 
     Args:
         query, table, resources: what is asked, found and used.
-        rows: which may be kept, shape (n,); others stay as they are.
+        rows: which may be kept, shape (n,); others stay unchanged.
         most: tokens that the prompt of each request may have, shape (n_requests,).
         skip: see above.
     """

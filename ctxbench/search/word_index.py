@@ -49,7 +49,7 @@ class Occurrences:
         start: CSR starts by word, shape (n_words + 1,).
         item: catalog position, shape (n_rows,).
         field: which field of the item, shape (n_rows,).
-        count: how often it stands there, shape (n_rows,), >= 1.
+        count: how often it occurs there, shape (n_rows,), >= 1.
     """
 
     word: Mapping[str, int]
@@ -96,7 +96,7 @@ class Occurrences:
         numbers = np.array([number.setdefault(word, len(number)) for word in added.word], dtype=np.int64)
         lengths = np.zeros(len(number), dtype=np.int64)
         lengths[: len(self.word)] = np.diff(self.start)
-        ends = starts(lengths)[1:]  # those of a word that is new here stand behind all
+        ends = starts(lengths)[1:]  # those of a word that is new here are behind all
         word = numbers[owners(added.start)]
         order = np.argsort(word, kind="stable")
         position = ends[word[order]]
@@ -551,7 +551,7 @@ class Bm25Settings(NamedTuple):
         k1, b: saturation, and share of length normalisation.
         variant: one of `VARIANTS`.
         rule: which words count; those of a plain text unless told otherwise.
-        server: whether the words of a tool's server stand in front of its text.
+        server: whether the words of a tool's server are in front of its text.
         bodies: whether the body of a skill is read, too.
     """
 
@@ -643,7 +643,7 @@ def bm25_index(catalog: Catalog, resources: Resources, **options: Any) -> Bm25In
 class Bm25fIndex(WordIndex):
     """BM25F scores of one catalog.
 
-    A word that stands tf times in a field of weight w adds w tf / L to the item's count of it, with
+    A word that occurs tf times in a field of weight w adds w tf / L to the item's count of it, with
     L = 1 - b + b * words in the field / their mean over the items that have the field. Of the counts summed over
     fields, c, comes the score: the sum over the query's words of idf * c / (k1 + c), with
     idf = ln(1 + (N - n + 0.5) / (n + 0.5)), N items and n of them with the word in any field of weight above 0.

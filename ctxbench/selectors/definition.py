@@ -20,6 +20,7 @@ from ctxbench.io.documents import line_of, load_yaml, refuse_other_kind
 from ctxbench.io.errors import Fault, InputError, ParameterError, UnknownNameError, UserError, raise_faults, suggest
 from ctxbench.io.files import read_text
 from ctxbench.io.rows import YamlForm
+from ctxbench.model.registry import SEARCH_OFF
 from ctxbench.pipelines.pipeline import OFF, Pipeline, PipelineError, SpecFault
 from ctxbench.selectors.selector import Parameter, Value, any_of, value_text
 
@@ -154,8 +155,8 @@ class Definition:
             PipelineError: a step is unknown or a value does not suit it.
         """
         if not self.searches(values):
-            form: Any = {"format": self.spec.get("format", "messages")}
-            return Pipeline.of({"analyse": "whole", "retrieve": "nothing", **_filled(form, values)})
+            form: Any = {"format": self.spec["format"]} if "format" in self.spec else {}
+            return Pipeline.of({**SEARCH_OFF, **_filled(form, values)})
         spec: Any = self.spec
         plain = self._plain(values)
         if isinstance(spec, Mapping):

@@ -23,7 +23,7 @@ from ctxbench.io.documents import dump_yaml, line_of, load_yaml, refuse_other_ki
 from ctxbench.io.errors import Fault, InputError, ParameterError, UnknownNameError, UserError, raise_faults, suggest
 from ctxbench.io.files import write_atomic
 from ctxbench.io.rows import YamlForm
-from ctxbench.model.registry import REFINE_KINDS, names
+from ctxbench.model.registry import DEFAULTS, REFINE_KINDS, find, names
 from ctxbench.model.resources import Resources
 from ctxbench.pipelines.pipeline import Pipeline, PipelineError, SpecFault
 from ctxbench.selectors.definition import (
@@ -286,11 +286,11 @@ def _selector_of_none(selector: str) -> Definition:
 
 def _with_system(spec: Mapping[str, Any], system: str) -> Mapping[str, Any]:
     """A pipeline's specification with a system prompt; as it is without one, or where its format is no `messages`."""
-    form = spec.get("format", "messages")
-    if not system or not (form == "messages" or (isinstance(form, Mapping) and "messages" in form)):
+    form = spec.get("format", DEFAULTS["format"])
+    name, values = next(iter(form.items())) if isinstance(form, Mapping) else (form, None)
+    if not system or name not in names("format") or not getattr(find("format", name), "chats", False):
         return spec
-    messages = form["messages"] if isinstance(form, Mapping) else None
-    return {**spec, "format": {"messages": {**(messages or {}), "system": system}}}
+    return {**spec, "format": {name: {**(values or {}), "system": system}}}
 
 
 def is_file(selector: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,11 +18,11 @@ from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch, Filter, Request
 from ctxbench.model.resources import Resources
 from ctxbench.model.selection import Offered, Prompt, Selection, selections
-from ctxbench.model.strategies import Merge, PerType, Step
+from ctxbench.model.strategies import Merge, Step
+from ctxbench.pipelines.fits import PROBABILITY, all_steps
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.pipelines.strategies.calibrated import PROBABILITY_COLUMN, Probability
+from ctxbench.pipelines.strategies.calibrated import PROBABILITY_COLUMN
 from ctxbench.pipelines.strategies.format import Messages
-from ctxbench.pipelines.strategies.retrieve import Nothing
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.selector import Selector, check_fits
@@ -124,11 +124,11 @@ def explain(
     outcome = pipeline.run(batch, resources, live=live)
     table = outcome.candidates
     (selection,) = selections(outcome.query, table)
-    searched = not (isinstance(pipeline.retrieve, Step) and isinstance(pipeline.retrieve.call, Nothing))
+    searched = not isinstance(pipeline.retrieve, Step) or bool(pipeline.retrieve.declared("searches"))
     chunks = outcome.query.chunks(0) if searched else ()
     explained = _Explainer(pipeline, catalog, chunks, outcome.candidates, resources)
     chosen = tuple(map(explained, selection.chosen))
-    fitted = [step.call for step in refining_steps(pipeline.refine) if isinstance(step.call, Probability)]
+    fitted: list[Any] = [step.call for step in all_steps(pipeline.refine) if step.declared("calibrated") == PROBABILITY]
     return Explanation(
         selection=selection,
         text=request.text,
@@ -224,7 +224,7 @@ class Chunkings:
         """Ask the steps of a pipeline."""
         retrieve = pipeline.retrieve
         sources = retrieve.sources if isinstance(retrieve, Merge) else {"": retrieve}
-        expansions = (step.chunking for step in refining_steps(pipeline.refine) if step.expands)
+        expansions = (step.chunking for step in all_steps(pipeline.refine) if step.expands)
         return cls._from_chunkings({name: step.chunking for name, step in sources.items()}, expansions)
 
     @classmethod
@@ -288,16 +288,6 @@ class Chunkings:
             chunks[query_index] if via < 0 else chunking(catalog[via])[query_index],
             chunking(catalog[int(table.item[row])])[item_index],
         )
-
-
-def refining_steps(steps: Iterable[Step | PerType]) -> Iterator[Step]:
-    """The refining steps, those inside `by_domain` as well."""
-    for step in steps:
-        if isinstance(step, PerType):
-            for domain_steps in step.domains.values():
-                yield from refining_steps(domain_steps)
-        else:
-            yield step
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -305,8 +305,7 @@ class PipelineSelector:
     @property
     def _uses(self) -> list[str]:
         """The resources of all steps, but for the format, which the pipeline describes itself."""
-        steps = (self.pipeline.analyse, self.pipeline.retrieve, *self.pipeline.refine, self.pipeline.format)
-        return sorted({use for step in steps for use in step.uses} - {FORMAT})
+        return sorted({*self.pipeline.uses} - {FORMAT})
 
     def take_notes(self) -> dict[str, Any]:
         """Use of language models by steps since the last call: how often, and how many tokens."""

@@ -50,7 +50,7 @@ class Agent:
     def __post_init__(self) -> None:
         values = settled(self.selector, {}, self.settings)
         step = self.selector.pipeline(values).format
-        if not isinstance(step.call, Messages):
+        if not step.declared("chats"):
             raise ParameterError(
                 f"a session builds messages, but selector {self.selector.name!r} has format {step.name!r}; "
                 f"expected format: messages"

@@ -52,6 +52,18 @@ class Cut:
         return sums.line(axis, self.values, low=self.low, high=self.high, slot=self.slot)
 
 
+# Whole numbers that are tried where all of them would be too many: with two domains, with a token budget, and in
+# cross-validation.
+TOP_K = (10, 20, 50, 100)
+TOP_N = (0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20)
+
+
+def _select_counts(counts: Counts, allowed: Sequence[int]) -> Counts:
+    """The allowed ones of the values; all values if none is allowed or they are few."""
+    values = tuple(value for value in counts.values if value in allowed)
+    return Counts(counts.name, values) if values and len(counts.values) > len(allowed) else counts
+
+
 class CutFamily(ABC):
     """A cut, or a chain of cuts, that offers a prefix of the ranking, and the parameters that it is swept over."""
 
@@ -62,6 +74,14 @@ class CutFamily(ABC):
     @abstractmethod
     def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
         """What is offered at one setting."""
+
+    def coarse(self) -> CutFamily:
+        """The same family with fewer whole numbers, `TOP_K` chunk matches and `TOP_N` items, unless few are given."""
+        return self
+
+    def within_margin(self, margin: ThresholdSpan, at_most: int) -> CutFamily | None:  # noqa: ARG002
+        """The family with a margin behind it, as a share of the best score; None where it cannot be swept."""
+        return None
 
     def lines(self, rankings: MeasuredRankings) -> Iterator[ThresholdLine]:
         """All settings, as lines; the fixed values of the lines and their order do not depend on the data."""
@@ -128,6 +148,14 @@ class StandardMargin(CutFamily):
     includeScore: ThresholdSpan
     margin: ThresholdSpan | None = None
     at_most: int = 100
+
+    def coarse(self) -> StandardMargin:
+        """With fewer topK and topN."""
+        return replace(self, topK=_select_counts(self.topK, TOP_K), topN=_select_counts(self.topN, TOP_N))
+
+    def within_margin(self, margin: ThresholdSpan, at_most: int) -> StandardMargin | None:
+        """With its margin, if it has none yet."""
+        return replace(self, margin=margin, at_most=at_most) if self.margin is None else None
 
     def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
         """Lines along includeScore, then lines along the margin; those of each by topK, then by topN."""
@@ -257,6 +285,11 @@ class ThresholdFamily(CutFamily):
     at_most: Counts | None = None
     of: Literal["score", "difference", "ratio"] = "score"
 
+    def coarse(self) -> ThresholdFamily:
+        """With fewer at_least and at_most."""
+        at_most = None if self.at_most is None else _select_counts(self.at_most, TOP_N)
+        return replace(self, at_least=_select_counts(self.at_least, TOP_N[:4]), at_most=at_most)
+
     def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
         """By at_least, then by at_most; pairs that contradict each other are left out."""
         span, sizes = self.threshold, rankings.sizes
@@ -304,6 +337,15 @@ class BudgetFamily(CutFamily):
 
     of: CutFamily
     tokens: Counts | ThresholdSpan
+
+    def coarse(self) -> BudgetFamily:
+        """With the coarse family."""
+        return replace(self, of=self.of.coarse())
+
+    def within_margin(self, margin: ThresholdSpan, at_most: int) -> BudgetFamily | None:
+        """The budget of the family within the margin: the order of two prefixes does not matter."""
+        of = self.of.within_margin(margin, at_most)
+        return None if of is None else replace(self, of=of)
 
     def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
         """The family's cuts, each with every budget."""

@@ -22,13 +22,15 @@ import numpy as np
 
 from ctxbench.evaluation.metrics import evaluate
 from ctxbench.io.errors import ParameterError
+from ctxbench.model import registry
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, owners
 from ctxbench.model.items import Catalog
 from ctxbench.model.labels import Grade
-from ctxbench.pipelines.strategies.cut import Margin, Standard, fallen
+from ctxbench.model.strategies import Strategy
+from ctxbench.pipelines.strategies.cut import fallen
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.selector import Value
-from ctxbench.tuning.cut_families import Cut, StandardMargin, ThresholdFamily
+from ctxbench.tuning.cut_families import BudgetFamily, Cut, CutFamily, FixedK, StandardMargin, ThresholdFamily
 from ctxbench.tuning.measures import (
     ADDITIVE,
     NEVER,
@@ -42,6 +44,8 @@ from ctxbench.tuning.measures import (
 from ctxbench.tuning.rankings import MeasuredRankings
 from ctxbench.tuning.setting_lines import Counts, ThresholdLine, ThresholdSpan, setting_line
 
+BUDGETS = 20  # of tokens, evenly by ratio
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CutReader:
@@ -52,12 +56,15 @@ class CutReader:
         values: of all its parameters, where nothing is tuned.
         fixed: the parameters that keep their value.
         search: by parameter, the whole numbers that are tried, where they are not all.
+        chunk_counts, item_counts: the numbers of chunk matches and of items that are tried in place of all.
     """
 
     definition: Definition
     values: Mapping[str, Value]
     fixed: Collection[str]
     search: Mapping[str, Sequence[Value]]
+    chunk_counts: Sequence[int] = ()
+    item_counts: Sequence[int] = ()
 
     def value(self, written: Any) -> Any:
         """The value where nothing is tuned."""
@@ -82,22 +89,69 @@ class CutReader:
         parameter = self.definition.parameters[name]
         return ThresholdSpan(name, float(parameter.low), float(parameter.high))
 
-    def standard_margin(
-        self,
-        cut: Mapping[str, Any],
-        margin: Mapping[str, Any] | None,
-        *,
-        topKs: Sequence[int] = (),  # noqa: N803 - the specification's names
-        topNs: Sequence[int] = (),  # noqa: N803
-    ) -> StandardMargin:
-        """The step `standard`, and the step `margin` behind it, if there is one."""
+    def first(self, n: Any) -> FixedK | None:
+        """The first n items; None if n has one value."""
+        counts = self.counts(n)
+        return FixedK(counts.name, counts.values) if counts.name else None
+
+    def standard(self, topK: Any, topN: Any, includeScore: Any) -> StandardMargin:  # noqa: N803 - the specification's
+        """The specification's cut."""
         return StandardMargin(
-            topK=self.counts(cut.get("topK", Standard.topK), topKs),
-            topN=self.counts(cut.get("topN", Standard.topN), topNs),
-            includeScore=self.span(cut.get("includeScore", Standard.includeScore)),
-            margin=None if margin is None else self.span(margin.get("margin", Margin.margin)),
-            at_most=100 if margin is None else int(self.value(margin.get("at_most", Margin.at_most))),
+            topK=self.counts(topK, self.chunk_counts),
+            topN=self.counts(topN, self.item_counts),
+            includeScore=self.span(includeScore),
         )
+
+    def threshold(self, written: Any, *, at_least: Any, at_most: Any, of: Any = "score") -> ThresholdFamily:
+        """A threshold on scores, or on how far they lie below the best."""
+        return ThresholdFamily(
+            threshold=self.span(written),
+            at_least=self.counts(at_least),
+            at_most=None if at_most is None else self.counts(at_most),
+            of=self.value(of),
+        )
+
+    def within_budget(self, before: CutFamily, tokens: Any) -> BudgetFamily:
+        """A budget of tokens behind a family: every budget behind a fixed number of items, else `BUDGETS` of them."""
+        name = parameter_name(tokens)
+        if not name or name in self.fixed:
+            return BudgetFamily(before, self.counts(tokens))
+        parameter = self.definition.parameters[name]
+        if isinstance(before, FixedK):
+            return BudgetFamily(before, ThresholdSpan(name, float(parameter.low), float(parameter.high)))
+        low = max(parameter.low, 1.0)
+        ratio = (max(parameter.high, low) / low) ** (1 / (BUDGETS - 1))
+        budgets = {
+            min(max(round(low * ratio**index), int(parameter.low)), int(parameter.high)) for index in range(BUDGETS)
+        }
+        values: Any = self.search.get(name) or sorted({*budgets, int(self.value(tokens))})
+        return BudgetFamily(before.coarse(), Counts(name, tuple(values)))
+
+    def family(self, steps: Sequence[Any]) -> CutFamily | None:
+        """The family of a chain of cuts, each of which says how it is swept; None if they cannot be swept.
+
+        Args:
+            steps: as a definition writes them.
+        """
+        family: CutFamily | None = None
+        names = [name for name, _ in map(step_name, steps)]
+        if len(set(names)) < len(names):
+            return None
+        for name, written in map(step_name, steps):
+            strategy = refining_strategy(name)
+            if family is None:
+                family = getattr(strategy, "family", Strategy.family)(written, self)
+            else:
+                family = getattr(strategy, "family_behind", Strategy.family_behind)(family, written, self)
+            if family is None:
+                return None
+        return family
+
+
+def refining_strategy(name: str) -> Any:
+    """The class of a refining strategy; `Strategy` for a combinator."""
+    kind = next((kind for kind in registry.REFINE_KINDS if name in registry.names(kind)), "")
+    return registry.find(kind, name) if kind else Strategy
 
 
 def fixed_names(definition: Definition, fixed: Collection[str]) -> frozenset[str]:
@@ -156,7 +210,7 @@ def domains_of(
     Args:
         definition: the selector.
         topKs, topNs: the values that are tried, of every domain.
-        fixed: checked values of parameters that stay as they are, and with a choice those that it sets.
+        fixed: checked values of parameters that stay unchanged, and with a choice those that it sets.
         search: by parameter, the whole numbers that are tried in place of those.
 
     Raises:
@@ -169,32 +223,31 @@ def domains_of(
         raise ParameterError(f"selector {definition.name!r} has no by_domain as its last step")
     tried = search or {}
     reader = CutReader(
-        definition=definition, values=values, fixed=fixed_names(definition, fixed or {}) - tried.keys(), search=tried
+        definition=definition,
+        values=values,
+        fixed=fixed_names(definition, fixed or {}) - tried.keys(),
+        search=tried,
+        chunk_counts=topKs,
+        item_counts=topNs,
     )
     return tuple(
         Domain(
             types=tuple(part.strip() for part in str(key).split(",")),
-            family=_family(reader, str(key), steps, topKs, topNs),
+            family=_family(reader, str(key), steps),
         )
         for key, steps in blocks.items()
     )
 
 
-def _family(
-    reader: CutReader,
-    key: str,
-    steps: Sequence[Any],
-    topKs: Sequence[int],  # noqa: N803 - the specification's names
-    topNs: Sequence[int],  # noqa: N803
-) -> StandardMargin:
+def _family(reader: CutReader, key: str, steps: Sequence[Any]) -> StandardMargin:
     """The cut of one domain."""
-    named = dict(map(step_name, steps))
-    if list(named) not in (["standard"], ["standard", "margin"]) or len(named) < len(steps):
-        raise ParameterError(f"by_domain {key}: a cut that can be swept is standard, or standard and margin")
-    cut, margin = named["standard"], named.get("margin")
-    if margin is not None and (margin.get("of") != "ratio" or margin.get("at_least", 0) != 0):
-        raise ParameterError(f"by_domain {key}: a margin that can be swept has of: ratio and at_least: 0")
-    return reader.standard_margin(cut, margin, topKs=topKs, topNs=topNs)
+    family = reader.family(steps)
+    if not isinstance(family, StandardMargin):
+        raise ParameterError(
+            f"by_domain {key}: domains are swept over the cut `standard`, alone or with a `margin` of: ratio and "
+            f"at_least: 0 behind it"
+        )
+    return family
 
 
 DOMAIN_METRICS = {

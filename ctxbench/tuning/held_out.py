@@ -18,7 +18,6 @@ from ctxbench.evaluation.answers import Slice
 from ctxbench.evaluation.comparisons import grouped_estimate
 from ctxbench.evaluation.metrics import Metric, mean, parse_metric
 from ctxbench.evaluation.statistics import Comparison, Scale, correct, critical
-from ctxbench.io.documents import dump_json
 from ctxbench.io.errors import Message
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.selectors.definitions import definition
@@ -247,7 +246,7 @@ class SettingEvaluator:
         self._full_rankings[self._key(tunable, {}, self.dataset.tuning_set.split)] = full_ranking
 
     def _key(self, tunable: Tunable, values: Mapping[str, Value], split: str) -> tuple[str, str, str]:
-        head = "" if tunable.answers is not None else dump_json(tunable.head(tunable.pipeline(values)).describe())
+        head = "" if tunable.answers is not None else tunable.head(tunable.pipeline(values)).key
         return tunable.name, head, split
 
     def full_ranking(self, tunable: Tunable, values: Mapping[str, Value], split: str) -> FullRanking:

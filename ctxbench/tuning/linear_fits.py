@@ -29,7 +29,6 @@ from ctxbench.model.strategies import Step
 from ctxbench.pipelines.features import VERSION, feature_rows
 from ctxbench.pipelines.fits import LINEAR, Fit, describe_context
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.pipelines.strategies.rank import Linear
 from ctxbench.tuning.fit_examples import folds_of, groups_of, labelled_queries
 
 METRICS = ("nDCG", "R", "Comp", "Success", "RR", "AP", "P")
@@ -420,7 +419,7 @@ class WeightFigures:
 
 def linear_index(pipeline: Pipeline) -> int | None:
     """The index of the last step `linear` outside domains; None if there is none."""
-    steps = [isinstance(step, Step) and isinstance(step.call, Linear) for step in pipeline.refine]
+    steps = [isinstance(step, Step) and getattr(step.call, "fitted", None) == LINEAR for step in pipeline.refine]
     return len(steps) - 1 - steps[::-1].index(True) if any(steps) else None
 
 
@@ -449,7 +448,7 @@ class LinearExamples:
         index = linear_index(pipeline)
         if index is None:
             raise ParameterError("weights of columns are fitted for a selector with a step `linear`")
-        step: Linear = pipeline.refine[index].call  # type: ignore[assignment]
+        step: Any = pipeline.refine[index].call
         weights = step.weights_for(dataset.catalog)
         outcome = replace(pipeline, refine=pipeline.refine[:index]).run(dataset.batch(), resources)
         table, columns = outcome.candidates, tuple(weights)

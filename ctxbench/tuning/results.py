@@ -26,7 +26,6 @@ from ctxbench.model.strategies import PerType, Step
 from ctxbench.pipelines.features import Logistic
 from ctxbench.pipelines.fits import ABSTENTION, KINDS, PROBABILITY, Calibrations, all_steps
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.pipelines.strategies.calibrated import Abstain, Probability
 from ctxbench.search.resources import LocalResources
 from ctxbench.selectors.selector import PipelineSelector, Selector, Value
 from ctxbench.tuning.fit_examples import ALL, folds_of, groups_of, make_examples
@@ -567,32 +566,9 @@ class _Fixed(Logistic):
         return self.fixed
 
 
-@dataclass(frozen=True, kw_only=True)
-class _WithFixed:
-    """In front of a fitted step: gives it the fixed probabilities as its model."""
-
-    fixed: _Fixed
-
-    def model(self, *_: Any) -> Logistic:
-        return self.fixed
-
-
-@dataclass(frozen=True, kw_only=True)
-class _FixedProbability(_WithFixed, Probability):
-    """A probability that is fixed."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _FixedAbstain(_WithFixed, Abstain):
-    """Abstention by a probability that is fixed."""
-
-
-def _fixed_step(call: Any, probability: FloatArray) -> Probability | Abstain:
+def _fixed_step(call: Any, probability: FloatArray) -> Any:
     """A fitted step with fixed probabilities, which reads no feature."""
     none = np.empty(0)
-    fixed = _Fixed(
-        columns=(), intercept=0.0, weights=none, low=none, high=none, scale=none, vector=none, fixed=probability
+    return call.with_model(
+        _Fixed(columns=(), intercept=0.0, weights=none, low=none, high=none, scale=none, vector=none, fixed=probability)
     )
-    if isinstance(call, Abstain):
-        return _FixedAbstain(calibration=call.calibration, threshold=call.threshold, fixed=fixed)
-    return _FixedProbability(calibration=call.calibration, fixed=fixed)

@@ -7,7 +7,6 @@ re-ranking is run setting by setting; a setting reuses every step up to the firs
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
@@ -88,7 +87,7 @@ class ThresholdSpan:
 
     @classmethod
     def fixed(cls, name: str, value: float) -> ThresholdSpan:
-        """A threshold that stays as it is."""
+        """A threshold that stays unchanged."""
         return cls(name, value, value)
 
     @property
@@ -545,8 +544,7 @@ def _steps(pipeline: Pipeline) -> tuple[str, ...]:
     None that is off is among them.
     """
     return tuple(
-        json.dumps(step.describe(), sort_keys=True, default=str)
-        for step in (pipeline.analyse, pipeline.retrieve, *(step for step in pipeline.refine if not step.off))
+        step.key for step in (pipeline.analyse, pipeline.retrieve, *(step for step in pipeline.refine if not step.off))
     )
 
 

@@ -24,8 +24,16 @@ from ctxbench.pipelines.pipeline import Pipeline, PipelineError
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.external import External
 from ctxbench.selectors.selector import EXTERNAL_KINDS, Parameter, PipelineSelector, Value
-from ctxbench.tuning.cut_families import BudgetFamily, CutFamily, FixedK, StandardMargin, ThresholdFamily
-from ctxbench.tuning.domains import CutReader, Domain, domains_of, fixed_names, parameter_name, step_name
+from ctxbench.tuning.cut_families import TOP_K, TOP_N, CutFamily, FixedK
+from ctxbench.tuning.domains import (
+    CutReader,
+    Domain,
+    domains_of,
+    fixed_names,
+    parameter_name,
+    refining_strategy,
+    step_name,
+)
 from ctxbench.tuning.measures import DifferenceSums, Measure, Pairing
 from ctxbench.tuning.policy import SelectorEntry
 from ctxbench.tuning.results import FullRanking, QuerySet, ask, rank_with_pipeline
@@ -38,8 +46,6 @@ from ctxbench.tuning.setting_lines import (
     value_range,
 )
 
-STEP = "expansion"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpansionParameters:
@@ -47,7 +53,7 @@ class ExpansionParameters:
 
     Attributes:
         threshold: of the least similarity.
-        topN: of the most items a pass; empty where the pipeline fixes it.
+        topN: of the most items per pass; empty where the pipeline fixes it.
         low, high: the range of the threshold.
         topNs: the values that topN may take, rising; the one that the pipeline fixes.
     """
@@ -68,27 +74,14 @@ def why_not_exact(definition: Definition, values: Mapping[str, Value]) -> str:
     """
     refine = definition.pipeline(definition.with_defaults(values)).refine
     last = refine[-1] if refine else None
-    if not (isinstance(last, Step) and last.kind == "expand" and last.name == STEP):
-        return f"the last step is no {STEP}"
+    sweep = last.declared("expansion_sweep") if isinstance(last, Step) and last.kind == "expand" else None
+    if sweep is None:
+        return "the last step is not an expansion that can be swept"
     if any(step.expands for step in refine[:-1]):
-        return f"another step brings items in before {STEP}"
-    step: Any = last.call
-    reasons = {
-        f"{STEP} is off": step.off,
-        f"it expands in {step.depth} passes, and what the first leaves out leads no further": step.depth > 1,
-        "two rankings are joined (by: both)": step.by == "both",
-        "the query weighs in the ranking (query_weight), but not in the threshold": step.query_weight > 0,
-        "the graph is a file, which holds nothing below its own threshold": bool(step.graph),
-    }
-    if reason := next((reason for reason, applies in reasons.items() if applies), ""):
-        return reason
-    name = _threshold_key(step)
-    named = parameter_name(_spec_of(definition, values).get(name))
-    return "" if named else f"the pipeline fixes {name}, so there is no parameter"
-
-
-def _threshold_key(step: Any) -> str:
-    return "graph_threshold" if step.by == "graph" else "threshold"
+        return "another expansion stands in front of it"
+    if sweep.obstacle or parameter_name(_spec_of(definition, values).get(sweep.threshold)):
+        return str(sweep.obstacle)
+    return f"the pipeline fixes {sweep.threshold}, so that there is no parameter to sweep"
 
 
 def _spec_of(definition: Definition, values: Mapping[str, Value]) -> Mapping[str, Any]:
@@ -96,11 +89,10 @@ def _spec_of(definition: Definition, values: Mapping[str, Value]) -> Mapping[str
     return step_name(definition.refining(definition.with_defaults(values))[-1])[1]
 
 
-def _parameters_of(definition: Definition, values: Mapping[str, Value], step: Any) -> ExpansionParameters:
-    spec, key = _spec_of(definition, values), _threshold_key(step)
-    limit = key.replace("threshold", "topN")
+def _parameters_of(definition: Definition, values: Mapping[str, Value], call: Any) -> ExpansionParameters:
+    spec, sweep = _spec_of(definition, values), call.expansion_sweep
     reader = CutReader(definition=definition, values=definition.with_defaults(values), fixed=(), search={})
-    span, counts = reader.span(spec[key]), reader.counts(spec.get(limit, getattr(step, limit)))
+    span, counts = reader.span(spec[sweep.threshold]), reader.counts(spec.get(sweep.limit, getattr(call, sweep.limit)))
     return ExpansionParameters(threshold=span.name, topN=counts.name, low=span.low, high=span.high, topNs=counts.values)
 
 
@@ -384,14 +376,13 @@ def unfit_scores(title: str, answers: Slice, query_set: QuerySet) -> tuple[Fault
     return (Fault(message),)
 
 
-# Values of whole numbers that are tried where all of them would be too many: with two domains, where every pair of
-# lines is compared; beside a budget of tokens; and in cross-validation.
-TOP_K = (10, 20, 50, 100)
-TOP_N = (0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20)
-BUDGETS = 20  # of tokens, evenly by ratio
 FIRST_N = FixedK("n", range(101))
 """The first n items of a ranking, for every n."""
-_CUTS = ("first", "standard", "at_least", "margin")  # a cut that decides how many items are offered
+
+
+def _adds_prefix(name: str) -> bool:
+    """Whether a refining step is an expansion that can be swept."""
+    return bool(getattr(refining_strategy(name), "adds_prefix", False))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -450,7 +441,7 @@ class Tunable:
     def cut(self, full_ranking: FullRanking, chosen: Mapping[str, Value], query_set: QuerySet) -> Slice:
         """What it offers at one setting."""
         if self.answers is None and self.family is None and not (self.domains or self.first_cut):
-            # all steps stand behind the search, and may ask what only the analysis knows
+            # all steps are behind the search, and may ask what only the analysis knows
             selector = PipelineSelector(self.name, self.pipeline(chosen), query_set.resources, query_set.memo)
             return ask(selector, query_set)[1]
         return full_ranking.cut(self.pipeline(chosen).refine[self.first_cut :], query_set)
@@ -473,7 +464,7 @@ class Tunable:
         """
         steps, first = self.pipeline({}).refine, 0
         for index, step in enumerate(steps):
-            if isinstance(step, PerType) or not (step.kind in ("rank", "expand") or step.name in _ITEMWISE_STEPS):
+            if isinstance(step, PerType) or not (step.kind in ("rank", "expand") or step.declared("itemwise")):
                 break
             if (step.kind != "expand" and first == index) or step.kind == "rank":
                 first = index + 1
@@ -485,28 +476,12 @@ class Tunable:
 
         An expansion behind them is no part of it: `has_expansion` says where one is on.
         """
-        steps = [step_name(step) for step in self._refining[self.first_cut :]]
-        if STEP in [name for name, _ in steps[-2:]] and steps[-1][0] in (STEP, "budget"):
-            steps = [step for step in steps if step[0] != STEP]
-        chain = dict(steps)
-        if len(chain) != len(steps):
-            return None
-        cut_family = self._cut(chain)
-        budget = chain.pop("budget", None)
-        if cut_family is None or chain:
-            return None
-        if budget is None:
-            return cut_family
-        if any(self._reader.value(budget.get(name)) for name in ("skip", "session", "frame")):
-            return None
-        tokens = budget.get("tokens", 2000)
-        name = parameter_name(tokens)
-        if not name or name in self._fixed_names:
-            return BudgetFamily(cut_family, self._reader.counts(tokens))
-        if isinstance(cut_family, FixedK):
-            parameter = self.definition.parameters[name]
-            return BudgetFamily(cut_family, ThresholdSpan(name, float(parameter.low), float(parameter.high)))
-        return BudgetFamily(coarsen(cut_family), Counts(name, self.entry.search.get(name) or self._budgets(name)))  # type: ignore[arg-type]
+        steps = list(self._refining[self.first_cut :])
+        adds_prefix = [_adds_prefix(step_name(step)[0]) for step in steps]
+        last = (self.pipeline({}).refine or (None,))[-1]
+        if any(adds_prefix[-2:]) and (adds_prefix[-1] or (isinstance(last, Step) and last.kind == "pack")):
+            steps = [step for step, is_expansion in zip(steps, adds_prefix, strict=True) if not is_expansion]
+        return self._reader.family(steps)
 
     @property
     def swept_thresholds(self) -> frozenset[str]:
@@ -548,13 +523,13 @@ class Tunable:
     def has_expansion(self, chosen: Mapping[str, Value]) -> bool:
         """Whether an expansion brings items in behind the prefix of the ranking at this setting."""
         values = self.values(chosen)
-
-        def on(written: Mapping[str, Any]) -> bool:
-            enabled, depth = written.get("enabled", True), written.get("depth", 1)
-            return bool(values.get(parameter_name(enabled), enabled)) and values.get(parameter_name(depth), depth) != 0
-
-        steps = [step_name(step) for step in self.definition.refining(values)[self.first_cut :]]
-        return any(name == STEP and on(written) for name, written in steps)
+        for name, written in map(step_name, self.definition.refining(values)[self.first_cut :]):
+            if _adds_prefix(name):
+                parameters = {key: values.get(parameter_name(value), value) for key, value in written.items()}
+                call = registry.StoredStep(kind="expand", name=name, values=parameters, about={}).build()
+                if call is None or not call.off:
+                    return True
+        return False
 
     @property
     def _refining(self) -> list[Any]:
@@ -566,7 +541,9 @@ class Tunable:
         names, values = {*self.swept_parameters, *self.tried_values}, self.values(chosen)
         if self.has_expansion(chosen):
             steps = map(step_name, self.definition.refining(values))
-            names |= {parameter_name(value) for name, written in steps if name == STEP for value in written.values()}
+            names |= {
+                parameter_name(value) for name, written in steps if _adds_prefix(name) for value in written.values()
+            }
         in_force = self.definition.in_force(values, switches=True)
         return tuple(name for name in in_force if name in names and name not in self._fixed_names)
 
@@ -604,47 +581,6 @@ class Tunable:
             definition=self.definition, values=self.values(), fixed=self._fixed_names, search=self.entry.search
         )
 
-    def _budgets(self, name: str) -> tuple[int, ...]:
-        """Budgets of tokens over the range of a parameter, and its default."""
-        parameter = self.definition.parameters[name]
-        low = max(parameter.low, 1.0)
-        ratio = (max(parameter.high, low) / low) ** (1 / (BUDGETS - 1))
-        budgets = [
-            min(max(round(low * ratio**index), int(parameter.low)), int(parameter.high)) for index in range(BUDGETS)
-        ]
-        return tuple(sorted({*budgets, int(self._reader.value(f"${name}"))}))
-
-    def _cut(self, chain: dict[str, Mapping[str, Any]]) -> CutFamily | None:
-        """The family of the cut at the front of a chain, which is taken out of it."""
-        first = next(iter(chain), "")
-        if first not in _CUTS:
-            make_family = (
-                getattr(registry.find("cut", first), "family", None) if first in registry.names("cut") else None
-            )
-            return None if make_family is None else make_family(chain.pop(first), self._reader)
-        written = chain.pop(first)
-        if first == "first":
-            n = self._reader.counts(written.get("n", 5))
-            return FixedK(n.name, n.values) if n.name else None
-        if first == "margin":
-            return ThresholdFamily(
-                threshold=self._reader.span(written.get("margin", 0.1)),
-                at_least=self._reader.counts(written.get("at_least", 0)),
-                at_most=self._reader.counts(written.get("at_most", 20)),
-                of=str(self._reader.value(written.get("of", "difference"))),  # type: ignore[arg-type]
-            )
-        if first == "at_least":
-            at_most = written.get("at_most")
-            return ThresholdFamily(
-                threshold=self._reader.span(written.get("threshold", 0.5)),
-                at_least=self._reader.counts(written.get("at_least", 0)),
-                at_most=None if at_most is None else self._reader.counts(at_most),
-            )
-        margin = chain.pop("margin", None)
-        if margin is not None and (margin.get("of") != "ratio" or self._reader.value(margin.get("at_least", 0)) != 0):
-            return None
-        return self._reader.standard_margin(written, margin)
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ShippedPreset:
@@ -663,32 +599,7 @@ class ShippedPreset:
     def is_setting_of(self, tunable: Tunable, values: Mapping[str, Value]) -> bool:
         """Whether a selector at a setting is this preset."""
         shipped = self.tunable.pipeline(self.values)
-        return tunable.answers is None and tunable.pipeline(values).describe() == shipped.describe()
-
-
-_ITEMWISE_STEPS = ("abstain", "truncate")  # steps that treat a request or an item alike, whatever is cut behind them
-
-
-def coarsen(family: CutFamily) -> CutFamily:
-    """The same family with fewer whole numbers: topK of `TOP_K`, others of `TOP_N`, or the ones that are given."""
-    if isinstance(family, BudgetFamily):
-        cut_family = coarsen(family.of)
-        return family if isinstance(cut_family, BudgetFamily) else BudgetFamily(cut_family, family.tokens)
-    if isinstance(family, ThresholdFamily):
-        return replace(
-            family,
-            at_least=_select_counts(family.at_least, TOP_N[:4]),
-            at_most=None if family.at_most is None else _select_counts(family.at_most, TOP_N),
-        )
-    if not isinstance(family, StandardMargin):
-        return family
-    return replace(family, topK=_select_counts(family.topK, TOP_K), topN=_select_counts(family.topN, TOP_N))
-
-
-def _select_counts(counts: Counts, allowed: Sequence[int]) -> Counts:
-    """The allowed ones of the values; all values, where none is allowed or they are few."""
-    values = tuple(value for value in counts.values if value in allowed)
-    return Counts(counts.name, values) if values and len(counts.values) > len(allowed) else counts
+        return tunable.answers is None and tunable.pipeline(values).key == shipped.key
 
 
 def _parameters(family: CutFamily | None) -> Iterator[Counts | ThresholdSpan]:

@@ -167,7 +167,7 @@ class DatasetTuner:
         tunable = searched.competitor.tunable
         if tunable.answers is not None or tunable.is_swept(values) or self.base is None:
             return searched.fixed
-        heads = [tunable.head(tunable.pipeline(setting)).describe() for setting in ({}, values)]
+        heads = [tunable.head(tunable.pipeline(setting)).key for setting in ({}, values)]
         if heads[0] == heads[1]:
             return searched.fixed
         competitor = Competitor.of(tunable, self.dataset.tuning_set, self.policies, values).with_base(self.base)

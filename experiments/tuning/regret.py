@@ -55,7 +55,7 @@ from ctxbench.tuning.query_fits import shipped_fit
 from ctxbench.tuning.rankings import MeasuredRankings
 from ctxbench.tuning.results import TUNING, QuerySet
 from ctxbench.tuning.search import Optimum
-from ctxbench.tuning.tunables import Tunable, coarsen
+from ctxbench.tuning.tunables import Tunable
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "experiments" / "learned"))
@@ -130,7 +130,7 @@ class Ground:
                 sys.exit(f"{tunable.name} has no cut that is swept exactly")
             answers = tunable.rank(side).answers.candidates
             rankings = MeasuredRankings.of(answers, side.labels, (*policy_measures([NORMAL]), *typed))
-            found.append(Candidate(tunable=tunable, family=coarsen(tunable.family), rankings=rankings))
+            found.append(Candidate(tunable=tunable, family=tunable.family.coarse(), rankings=rankings))
         values = found[0].family.by_query(found[0].rankings, found[0].tunable.values())
         pairing = Pairing(base={COMPLETENESS: values[COMPLETENESS]}, group=side.group)
         return cls(

@@ -366,7 +366,7 @@ class TestStep:
             ctxbench.step("cut", self.Nothing)
         with pytest.raises(ParameterError, match="got function"):
             ctxbench.step("cut", lambda query, candidates, resources: candidates)
-        with pytest.raises(UserError, match="nothing is a step of kind cut; here stands one of kind retrieve"):
+        with pytest.raises(UserError, match="nothing is a step of kind cut, expected one of kind retrieve"):
             ctxbench.pipeline(ctxbench.step("cut", self.Nothing()))
 
     def test_two_classes_that_have_no_file_are_never_taken_for_each_other(self):

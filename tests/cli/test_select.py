@@ -294,7 +294,7 @@ def test_a_fit_made_behind_another_search_is_refused(cli, tiny, place):
     done = cli("select", "alpha", "--catalog", str(tiny), "--selector", "mine.yaml", "--embedder", "hashing")
     assert (done.code, done.out) == (2, "")
     assert "was made behind retrieve" in done.err
-    assert "and here stands" in done.err
+    assert "and here it is behind" in done.err
 
 
 @pytest.mark.parametrize("selector", ["bm25", "dense", "everything", "random", "semantic-original"])

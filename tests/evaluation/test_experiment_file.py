@@ -638,7 +638,7 @@ def test_a_step_that_looks_deeper_than_its_retriever_is_a_fault(given):
     entry = "{name: mine, pipeline: {retrieve: {dense: {depth: 10}}, refine: [{standard: {topK: 20}}]}}"
     ((line, message),) = selector_faults(given, entry)
     assert line == 3
-    assert "finds the best 10 (depth), but a later step looks at the best 20" in message
+    assert "ranks the best 10 items (depth), but a later step reads the best 20" in message
 
 
 def test_sizes_are_not_taken_from_who_takes_them_from_another(given):

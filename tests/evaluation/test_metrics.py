@@ -626,9 +626,9 @@ def test_all_faulty_metrics_are_reported_at_once():
     ("build", "message"),
     [
         (lambda: judgments([(0, 2, 0), (0, 1, -1)]), "judgments: item 0 of query 0 is listed twice"),
-        (lambda: judgments([], [(4, 3, 0)]), "item 4 of query 1 has a grade outside 0 to 2"),
-        (lambda: judgments([(4, 2, -1)]), "item 4 of query 0 must have a group >= 0 if it is required"),
-        (lambda: judgments([(4, 1, 0)]), "must have a group >= 0 if it is required, and -1 if it is not"),
+        (lambda: judgments([], [(4, 3, 0)]), "item 4 of query 1 has an unknown grade"),
+        (lambda: judgments([(4, 2, -1)]), "item 4 of query 0 has the wrong group"),
+        (lambda: judgments([(4, 1, 0)]), "has the wrong group"),
         (lambda: judgments([(-1, 1, -1)]), "item -1 of query 0 is no catalog position"),
         (lambda: offered([1, (1, 0)]), "offered: item 1 of query 0 is listed twice"),
         (lambda: rankings([1, 1]), "rankings: item 1 of query 0 is listed twice"),

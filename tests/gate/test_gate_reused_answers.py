@@ -227,7 +227,7 @@ def test_a_selector_outside_is_asked_each_time(gate, tmp_path):
 
 def test_steps_of_plugins_have_it_asked(gate, monkeypatch):
     gate.accepted()
-    monkeypatch.setattr(module, "plugin_steps", lambda description: ("theirs:Step",))
+    monkeypatch.setattr(module, "plugin_steps", lambda selector: ("theirs:Step",))
     assert not gate.reused
 
 

@@ -264,11 +264,11 @@ class TestTheTableItself:
         return Candidates(start=np.array([0, n]), **(columns | given))
 
     def test_an_item_stands_once(self):
-        with pytest.raises(SelectorError, match="item 7 of request 0 stands twice"):
+        with pytest.raises(SelectorError, match="item 7 of request 0 is there twice"):
             self.rows(item=np.array([7, 7]), score=np.array([0.5, 0.4]))
 
     def test_rows_out_of_order_are_refused(self):
-        with pytest.raises(SelectorError, match="item 7 of request 0 stands out of order"):
+        with pytest.raises(SelectorError, match="item 7 of request 0 is out of order"):
             self.rows(item=np.array([8, 7]), score=np.array([0.5, 0.5]))
         assert len(self.rows(item=np.array([8, 7]), score=np.array([0.5, 0.4]))) == 2
 
@@ -347,7 +347,7 @@ class TestBroughtIn:
     @pytest.mark.parametrize(("tier", "origin"), [(0, Origin.SEARCH), (1, Origin.SESSION)])
     def test_only_the_session_stands_in_its_tier(self, tier, origin):
         score = np.array([NAN if origin == Origin.SESSION else 0.5])
-        with pytest.raises(SelectorError, match="item 3 of request 0 stands in a tier that is not its own"):
+        with pytest.raises(SelectorError, match="item 3 of request 0 has the wrong tier"):
             Candidates.build(
                 1, np.array([0]), np.array([3]), score=score, origin=np.array([origin]), tier=np.array([tier])
             )

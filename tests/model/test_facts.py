@@ -132,7 +132,7 @@ def test_a_link_to_nothing_names_both_ends():
         _ = catalog.facts
     assert [fault.message for fault in caught.value.faults] == [
         f"item 'memory:{name}': its link '{kind}' leads to 'memory:lost', which the catalog does not hold; add that "
-        "item, or drop the link"
+        "item, or remove the link"
         for name, kind in (("a", "after"), ("b", "about"))
     ]
 

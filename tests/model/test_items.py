@@ -155,9 +155,9 @@ class TestCatalog:
         with pytest.raises(InputError) as caught:
             Catalog([tool("a"), tool("b"), tool("a", description="other"), tool("b"), tool("a")])
         assert [fault.message for fault in caught.value.faults] == [
-            "item tool:s:a stands at positions 0 and 2; identities must differ",
-            "item tool:s:b stands at positions 1 and 3; identities must differ",
-            "item tool:s:a stands at positions 0 and 4; identities must differ",
+            "item tool:s:a is at positions 0 and 2; identities must differ",
+            "item tool:s:b is at positions 1 and 3; identities must differ",
+            "item tool:s:a is at positions 0 and 4; identities must differ",
         ]
 
     def test_names_with_colons_stay_apart(self):
@@ -329,7 +329,7 @@ class TestExtended:
         with pytest.raises(InputError) as anew:
             Catalog([*catalog, tool("c"), tool("b"), tool("c"), tool("d")])
         assert [fault.message for fault in caught.value.faults] == [fault.message for fault in anew.value.faults]
-        assert "item tool:s:b stands at positions 1 and 3" in str(caught.value)
+        assert "item tool:s:b is at positions 1 and 3" in str(caught.value)
         assert (len(catalog), catalog.find(tool("c").key), catalog.extended([tool("c")]).position("tool:s:c")) == (
             2, None, 2,
         )  # fmt: skip

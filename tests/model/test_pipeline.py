@@ -72,9 +72,9 @@ class TestSpecification:
             ({"retrieve": "dense", "refien": []}, "refien", "a pipeline has no stage 'refien'; did you mean 'refine'"),
             ({"retrieve": "dense", 3: []}, "3", "a pipeline has no stage 3"),
             ({"retrieve": "dens"}, "retrieve", "unknown retrieve strategy 'dens'; did you mean 'dense'"),
-            ({"retrieve": None}, "retrieve", "a step is a name, or one name with its parameters"),
-            ({"retrieve": {"dense": {}, "bm25": {}}}, "retrieve", "a step is a name, or one name"),
-            ({"retrieve": {"dense": [1]}}, "retrieve", "a step is a name, or one name"),
+            ({"retrieve": None}, "retrieve", "expected a name, or one name with its parameters"),
+            ({"retrieve": {"dense": {}, "bm25": {}}}, "retrieve", "expected a name, or one name"),
+            ({"retrieve": {"dense": [1]}}, "retrieve", "expected a name, or one name"),
             ({"retrieve": {"dense": {"dept": 5}}}, "retrieve.dense", "dense has no parameter 'dept'; did you mean"),
             ({"retrieve": {"dense": {5: 5}}}, "retrieve.dense", "dense has no parameter 5"),
             ({"retrieve": {"dense": {"depth": "5"}}}, "retrieve.dense", "depth must be of type int, got '5'"),
@@ -106,14 +106,14 @@ class TestSpecification:
     def test_a_step_cannot_look_beyond_what_is_found(self, cut):
         spec = {"retrieve": {"dense": {"depth": 10}}, "refine": [cut]}
         path, message = only_fault_of(spec)
-        assert (path, message[:38]) == ("retrieve", "finds the best 10 (depth), but a later")
+        assert (path, message.key) == ("retrieve", "pipelines.depth-below-reach")
         spec["retrieve"]["dense"]["depth"] = 11
         assert Pipeline.of(spec)
 
     def test_the_shallowest_source_and_steps_inside_domains_count(self):
         merge = {"merge": {"a": {"dense": {"depth": 50}}, "b": {"bm25": {"depth": 9}}}}
         deep = [{"by_domain": {"tool": [{"first": {"n": 10}}], "*": []}}]
-        assert only_fault_of({"retrieve": merge, "refine": deep})[1].startswith("finds the best 9 (depth)")
+        assert only_fault_of({"retrieve": merge, "refine": deep})[1].startswith("ranks the best 9 items (depth)")
 
     def test_what_ranks_nothing_limits_nothing(self):
         assert Pipeline.of({"retrieve": "everything", "refine": [{"first": {"n": 1000}}]})
@@ -162,13 +162,13 @@ class TestMerge:
                 {"merge": ["dense", "bm25"]},
                 [{"weighted": {"weights": {"dense": 0.5, "bm52": 0.5}}}],
                 "refine.0.weighted",
-                "names the sources bm52, dense, but stands behind a merge of bm25, dense",
+                "names the sources bm52, dense, but the retriever has bm25, dense",
             ),
             (
                 "dense",
                 [{"by_domain": {"tool": [{"weighted": {"weights": {"dense": 1.0}}}], "*": []}}],
                 "refine.0.by_domain.tool.0.weighted",
-                "names the sources dense, but stands behind a single retriever, without a merge",
+                "names the sources dense, but the retriever has none",
             ),
         ],
     )
@@ -194,7 +194,7 @@ class TestMerge:
     def test_a_source_is_not_called_as_what_columns_are_read_by(self, name):
         path, message = only_fault_of({"retrieve": {"merge": {name: "bm25", "dense": "dense"}}})
         assert path == f"retrieve.merge.{name}"
-        assert message.startswith(f"no source can be called {name!r}")
+        assert message.startswith(f"a source cannot be called {name!r}")
 
     def test_the_same_source_twice_needs_names(self):
         twice = [{"bm25": {"k1": 1.0}}, {"bm25": {"k1": 2.0}}, "dense"]
@@ -318,8 +318,8 @@ class TestByDomain:
             ({"tols": []}, "refine.0.by_domain.tols", "no item type is called 'tols'; did you mean 'tool'"),
             ({"tool": None}, "refine.0.by_domain.tool", "must be a list of steps, got None"),
             ({"tool": [{"first": {"n": "x"}}]}, "refine.0.by_domain.tool.0.first", "n must be of type int, got 'x'"),
-            ({"tool, rule": [], "rule": []}, "refine.0.by_domain.rule", "'rule' belongs to a domain before this one"),
-            ({"*": [], "rule": []}, "refine.0.by_domain.rule", "'rule' belongs to a domain before this one"),
+            ({"tool, rule": [], "rule": []}, "refine.0.by_domain.rule", "'rule' belongs to an earlier domain"),
+            ({"*": [], "rule": []}, "refine.0.by_domain.rule", "'rule' belongs to an earlier domain"),
         ],
     )
     def test_what_is_wrong_is_said_with_its_place(self, domains, path, message):

@@ -177,6 +177,7 @@ def test_code_that_is_not_ours_is_told_apart_by_its_source(made, tmp_path):
 def test_a_chunking_rule_that_is_not_ours_is_said_by_the_steps_that_use_it(install):
     from ctxbench.gate.settings import plugin_steps
     from ctxbench.pipelines.pipeline import Pipeline
+    from ctxbench.selectors.selector import PipelineSelector
 
     install("[ctxbench.chunk]\nmade = margins:Margin\n")
     for made in (
@@ -184,8 +185,9 @@ def test_a_chunking_rule_that_is_not_ours_is_said_by_the_steps_that_use_it(insta
         {"analyse": {"sentences": {}}, "retrieve": "dense", "refine": [{"mmr": {"chunks": "made"}}]},
         {"analyse": [{"history": {"rule": "made"}}], "retrieve": "dense"},
     ):
-        assert plugin_steps({"pipeline": Pipeline.of(made).describe()}) == ("margins:Margin",), made
-    assert plugin_steps(Pipeline.of({"analyse": "sentences", "retrieve": "dense"}).describe()) == ()
+        assert plugin_steps(PipelineSelector("made", Pipeline.of(made), None)) == ("margins:Margin",), made
+    ours = Pipeline.of({"analyse": "sentences", "retrieve": "dense"})
+    assert plugin_steps(PipelineSelector("ours", ours, None)) == ()
 
 
 def test_the_fields_of_a_dataclass_are_held_to_their_annotations():

@@ -101,7 +101,7 @@ class TestTheTable:
         ("given", "what"),
         [
             ({"shown_from": np.array([0, 4])}, "shows a part without an end"),
-            ({"shown_to": np.array([-1, 4])}, "shows a part, but not what it costs"),
+            ({"shown_to": np.array([-1, 4])}, "shows a part without tokens"),
         ],
     )
     def test_half_a_part_is_refused(self, given, what):

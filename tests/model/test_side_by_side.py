@@ -225,12 +225,12 @@ def test_threads_that_are_late_do_not_keep_the_process(gate):
 
 @pytest.mark.parametrize("seconds", [0, -1, True, "1", float("inf"), float("nan"), 1e10])
 def test_a_limit_is_a_number_above_0(seconds):
-    with pytest.raises(PipelineError, match=r"retrieve.seconds: seconds is how long sources are waited for"):
+    with pytest.raises(PipelineError, match=r"retrieve.seconds: seconds must be above 0"):
         Pipeline.of({**SPEC, "retrieve": {**SPEC["retrieve"], "seconds": seconds}})
 
 
 def test_nothing_else_stands_beside_merge():
-    with pytest.raises(PipelineError, match=r"retrieve.limit: beside merge only 'seconds' may stand"):
+    with pytest.raises(PipelineError, match=r"retrieve.limit: next to merge only 'seconds' is allowed"):
         Pipeline.of({**SPEC, "retrieve": {"merge": ["dense", "bm25"], "limit": 1}})
 
 

@@ -85,7 +85,7 @@ def test_pipelines_are_found_in_selectors_that_ask_others():
     ],
 )
 def test_what_is_described_as_a_pipeline_and_is_none_is_an_error(pipeline):
-    with pytest.raises(ParameterError, match="of a pipeline must"):
+    with pytest.raises(ParameterError, match="a stored pipeline is damaged"):
         StoredPipeline.of({"pipeline": pipeline})
 
 

@@ -80,7 +80,8 @@ def test_clauses_are_split_where_they_are_joined():
 
 def test_windows_overlap():
     assert chunks(Windows(size=3, overlap=1), "a b c d e") == [("a b c", "c d e")]
-    assert chunks(Windows(size=5, overlap=0, unit="characters"), "a b c d e") == [("a b c", "d e")]
+    assert chunks(Windows(size=3, overlap=2), "a b") == [("a b",)]
+    assert chunks(Windows(size=3, overlap=2), " ") == [()]
     with pytest.raises(ParameterError, match="overlap must be 0 to 2, less than size, got 3"):
         Windows(size=3, overlap=3)
 

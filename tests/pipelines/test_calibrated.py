@@ -147,8 +147,8 @@ class TestProbability:
         assert one.score.tolist() == other.score.tolist()
         (notice,) = carried.notices(CATALOG, RESOURCES)
         assert notice == (
-            f"the fit of d was made over another catalog ({Catalog([]).hash[:12]}, this is {CATALOG.hash[:12]}); it "
-            "carries over, and fitting again would sharpen it"
+            f"the fit of d was made for another catalog ({Catalog([]).hash[:12]}, this is {CATALOG.hash[:12]}); fit it "
+            f"again to be sure: {carried.calibrations.command('probability')}"
         )
         assert list(Probability(path).notices(CATALOG, RESOURCES)) == []
 
@@ -227,7 +227,7 @@ class TestShipped:
 
     def test_only_the_embedder_of_the_tests_is_noticed(self):
         (notice,) = Probability().notices(CATALOG, RESOURCES)
-        assert f"and this is {RESOURCES.identity('embedder')}: its probabilities may be off" in notice
+        assert f"and this is {RESOURCES.identity('embedder')}; fit it to your labels" in notice
 
     def test_what_shares_the_words_of_the_request_is_likelier(self):
         batch = Batch.of(testing.mock_catalog(), [Request(id="0", text="close issue")])

@@ -79,7 +79,7 @@ def test_the_heuristic_plan_names_files_that_the_request_sees():
     query = planned("fix auth.py and gone.py", step=Plan())
     assert query.plan[0]["strategy"] == {"name": "entry_points", "entry_files": ["src/auth.py"]}
     (note,) = query.notes
-    assert note.message == "the plan names gone.py, which the request does not see; left out"
+    assert note.message == "the plan names gone.py, which the request does not see; ignored"
 
 
 def test_a_name_stands_for_the_path_that_is_it_or_else_for_those_that_end_so():
@@ -104,7 +104,7 @@ def test_a_scan_has_no_plan_and_so_has_a_request_that_says_nothing():
     query = planned("do it", step=Plan())
     assert query.plan == (None,)
     assert str(query.notes[0]) == (
-        "analyse.plan fell back: the request says nothing to look for; everything is scanned, without a plan"
+        "analyse.plan fell back: the request names nothing to look for; everything is searched, without a plan"
     )
 
 
@@ -164,16 +164,16 @@ def test_a_reply_that_is_no_plan_is_answered_once_and_the_second_one_counts(serv
     assert planned("add a login").plan[0]["keywords"] == ["auth"]
     told = server.posts[1]["messages"]
     assert [one["role"] for one in told] == ["system", "user", "assistant", "user"]
-    assert 'the reply is no JSON object: \'{"keywords": ["au\'' in told[3]["content"]
+    assert 'the reply is not a JSON object: \'{"keywords": ["au\'' in told[3]["content"]
 
 
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ('{"keywords": ["au', "the reply is no JSON object"),
-        ("[" * 100_000, "the reply is no JSON object"),
+        ('{"keywords": ["au', "the reply is not a JSON object"),
+        ("[" * 100_000, "the reply is not a JSON object"),
         (json.dumps({**PLAN, "strategy": {"name": "wide"}}), "the reply has another form: strategy must be an object"),
-        ("", "the reply is no JSON object: ''"),
+        ("", "the reply is not a JSON object: ''"),
     ],
 )
 def test_after_two_replies_that_are_no_plan_the_words_of_the_request_plan(server, content, why):
@@ -224,7 +224,7 @@ def test_files_that_a_model_makes_up_are_left_out_with_a_note(server):
     assert query.plan[0]["strategy"]["entry_files"] == ["main.py"]
     (note,) = query.notes
     assert (note.kind, note.query) == ("failed", "q0")
-    assert note.message == "the plan names src/made_up.py, app.py, which the request does not see; left out"
+    assert note.message == "the plan names src/made_up.py, app.py, which the request does not see; ignored"
 
 
 def test_an_openai_compatible_server_is_asked_likewise(server):

@@ -153,16 +153,6 @@ class TestChunks:
 
 
 class TestWhatLeads:
-    def test_lend_takes_the_chunks_nearest_to_the_query(self):
-        catalog = rules("0 5 100", "110")
-        assert items(expanded(catalog, Expansion())[1]) == [1]
-        assert items(expanded(catalog, Expansion(lend=2))[1]) == []
-
-    def test_lend_above_takes_chunks_by_their_score_with_the_query(self):
-        catalog = rules("0 60", "90")
-        assert items(expanded(catalog, Expansion(lend_above=0.49))[1]) == [1]
-        assert items(expanded(catalog, Expansion(lend_above=0.51))[1]) == []
-
     def test_heads_compare_first_chunks_alone(self):
         catalog = rules("0 90", "90 0", "20 180")
         assert items(expanded(catalog, Expansion(topN=1))[1]) == [1]
@@ -245,7 +235,7 @@ class TestGraph:
         assert added(expanded(self.CATALOG, step, resources=resources)[1]) == first
         assert len(metas) == n
         write_graph(path, make_graph(self.CATALOG, Angles(), GraphSpec(threshold=0.75)))
-        with pytest.raises(ParameterError, match=r"from a threshold of 0\.75 up, asked for is 0\.6"):
+        with pytest.raises(ParameterError, match=r"its threshold is 0\.75, expected at most 0\.6"):
             expanded(self.CATALOG, step, resources=resources)
 
     def test_a_stored_graph_that_does_not_fit_is_refused_before_it_is_read(self, tmp_path):
@@ -259,7 +249,7 @@ class TestGraph:
             step.check(rules("0"), Angles())
         with pytest.raises(ParameterError, match="its embedder is"):
             step.check(self.CATALOG, other)
-        with pytest.raises(ParameterError, match=r"from a threshold of 0\.7 up, asked for is 0\.5"):
+        with pytest.raises(ParameterError, match=r"its threshold is 0\.7, expected at most 0\.5"):
             expanded(self.CATALOG, replace(step, graph_threshold=0.5))
         with pytest.raises(StorageError, match="there is no relationship graph"):
             replace(step, graph=str(tmp_path / "none")).check(self.CATALOG, Angles())
@@ -295,16 +285,12 @@ class TestParameters:
             ({"by": "graph", "graph_topN": 0}, "graph_topN must be 1 to 20"),
             ({"by": "graph", "neighbours": 0}, "neighbours must be 1 or more"),
             ({"query_weight": 1.1}, "query_weight must be 0 to 1"),
-            ({"lend": -1}, "lend must be 0"),
             ({"types": ("tol",)}, "no item type is called 'tol'.*tool"),
             ({"leads": ("rul",)}, "leads: no item type"),
             ({"graph_topN": 4}, "graph_topN does nothing with by: chunks"),
             ({"similarity": "mean"}, "similarity does nothing with by: chunks"),
             ({"graph": "g.npz"}, "graph does nothing with by: chunks"),
             ({"by": "graph", "threshold": 0.5}, "threshold does nothing with by: graph"),
-            ({"by": "graph", "lend": 2}, "lend does nothing with by: graph"),
-            ({"lend": 1, "lend_above": 0.5}, "lend and lend_above both choose"),
-            ({"lend": 1, "heads": True}, "lend and heads both choose"),
         ],
     )
     def test_what_cannot_be_is_said(self, wrong, message):
@@ -325,8 +311,7 @@ EXPANSIONS = [
     {"by": "graph", "similarity": "centroid", "graph_threshold": 0.2, "leads": ["tool"]},
     {"by": "both", "threshold": 0.3, "topN": 20, "graph_threshold": 0.2, "graph_topN": 20, "similarity": "mean"},
     {"threshold": 0.2, "heads": True, "query_weight": 0.5, "types": ["rule", "reference"]},
-    {"threshold": 0.2, "lend": 1},
-    {"threshold": 0.2, "lend_above": 0.1, "query_weight": 1.0},
+    {"threshold": 0.2, "query_weight": 1.0},
 ]
 
 

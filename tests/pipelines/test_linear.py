@@ -121,7 +121,7 @@ def test_a_fit_that_cannot_be_used_is_refused(stored, tmp_path):
     ]:
         with pytest.raises(ParameterError, match=f"{message}.*fit again with `ctxbench calibrate"):
             stored(fit(values=values)).check(CATALOG, testing.mock_resources())
-    with pytest.raises(ParameterError, match="holds no linear fit for this catalog"):
+    with pytest.raises(ParameterError, match="has no linear fit for this catalog"):
         stored(fit(catalog="one"), fit(catalog="two", dataset="e"), fit(catalog="3", dataset="f")).check(CATALOG, None)
     write_calibrations(tmp_path / "other.json", [replace(fit(), kind="weights")])
     with pytest.raises(ParameterError, match="holds no fit of linear"):

@@ -185,7 +185,7 @@ def test_without_a_usable_reply_what_was_found_stays_and_a_note_says_so(server, 
     (note,) = found.notes
     assert note.startswith("rank.llm fell back: ")
     assert re.search(said, note)
-    assert note.endswith("what was found stays as it was")
+    assert note.endswith("the order stays unchanged")
     assert "fell back" in found._repr_html_()
 
 
@@ -193,7 +193,7 @@ def test_numbers_of_no_item_are_passed_over_with_a_note(server):
     server.post = lambda _body: reply('{"needed": [2, 9]}')
     found = select("mail", pipeline())
     assert found.ids == ["tool:circle"]
-    assert found.notes == ["rank.llm failed: the reply names 9, and items are numbered 1 to 4; passed over"]
+    assert found.notes == ["rank.llm failed: the reply names 9, but items are numbered 1 to 4; these are ignored"]
 
 
 @pytest.mark.parametrize(

@@ -277,7 +277,7 @@ class TestCalibratedWeights:
 
     def test_a_catalog_without_a_fit_is_refused_before_anything_runs(self, tmp_path):
         step = Weighted(calibration=self.written(tmp_path / "w.json"))
-        with pytest.raises(ParameterError, match=r"holds no weights fit for this catalog .* made"):
+        with pytest.raises(ParameterError, match=r"has no weights fit for this catalog .* made"):
             step.check(Catalog([]), testing.mock_resources())
 
     @pytest.mark.parametrize(

@@ -91,10 +91,10 @@ class TestFile:
         ("change", "message"),
         [
             (lambda data: data.pop("fits"), "no file of fits"),
-            (lambda data: data.update(format=1), "its format is 1, this version reads 2"),
-            (lambda data: data["fits"].append(3), "fit 1: expected an object, got 3"),
-            (lambda data: data["fits"][0].pop("catalog"), "fit 0: it lacks catalog"),
-            (lambda data: data["fits"][0].update(colour=1), "fit 0: it has no colour"),
+            (lambda data: data.update(format=1), "the format is 1, and this version reads 2"),
+            (lambda data: data["fits"].append(3), "fit 1: expected the fields "),
+            (lambda data: data["fits"][0].pop("catalog"), "fit 0: expected the fields "),
+            (lambda data: data["fits"][0].update(colour=1), "fit 0: expected the fields .*, colour"),
             (lambda data: data["fits"][0].update(queries=True), "queries must be of type int, got True"),
             (lambda data: data["fits"][0].update(kind="luck"), "kind must be one of probability, abstention, weights"),
             (lambda data: data["fits"].append(data["fits"][0]), "two fits of one kind for one catalog"),
@@ -140,10 +140,10 @@ class TestLookUp:
     def test_which_of_several_is_meant_cannot_be_told(self, held):
         with pytest.raises(ParameterError, match="no probability fit for this catalog of") as error:
             held(one="aa", two="bb").fit("probability", CATALOG)
-        assert "it holds those of catalogs: one (aa), two (bb); make one with `ctxbench calibrate" in str(error.value)
+        assert "it has fits for: one (aa), two (bb); make one with `ctxbench calibrate" in str(error.value)
 
     def test_fits_of_another_kind_do_not_count(self, path):
-        with pytest.raises(ParameterError, match="it holds those of catalogs: none; make one with"):
+        with pytest.raises(ParameterError, match="it has fits for: none; make one with"):
             read_calibrations(path).fit("abstention", CATALOG)
 
     def test_exactly_that_of_the_catalog_is_found(self, path):
@@ -217,7 +217,7 @@ class TestNotices:
             pipeline = Pipeline.of({"retrieve": "dense", "refine": refine})
             of_embedder, of_catalog = fit_notices(pipeline, CATALOG, RESOURCES)
             assert of_embedder.startswith("probability: the fit of two was made with the embedder another, and")
-            assert of_catalog.startswith("probability: the fit of two was made over another catalog (aaaaaaaaaaaa, ")
+            assert of_catalog.startswith("probability: the fit of two was made for another catalog (aaaaaaaaaaaa, ")
 
 
 class TestPlace:
@@ -243,7 +243,7 @@ class TestPlace:
     def test_another_pipeline_is_an_error_that_names_both(self, path, spec, stage):
         (fault,) = calibration_faults(self.pipeline(path, spec), CATALOG)
         assert f"was made behind {stage} " in fault
-        assert ", and here stands " in fault
+        assert ", and here it is behind " in fault
 
     def test_a_fit_of_another_catalog_was_made_behind_anything(self, path):
         other = Catalog(list(CATALOG)[1:])
@@ -266,4 +266,4 @@ class TestPlace:
         step = Step("rank", "probability", Probability(str(path)))
         inside = replace(DENSE, refine=(PerType({("*",): (PerType({("*",): (step,)}),)}),))
         (fault,) = calibration_faults(inside, CATALOG)
-        assert "probability stands inside by_domain" in fault
+        assert "probability is inside by_domain" in fault

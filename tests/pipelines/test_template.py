@@ -216,7 +216,7 @@ class TestRendered:
             )
 
     def test_it_cannot_stand_in_a_domain_and_needs_a_counter_of_texts(self, tmp_path):
-        with pytest.raises(PipelineError, match="counts the whole prompt sees only this domain's part"):
+        with pytest.raises(PipelineError, match="counts the whole prompt sees only the items of this domain"):
             Pipeline.of({"retrieve": "bm25", "refine": [{"by_domain": {"*": ["rendered"]}}]})
         (tmp_path / "counts.json").write_text('{"memory:0": 3}')
         with pytest.raises(ParameterError, match="needs a counter of texts: o200k, cl100k or chars/4"):

@@ -69,13 +69,13 @@ def test_whatever_is_damaged_is_said(graph, tmp_path):
     lacking = {name: value for name, value in meta.items() if name != "heads"}
     for wrong in ({**meta, "threshold": "high"}, {**meta, "embedder": None}, lacking, [], 3):
         np.savez(path, **{**arrays, "meta": np.frombuffer(json.dumps(wrong).encode(), dtype=np.uint8)})
-        with pytest.raises(StorageError, match="is no relationship graph, or damaged"):
+        with pytest.raises(StorageError, match="is damaged, or not a relationship graph"):
             check_graph(path, CATALOG, embedder=EMBEDDER, spec=SPEC)
 
 
 def test_other_files_and_folders_are_said(tmp_path):
     (tmp_path / "text").write_text("hello")
-    with pytest.raises(StorageError, match="is no relationship graph, or damaged; make one with `ctxbench graph"):
+    with pytest.raises(StorageError, match="is damaged, or not a relationship graph; make one with `ctxbench graph"):
         read_graph(tmp_path / "text")
     with pytest.raises(StorageError, match="is a folder; expected a relationship graph"):
         read_graph(tmp_path)
@@ -120,8 +120,8 @@ class TestCheck:
             ({"embedder": "another"}, "its embedder is .*, expected another"),
             ({"similarity": "mean"}, "its similarity is max, expected mean"),
             ({"heads": True}, "its heads is False, expected True"),
-            ({"threshold": 0.1}, "from a threshold of 0.2 up, asked for is 0.1"),
-            ({"neighbours": 4}, "up to 3 neighbours of an item, asked for are 4"),
+            ({"threshold": 0.1}, "its threshold is 0.2, expected at most 0.1"),
+            ({"neighbours": 4}, "its neighbours is 3, expected at least 4"),
         ],
     )
     def test_what_does_not_fit_is_said(self, asked, message):
@@ -129,7 +129,7 @@ class TestCheck:
             self.check(**asked)
 
     def test_all_that_is_wrong_is_said_at_once(self):
-        with pytest.raises(ParameterError, match=r"its catalog is .*; its embedder is .*; it holds pairs"):
+        with pytest.raises(ParameterError, match=r"its catalog is .*; its embedder is .*; its threshold"):
             self.check(Catalog([]), "another", threshold=0.0)
 
     def test_another_chunking_does_not_fit(self, graph):
@@ -150,7 +150,7 @@ class TestCheck:
     def test_a_damaged_file_is_said(self, damage):
         data = self.path.read_bytes()
         self.path.write_bytes(data[: len(data) // 2] if damage is None else damage)
-        with pytest.raises(StorageError, match="is no relationship graph, or damaged"):
+        with pytest.raises(StorageError, match="is damaged, or not a relationship graph"):
             self.check()
 
     def test_lists_that_were_changed_are_found_by_their_checksum(self, graph, monkeypatch):

@@ -50,7 +50,7 @@ def test_without_an_address(monkeypatch):
 def test_with_an_address_that_is_none(monkeypatch):
     pytest.importorskip("psycopg")
     monkeypatch.setenv("CTXBENCH_POSTGRES", "password=secret x y")
-    with refused("holds no connection string; write it as") as caught:
+    with refused("is not a connection string; write") as caught:
         PostgresIndex()
     assert "secret" not in str(caught.value)
 
@@ -69,9 +69,7 @@ def test_without_psycopg():
         "try: PostgresIndex()\nexcept Exception as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
-    assert done.stdout == (
-        f"text_index:postgres: it needs psycopg, which is not installed; run: {install_command('postgres')}\n"
-    )
+    assert done.stdout == (f"text_index:postgres: psycopg is not installed; run: {install_command('postgres')}\n")
 
 
 def test_an_older_server(database, monkeypatch):

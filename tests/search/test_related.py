@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ctxbench.search import graph as related
 from ctxbench.search.dense import ChunkMatrix, Edges, best_pairs, every_pair
-from ctxbench.search.graph import QueryWeighting, Relatives, either
+from ctxbench.search.graph import Relatives, either
 
 
 def matrix(chunks: list[list[int]]) -> ChunkMatrix:
@@ -43,7 +43,7 @@ def test_what_is_near_is_what_one_pair_at_a_time_gives(chunks, data):
     allowed = [data.draw(st.booleans()) and item not in leads for item in range(len(chunks))]
     threshold, limit = data.draw(st.sampled_from([0.0, 0.5, 0.7, 0.9])), data.draw(st.integers(1, 4))
     relatives = Relatives(matrix(chunks))
-    found = relatives.near(relatives.lent(np.array(leads)), np.array(allowed), threshold=threshold, limit=limit)
+    found = relatives.near(relatives.chunks_of(np.array(leads)), np.array(allowed), threshold=threshold, limit=limit)
     expected = by_hand(chunks, leads, allowed, threshold, limit)
     for name in ("item", "score", "owner", "own_chunk", "other_chunk"):
         assert getattr(found, name).tolist() == getattr(expected, name).tolist(), name
@@ -57,7 +57,7 @@ def test_what_is_kept_is_bounded_and_changes_nothing(monkeypatch):
     bounded = Relatives(matrix(chunks))
     for leads in ([0], [1, 2], [3, 4, 5], [0]):
         one, other = (
-            relatives.near(relatives.lent(np.array(leads)), allowed, threshold=0.1, limit=3)
+            relatives.near(relatives.chunks_of(np.array(leads)), allowed, threshold=0.1, limit=3)
             for relatives in (whole, bounded)
         )
         assert one.item.tolist() == other.item.tolist()
@@ -68,35 +68,21 @@ def test_what_is_kept_is_bounded_and_changes_nothing(monkeypatch):
 def test_nothing_leads_or_is_allowed():
     relatives = Relatives(matrix([[0], [10]]))
     none = np.empty(0, dtype=np.int64)
-    assert len(relatives.near(relatives.lent(none), np.array([True, True]), threshold=0.0, limit=1).item) == 0
+    assert len(relatives.near(relatives.chunks_of(none), np.array([True, True]), threshold=0.0, limit=1).item) == 0
     assert (
-        len(relatives.near(relatives.lent(np.array([0])), np.array([False, False]), threshold=0.0, limit=1).item) == 0
+        len(relatives.near(relatives.chunks_of(np.array([0])), np.array([False, False]), threshold=0.0, limit=1).item)
+        == 0
     )
 
 
-def test_items_that_are_not_held_lend_nothing():
+def test_items_without_chunks_have_none():
     held = ChunkMatrix.of(np.eye(2, dtype=np.float32), np.array([1, 3]), np.array([0, 0]))
     relatives = Relatives(held)
-    assert relatives.lent(np.array([0, 1, 2, 3, 4])).tolist() == [0, 1]
+    assert relatives.chunks_of(np.array([0, 1, 2, 3, 4])).tolist() == [0, 1]
 
 
-class TestLent:
-    RELATIVES = Relatives(matrix([[0, 30, 60], [90, 10]]))
-    ASKED = QueryWeighting(matrix([[0]]).vectors, np.array([1.0]), 0.0)
-
-    def test_all_chunks_without_a_limit(self):
-        assert self.RELATIVES.lent(np.array([0, 1])).tolist() == [0, 1, 2, 3, 4]
-
-    def test_those_nearest_to_the_query_of_each_item(self):
-        assert self.RELATIVES.lent(np.array([0, 1]), limit=1, query=self.ASKED).tolist() == [0, 4]
-        assert self.RELATIVES.lent(np.array([0, 1]), limit=2, query=self.ASKED).tolist() == [0, 1, 3, 4]
-
-    def test_those_above_a_score(self):
-        assert self.RELATIVES.lent(np.array([0, 1]), above=0.8, query=self.ASKED).tolist() == [0, 1, 4]
-
-    def test_without_a_query_chunk_the_first_ones_lead(self):
-        nothing = QueryWeighting(np.empty((0, 2), dtype=np.float32), np.empty(0), 0.0)
-        assert self.RELATIVES.lent(np.array([0, 1]), limit=1, query=nothing).tolist() == [0, 3]
+def test_all_chunks_of_the_items_lead():
+    assert Relatives(matrix([[0, 30, 60], [90, 10]])).chunks_of(np.array([0, 1])).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_either_keeps_the_higher_score_and_of_equals_the_first():

@@ -99,7 +99,7 @@ def test_single_braces_are_text():
         ),
         (
             {"memory_format": "{{content}}", "foter": "x"},
-            r"template: 'foter' is no field of it; did you mean 'footer'\?",
+            r"template: 'foter' is unknown; did you mean 'footer'\?",
         ),
         ({"memory_format": "{{content}}", "memoryFormat": "{{content}}"}, "'memoryFormat' is given twice"),
         ({"memory_format": 7}, "template: memory_format must be of type str, got 7"),

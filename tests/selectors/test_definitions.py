@@ -583,7 +583,7 @@ class TestFaults:
         deep = GOOD.replace("bm25: {b: $share}", "bm25: {b: $share, depth: 5}").replace("set: {n: 1}", "set: {n: 6}")
         ((line, message),) = faults(deep)
         assert line == 7
-        assert message.startswith("preset small: finds the best 5 (depth), but a later step looks at the best 6")
+        assert message.startswith("preset small: ranks the best 5 items (depth), but a later step reads the best 6")
 
     @pytest.mark.parametrize("text", ["", "[]", "name: x", "pipeline: {retrieve: dense}", "3"])
     def test_what_is_no_definition_says_what_one_is(self, faults, text):

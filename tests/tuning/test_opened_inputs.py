@@ -138,7 +138,7 @@ def test_a_selector_that_does_not_suit_a_dataset_is_left_out_of_it(ready, fitted
     silent = selector([{"abstain": {"calibration": "fits.json", "threshold": 0.1}}, {"first": {"n": 5}}])
     (opened,) = ready("semantic", silent, datasets=[folder]).datasets
     assert list(opened.left_out) == ["own"]
-    assert "holds no abstention fit for this catalog" in opened.left_out["own"]
+    assert "has no abstention fit for this catalog" in opened.left_out["own"]
 
 
 def test_a_dataset_named_twice(faults, shop):
@@ -201,7 +201,7 @@ pipeline:
     found = faults(file, datasets=[folder])
     assert len(found) == 1
     assert "selector 'careful' on dataset copy: " in found[0][2]
-    assert "holds no abstention fit for this catalog" in found[0][2]
+    assert "has no abstention fit for this catalog" in found[0][2]
 
 
 def test_nothing_is_embedded(policies, shop, monkeypatch, fitted):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ctxbench.io.errors import InputError
-from ctxbench.tuning.cut_families import BudgetFamily, FixedK, StandardMargin, ThresholdFamily
+from ctxbench.tuning.cut_families import TOP_K, TOP_N, BudgetFamily, FixedK, StandardMargin, ThresholdFamily
+from ctxbench.tuning.domains import BUDGETS
 from ctxbench.tuning.inputs import read_tunables
 from ctxbench.tuning.policy import read_policies
 from ctxbench.tuning.setting_lines import Counts, ThresholdSpan
-from ctxbench.tuning.tunables import BUDGETS, TOP_K, TOP_N, coarsen
 
 N = {"n": {"default": 5, "range": [0, 50]}}
 TOKENS = {"tokens": {"default": 900, "range": [100, 4000]}}
@@ -217,10 +217,10 @@ def test_a_mode_whose_values_are_others_has_no_effect(tunable):
 
 
 def test_a_coarse_family_keeps_what_is_given(tunable):
-    few = coarsen(tunable("semantic").family)
+    few = tunable("semantic").family.coarse()
     assert (few.topK.values, few.topN.values) == (TOP_K, TOP_N)
     one = tunable({"selector": "semantic", "set": {"contextTopK": 33}, "search": {"contextTopN": [7, 9]}}).family
-    assert coarsen(one) == one
+    assert one.coarse() == one
 
 
 # -------------------------------------------------------------------------------------------------------------- faults

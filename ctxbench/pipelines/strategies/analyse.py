@@ -16,12 +16,12 @@ from ctxbench.search.words import keywords
 
 
 class _OfText(Strategy):
-    """An analysis that splits the text of a request by a chunking rule, and looks at nothing else."""
+    """An analysis that splits the text of a request by a chunking rule, and reads nothing else."""
 
     rule_name: ClassVar[str]
 
     def __post_init__(self) -> None:
-        self.build_rule()  # what is wrong with a parameter is said now
+        self.build_rule()  # a wrong parameter is an error now
 
     def build_rule(self) -> Rule:
         """The rule with these parameters."""
@@ -76,9 +76,8 @@ class Windows(_OfText):
     """Windows of equal size that overlap, from word to word, whatever the sentences.
 
     Attributes:
-        size: of a window, >= 1.
-        overlap: how much of a window is in the next one too, >= 0, less than `size`.
-        unit: what both count: `words` or `characters`.
+        size: of a window in words, >= 1.
+        overlap: how many words of a window are in the next one, too, >= 0, less than `size`.
 
     A blank request has no chunk; one of at most `size` is one. Cost: linear in the text, times
     size / (size - overlap). Source: the usual practice of passage retrieval
@@ -88,7 +87,6 @@ class Windows(_OfText):
 
     size: int = 6
     overlap: int = 4
-    unit: Literal["words", "characters"] = "words"
     rule_name: ClassVar[str] = "windows"
 
 
@@ -154,7 +152,7 @@ class ToolResults(Strategy):
         tools: names of the tools whose results are taken; empty = all.
         rule: how a result is split, a name or `{name: parameters}`, as for `history`.
         weight: of every chunk, above 0.
-        limit: chunks a request; the first ones are taken, in the order of the results, >= 1.
+        limit: chunks per request; the first ones are taken, in the order of the results, >= 1.
 
     The text of the request itself makes none: name another analysis beside it. A request without results of these
     tools has no chunk. Cost: linear in the results. Source: the specification, "Future: Tool Result Analysis".
@@ -164,6 +162,7 @@ class ToolResults(Strategy):
     rule: str | Mapping[str, Any] = "paragraphs"
     weight: float = 1.0
     limit: int = 20
+    reads_tool_results: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.weight <= 0:

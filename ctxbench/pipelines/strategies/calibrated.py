@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from ctxbench.pipelines.features import (
     resources_of,
     with_features,
 )
-from ctxbench.pipelines.fits import ABSTENTION, PROBABILITY, SHIPPED, Calibrations, Fit, FittedStep
+from ctxbench.pipelines.fits import ABSTENTION, PROBABILITY, SHIPPED, Calibrations, Fit, FittedStep, fit_differences
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Probability(FittedStep):
     are made here, such as what similar labelled requests needed, which a fit to your labels holds. Values beyond what
     the fit has seen count as its ends. `chunk_rank` becomes the place in the new order, and the score of retrieval
     stays in the column `retrieved.score`. A catalog or an embedder that the fit has not seen is no error: `notices`
-    says so. Session items and what an expansion brought in stay as they are. Empty in, empty out. Cost: a sum over some
+    says so. Session items and what an expansion added stay unchanged. Empty in, empty out. Cost: a sum over some
     20 columns a candidate, and a product of the request's vector with those of the labelled ones. Source: Platt,
-    Probabilistic outputs for support vector machines, 1999 (the idea); features of our own.
+    Probabilistic outputs for support vector machines, 1999 (the idea); the features are ours.
     """
 
     calibration: str = SHIPPED
@@ -73,17 +73,7 @@ class Probability(FittedStep):
         """What a user should know of using the fit here."""
         fit = self.calibrations.fit(self.calibrated, catalog)
         embedder = resources.identity("embedder")
-        origin = f"the fit of {fit.dataset}" if fit.catalog else "the fit of several datasets"
-        if fit.embedder != embedder:
-            yield (
-                f"{origin} was made with the embedder {fit.embedder}, and this is {embedder}: its "
-                f"probabilities may be off; `ctxbench calibrate probability` fits it to your labels"
-            )
-        if fit.catalog and fit.catalog != catalog.hash:
-            yield (
-                f"{origin} was made over another catalog ({fit.catalog[:12]}, this is {catalog.hash[:12]}); "
-                f"it carries over, and fitting again would sharpen it"
-            )
+        yield from fit_differences(fit, self.calibrations.command(self.calibrated), catalog, embedder)
 
     def model(self, catalog: Catalog, resources: Resources) -> Logistic:
         """The regression for a catalog."""
@@ -137,7 +127,7 @@ class AtLeast(Strategy):
         at_least: that many of the best items are offered even below the threshold, >= 0.
         at_most: no more than that many are offered, >= `at_least`; None = no limit.
 
-    What is offered is a prefix of the ranking. Empty in, empty out. Cost: one comparison a candidate. Source: the
+    What is offered is a prefix of the ranking. Empty in, empty out. Cost: one comparison per candidate. Source: the
     probability ranking principle (Robertson, 1977): with a calibrated probability, the threshold is the price of an
     item that is not needed relative to one that is missed.
     """
@@ -145,6 +135,7 @@ class AtLeast(Strategy):
     threshold: float = 0.5
     at_least: int = 0
     at_most: int | None = None
+    replay: ClassVar[str] = "rank"
     rule_words: ClassVar[Mapping[str, str]] = {
         "threshold": "its score is below threshold={threshold:g}",
         "first_at_most": "beyond the first at_most={at_most}",
@@ -158,7 +149,7 @@ class AtLeast(Strategy):
 
     @property
     def reach(self) -> int:
-        """How many of the best items decide; 0 = all that there are."""
+        """How many of the best items decide; 0 = all that exist."""
         return self.at_most or 0
 
     @property
@@ -171,8 +162,24 @@ class AtLeast(Strategy):
         """How many items are offered whatever they score."""
         return self.at_least
 
+    @classmethod
+    def family(cls, written: Mapping[str, Any], reader: Any) -> Any:
+        """Every threshold, with each at_least and at_most."""
+        return reader.threshold(
+            written.get("threshold", cls.threshold),
+            at_least=written.get("at_least", cls.at_least),
+            at_most=written.get("at_most"),
+        )
+
+    def wider(self, *, rank: int, score: float, best: float) -> Mapping[str, float]:
+        """A lower threshold, and a larger at_most."""
+        values = {"at_most": rank} if self.at_most is not None and rank > self.at_most else {}
+        if score < self.threshold and rank > self.at_least:
+            return {"threshold": round(int(score * 1000) / 1000 - (0.001 if score < 0 else 0), 3), **values}
+        return values
+
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Mark what is below the threshold, and what is beyond `at_most`."""
+        """Exclude what is below the threshold, and what is beyond `at_most`."""
         alive = candidates.chosen & candidates.ranked
         rank = place_among(candidates, alive)
         low = alive & (candidates.score < self.threshold) & (rank >= self.at_least)
@@ -192,15 +199,16 @@ class Abstain(FittedStep):
 
     A logistic regression over the features of the best candidate, the largest of some over all candidates, and the
     request's mean vector. It looks at everything that the search found, whatever earlier cuts left of it, and never
-    at how many items a request may get. What the session holds stays, and so does what an expansion brings in behind
-    this step. A request for which nothing was found is left as it is. Empty in, empty out. Cost: as `probability`,
+    at how many items a request may get. What the session holds stays, and so does what an expansion adds behind
+    this step. A request for which nothing was found is unchanged. Empty in, empty out. Cost: as `probability`,
     and the vectors of the request's chunks. Source: query performance prediction (Carmel and Yom-Tov, Estimating the
-    Query Difficulty for Information Retrieval, 2010); features of our own.
+    Query Difficulty for Information Retrieval, 2010); the features are ours.
     """
 
     calibration: str
     threshold: float = 0.5
     calibrated: ClassVar[str] = ABSTENTION
+    itemwise: ClassVar[bool] = True
     rule_words: ClassVar[Mapping[str, str]] = {
         "abstain": "that anything is needed has a probability of {probability:.2f}, below threshold={threshold:g}"
     }
@@ -226,7 +234,7 @@ class Abstain(FittedStep):
         return model
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Mark all that was found for the requests that seem to need nothing."""
+        """Exclude all that was found for the requests that seem to need nothing."""
         requests, features = request_features(query, candidates, resources)
         if not len(requests):
             return candidates
@@ -265,14 +273,19 @@ class Price(Strategy):
     Attributes:
         overhead: tokens that any item costs beside its own, >= 1.
 
-    Stands behind `probability`, whose score stays in the column `probability.score`; a score outside 0 to 1 is an
-    error. `chunk_rank` becomes the place in the new order. Session items stay as they are. Empty in, empty out. Cost:
+    Comes behind `probability`, whose score stays in the column `probability.score`; a score outside 0 to 1 is an
+    error. `chunk_rank` becomes the place in the new order. Session items stay unchanged. Empty in, empty out. Cost:
     one logarithm a candidate. Source: ours; the density order of the greedy knapsack (Dantzig, 1957) on the log scale.
     """
 
     overhead: int = 50
     uses: ClassVar[tuple[str, ...]] = ("tokens",)
+    includes_tokens: ClassVar[bool] = True
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {"overhead": (1, math.inf)}
+
+    def score_at(self, score: float, before: int, after: int) -> float:
+        """The score with the logarithm of the new tokens."""
+        return score - (math.log(after + self.overhead) - math.log(before + self.overhead))
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Replace the score by this value.
@@ -298,13 +311,13 @@ class Price(Strategy):
 
 @dataclass(frozen=True)
 class Features(Strategy):
-    """Add columns of features to what was found or brought in; scores and order stay.
+    """Add columns of features to what was found or added; scores and order stay.
 
     Attributes:
         columns: their names, `family.name`; by default those that carry over to unseen catalogs.
 
-    A value that stands there already is kept. Rows of the session have none. Empty in, empty out. Cost: some 0.4
-    ms a request with 100 candidates: a product of sentences and item chunks, and a look-up a word. Source: ours
+    A value that is there already is kept. Rows of the session have none. Empty in, empty out. Cost: some 0.4
+    ms per request with 100 candidates: a product of sentences and item chunks, and a look-up per word. Source: ours
     (`ctxbench/pipelines`), after the features of learning to rank (Qin et al., LETOR, 2010).
     """
 

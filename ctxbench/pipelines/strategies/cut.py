@@ -16,14 +16,12 @@ import numpy as np
 
 from ctxbench.io.errors import ParameterError, SelectorError, check_range
 from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, firsts
-from ctxbench.model.candidates import Candidates, Rule, place_among
+from ctxbench.model.candidates import BEYOND_CHUNKS, Candidates, Rule, place_among
 from ctxbench.model.requests import Query
 from ctxbench.model.resources import Resources
 from ctxbench.model.strategies import Strategy, later
 from ctxbench.search.chunking import ItemChunking, chunk_rule
 from ctxbench.search.dense import dense_index, row_dots
-
-TOP_K = "topK"  # the code of the rule that keeps out what has no chunk among the best topK
 
 
 @dataclass(frozen=True)
@@ -42,8 +40,10 @@ class Standard(Strategy):
     topK: int = 20
     topN: int = 5
     includeScore: float = 0.7
+    replay: ClassVar[str] = "rank"
+    chunk_limits: ClassVar[tuple[str, ...]] = ("topK",)
     rule_words: ClassVar[Mapping[str, str]] = {
-        TOP_K: "its best chunk is not among the best topK={topK} chunks",
+        BEYOND_CHUNKS: "its best chunk is not among the best topK={topK} chunks",
         "positive": "its score is not above 0",
         "topN": "beyond the first topN={topN} and its score is below includeScore={includeScore:g}",
     }
@@ -69,10 +69,21 @@ class Standard(Strategy):
         """How many items are offered whatever they score."""
         return self.topN
 
+    @classmethod
+    def family(cls, written: Mapping[str, Any], reader: Any) -> Any:
+        """Every includeScore, with each topK and topN."""
+        return reader.standard(*(written.get(name, getattr(cls, name)) for name in ("topK", "topN", "includeScore")))
+
+    def wider(self, *, rank: int, score: float, best: float) -> Mapping[str, float]:
+        """A larger topN for an item that scores below includeScore."""
+        return {"topN": rank} if score < self.includeScore and rank > self.topN else {}
+
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Exclude rows by the three rules, in that order."""
         ranked = candidates.ranked
-        table = candidates.exclude(ranked & (candidates.chunk_rank >= self.topK), Rule.of(TOP_K, topK=self.topK))
+        table = candidates.exclude(
+            ranked & (candidates.chunk_rank >= self.topK), Rule.of(BEYOND_CHUNKS, topK=self.topK)
+        )
         table = table.exclude(ranked & (candidates.score <= 0), Rule.of("positive"))
         alive = ranked & table.chosen
         high = _count(table, alive & (table.score >= self.includeScore))
@@ -93,6 +104,7 @@ class TopChunks(Strategy):
     """
 
     topK: int = 20
+    chunk_limits: ClassVar[tuple[str, ...]] = ("topK",)
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {"topK": (0, math.inf)}
 
     @property
@@ -103,7 +115,7 @@ class TopChunks(Strategy):
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Exclude the items whose best chunk is beyond topK."""
         beyond = candidates.ranked & (candidates.chunk_rank >= self.topK)
-        return candidates.exclude(beyond, Rule.of(TOP_K, topK=self.topK))
+        return candidates.exclude(beyond, Rule.of(BEYOND_CHUNKS, topK=self.topK))
 
 
 def offered_length(n_matching: IntArray, high: IntArray, topN: int) -> IntArray:  # noqa: N803 - the specification's name
@@ -127,12 +139,13 @@ class First(Strategy):
     """Offer the first `n` items of the ranking, whatever they score.
 
     Attributes:
-        n: items a request, >= 0.
+        n: items per request, >= 0.
 
     Empty in, empty out. Cost: linear in the candidates. Source: fixed-k retrieval, the usual practice.
     """
 
     n: int = 5
+    replay: ClassVar[str] = "rank"
     rule_words: ClassVar[Mapping[str, str]] = {"first": "beyond the first n={n}"}
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {"n": (0, math.inf)}
 
@@ -140,6 +153,15 @@ class First(Strategy):
     def reach(self) -> int:
         """How many of the best items decide."""
         return self.n
+
+    @classmethod
+    def family(cls, written: Mapping[str, Any], reader: Any) -> Any | None:
+        """Every n."""
+        return reader.first(written.get("n", cls.n))
+
+    def wider(self, *, rank: int, score: float, best: float) -> Mapping[str, float]:
+        """A larger n."""
+        return {"n": rank} if rank > self.n else {}
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Exclude the items beyond the first n."""
@@ -158,7 +180,7 @@ class PerChunk(Strategy):
             before; False: it is offered beyond them.
 
     An item counts for the query chunk that gave its best score. It is promoted whichever rule had kept it out, so this
-    step stands behind the cut that it corrects, and in front of an abstention. To displace never leaves another
+    step is behind the cut that it corrects, and in front of an abstention. To displace never leaves another
     chunk below its minimum; where there is nothing left to displace no more is promoted, the chunks with the fewest
     items first. Only what the search found counts, is promoted and displaced; items without a query chunk (those of
     lexical retrievers) are never promoted, and displaced first from the end of the ranking like any other. Empty in,
@@ -169,6 +191,7 @@ class PerChunk(Strategy):
     above: float = 0.0
     displace: bool = False
     promotes: ClassVar[bool] = True
+    replay: ClassVar[str] = "all"
     rule_words: ClassVar[Mapping[str, str]] = {
         "displaced": "displaced by items that bring each query chunk to minimum={minimum}"
     }
@@ -250,7 +273,7 @@ class Margin(Strategy):
         at_least: that many items are offered however low they score, >= 0.
         at_most: no more items than that are offered, >= at_least.
 
-    Only what the search found and no rule has kept out yet is looked at. What is offered is a prefix of the ranking.
+    Only what the search found and no rule has excluded yet is looked at. What is offered is a prefix of the ranking.
     Empty in, empty out; the best item is always offered, unless `at_most` is 0, so that this cut never says that
     nothing suits. Cost: linear in the candidates. Source: ours; expected values are worked by hand in the tests.
     """
@@ -259,6 +282,8 @@ class Margin(Strategy):
     of: Literal["difference", "ratio"] = "difference"
     at_least: int = 0
     at_most: int = 20
+    replay: ClassVar[str] = "rank"
+    relative_rules: ClassVar[tuple[str, ...]] = ("margin", "margin_share")
     rule_words: ClassVar[Mapping[str, str]] = {
         "margin": "more than margin={margin:g} below the best",
         "margin_share": "more than margin={margin:g} of its score below the best",
@@ -288,6 +313,37 @@ class Margin(Strategy):
     def floor(self) -> int:
         """How many items are offered whatever they score."""
         return self.at_least
+
+    @classmethod
+    def family(cls, written: Mapping[str, Any], reader: Any) -> Any:
+        """Every margin, with each at_least and at_most."""
+        return reader.threshold(
+            written.get("margin", cls.margin),
+            at_least=written.get("at_least", cls.at_least),
+            at_most=written.get("at_most", cls.at_most),
+            of=written.get("of", cls.of),
+        )
+
+    @classmethod
+    def family_behind(cls, before: Any, written: Mapping[str, Any], reader: Any) -> Any | None:
+        """Every margin as a share of the best, behind a cut that offers a prefix of the ranking."""
+        if written.get("of") != "ratio" or reader.value(written.get("at_least", cls.at_least)) != 0:
+            return None
+        return before.within_margin(
+            reader.span(written.get("margin", cls.margin)), int(reader.value(written.get("at_most", cls.at_most)))
+        )
+
+    def wider(self, *, rank: int, score: float, best: float) -> Mapping[str, float]:
+        """A larger margin, and a larger at_most."""
+        values = {"at_most": rank} if rank > self.at_most else {}
+        unit = best if self.of == "ratio" else 1.0
+        if rank > self.at_least and unit > 0 and best - score > self.margin * unit:
+            return {"margin": round(int((best - score) / unit * 1000) / 1000 + 0.001, 3), **values}
+        return values
+
+    def leaves_all(self, before: Any) -> bool:
+        """Whether every score above 0 is within the margin, and the cut before offers no more than at_most."""
+        return isinstance(before, Standard) and self.of == "ratio" and self.margin >= 1 and self.at_most >= before.topK
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Exclude the items beyond the margin."""
@@ -330,13 +386,14 @@ class Gap(Strategy):
 
     Of lengths from `at_least` to `at_most`, that with the largest gap between its last score and the next one; of
     equal gaps the first. Where there is no gap to choose (too few candidates, or all scores equal), as many as there
-    are up to `at_most`. Only what the search found and no rule has kept out yet is looked at. What is offered is a
+    are up to `at_most`. Only what the search found and no rule has excluded yet is looked at. What is offered is a
     prefix of the ranking. Empty in, empty out. Cost: linear in the candidates. Source: ours, after the elbow of a
     falling curve; expected values are worked by hand in the tests.
     """
 
     at_least: int = 1
     at_most: int = 10
+    replay: ClassVar[str] = "all"
     rule_words: ClassVar[Mapping[str, str]] = {
         "gap": "below the largest gap of scores",
         "at_most": "beyond at_most={at_most}",
@@ -349,6 +406,10 @@ class Gap(Strategy):
     def reach(self) -> int:
         """How many of the best items decide: the last gap is to the one after `at_most`."""
         return self.at_most + 1
+
+    def wider(self, *, rank: int, score: float, best: float) -> Mapping[str, float]:
+        """A larger at_most."""
+        return {"at_most": rank} if rank > self.at_most else {}
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Exclude the items below the gap."""
@@ -392,7 +453,7 @@ class Mmr(Strategy):
     """Offer `n` items picked one after the other by maximal marginal relevance: relevant, and unlike those before.
 
     Attributes:
-        n: items a request, >= 0.
+        n: items per request, >= 0.
         relevance: how much an item's score counts against its likeness to what is picked already, 0 to 1; 1 offers
             the first `n` of the ranking. The paper's lambda.
         chunks, split_tools, bodies: how the retriever splits items, as its parameters of these names.
@@ -400,7 +461,7 @@ class Mmr(Strategy):
     The next item is that with the highest relevance x score - (1 - relevance) x its largest cosine with an item picked
     before; of equals the first in the ranking. Items are compared by the chunks that gave them their scores, an item
     without one by the mean of its chunks. Scores should be cosines, or lie between 0 and 1, to be weighed against
-    cosines. Only what the search found and no rule has kept out yet is picked from; those picked stand in the order
+    cosines. Only what the search found and no rule has excluded yet is picked from; those picked are in the order
     of their scores all the same. A request with at most `n` candidates keeps all and embeds nothing. Empty in, empty
     out. Cost: `n` products of the candidates' vectors with one of them, in float64, so that no shape decides.
     Source: Carbonell and Goldstein, SIGIR 1998.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from ctxbench.io.errors import ParameterError, suggest
+from ctxbench.io.errors import Message, ParameterError, suggest
 from ctxbench.io.files import read_bytes
 from ctxbench.model.arrays import BoolArray, Facts, FloatArray, IntArray, firsts, ranges
 from ctxbench.model.candidates import Candidates, Mode, Origin, add_expanded
@@ -18,7 +18,7 @@ from ctxbench.model.items import ITEM_TYPES, Catalog, check_item_types
 from ctxbench.model.requests import Batch, Query
 from ctxbench.model.resources import Resources, index_over
 from ctxbench.model.selection import with_values
-from ctxbench.model.strategies import Strategy
+from ctxbench.model.strategies import Strategy, SweptExpansion
 from ctxbench.search.dense import dense_index
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _UNUSED: Mapping[str, Mapping[str, Any]] = {
     "chunks": {"graph_threshold": 0.75, "graph_topN": 3, "similarity": "max", "graph": "", "neighbours": 100},
-    "graph": {"threshold": 0.75, "topN": 3, "lend": 0, "lend_above": None},
+    "graph": {"threshold": 0.75, "topN": 3},
     "both": {},
 }
 """By `by`, the parameters that do nothing there, with their defaults."""
@@ -36,17 +36,17 @@ _UNUSED: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Expansion(Strategy):
-    """Bring in items that are similar to the chosen ones: by their chunks, by a relationship graph, or both.
+    """Add items that are similar to the chosen ones: by their chunks, by a relationship graph, or both.
 
     Attributes:
-        enabled: False leaves everything as it is.
-        depth: passes, 0 to 5; 0 leaves everything as it is, too. What a pass brought in leads in the next one.
+        enabled: False changes nothing.
+        depth: passes, 0 to 5; 0 changes nothing, too. What a pass added leads in the next one.
         by: `chunks` compares chunks at each request; `graph` looks similar items up; `both` does both, and an item
             found twice has its higher score.
         threshold: `chunks`: least similarity of two chunks, 0 to 1.
-        topN: `chunks`: at most so many items a pass, 1 to 20.
+        topN: `chunks`: at most so many items per pass, 1 to 20.
         graph_threshold: `graph`: least similarity of two items, 0 to 1.
-        graph_topN: `graph`: at most so many items a pass, 1 to 20.
+        graph_topN: `graph`: at most so many items per pass, 1 to 20.
         similarity: `graph`: of two items, `max` (their best pair of chunks), `mean` (over all pairs) or `centroid`
             (cosine of their mean vectors).
         neighbours: `graph`: how many similar items of each item are known, >= 1. Those that a request may not get
@@ -55,19 +55,17 @@ class Expansion(Strategy):
             is first needed. It must be of the same catalog, model and similarity, its threshold no higher, its lists
             no shorter.
         session: items of the session lead in the first pass, too, where the request has a chunk.
-        lend: `chunks`: only so many chunks of an item lead, those nearest to the query; 0 = all.
-        lend_above: `chunks`: only chunks that score at least this with the query lead.
         heads: compare only the first chunk of each item, which holds its name and description.
         query_weight: 0 to 1; candidates are ranked by (1 - query_weight) x similarity + query_weight x similarity
             with the query. Thresholds stay those of similarity alone.
-        types: only items of these types are brought in; empty = of any.
+        types: only items of these types are added; empty = of any.
         leads: only items of these types lead; empty = of any.
 
     Candidates are items that a search might offer, not chosen yet, whatever rule kept them out. Score is that of the
     best pair of chunks (max pooling), of equals the first in the catalog; each names the item that led to it, and the
     pair. The limit a pass is a hard cap. By `graph` with `max` the same comes out as by `chunks` with all chunks,
     unless lists were cut at `neighbours`. Within `by_domain` only what that domain chose (with `session` also what
-    the session holds of its types) leads, and only its own items are brought in. Nothing chosen, nothing brought in.
+    the session holds of its types) leads, and only its own items are added. Nothing chosen, nothing added.
     Cost: a product of the leading items' chunks with all chunks, kept for the next request; a look-up by graph, which
     compares all items once. Source: document 000, "Context-Based Expansion Approach" and "Pre-computed Context
     Relationships"; `heads`, `query_weight`, `types` and `leads` are ours.
@@ -84,12 +82,11 @@ class Expansion(Strategy):
     neighbours: int = 100
     graph: str = ""
     session: bool = False
-    lend: int = 0
-    lend_above: float | None = None
     heads: bool = False
     query_weight: float = 0.0
     types: tuple[str, ...] = ()
     leads: tuple[str, ...] = ()
+    adds_prefix: ClassVar[bool] = True
     uses: ClassVar[tuple[str, ...]] = ("embedder",)
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {
         "depth": (0, 5),
@@ -103,21 +100,35 @@ class Expansion(Strategy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.lend < 0:
-            raise ParameterError(f"lend must be 0 (all chunks) or more, got {self.lend}")
         check_item_types(self.types, where="types: ")
         check_item_types(self.leads, where="leads: ")
         for name, default in _UNUSED[self.by].items():
             if getattr(self, name) != default:
                 raise ParameterError(f"{name} does nothing with by: {self.by}; leave it out, or write another `by`")
-        if self.lend and (self.heads or self.lend_above is not None):
-            parameter = "heads" if self.heads else "lend_above"
-            raise ParameterError(f"lend and {parameter} both choose which chunks lead; give one of them")
 
     @property
     def off(self) -> bool:
         """Whether the step does nothing."""
         return not self.enabled or self.depth == 0
+
+    @property
+    def passes(self) -> int:
+        """How many times it expands."""
+        return self.depth
+
+    @property
+    def expansion_sweep(self) -> SweptExpansion:
+        """The threshold and the limit of `by`; one run is enough where an item is added for its similarity alone."""
+        obstacles = {
+            Message("pipelines.expansion-off"): self.off,
+            Message("pipelines.expansion-passes", n=self.depth): self.depth > 1,
+            Message("pipelines.expansion-two-rankings"): self.by == "both",
+            Message("pipelines.expansion-query-weight"): self.query_weight > 0,
+            Message("pipelines.expansion-graph-file"): bool(self.graph),
+        }
+        prefix = "graph_" if self.by == "graph" else ""
+        obstacle = next((reason for reason, applies in obstacles.items() if applies), "")
+        return SweptExpansion(f"{prefix}threshold", f"{prefix}topN", obstacle)
 
     @property
     def thresholds(self) -> dict[str, dict[str, float]]:
@@ -159,7 +170,7 @@ class Expansion(Strategy):
             check_graph(self.graph, catalog, embedder=resources.identity("embedder"), spec=self.spec)
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Bring in what the chosen items lead to, pass by pass."""
+        """Add what the chosen items lead to, pass by pass."""
         if self.off:
             return candidates
         from ctxbench.search.dense import Edges
@@ -198,9 +209,8 @@ class _Work:
             allowed = query.batch.eligible[request] & _of_types(query.batch.catalog, step.types)
             allowed[candidates.item[rows][chosen[rows]]] = False
             self._allowed[request] = allowed
-        asks = step.query_weight or step.lend or step.lend_above is not None
         self._relatives = self._chunks() if step.by != "graph" or step.query_weight else None
-        self._asked: dict[int, QueryWeighting] = self._queries() if asks else {}
+        self._asked: dict[int, QueryWeighting] = self._queries() if step.query_weight else {}
         self._graph = self._find_graph() if step.by != "chunks" and self._leading else None
 
     def next_pass(self) -> dict[int, Edges]:
@@ -217,11 +227,10 @@ class _Work:
         from ctxbench.search.dense import Edges
         from ctxbench.search.graph import best_first, either, looked_up
 
-        step, allowed, query_chunks = self._step, self._allowed[request], self._asked.get(request)
-        mixed = query_chunks if step.query_weight else None
+        step, allowed, mixed = self._step, self._allowed[request], self._asked.get(request)
         by_chunks = by_graph = Edges.joined([])
         if step.by != "graph" and self._relatives is not None:
-            rows = self._relatives.lent(items, limit=step.lend, above=step.lend_above, query=query_chunks)
+            rows = self._relatives.chunks_of(items)
             by_chunks = self._relatives.near(rows, allowed, threshold=step.threshold, limit=step.topN, query=mixed)
         if self._graph is not None:
             by_graph = looked_up(
@@ -290,24 +299,24 @@ def _of_types(catalog: Catalog, types: tuple[str, ...]) -> BoolArray:
 
 
 DEPTH, TYPE = "link.depth", "link.type"
-"""Columns of what was brought in: how many links away, and the link's type, a place in `Facts.link_types`."""
+"""Columns of what was added: how many links away, and the link's type, a place in `Facts.link_types`."""
 
 
 @dataclass(frozen=True)
 class Links(Strategy):
-    """Bring in what the chosen items are linked with, pass by pass, each item once, however the links run.
+    """Add what the chosen items are linked with, pass by pass, each item once, however the links run.
 
     Attributes:
-        depth: how many links away, 0 to 5; 0 leaves everything as it is.
+        depth: how many links away, 0 to 5; 0 changes nothing.
         types: only links of these types are followed; empty = of any. A type that no link has leads nowhere.
         direction: `both` follows links to an item, too; `out` only those from it.
 
-    Only items that a search might offer are brought in and lead further; what the session holds does not lead. Of
+    Only items that a search might offer are added and lead further; what the session holds does not lead. Of
     several ways of one length the way from the best scored item counts, then from the first in the catalog, then along
     a link from it, then along the first. Score: that of the chosen item at the beginning of the way, so that what the
     best one leads to comes first; a rank step behind orders all anew. `via_item` is the item before, the columns
     `link.depth` and `link.type` hold the number of the pass and the link's type, a place in `Facts.link_types`.
-    Nothing chosen, or no links: nothing brought in. Cost: linear in the links of what was reached; `both` sorts the
+    Nothing chosen, or no links: nothing added. Cost: linear in the links of what was reached; `both` sorts the
     catalog's links once. Source: document 004, "Relationship Expansion"; it asks for the relationships of a memory,
     whichever end it is, hence `both`.
     """
@@ -322,8 +331,13 @@ class Links(Strategy):
         """Whether the step adds nothing."""
         return self.depth == 0
 
+    @property
+    def passes(self) -> int:
+        """How many links away."""
+        return self.depth
+
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Bring in what the chosen items lead to."""
+        """Add what the chosen items lead to."""
         if self.off:
             return candidates
         n_items, leads = len(query.batch.catalog), candidates.chosen & (candidates.origin != Origin.SESSION)
@@ -365,7 +379,7 @@ class Links(Strategy):
 
 
 class _Reached(NamedTuple):
-    """What one pass reached, an item a row: score, the item before and the link's type; arrays of shape (n,)."""
+    """What one pass reached, an item per row: score, the item before and the link's type; arrays of shape (n,)."""
 
     request: IntArray
     item: IntArray
@@ -391,14 +405,14 @@ class ToolRules(Strategy):
     """Add the tools that a rule names for a chosen tool, or for a tool whose result the request has.
 
     Attributes:
-        rules: for everyone: a tool, and the tools to bring in with it: `{read_file: [write_file, search_code]}`.
+        rules: for everyone: a tool, and the tools to add with it: `{read_file: [write_file, search_code]}`.
         agent: the agent's own. Where both name a tool, the agent's list holds; an empty list takes a rule back.
         when: `selected` (the tool was chosen for the request), `result` (the request has a result of it) or `either`.
         session: tools of the session count as chosen, too; not with `result`.
 
     A tool is named by its name, on whatever server, or as `server/name`; `server/*` are all of a server, and `*/name`
     is the same as `name`. Names that a catalog does not hold do nothing, so that several catalogs can share rules; but
-    an experiment stops where a catalog holds none of them. Only items that a search might offer are brought in, each
+    an experiment stops where a catalog holds none of them. Only items that a search might offer are added, each
     with score 1, in catalog order, and none leads further. Each names the tool that led to it, of several the first in
     the catalog; none where the result is of a tool that the catalog lacks. No rule fits: as it was. Cost: a look-up of
     names. Source: document 000, "Tool-specific expansion rules".
@@ -408,6 +422,7 @@ class ToolRules(Strategy):
     agent: Mapping[str, Any] | None = None
     when: Literal["selected", "result", "either"] = "selected"
     session: bool = False
+    reads_tool_results: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rules", _rules("rules", self.rules))
@@ -427,7 +442,7 @@ class ToolRules(Strategy):
         """Check that a rule can add something over the catalog.
 
         Raises:
-            ParameterError: no rule names a tool of it on both sides (with results, to bring in).
+            ParameterError: no rule names a tool of it on both sides (with results, to add).
         """
         any_source = self.when != "selected"  # the tool of a result need not be in the catalog
         for left, right in self.in_force.items():
@@ -442,7 +457,7 @@ class ToolRules(Strategy):
         )
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Bring in what the rules name."""
+        """Add what the rules name."""
         catalog = query.batch.catalog
         name = ("tool rules", repr(sorted(self.in_force.items())))
         led = index_over(
@@ -516,7 +531,7 @@ def _rules(parameter: str, rules: object) -> dict[str, tuple[str, ...]]:
     Raises:
         ParameterError: they are no mapping from a tool's name to a list of names.
     """
-    message = f"{parameter} must map a tool's name to a list of names, for example read_file: [write_file]"
+    message = Message("pipelines.tool-rules-form", parameter=parameter)
     if not isinstance(rules, Mapping):
         raise ParameterError(f"{message}; got {rules!r}")
     for left, right in rules.items():

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from ctxbench.io.errors import ParameterError, check_choice, check_range
+from ctxbench.io.errors import Message, ParameterError, check_choice, check_range
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.model.candidates import Candidates, Mode, Note, Origin, add_expanded, reranked
 from ctxbench.model.items import TEXT_FIELDS, Catalog, Item, check_item_types
@@ -51,7 +51,7 @@ class Intent(Strategy):
 
     Action is create, modify, debug, explain, refactor or search; scope focused (on what it names), module or codebase;
     complexity simple, medium or complex. Names are CamelCase, snake_case, dotted or with `::`, file names, paths, and
-    what stands in backquotes. Keywords are those of `keywords`, for steps that match them. No chunks are made: name
+    what is in backquotes. Keywords are those of `keywords`, for steps that match them. No chunks are made: name
     another analysis beside it. A blank request has no intent. Cost: linear in the text. Source: document 003, "Query
     Analyzer"; tables of words, tested on requests that one model wrote and labelled (`ctxbench/pipelines/README.md`).
     """
@@ -77,7 +77,7 @@ class Plan(Strategy):
     A model that does not answer in time, or not with a plan in two tries, is followed by `heuristic`; a request that
     says nothing to look for has no plan, so steps scan everything. Each fallback is a note. Files that a plan names and
     the request does not see are left out, with a note. Replies of models are kept by text, model and prompt. No chunks
-    are made: name another analysis beside it. Cost: linear in the text, and an exchange with the server a request,
+    are made: name another analysis beside it. Cost: linear in the text, and an exchange with the server per request,
     four at one time. Source: document 003, "Subagent Approach with Local LLM".
     """
 
@@ -118,7 +118,7 @@ class Plan(Strategy):
             if plan is not None:
                 plan, gone = plan.over(partial(_called, paths=paths, visible=paths.visible_paths(batch.visible[row])))
                 if gone:
-                    message = f"the plan names {', '.join(gone)}, which the request does not see; left out"
+                    message = Message("pipelines.plan-names-unseen", paths=gone)
                     notes.append(Note(_STEP, "failed", message, query=request.id))
             plans.append(None if plan is None else plan.as_dict())
         return replace(query, plan=tuple(plans), notes=tuple(notes))
@@ -132,12 +132,10 @@ def _fallen_back(text: str, by_model: ContextPlan | str | None) -> tuple[Context
     """The plan of a model, else by words, else none; and a note for each step down."""
     if isinstance(by_model, ContextPlan):
         return by_model, []
-    why = [] if by_model is None else [Note(_STEP, "fell back", f"{by_model}; planned by the words of the request")]
+    why = [] if by_model is None else [Note(_STEP, "fell back", Message("pipelines.planned-by-words", reason=by_model))]
     plan = heuristic_plan(text, read_intent(text))
     if plan is None:
-        why.append(
-            Note(_STEP, "fell back", "the request says nothing to look for; everything is scanned, without a plan")
-        )
+        why.append(Note(_STEP, "fell back", Message("pipelines.no-plan")))
     return plan, why
 
 
@@ -460,7 +458,7 @@ class FileKinds(Strategy):
         tests: that of tests and what they read, 0 to 10.
 
     What a file is for, its path tells, of generated files their first lines, too. A file of several kinds is `made`
-    before `documents` before `tests`. A file that the request names, and what is no file, stay as they are. Behind
+    before `documents` before `tests`. A file that the request names, and what is no file, stay unchanged. Behind
     scores >= 0; another is an error. `chunk_rank` becomes the place in the new order. Empty in, empty out. Cost: linear
     in the rows. Source: ours.
     """
@@ -521,32 +519,32 @@ def _kind_of_path(path: str) -> int:
 
 
 DISTANCE = "code.distance"
-"""Column of what was brought in: how many steps away from what was chosen."""
+"""Column of what was added: how many steps away from what was chosen."""
 Neighbours: TypeAlias = Callable[[int], tuple[IntArray, FloatArray]]
 """The files that one file leads to, and how much so, in (0, 1]."""
 Leads: TypeAlias = dict[int, tuple[float, int]]
 """What leads: by file a weight > 0, and the item of the file that is named as the origin."""
 Row: TypeAlias = tuple[int, float, int, int]
-"""What is brought in: item, score, the item that led there, and the distance."""
+"""What is added: item, score, the item that led there, and the distance."""
 
 
 @dataclass(frozen=True)
 class CodeLinks(Strategy):
-    """Bring in files that the chosen files, and files of chosen definitions, lead to, pass by pass, each once.
+    """Add files that the chosen files, and files of chosen definitions, lead to, pass by pass, each once.
 
     Attributes:
         by: `imports`, what a file imports, by the rules of its language; `references`, files that use names which it
             defines; `tests`, the test of a file and what a test is of, by their names; `co_change`, files that the same
             earlier commits changed; `pagerank`, what a walk along imports and names used comes by most often.
-        depth: so many passes, 0 to 5; 0 leaves everything as it is. With `pagerank` no file further away is brought in.
-        max_files: at most so many files a request, over all passes; 0 leaves everything as it is.
+        depth: so many passes, 0 to 5; 0 changes nothing. With `pagerank` no file further away is added.
+        max_files: at most so many files per request, over all passes; 0 changes nothing.
 
-    Only files that a search might offer are brought in and lead further; what the session holds does not lead. A file's
+    Only files that a search might offer are added and lead further; what the session holds does not lead. A file's
     score in a pass is the sum over what leads to it of the weight of the edge, in (0, 1], by the place of the one that
-    leads, from 1, among what is chosen, or times half the score that it was brought in with; `via_item` is the one that
+    leads, from 1, among what is chosen, or times half the score that it was added with; `via_item` is the one that
     gives most, the column `code.distance` the pass. With `pagerank` the score is the rank, the walk starting anew at
     what is chosen, each by 1 / its place. All is read off what the request sees: files, commits and imports as they
-    were at its time. A rank step behind orders all anew. Nothing chosen, nothing brought in. Cost: imports and names of
+    were at its time. A rank step behind orders all anew. Nothing chosen, nothing added. Cost: imports and names of
     a tree are read when it is first asked for; then linear in the edges of what is reached. Source: document 002,
     `traverse_imports`, `find_symbol_references`.
     """
@@ -561,8 +559,13 @@ class CodeLinks(Strategy):
         """Whether the step adds nothing."""
         return self.depth == 0 or self.max_files == 0
 
+    @property
+    def passes(self) -> int:
+        """How many times it expands."""
+        return self.depth
+
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Bring in what the chosen files lead to."""
+        """Add what the chosen files lead to."""
         if self.off:
             return candidates
         trees, rows = code_trees(query.batch.catalog, resources), []

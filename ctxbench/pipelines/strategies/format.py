@@ -33,7 +33,7 @@ from ctxbench.model.strategies import Strategy
 from ctxbench.search.tokens import BUDGET, BUDGET_WORDS, cut_to_fit, prompt_tokens, rendered_fit
 from ctxbench.search.words import asked_words
 
-_TURN = {"reference": 0, "rule": 2}  # references come before rules; whatever else there is stands between
+_TURN = {"reference": 0, "rule": 2}  # references come before rules, other types between them
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,10 @@ class Messages(Strategy):
     """
 
     system: str = ""
+    chats: ClassVar[bool] = True
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Sequence[Prompt]:
-        """Build one prompt a request."""
+        """Build one prompt per request."""
         prompts = []
         for index, request in enumerate(query.batch.requests):
             items = chosen_items(query, candidates, index)
@@ -224,6 +225,7 @@ class Citations(Strategy):
     marks: bool = True
     index: Literal["fts5", "postgres"] = "fts5"
     system: str = ""
+    cites: ClassVar[bool] = True
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -231,7 +233,7 @@ class Citations(Strategy):
         return (f"text_index:{self.index}",) if self.marks else ()
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Sequence[Prompt]:
-        """Build one prompt a request."""
+        """Build one prompt per request."""
         prompts, chosen = [], [chosen_items(query, candidates, index) for index in range(len(query.batch))]
         for index, texts in enumerate(self._texts(query, candidates, chosen, resources)):
             context = "\n\n".join(map(_written, citations(query, candidates, index), texts))
@@ -328,7 +330,7 @@ class ContextTemplate:
         for name, value in spec.items():
             field = _ALSO.get(name, name)
             if field not in FIELDS or field in fields:
-                problem = "is given twice" if field in fields else f"is no field of it{suggest(str(name), FIELDS)}"
+                problem = "is given twice" if field in fields else f"is unknown{suggest(str(name), FIELDS)}"
                 raise ParameterError(f"template: {name!r} {problem}")
             check_type(f"template: {name}", value, FIELDS[field])
             fields[field] = value
@@ -381,9 +383,9 @@ class Template(Strategy):
 
     Variables of the format of a memory: `{{content}}` (what is shown of its text), `{{type}}` (its kind, else the
     item's type), `{{confidence}}`, `{{timestamp}}` (when it was created), `{{score}}` (that of the last ranking); of
-    what an item lacks the variable is empty. Variables in contents stay as they are. Items stand in the one order;
+    what an item lacks the variable is empty. Variables in contents stay unchanged. Items stand in the one order;
     tools are sent as tools. Nothing chosen: no such message. Cost: linear in the items. Source: document 004, "Context
-    Templates"; that the template decides where metadata stands and `includeMetadata` whether it is filled in is our
+    Templates"; that the template decides where metadata is and `includeMetadata` whether it is filled in is our
     reading of it.
     """
 
@@ -402,7 +404,7 @@ class Template(Strategy):
         return ContextTemplate.of(self.template, metadata=self.metadata)
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Sequence[Prompt]:
-        """Build one prompt a request."""
+        """Build one prompt per request."""
         prompts = []
         for index, request in enumerate(query.batch.requests):
             items = chosen_items(query, candidates, index)
@@ -447,7 +449,7 @@ class Rendered(Strategy):
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {"tokens": (0, math.inf)}
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Mark what does not fit, and show a part of a first item that does not."""
+        """Exclude what does not fit, and show a part of a first item that does not."""
         rows = candidates.chosen & (candidates.origin != Origin.SESSION)
         limit = self.tokens + prompt_tokens(query, Candidates.empty(candidates.n_requests), resources)
         fits = rendered_fit(query, candidates, resources, rows, budget=limit)

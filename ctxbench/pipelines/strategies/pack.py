@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -51,7 +51,7 @@ class Budget(Strategy):
             messages, what the session holds and the user's message, too. Where these alone are beyond the budget,
             nothing is added.
 
-    Items that a search found and that an expansion brought in count alike. Tokens are those of the counter that the
+    Items that a search found and that an expansion added count alike. Tokens are those of the counter that the
     run's tables name. Empty in, empty out. Cost: linear in the candidates, and
     counting the tokens of the catalog once; with `frame` the prompt is rendered for the logarithm of the candidates,
     with `skip` for each of them. Source: the specification, "Context Window Management"; first fit in the
@@ -74,8 +74,20 @@ class Budget(Strategy):
         """The token counts, and the pipeline's format where the whole prompt is counted."""
         return ("tokens", FORMAT) if self.frame else ("tokens",)
 
+    @property
+    def replay(self) -> str:
+        """What a prompt costs with its frame is not stored."""
+        return "" if self.frame else "rank"
+
+    @classmethod
+    def family_behind(cls, before: Any, written: Mapping[str, Any], reader: Any) -> Any | None:
+        """Every budget, if it ends the list at the first item that does not fit and counts nothing else."""
+        if any(reader.value(written.get(name)) for name in ("skip", "session", "frame")):
+            return None
+        return reader.within_budget(before, written.get("tokens", cls.tokens))
+
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Mark what does not fit."""
+        """Exclude what does not fit."""
         in_session = candidates.origin == Origin.SESSION
         rows = candidates.chosen & ~in_session
         if self.frame:
@@ -98,14 +110,15 @@ class Truncate(Strategy):
     Attributes:
         tokens: of what is shown of one item, the mark at its end counted; 1 or more.
 
-    Tools are sent whole or not at all, so they are left as they are, as is what another step shows a part of. Of a
+    Tools are sent whole or not at all, so they are unchanged, as is what another step shows a part of. Of a
     text whose first word is too long its first characters are shown; where not one fits, the item stays out. Each item
-    is cut alike for every request, so the step may stand anywhere. What the session holds is cut, too. Empty in, empty
+    is cut alike for every request, so the step may be anywhere. What the session holds is cut, too. Empty in, empty
     out. Cost: the tokens of some ten beginnings an item that is too long. Source: the specification, "Token Optimizer".
     """
 
     tokens: int = 400
     uses: ClassVar[tuple[str, ...]] = ("tokens",)
+    itemwise: ClassVar[bool] = True
     rule_words: ClassVar[Mapping[str, str]] = {TOO_LONG: "not one character of it fits into tokens={tokens}"}
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {"tokens": (1, math.inf)}
 
@@ -208,7 +221,7 @@ class _Filling(Strategy, ABC):
             room: tokens of all that are chosen; below 0 nothing is.
 
         Returns:
-            Shape (n,): 0 = chosen, else which of `_rules` keeps it out, from 1.
+            Shape (n,): 0 = chosen, else which of `_rules` excludes it, from 1.
         """
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
@@ -388,7 +401,7 @@ class Excerpts(Strategy):
     earliest; what is left of it lies evenly around the matches. It begins and ends between words, or between characters
     where a word is longer. Without a match the first `characters` are shown. The column `excerpts.matches` says how
     many matches what is shown holds, of short items, too. What another step shows a part of, and what is left out,
-    stays as it is. What the session holds is cut, too. Empty in, empty out. Cost: the matches of each text. Source:
+    stays unchanged. What the session holds is cut, too. Empty in, empty out. Cost: the matches of each text. Source:
     document 002 (`ts_headline`, else the first 500 characters); the choice of the window is ours.
     """
 
@@ -492,7 +505,7 @@ def _ends(text: str, n: int) -> bool:
 
 
 SHARE = "whole_file.share"
-"""Column of what was brought in: how much of its file's definitions, by tokens, was chosen before it."""
+"""Column of what was added: how much of its file's definitions, by tokens, was chosen before it."""
 OUTLINED = "outlined"  # the code of the rule for an item that its file's outline stands for
 
 
@@ -510,8 +523,8 @@ class WholeFile(Strategy):
     What does not fit is left out, and smaller items after it may still be offered. Definitions are the chunks of a
     path; the rest of a file comes in all together, behind the one with which the share is reached (`via_item`), or not
     at all where it does not fit then. It may hold what no search found, or a cut left out. Its score is that of the one
-    before it, the column `whole_file.share` the share that was reached. Scores and order stay as they are. In a catalog
-    of whole files nothing is brought in. Empty in, empty out. Cost: a sort of the candidates and of the chunks that a
+    before it, the column `whole_file.share` the share that was reached. Scores and order stay unchanged. In a catalog
+    of whole files nothing is added. Empty in, empty out. Cost: a sort of the candidates and of the chunks that a
     request sees. Source: document 003, "Token Budget Manager" and "Minimal Expansion"; the share is ours.
     """
 
@@ -529,7 +542,7 @@ class WholeFile(Strategy):
             raise ParameterError(f"share must be above 0, to 1, got {self.share}")
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
-        """Mark what does not fit, and bring in the rest of files."""
+        """Exclude what does not fit, and add the rest of files."""
         catalog = query.batch.catalog
         path = item_paths(catalog, resources).path.code
         price = _prices(catalog, path, candidates, resources, with_siblings=self.share < 1)
@@ -565,10 +578,10 @@ class Outline(Strategy):
         per_token: as of `whole_file`; the places of `n` are in that order.
 
     The outline of a chunk is the item of type `file` at its path, where the request sees one: it comes in for the first
-    chunk that it stands for (`via_item`), with its score, once a file. Of a whole file the head is shown: what stands
+    chunk that it stands for (`via_item`), with its score, once per file. Of a whole file the head is shown: what stands
     before its first definition, such as path, documentation and imports. What has no outline, as outlines themselves,
     stays whole, if it fits; what a step before shows a part of stays so. What neither itself nor as an outline fits is
-    left out, and smaller items after it may still be offered. Scores and order stay as they are. Empty in, empty out.
+    left out, and smaller items after it may still be offered. Scores and order stay unchanged. Empty in, empty out.
     Cost: a sort; whole files that are cut are parsed once. Source: document 003, `summarize_if_needed`.
     """
 
@@ -678,7 +691,7 @@ def _prices(
     if with_siblings:
         in_files = np.zeros(int(path.max(initial=-1)) + 2, dtype=np.bool_)
         in_files[path[items]] = True
-        in_files[-1] = False  # what stands in no file
+        in_files[-1] = False  # what is in no file
         items = np.concatenate([items, np.flatnonzero(in_files[path])])
     return resources.tokens(catalog, items)
 
@@ -706,7 +719,7 @@ def _kept_rows(table: Candidates, walks: Sequence[_Walk]) -> BoolArray:
 
 
 def _with_added(table: Candidates, walks: Sequence[_Walk], columns: Mapping[str, FloatArray]) -> Candidates:
-    """The table with what the walks bring in, and columns of that."""
+    """The table with what the walks add, and columns of that."""
     rows = [(walk.request, item, row) for walk in walks for item, row in walk.added]
     request, item, row = np.array(rows, dtype=np.int64).reshape(-1, 3).T
     constants = {"origin": Origin.EXPANSION, "mode": Mode.EXPANSION}

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ctxbench.io.errors import ParameterError, check_choice, check_range, number_within
+from ctxbench.io.errors import Message, ParameterError, check_choice, check_range, number_within
 from ctxbench.model.arrays import FloatArray, IntArray, firsts
 from ctxbench.model.candidates import MARGIN, RECEIVED, SEARCHED, SECONDS, SENT, Candidates, Note, Rule, reranked
 from ctxbench.model.items import Catalog, Item
@@ -29,8 +29,8 @@ from ctxbench.pipelines.features import (
     resources_of,
     with_features,
 )
-from ctxbench.pipelines.fits import LINEAR, WEIGHTS, FittedWeights
-from ctxbench.search.chat_models import Message, ModelReply
+from ctxbench.pipelines.fits import LINEAR, WEIGHTS, FittedWeights, fit_differences
+from ctxbench.search.chat_models import ChatMessage, ModelReply
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Rrf(Strategy):
 
     Sources are those of a `merge`; behind a single retriever the order stays. Ranks are counted from 1; items that a
     source scores equal have the same rank, the best of theirs, so that no catalog order enters; a source that did
-    not find an item adds nothing. Session items stay as they are. Empty in, empty out. Cost: a sort a source.
+    not find an item adds nothing. Session items stay unchanged. Empty in, empty out. Cost: a sort per source.
     Source: Cormack, Clarke and Buettcher, SIGIR 2009 (k = 60).
     """
 
@@ -275,7 +275,7 @@ class Linear(FittedWeights):
 
     Columns that no step before has made are made here, but for those of weight 0. They are added up as they are: a
     weight says what a column's unit is worth. `chunk_rank` becomes the place in the new order, and the score of
-    retrieval stays in the column `retrieved.score`. Session items stay as they are. Empty in, empty out. Cost: that of
+    retrieval stays in the column `retrieved.score`. Session items stay unchanged. Empty in, empty out. Cost: that of
     the columns, a sum and a sort. Source: linear feature-based models (Metzler and Croft, Information Retrieval, 2007).
     """
 
@@ -311,10 +311,7 @@ class Linear(FittedWeights):
         if self.calibration is None:
             return
         fit, embedder = self.calibrations.fit(LINEAR, catalog), resources.identity("embedder")
-        if fit.embedder != embedder:
-            yield f"the fit of {fit.dataset} was made with the embedder {fit.embedder}, and this is {embedder}"
-        if fit.catalog and fit.catalog != catalog.hash:
-            yield f"the fit of {fit.dataset} was made over another catalog ({fit.catalog[:12]}); fit again to be sure"
+        yield from fit_differences(fit, self.calibrations.command(LINEAR), catalog, embedder)
 
     def weights_for(self, catalog: Catalog) -> dict[str, float]:
         """The weights by column: those given, or those of the file's fit for a catalog.
@@ -368,8 +365,9 @@ def checked_weights(weights: Any) -> dict[str, float]:
         raise ParameterError("weights must not all be 0")
     families_of(tuple(numbers))
     if labelled := sorted(set(LABELLED) & set(numbers)):
-        named = f"weights name {' and '.join(labelled)}, which say what labelled requests needed"
-        raise ParameterError(f"{named}; only the step `probability` has such requests")
+        raise ParameterError(
+            f"weights name {' and '.join(labelled)}, which describe labelled requests; only `probability` has such"
+        )
     return numbers
 
 
@@ -420,10 +418,10 @@ class Llm(Strategy):
 
     The model is shown what the steps before still offer, so `first: {n: 20}` before it bounds what it costs; behind
     `everything` it is the selector itself. Items that it names score from 1 down to above 0 and the others below 0, so
-    the ranking is its own. A reply without a usable answer, and a request that the server refuses, leave what was
+    the ranking is its own. A reply without a usable answer, and a request that the server rejects, leave what was
     found as it was, with a note. Replies are kept (`ctxbench.search.chat_models`), so that a run repeats; what they
     cost is in `model_tokens` and `model_seconds`, and the notes of a run. A blank request gets nothing, without asking;
-    without candidates nothing is asked. Cost: an exchange with the server a request, four at one time. Source: the
+    without candidates nothing is asked. Cost: an exchange with the server per request, four at one time. Source: the
     documents, "Supervisor Integration"; listwise as in Sun et al., Is ChatGPT Good at Search?, EMNLP 2023.
     """
 
@@ -485,7 +483,7 @@ class Llm(Strategy):
         table = table.exclude(left_out, Rule.of("llm", model=self.model)).with_columns(**columns)
         return reranked(table, score).noted(*notes)
 
-    def _conversation(self, request: Request, items: Sequence[Item]) -> list[Message]:
+    def _conversation(self, request: Request, items: Sequence[Item]) -> list[ChatMessage]:
         """What the model is sent for one request."""
         earlier = request.history[len(request.history) - min(self.history, len(request.history)) :]
         parts = []
@@ -506,16 +504,13 @@ class Llm(Strategy):
 def _read(reply: ModelReply | Exception, n: int) -> tuple[list[int] | None, Note | None]:
     """The positions that a reply names, None if the reply is unusable, and the note about it."""
     if not isinstance(reply, ModelReply):
-        return None, Note(_STEP, "fell back", f"{reply}; what was found stays as it was")
+        return None, Note(_STEP, "fell back", Message("pipelines.order-unchanged", reason=reply))
     named = named_in(reply.text, n)
     if named is None:
-        return None, Note(
-            _STEP,
-            "fell back",
-            f"the reply names no items as JSON: {reply.text[:100]!r}; what was found stays as it was",
-        )
+        reason = Message("pipelines.reply-not-json", reply=reply.text[:100])
+        return None, Note(_STEP, "fell back", Message("pipelines.order-unchanged", reason=reason))
     positions, wrong = named
-    message = f"the reply names {wrong}, and items are numbered 1 to {n}; passed over"
+    message = Message("pipelines.unknown-items-in-reply", wrong=wrong, n=n)
     return positions, Note(_STEP, "failed", message) if wrong else None
 
 

@@ -209,6 +209,7 @@ class Dense(Strategy):
     top: int | None = None
     bodies: bool = later(False)
     embedder: str = later("")
+    independent: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_range("depth", self.depth, 1)
@@ -303,6 +304,7 @@ class Everything(Strategy):
     """
 
     ranks: ClassVar[bool] = False
+    independent: ClassVar[bool] = True
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Offer all eligible items."""
@@ -319,6 +321,8 @@ class Nothing(Strategy):
     Nothing is embedded, indexed or counted. Cost: none. Source: document 000, "Per-Agent Configuration".
     """
 
+    searches: ClassVar[bool] = False
+
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Find nothing."""
         return Candidates.empty(len(query.batch))
@@ -334,11 +338,12 @@ class Random(Strategy):
 
     An item's score depends on the seed, the request id and the item id alone, so neither the order of items nor
     the other requests change it. A request that may get nothing has no candidates. Cost: a hash an item, once a
-    catalog, and a sort a request. Source: ours, over the finalizer of SplitMix64 (Steele et al., 2014).
+    catalog, and a sort per request. Source: ours, over the finalizer of SplitMix64 (Steele et al., 2014).
     """
 
     seed: int = 0
     depth: int = DEPTH
+    independent: ClassVar[bool] = True
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {"depth": (1, math.inf)}
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
@@ -389,6 +394,7 @@ class Servers(Strategy):
     pool: Literal["max", "mean", "top"] = "max"
     top: int | None = None
     depth: int = DEPTH
+    independent: ClassVar[bool] = True
     uses: ClassVar[tuple[str, ...]] = ("embedder",)
 
     def __post_init__(self) -> None:
@@ -477,7 +483,7 @@ class Bm25(Strategy):
             moves a score.
 
     Items that share no word with the request are no candidates; a blank request has none. Each item counts as
-    one chunk; a word counts as often as it stands in the request's chunks, each time by the chunk's weight. The
+    one chunk; a word counts as often as it occurs in the request's chunks, each time by the chunk's weight. The
     defaults were measured over eleven datasets (reports/comparators.md). Cost: linear in the items that share a word.
     Source: Robertson et al. 1994; bm25s, rank-bm25.
     """
@@ -500,10 +506,14 @@ class Bm25(Strategy):
             raise ParameterError(f"k1 must be 0 or more and b 0 to 1, got k1 {self.k1} and b {self.b}")
         check_range("depth", self.depth, 1)
 
+    @property
+    def word_rule(self) -> WordRule:
+        """How texts are split into words."""
+        return WordRule(split=self.words == "split", stop=self.stop, stem=self.stem)
+
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Score every request's chunks, taken together."""
-        batch = query.batch
-        rule = WordRule(split=self.words == "split", stop=self.stop, stem=self.stem)
+        batch, rule = query.batch, self.word_rule
         settings = {name: getattr(self, name) for name in ("k1", "b", "variant", "server", "bodies")} | {"rule": rule}
         index = bm25_index(batch.catalog, resources, **settings)
         words_by_request = [index.words(query.chunks(row), query.weights(row).tolist()) for row in range(len(batch))]
@@ -675,7 +685,7 @@ class ConversationMessages(FirstN):
         n: how many at most, 0 = none.
 
     Messages are items of type `message` with the request's `conversation`; the later was created later, and of one
-    moment stands further down in the catalog. A request without a conversation has no candidates. Cost: linear in the
+    moment is further down in the catalog. A request without a conversation has no candidates. Cost: linear in the
     catalog. Source: document 002, `getThreadHistory`; the score is ours.
     """
 

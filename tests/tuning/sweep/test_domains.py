@@ -440,9 +440,9 @@ def test_items_are_dealt_out_as_by_domain_does():
     ("refine", "message"),
     [
         ("[{first: {n: $n}}]", "no by_domain as its last step"),
-        ("[{by_domain: {tool: [{first: {n: $n}}], '*': [standard]}}]", "a cut that can be swept is standard"),
-        ("[{by_domain: {'*': [{standard: {topN: $n}}, gap]}}]", "a cut that can be swept is standard"),
-        ("[{by_domain: {'*': [{standard: {topN: $n}}, {margin: {margin: 0.1}}]}}]", "has of: ratio"),
+        ("[{by_domain: {tool: [{first: {n: $n}}], '*': [standard]}}]", "swept over the cut"),
+        ("[{by_domain: {'*': [{standard: {topN: $n}}, gap]}}]", "swept over the cut"),
+        ("[{by_domain: {'*': [{standard: {topN: $n}}, {margin: {margin: 0.1}}]}}]", "swept over the cut"),
     ],
 )
 def test_domains_that_cannot_be_swept_are_refused(tmp_path, refine, message):

@@ -231,10 +231,10 @@ def test_lengths_are_those_of_the_engine():
     [
         ({}, "expansion is off"),
         ({**ON, "contextExpansionDepth": 0}, "expansion is off"),
-        ({**ON, "contextExpansionBy": "both"}, "two rankings are joined"),
-        ({**ON, "contextTokenBudgetEnabled": True}, "the last step is no expansion"),
-        ({**ON, "contextSearchEnabled": False}, "the last step is no expansion"),
-        ({**ON, "contextExpansionDepth": 2}, "in 2 passes, and what the first leaves out leads no further"),
+        ({**ON, "contextExpansionBy": "both"}, "by: both"),
+        ({**ON, "contextTokenBudgetEnabled": True}, "the last step is not an expansion"),
+        ({**ON, "contextSearchEnabled": False}, "the last step is not an expansion"),
+        ({**ON, "contextExpansionDepth": 2}, "2 passes"),
     ],
 )
 def test_what_one_run_cannot_tell_is_refused(values, reason):
@@ -247,15 +247,15 @@ def test_what_one_run_cannot_tell_is_refused(values, reason):
 @pytest.mark.parametrize(
     ("steps", "reason"),
     [
-        ("[{first: {n: $n}}]", "the last step is no expansion"),
-        ("[{first: {n: $n}}, expansion, {budget: {tokens: 10}}]", "the last step is no expansion"),
-        ("[{first: {n: $n}}, expansion, expansion]", "another step brings items in"),
-        ("[{first: {n: $n}}, {expansion: {by: both}}]", "two rankings are joined"),
-        ("[{first: {n: $n}}, {expansion: {query_weight: 0.5}}]", "the query weighs in the ranking"),
-        ("[{first: {n: $n}}, {expansion: {by: graph, graph: some-file}}]", "the graph is a file"),
-        ("[{first: {n: $n}}, expansion]", "fixes threshold, so there is no parameter"),
-        ("[{first: {n: $n}}, {expansion: {by: graph}}]", "fixes graph_threshold, so there is no parameter"),
-        ("[{by_domain: {'*': [{first: {n: $n}}, expansion]}}]", "the last step is no expansion"),
+        ("[{first: {n: $n}}]", "the last step is not an expansion"),
+        ("[{first: {n: $n}}, expansion, {budget: {tokens: 10}}]", "the last step is not an expansion"),
+        ("[{first: {n: $n}}, expansion, expansion]", "another expansion"),
+        ("[{first: {n: $n}}, {expansion: {by: both}}]", "by: both"),
+        ("[{first: {n: $n}}, {expansion: {query_weight: 0.5}}]", "query_weight"),
+        ("[{first: {n: $n}}, {expansion: {by: graph, graph: some-file}}]", "graph file"),
+        ("[{first: {n: $n}}, expansion]", "fixes threshold"),
+        ("[{first: {n: $n}}, {expansion: {by: graph}}]", "fixes graph_threshold"),
+        ("[{by_domain: {'*': [{first: {n: $n}}, expansion]}}]", "the last step is not an expansion"),
     ],
 )
 def test_why_one_run_is_not_enough(tmp_path, steps, reason):
