@@ -298,9 +298,9 @@ def test_a_threshold_of_both_domains_is_refused():
 def test_two_domains_are_needed_and_every_item_belongs_to_one():
     rankings = MeasuredRankings.of(uncut(labelled(3)), labelled(3), MEASURES)
     tools, rules = domains_of(DOMAINS, topKs=(20,), topNs=(1,))
-    with pytest.raises(ParameterError, match="shared by two domains, got 1"):
+    with pytest.raises(ParameterError, match="expected two domains, got 1"):
         DomainPair(rankings, [tools])
-    with pytest.raises(ParameterError, match="belongs to neither"):
+    with pytest.raises(ParameterError, match="belongs to no domain"):
         DomainPair(rankings, [tools, replace(rules, types=("memory",))])
 
 

@@ -212,13 +212,13 @@ def test_the_fixed_values_do_not_depend_on_the_data():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Counts("K", ()), "K needs values of 0 or more to try"),
-        (lambda: Counts("K", (-1, 2)), "K needs values of 0 or more to try"),
+        (lambda: Counts("K", ()), "K needs values of 0 or more"),
+        (lambda: Counts("K", (-1, 2)), "K needs values of 0 or more"),
         (lambda: Counts("", (1, 2)), "without a name exactly one"),
         (lambda: ThresholdSpan("s", 0.7, 0.5), "s needs a range from low to high, got 0.7 to 0.5"),
         (lambda: ThresholdSpan("s", 0.0, np.inf), "s needs a range"),
         (lambda: ThresholdSpan("", 0.0, 1.0), "a parameter without a name must be fixed"),
-        (lambda: FixedK("n", [2]).lengths(TWO, {}), "n is missing; a setting has a value for each parameter"),
+        (lambda: FixedK("n", [2]).lengths(TWO, {}), "n is missing; a setting needs a value of each swept parameter"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make, message):

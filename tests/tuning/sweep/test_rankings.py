@@ -191,9 +191,9 @@ def test_no_query_and_no_item():
 
 def test_what_cannot_be_swept_is_refused():
     labels = labels_of(("", {"a": 2}))
-    with pytest.raises(ParameterError, match="nDCG@10 says how items are ranked, which no cut changes"):
+    with pytest.raises(ParameterError, match="nDCG@10 does not depend on the cut"):
         MeasuredRankings.of(table_of("a"), labels, [Measure(Metric("nDCG", 10))])
-    with pytest.raises(ParameterError, match="BoR@5 says how items are ranked"):
+    with pytest.raises(ParameterError, match="BoR@5 does not depend on the cut"):
         MeasuredRankings.of(table_of("a"), labels, [Measure(Metric("BoR", 5))])
     with pytest.raises(ParameterError, match="rankings of 2 queries and labels of 1"):
         measured_rankings(table_of("a", "b"), labels, "tokens")
