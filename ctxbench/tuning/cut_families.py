@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxbench.evaluation.statistics import LEVEL, moment_bounds, share_bounds, wilson_bounds
-from ctxbench.io.errors import ParameterError
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.pipelines.strategies.cut import fallen, offered_length
 from ctxbench.selectors.selector import Value
@@ -85,14 +84,6 @@ class CutFamily(ABC):
     def lines(self, rankings: MeasuredRankings) -> Iterator[ThresholdLine]:
         """All settings, as lines. Their fixed values and their order do not depend on the data."""
         return (cut.line() for cut in self.cuts(rankings))
-
-    def lengths(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> IntArray:
-        """The number of offered items of each ranking at one setting, shape (n_queries,); see `by_query`.
-
-        Raises:
-            ParameterError: a value is missing.
-        """
-        return self.offered_prefix(rankings, values)[1]
 
     def by_query(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
         """The values of all measures at one setting, shape (n_queries,) each; NaN if a measure does not apply.
@@ -359,10 +350,6 @@ class BudgetFamily(CutFamily):
                         high=np.minimum(cut.high, fits),
                     )
                 continue
-            if cut.axis is not None:
-                raise ParameterError(
-                    f"{cut.axis[0].name} and {self.tokens.name} cannot both be swept at every value; fix one of them"
-                )
             if sums is None or sums.rankings is not cut.rankings:
                 sums = ThresholdSums(
                     cut.rankings, -cut.rankings.cumulative_tokens.astype(np.float64), cut.rankings.sizes
@@ -641,8 +628,6 @@ class CommonLine(SweptSettings):
                 spaced by rank.
         """
         first = lines[0]
-        if any(line.axis != first.axis or line.values != first.values for line in lines):
-            raise RuntimeError("lines of different settings cannot share thresholds")
         if not first.axis:
             return cls(lines, first.thresholds, [np.zeros(1, dtype=np.int64) for _ in lines], worth)
         sign = -1.0 if _rises(first) else 1.0

@@ -10,7 +10,6 @@ dimensions. Only settings at which it changes are compared; the cheapest of them
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -22,22 +21,19 @@ import numpy as np
 from ctxbench.evaluation.metrics import evaluate
 from ctxbench.io.errors import ParameterError
 from ctxbench.model import registry
-from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, owners
+from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.model.items import Catalog
-from ctxbench.model.labels import Grade
 from ctxbench.model.strategies import Strategy
 from ctxbench.pipelines.strategies.cut import fallen
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.selector import Value
 from ctxbench.tuning.cut_families import BudgetFamily, Cut, CutFamily, FixedK, StandardMargin, ThresholdFamily
 from ctxbench.tuning.measures import (
-    ADDITIVE,
     NEVER,
     Measure,
     RankedItems,
     Requirements,
     item_types,
-    select_lists,
     values_of_measures,
 )
 from ctxbench.tuning.rankings import MeasuredRankings
@@ -249,13 +245,6 @@ def _family(reader: CutReader, key: str, steps: Sequence[Any]) -> StandardMargin
     return family
 
 
-DOMAIN_METRICS = {
-    *("completeness", "recall", "direct_recall", "dependency_recall"),
-    *("abstention", "false_inclusion", "forbidden_offered"),
-}
-"""The metrics of gains."""
-_MAX_PARTS = 2**20  # the highest sum of a share in whole numbers, over all queries
-
 Corner = tuple[int, int]
 
 
@@ -276,59 +265,34 @@ def corners(firsts: Sequence[Corner]) -> list[Corner]:
 
 @dataclass(frozen=True, eq=False)
 class Gain:
-    """A measure that does not add up over domains, as weighted quadrants of pairs of lengths.
+    """Completeness as weighted quadrants of pairs of lengths, since it does not add up over domains.
 
     Attributes:
         query: the ranking of each quadrant, shape (n,).
         lengths: the lengths in either domain from which on it counts, shape (2, n).
-        weight: whole numbers, shape (n,). At any pair of lengths, the sum of the weights that count is the measure's
-            sum over queries x `scale`.
-        scale: the factor of sums.
-        constant: the sum x `scale` if nothing is offered.
+        weight: 1 or -1, shape (n,). At any pair of lengths, the sum of the weights that count is the number of complete
+            queries.
         applies: the number of queries to which the measure applies.
     """
 
     query: IntArray
     lengths: IntArray
     weight: IntArray
-    scale: int
-    constant: int
     applies: int
 
 
 def domain_gain(measure: Measure, required: Requirements, rankings: Sequence[MeasuredRankings]) -> Gain:
-    """A measure of a metric in `DOMAIN_METRICS` as quadrants.
+    """A measure of completeness as quadrants.
 
     Args:
-        measure: of a metric in `DOMAIN_METRICS`.
+        measure: completeness of all queries, of those within reach, or of those that require an item type.
         required: the requirements of the queries.
         rankings: of the two domains.
-
-    Raises:
-        ParameterError: its shares have too many different denominators.
     """
     queries = rankings[0].reachable if measure.reachable else np.ones(required.items.n, dtype=np.bool_)
     if measure.required_type:
         queries = queries & rankings[0].queries_by_type[measure.required_type]
-    name = measure.metric.name
-    if name in ("abstention", "false_inclusion"):
-        idle = queries & (required.counts == 0) & required.items.complete
-        if name == "abstention":
-            return _offered(idle, [np.where(domain.sizes > 0, 1, NEVER) for domain in rankings], lost=True)
-        return _offered(idle, [_first_useless(domain.items) for domain in rankings])
-    if name == "forbidden_offered":
-        return _offered(
-            queries & _has_forbidden(required.items), [_first_forbidden(domain.items) for domain in rankings]
-        )
     firsts = np.stack([required.met_from(domain.items) for domain in rankings]).T.tolist()
-    if name == "completeness":
-        return _completeness(queries, required, firsts)
-    direct = required.direct
-    counted = {"recall": np.ones_like(direct), "direct_recall": direct}.get(name, ~direct)
-    return _recall(measure, counted & queries[required.query], required, firsts)
-
-
-def _completeness(queries: BoolArray, required: Requirements, firsts: Sequence[Corner]) -> Gain:
     bounds = np.searchsorted(required.query, np.arange(required.items.n + 1)).tolist()
     applies = queries & (required.counts > 0)
     rows = [
@@ -336,69 +300,8 @@ def _completeness(queries: BoolArray, required: Requirements, firsts: Sequence[C
         for query in np.flatnonzero(applies).tolist()
         for first, second, weight in _quadrants(firsts[bounds[query] : bounds[query + 1]])
     ]
-    return _gain(rows, scale=1, applies=int(applies.sum()))
-
-
-def _recall(measure: Measure, counted: BoolArray, required: Requirements, firsts: Sequence[Corner]) -> Gain:
-    """The share of requirements that are met, for those where `counted`, shape (n_requirements,), is True."""
-    need = np.bincount(required.query[counted], minlength=required.items.n)
-    scale = math.lcm(*np.unique(need[need > 0]).tolist())
-    if scale * int((need > 0).sum()) > _MAX_PARTS:
-        raise ParameterError(f"{measure} has too many different shares to be swept over two domains")
-    rows = [
-        (int(required.query[group]), first, second, weight * scale // int(need[required.query[group]]))
-        for group in np.flatnonzero(counted).tolist()
-        for first, second, weight in _quadrants([firsts[group]])
-    ]
-    return _gain(rows, scale=scale, applies=int((need > 0).sum()))
-
-
-def _offered(queries: BoolArray, firsts: Sequence[IntArray], *, lost: bool = False) -> Gain:
-    """The number of queries that are offered an item of some kind; with `lost`, of queries that are not.
-
-    Args:
-        queries: the counted queries, shape (n_queries,).
-        firsts: for either domain, the length from which on such an item is offered, shape (n_queries,).
-        lost: whether an offer decreases the measure.
-    """
-    rows = [
-        (query, first, second, -weight if lost else weight)
-        for query in np.flatnonzero(queries).tolist()
-        for first, second, weight in _quadrants([(int(firsts[0][query]), int(firsts[1][query]))])
-    ]
-    n = int(queries.sum())
-    return _gain(rows, scale=1, applies=n, constant=n if lost else 0)
-
-
-def _first_useless(items: RankedItems) -> IntArray:
-    """The length from which on an item that is neither required nor helpful is offered, shape (n_queries,)."""
-    return _first_length(items, ~(_is_labelled(items, Grade.HELPFUL, Grade.REQUIRED) & items.enough))
-
-
-def _first_forbidden(items: RankedItems) -> IntArray:
-    """The length from which on an item that is labelled irrelevant is offered, shape (n_queries,)."""
-    return _first_length(items, _is_labelled(items, Grade.IRRELEVANT))
-
-
-def _has_forbidden(items: RankedItems) -> BoolArray:
-    """Whether an item is labelled irrelevant, shape (n_queries,)."""
-    judgments = items.labels.dataset.judgments
-    return np.isin(items.query, owners(judgments.start)[judgments.grade == Grade.IRRELEVANT])
-
-
-def _is_labelled(items: RankedItems, *grades: Grade) -> BoolArray:
-    """Whether each ranked item has a label of these grades, shape (n_ranked,)."""
-    judgments, width = items.labels.dataset.judgments, items.n_catalog
-    start, label = select_lists(judgments.start, items.query)
-    keys = (owners(start) * width + judgments.item[label])[np.isin(judgments.grade[label], grades)]
-    return np.isin(items.owner * width + items.item, keys)
-
-
-def _first_length(items: RankedItems, wrong: BoolArray) -> IntArray:
-    """The length from which on one of the items where `wrong`, shape (n_ranked,), is offered, shape (n_queries,)."""
-    first = np.full(items.n, NEVER, dtype=np.int64)
-    np.minimum.at(first, items.owner[wrong], items.position[wrong] + 1)
-    return first
+    table = np.array(rows, dtype=np.int64).reshape(-1, 4)
+    return Gain(table[:, 0], table[:, 1:3].T, table[:, 3], int(applies.sum()))
 
 
 def _quadrants(firsts: Sequence[Corner]) -> Iterator[tuple[int, int, int]]:
@@ -410,12 +313,6 @@ def _quadrants(firsts: Sequence[Corner]) -> Iterator[tuple[int, int, int]]:
             yield pairs[index + 1][0], second, -1
 
 
-def _gain(rows: Sequence[tuple[int, int, int, int]], *, scale: int, applies: int, constant: int = 0) -> Gain:
-    table = np.array(rows, dtype=np.int64).reshape(-1, 4)
-    return Gain(table[:, 0], table[:, 1:3].T, table[:, 3], scale, constant, applies)
-
-
-_GAINS = {"completeness", "recall", "direct_recall", "dependency_recall"}
 _SAME = 1e-12  # relative difference up to which two sums are equal
 
 
@@ -448,7 +345,7 @@ class _DomainLine:
     Attributes:
         line: these settings, from the fewest offered items on, without sums.
         start, end: the values between which a threshold selects the same, shape (m,) each; see `ThresholdLine.beyond`.
-        costs: by measure, sums over queries, shape (m,).
+        cost: sums over queries, shape (m,).
         first_indices: by gain, for each of its quadrants the first setting at which it counts, 0 to m (never).
         settings: the number of settings of the whole line.
     """
@@ -456,7 +353,7 @@ class _DomainLine:
     line: ThresholdLine
     start: FloatArray
     end: FloatArray
-    costs: Mapping[Measure, FloatArray]
+    cost: FloatArray
     first_indices: Mapping[Measure, IntArray]
     settings: int
 
@@ -503,12 +400,10 @@ class DomainPair:
         domains: two; parameters of the same name have the same value in both.
 
     Raises:
-        ParameterError: there are not two domains, or an item of a ranking belongs to none.
+        ParameterError: an item of a ranking belongs to none.
     """
 
     def __init__(self, rankings: MeasuredRankings, domains: Sequence[Domain]) -> None:
-        if len(domains) != 2:
-            raise ParameterError(f"expected two domains, got {len(domains)}")
         members = domain_items(rankings.items.labels.dataset.catalog, [domain.types for domain in domains])
         if not (members[0] | members[1])[rankings.items.item].all():
             raise ParameterError("an item of a ranking belongs to no domain; add its type, or '*'")
@@ -517,53 +412,35 @@ class DomainPair:
         self._parts = tuple(rankings.select_items(is_member[rankings.items.item]) for is_member in members)
         self._required = Requirements.of(rankings.items)
 
-    def front(
-        self,
-        gain: Measure,
-        cost: Measure,
-        *,
-        floors: Mapping[Measure, float] | None = None,
-        budgets: Mapping[Measure, float] | None = None,
-    ) -> PairFront:
+    def front(self, gain: Measure, cost: Measure, *, floors: Mapping[Measure, float] | None = None) -> PairFront:
         """The best gain for every cost, over every topK, every topN and every threshold of both domains.
 
         Args:
-            gain: completeness or a recall.
+            gain: a measure of completeness.
             cost: a measure that adds up over items, such as tokens.
-            floors: by measure, the lowest allowed sum over queries: of completeness, recalls or abstention.
-            budgets: by measure, the highest allowed sum: of measures that add up over items, false_inclusion or
-                forbidden_offered.
+            floors: by measure of completeness, the lowest allowed sum over queries.
 
         Returns:
             The settings that no other beats, the cheapest first. Of settings with the same cost and gain, that of the
             first line, then the one that offers less in the first domain, then in the second. Empty if no setting keeps
-            floors and budgets.
+            the floors.
 
         Raises:
-            ParameterError: a measure is not of these kinds, such as precision, or both domains share a threshold.
+            ParameterError: both domains share a threshold.
         """
-        limits = {**(floors or {}), **(budgets or {})}
-        self._check(gain, cost, floors or {}, budgets or {})
-        counted = [measure for measure in dict.fromkeys((gain, *limits)) if measure.metric.name in DOMAIN_METRICS]
-        added = [measure for measure in dict.fromkeys((cost, *limits)) if measure.metric.name in ADDITIVE]
+        floors = floors or {}
         best: _CheapestPairs | None = None
-        scale, settings = 1, 0
+        settings = 0
         for cuts in self._by_shared():
-            for first, second, gains in self._pairs(cuts, counted, added):
-                if best is None:
-                    scale = gains[gain].scale
-                    best = _CheapestPairs(gains[gain].applies * scale)  # the gain if every query has 1
+            for first, second, gains in self._pairs(cuts, list(dict.fromkeys((gain, *floors))), cost):
+                best = best or _CheapestPairs(gains[gain].applies)  # the gain if every query has 1
                 settings += first.settings * second.settings
                 price = self._price(cost, first, second)
-                tables = {name: _table(quadrants, name, first, second) for name, quadrants in gains.items()}
-                beyond = np.zeros(price.shape, dtype=np.bool_)
-                for limit, lower in (floors or {}).items():
-                    beyond |= tables[limit] < lower * gains[limit].scale * (1.0 - _SAME)
-                for limit, upper in (budgets or {}).items():
-                    spent = tables[limit] if limit in tables else self._price(limit, first, second)
-                    beyond |= spent > upper + _SAME * abs(upper)
-                best.add(np.where(beyond, np.inf, price) if limits else price, tables[gain], first, second)
-        return _front(best, scale, settings)
+                for limit, lower in floors.items():
+                    is_below = _table(gains[limit], limit, first, second) < lower * (1.0 - _SAME)
+                    price = np.where(is_below, np.inf, price)
+                best.add(price, _table(gains[gain], gain, first, second), first, second)
+        return _front(best, settings)
 
     def by_query(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
         """By measure, the values of every query at one setting, shape (n_queries,); NaN if it does not apply."""
@@ -588,22 +465,6 @@ class DomainPair:
         for values in front.rounded:
             yield setting_line(values, self.by_query(values), pairing=self.rankings.pairing)
 
-    def _check(
-        self, gain: Measure, cost: Measure, floors: Mapping[Measure, float], budgets: Mapping[Measure, float]
-    ) -> None:
-        unwanted = {"false_inclusion", "forbidden_offered"}
-        counts = DOMAIN_METRICS - unwanted
-        for role, measures, allowed in (
-            ("gain", [gain], _GAINS),
-            ("cost", [cost], ADDITIVE),
-            ("floor", floors, counts),
-            ("budget", budgets, ADDITIVE | unwanted),
-        ):
-            for measure in measures:
-                if measure.metric.name not in allowed:
-                    names = ", ".join(sorted(allowed))
-                    raise ParameterError(f"{measure} cannot be a {role} over two domains; expected one of {names}")
-
     def _by_shared(self) -> Iterator[tuple[list[Cut], list[Cut]]]:
         """The cuts of both domains, grouped by the values of shared parameters."""
         cuts = [list(domain.family.cuts(part)) for domain, part in zip(self.domains, self._parts, strict=True)]
@@ -621,7 +482,7 @@ class DomainPair:
                 yield first, second
 
     def _pairs(
-        self, cuts: tuple[list[Cut], list[Cut]], counted: Sequence[Measure], added: Sequence[Measure]
+        self, cuts: tuple[list[Cut], list[Cut]], counted: Sequence[Measure], cost: Measure
     ) -> Iterator[tuple[_DomainLine, _DomainLine, Mapping[Measure, Gain]]]:
         """All pairs of lines, with the gains of their rankings, which can depend on topK."""
 
@@ -631,7 +492,7 @@ class DomainPair:
 
         @cache
         def side(cut: Cut, index: int, *rankings: MeasuredRankings) -> _DomainLine:
-            return _side(cut, gains(*rankings), added, index)
+            return _side(cut, gains(*rankings), cost, index)
 
         for first, second in product(*cuts):
             rankings = (first.rankings, second.rankings)
@@ -640,14 +501,14 @@ class DomainPair:
     def _price(self, cost: Measure, first: _DomainLine, second: _DomainLine) -> FloatArray:
         """Sums of a cost at all pairs of settings; the cost of the session counts once."""
         bare = float(np.nansum(self.rankings.values(cost, np.zeros(self.rankings.n_queries, dtype=np.int64))))
-        return first.costs[cost][:, None] + (second.costs[cost] - bare)[None, :]
+        return first.cost[:, None] + (second.cost - bare)[None, :]
 
 
 def _axis_name(cut: Cut) -> tuple[str, ...]:
     return () if cut.axis is None else (cut.axis[0].name,)
 
 
-def _side(cut: Cut, gains: Mapping[Measure, Gain], costs: Sequence[Measure], index: int) -> _DomainLine:
+def _side(cut: Cut, gains: Mapping[Measure, Gain], cost: Measure, index: int) -> _DomainLine:
     """A line at its first setting, and at the settings from which on a quadrant counts."""
     line = cut.line()
     first_settings = {measure: _settings(cut, line, gain.query, gain.lengths[index]) for measure, gain in gains.items()}
@@ -661,7 +522,7 @@ def _side(cut: Cut, gains: Mapping[Measure, Gain], costs: Sequence[Measure], ind
         ),
         start=start,
         end=end,
-        costs={measure: np.asarray(line.sums[measure], dtype=np.float64)[matter] for measure in costs},
+        cost=np.asarray(line.sums[cost], dtype=np.float64)[matter],
         first_indices={measure: np.searchsorted(matter, settings) for measure, settings in first_settings.items()},
         settings=len(line),
     )
@@ -689,11 +550,10 @@ def _table(gain: Gain, name: Measure, first: _DomainLine, second: _DomainLine) -
     table = np.bincount(at, weights=gain.weight, minlength=shape[0] * shape[1]).reshape(shape)[:-1, :-1]
     np.cumsum(table, axis=0, out=table)
     np.cumsum(table, axis=1, out=table)
-    table += gain.constant
     return table.astype(np.int64)
 
 
-def _front(best: _CheapestPairs | None, scale: int, settings: int) -> PairFront:
+def _front(best: _CheapestPairs | None, settings: int) -> PairFront:
     """The pairs that are cheaper than all pairs with more gain, the cheapest first."""
     if best is None:
         return PairFront(cost=np.empty(0), gain=np.empty(0), values=(), rounded=(), settings=settings)
@@ -709,7 +569,7 @@ def _front(best: _CheapestPairs | None, scale: int, settings: int) -> PairFront:
     )
     return PairFront(
         cost=best.cost[gains],
-        gain=np.array(gains, dtype=np.float64) / scale,
+        gain=np.array(gains, dtype=np.float64),
         values=values,
         rounded=rounded,
         settings=settings,

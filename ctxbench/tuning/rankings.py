@@ -18,7 +18,6 @@ import numpy.typing as npt
 from ctxbench.evaluation.answers import Labels
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.runner import NOT_OF_FAILED
-from ctxbench.io.errors import ParameterError
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.model.candidates import Candidates
 from ctxbench.selectors.selector import Value
@@ -119,15 +118,8 @@ class MeasuredRankings:
             failed: whether the selector failed, shape (n_queries,); then amounts do not apply, as in a run.
 
         Raises:
-            ParameterError: a metric is one of rankings, or the table is of other queries.
+            ParameterError: an expansion has added items.
         """
-        for measure in measures:
-            declaration = measure.metric.declaration
-            if declaration.compute is None or "rankings" in declaration.needs:
-                raise ParameterError(
-                    f"{measure.metric} does not depend on the cut; a sweep needs metrics of the offered items, such as "
-                    "completeness or tokens"
-                )
         items = RankedItems.of(table, labels)
         ranked = table.chosen & table.ranked
         broken = np.zeros(items.n, dtype=np.bool_) if failed is None else np.asarray(failed, dtype=np.bool_)
@@ -184,13 +176,7 @@ class MeasuredRankings:
 
         Returns:
             Shape (n_queries,); NaN if the measure does not apply.
-
-        Raises:
-            ParameterError: the measure is not known.
         """
-        if measure not in self.measures:
-            names = ", ".join(map(str, self.measures))
-            raise ParameterError(f"the rankings were not measured by {measure}, only by {names}")
         values = self._table(measure)[self.items.length_start[:-1] + np.minimum(lengths, self.sizes)]
         queries = self._queries_of(measure)
         return values if queries is None else np.where(queries, values, np.nan)

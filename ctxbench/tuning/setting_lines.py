@@ -54,13 +54,7 @@ class Counts:
     values: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        ordered = tuple(sorted({int(value) for value in self.values}))
-        if not ordered or ordered[0] < 0 or (not self.name and len(ordered) > 1):
-            raise ParameterError(
-                f"{self.name or 'a parameter without a name'} needs values of 0 or more (without a name, one value), "
-                f"got {list(self.values)}"
-            )
-        object.__setattr__(self, "values", ordered)
+        object.__setattr__(self, "values", tuple(sorted({int(value) for value in self.values})))
 
     def of(self, values: Mapping[str, Value]) -> int:
         """Its value in a setting."""
@@ -79,12 +73,6 @@ class ThresholdSpan:
     name: str
     low: float
     high: float
-
-    def __post_init__(self) -> None:
-        if not (np.isfinite([self.low, self.high]).all() and self.low <= self.high):
-            raise ParameterError(f"{self.name} needs a range from low to high, got {self.low} to {self.high}")
-        if not self.name and self.low < self.high:
-            raise ParameterError("a parameter without a name must be fixed")
 
     @classmethod
     def fixed(cls, name: str, value: float) -> ThresholdSpan:
@@ -390,8 +378,6 @@ def measure_answers(table: Candidates, labels: Labels, measures: Sequence[Measur
     metrics = list(dict.fromkeys(measure.metric for measure in measures))
     evidence = labels.evidence(answers)
     values = evaluate([*metrics, within] if any(measure.reachable for measure in measures) else metrics, evidence)
-    if missing := sorted({str(metric) for metric in metrics if metric not in values}):
-        raise ParameterError(f"{', '.join(missing)} cannot be computed by query; use a set metric")
     by_type = queries_by_type(labels) if any(measure.required_type for measure in measures) else {}
     reachable = values[within] == 1.0 if within in values else np.zeros(table.n_requests, dtype=np.bool_)
     return values_of_measures(measures, values, evidence, labels.dataset.catalog, by_type=by_type, reachable=reachable)
@@ -440,7 +426,6 @@ class SettingRunner:
         definition: the selector.
         pairing: the base of paired differences.
         runs: the number of settings that were run; settings with equal pipelines are run once.
-        selections: the number of distinct selections; only these were measured.
     """
 
     def __init__(
@@ -459,18 +444,11 @@ class SettingRunner:
         self._memo = OutputCache(MEMORY)
         self._offer_by_steps: dict[str, str] = {}
         self._values_by_offer: dict[str, Mapping[Measure, FloatArray]] = {}
-        if batch.ids != tuple(query.id for query in labels.dataset.queries):
-            raise ParameterError(f"the batch is not of dataset {labels.dataset.name}'s queries, in its order")
 
     @property
     def runs(self) -> int:
         """The number of settings that were run."""
         return len(self._offer_by_steps)
-
-    @property
-    def selections(self) -> int:
-        """The number of distinct selections."""
-        return len(self._values_by_offer)
 
     def outcome(self, values: Mapping[str, Value]) -> Outcome:
         """The outcome of the selector for the batch at one setting.

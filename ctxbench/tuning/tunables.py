@@ -149,31 +149,9 @@ class ExpansionSweep:
             pairing=runner.pairing,
         )
 
-    def lines(self, topNs: Sequence[int] | None = None) -> Iterator[ThresholdLine]:  # noqa: N803 - the specification's name
-        """Every threshold for each topN, rising.
-
-        Args:
-            topNs: values of topN; by default all of its range.
-
-        Raises:
-            ParameterError: a topN is out of its range.
-        """
-        limits = self.parameters.topNs if topNs is None else tuple(sorted(set(topNs)))
-        if wrong := sorted(set(limits) - set(self.parameters.topNs)):
-            raise ParameterError(f"{self.parameters.topN or 'topN'} cannot be {', '.join(map(str, wrong))}")
-        for limit in limits:
-            yield self._line(limit)
-
-    def lengths(self, values: Mapping[str, Value]) -> IntArray:
-        """The number of items added to each query at one setting, shape (n_queries,)."""
-        limit = int(values[self.parameters.topN]) if self.parameters.topN else self.parameters.topNs[0]
-        return self._within(float(values[self.parameters.threshold]), limit)
-
-    def by_query(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
-        """By measure, the values of every query at one setting, shape (n_queries,)."""
-        length = self.lengths(values)
-        query = np.arange(len(length))
-        return {measure: by_length[length, query] for measure, by_length in self.values_by_length.items()}
+    def lines(self) -> Iterator[ThresholdLine]:
+        """Every threshold for each topN, rising."""
+        return map(self._line, self.parameters.topNs)
 
     def _within(self, threshold: float, limit: int) -> IntArray:
         return np.asarray(np.minimum((self.score >= threshold).sum(axis=1), limit).astype(np.int64))
