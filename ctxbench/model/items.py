@@ -337,7 +337,7 @@ class Catalog(Sequence[Item]):
         """A catalog of these items followed by some more; equal to a new catalog of all.
 
         Hashes, ids, facts and positions of the items before are carried on, and an index over them can be, too
-        (`ctxbench.model.resources`). This catalog stays as it is, and may be extended in several ways. Nothing: itself.
+        (`ctxbench.model.resources`). This catalog does not change and may be extended in several ways. Nothing: itself.
 
         Args:
             items: what is added.

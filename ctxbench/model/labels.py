@@ -28,7 +28,7 @@ class Grade(IntEnum):
 
 
 class Via(IntEnum):
-    """Whether an item is needed for itself or because another needed item leans on it."""
+    """Whether an item is needed for itself or because another needed item depends on it."""
 
     DIRECT = 0
     DEPENDENCY = 1

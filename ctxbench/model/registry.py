@@ -374,7 +374,7 @@ _ABOUT = ("version", "code", "content")  # what a step was, beside its name and 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredStep:
-    """One step as it is described.
+    """One step of a description.
 
     Attributes:
         kind, name: of the registry.
@@ -388,7 +388,7 @@ class StoredStep:
     about: Mapping[str, Any]
 
     def build(self) -> Any | None:
-        """The strategy as it is now, with these parameters; None where it is not here, or takes others by now."""
+        """The strategy with these parameters; None if it is not installed or takes other parameters."""
         if self.kind not in KINDS:
             return None
         try:

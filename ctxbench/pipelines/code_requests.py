@@ -385,7 +385,7 @@ class ContextPlan:
         """Read JSON as `as_dict` writes it, or as a model does; lists are cut at `MOST_TERMS`, blank terms left out.
 
         Args:
-            told: the JSON; keys that no plan has are passed over.
+            told: the JSON; unknown keys are ignored.
             planner: who made it; empty = as the JSON says.
 
         Raises:
@@ -412,7 +412,7 @@ class ContextPlan:
         """The plan with its file names replaced by paths of a tree, and the names that match no path.
 
         Args:
-            called: the paths that the name of a file stands for, with or without its folders.
+            called: the paths that the name of a file means, with or without its folders.
 
         Patterns without the ending of a file, and those with `*`, stay unchanged.
         """
@@ -556,7 +556,7 @@ def model_plans(texts: Sequence[str], model: ChatModel, planner: str) -> list[Co
 
     Args:
         texts: the requests.
-        model: what is asked; it keeps replies by text, model and prompt, so that nothing is asked twice.
+        model: what is asked; it keeps replies by text, model and prompt, so that it is asked once.
         planner: what plans say who made them.
 
     Returns:
@@ -574,14 +574,14 @@ def model_plans(texts: Sequence[str], model: ChatModel, planner: str) -> list[Co
     retries = [
         index for index, plan in enumerate(plans) if isinstance(plan, str) and isinstance(replies[index], ModelReply)
     ]
-    repairs = [_mended(conversations[n], replies[n], str(plans[n])) for n in retries]
+    repairs = [_corrected(conversations[n], replies[n], str(plans[n])) for n in retries]
     second = model(repairs, schema=plan_schema(), alone=True, is_usable=is_plan)
     for index, reply in zip(retries, second, strict=True):
         plans[index] = _plan(reply, planner)
     return plans
 
 
-def _mended(conversation: Sequence[ChatMessage], reply: ModelReply | ServerError, fault: str) -> list[ChatMessage]:
+def _corrected(conversation: Sequence[ChatMessage], reply: ModelReply | ServerError, fault: str) -> list[ChatMessage]:
     answer = reply.text[:_LONGEST] if isinstance(reply, ModelReply) else ""
     correction = f"That cannot be used: {fault}. Answer with the JSON object alone, in the form that was asked for."
     return [*conversation, {"role": "assistant", "content": answer}, {"role": "user", "content": correction}]
@@ -621,7 +621,7 @@ VOTERS, SPREAD = 30, 0.5
 """`code.history` is that of the step `history` with so many commits, and this spread."""
 
 SEEDS = 5
-"""So many of the best found lend to `code.cochange`."""
+"""The best items that `code.cochange` reads."""
 
 
 @dataclass(frozen=True)
@@ -629,7 +629,7 @@ class CodeFit(RequestFamily):
     """How a file or definition matches a request; each feature in [0, 1] but `size` and `distance`.
 
     * `words`: BM25 as by the step `bm25` with `statistics: scope`, by the highest of what may be offered.
-    * `path`: the share of the request's words that stand in the path, by how rare they are in paths (`pattern`).
+    * `path`: the share of the request's words that occur in the path, by how rare they are in paths (`pattern`).
     * `named`: 1 where the request names the file.
     * `recency`: 0.5 ** (days / 90) since this version of it was made; 0 where that is not known.
     * `touches`: the score of the step `change` with a half-life of a year, by the highest of what may be offered.

@@ -156,8 +156,8 @@ class SimilarRequests:
       needed the item, in [0, 1].
 
     Requests are compared as whole texts, one that brings its vector by that. The labelled ones are those that a fit
-    holds (`ctxbench calibrate probability`); a labelled query that is asked itself is not told its own label, nor those
-    of its group: it is known by its id, so that the same request under another id is told it. All 0 for a request
+    holds (`ctxbench calibrate probability`); a labelled query that is asked itself does not see its own label or
+    those of its group: it is known by its id, so that the same request under another id sees it. All 0 for a request
     without text.
 
     Source: k-nearest neighbours with weights by distance (Dudani, 1976); power and number of neighbours were chosen on
@@ -392,7 +392,7 @@ class AssemblyScores(RequestFamily):
     * `tf`: cosine of the counts of words in lower case, split at white space, of the request's text and what is shown,
       in [0, 1]; 0 where one has none.
     * `tfidf`: cosine of counts of `words` times inverse document frequency, over all that the request may see.
-    * `keywords`: the share of the request's keywords that stand in what is shown, in lower case, within words, too;
+    * `keywords`: the share of the request's keywords that occur in what is shown, in lower case, within words, too;
       0 without keywords.
     * `recency`: exp(-0.01 x hours since it was created), at the time of the request, else of the newest item that it
       may see; 0.5 where it is not known when it was created.
@@ -464,7 +464,7 @@ class Memories(RequestFamily):
 
     * `recency`: 1 / (1 + days since it was created), in (0, 1]; `half_life`: 0.5 ** (days / 30), in [0, 1]. Both 0
       where it is not known when it was created.
-    * `confidence`: in [0, 1]; 1 where nothing is said.
+    * `confidence`: in [0, 1]; 1 where none is given.
     * `length`: log(1 + the words of its text): a greeting seldom answers anything.
 
     Source: document 004 (`recency`, `confidence`); ours.

@@ -201,7 +201,7 @@ class LabelledRequests:
         """How much a request is like each labelled one, shape (n,): cosine similarity, at least 0.
 
         It is 0 to labelled requests without text, and to the query itself and those of its group: a query that is
-        measured must not be told its own label.
+        measured must not see its own label.
 
         Args:
             query: the id of the request.

@@ -78,7 +78,7 @@ class Calibrations:
 
     Attributes:
         path: the file.
-        content: SHA-256 of its bytes; stands in keys and manifests, where the path alone would hide an edit.
+        content: SHA-256 of its bytes; part of keys and manifests, where the path alone would hide an edit.
         fits: at most one for each kind and catalog.
     """
 
@@ -94,7 +94,7 @@ class Calibrations:
         """The fit for a catalog; else the only fit for another; else the one for several catalogs.
 
         Raises:
-            ParameterError: there are several, and which is meant cannot be told (names them), or none.
+            ParameterError: there are several, and which one is meant is unclear (names them), or none.
         """
         of_kind = [fit for fit in self.fits if fit.kind == kind]
         exact, pooled = (

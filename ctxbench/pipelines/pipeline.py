@@ -222,7 +222,7 @@ class Pipeline(Described):
             live: somebody is waiting: time limits count, and what a source that is late would have found is left out,
                 with a note in the trace. Else everything is waited for, so that the answer does not depend on the
                 clock. Outputs without what was late or failed are not added to the memo, nor what is made of them.
-            listener: told the kind, name and seconds of each step that ran.
+            listener: called with the kind, name and seconds of each step that ran.
 
         Raises:
             SelectorError: a step offers a request what it may not see, names it as what led to an item, or shows a

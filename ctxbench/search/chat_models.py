@@ -49,7 +49,7 @@ class ModelReply:
 class ChatModel:
     """The resource `chat:MODEL`: a model behind `POST <address>/chat/completions`.
 
-    How the server is found and asked is told by `OpenAIServer`. Up to `AT_ONCE` requests are on their way at one time.
+    `OpenAIServer` describes how the server is found and asked. Up to `AT_ONCE` requests are on their way at one time.
     Every usable reply is kept in the cache under a hash of address, model and messages, and is used again, so that a
     run can be stopped, goes on, and repeats; to ask anew, delete the folder `chat` in the cache. No reply has the key.
 

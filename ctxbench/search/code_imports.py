@@ -111,7 +111,7 @@ _GO_MODULE = re.compile(r"^[^\S\n]*module\s+\"?([^\s\"]+)", re.MULTILINE)
 def go_imports(tree: SourceTree) -> Iterator[tuple[str, str]]:
     """All (file, file it imports) of Go: a package is every file of its folder that is neither a test nor left out.
 
-    The folder is told by the module path in the nearest `go.mod`. Source: Go Modules Reference, "Module paths".
+    The module path in the nearest `go.mod` names the folder. Source: Go Modules Reference, "Module paths".
     """
     modules: dict[str, str] = {}
     for path in tree.named("go.mod"):
@@ -295,7 +295,7 @@ class _Crates:
     """The crates of a tree, and the modules of each.
 
     Attributes:
-        file_of: the file of each module; of an inline one that which it stands in.
+        file_of: the file of each module; of an inline one the file that contains it.
         module_of: the module that each file is; of two crates that share it, the first.
         declared: (file, file of a module that it declares).
     """
@@ -623,7 +623,7 @@ def import_edges(contents: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
             `Cargo.toml`, `tsconfig.json`, `package.json`, `pnpm-workspace.yaml`, `go.mod`.
 
     Returns:
-        Paths imported by path, sorted, for each file that imports one; itself never. Cycles are as they are. Imports
+        Paths imported by path, sorted, for each file that imports one; itself never. Cycles stay. Imports
         of what is no file of the tree (standard libraries, packages installed) are left out.
     """
     tree = SourceTree(contents, all_code_facts({path: contents[path] for path in contents if grammar_name(path)}))

@@ -147,7 +147,7 @@ _RULE = WordRule(split=True, stop=True, stem=True)
 def place_of(item: Item) -> str | None:
     """The location of an item: the path of a file, `path::Class.method` of a definition; None if it is no code.
 
-    All versions of a file or definition stand at one place.
+    All versions of a file or definition are at one index.
     """
     return _VERSION.sub("", item.name) if item.type == "chunk" and PART in item.name else file_path(item)
 

@@ -593,7 +593,7 @@ def _proposed(left: Float32Array, right: Float32Array, row: IntArray, right_row:
     return np.concatenate([np.einsum("ij,ij->i", left[row[part]], right[right_row[part]]) for part in parts])
 
 
-DEPTH = 100  # items that a retriever finds for a request, unless told otherwise
+DEPTH = 100  # items that a retriever finds per request by default
 
 
 def ranked_by(scores: Sequence[FloatArray], masks: Iterable[BoolArray], *, depth: int) -> Candidates:

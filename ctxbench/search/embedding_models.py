@@ -33,7 +33,7 @@ _CHARACTERS = 60_000  # of a request of more than one text
 class OpenAIEmbedder:
     """A model behind `POST <address>/embeddings`.
 
-    How the server is found and asked is told by `OpenAIServer`. Texts go out in requests of at most 64, one after the
+    `OpenAIServer` describes how the server is found and asked. Texts go out in requests of at most 64, one after the
     other; of fewer where the server rejects so many.
 
     Other embedders promise that a row depends on its text alone, bit for bit. A server need not keep that: it computes

@@ -156,7 +156,7 @@ def _download() -> Path:
     try:
         from huggingface_hub import hf_hub_download
 
-        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries: what fails is said below, once
+        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries: a failure is reported below, once
         paths = [Path(hf_hub_download(REPOSITORY, name, revision=REVISION)) for name in SHA256]
     except Exception as error:  # the Hub's client raises what its transport raises
         reason = " ".join(str(error).split())[:200]
@@ -282,7 +282,7 @@ def minilm_graph(tensors: Mapping[str, Tensor], *, location: str) -> bytes:
 
     Args:
         tensors: places of the weights in the safetensors file.
-        location: name of that file, relative to the folder that the session is told.
+        location: name of that file, relative to the folder of the session.
 
     Returns:
         The serialised ModelProto.
@@ -396,7 +396,7 @@ class _Graph:
 
 
 def _varint(value: int) -> bytes:
-    value &= (1 << 64) - 1  # negative numbers stand as their 64-bit two's complement
+    value &= (1 << 64) - 1  # negative numbers are 64-bit two's complements
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

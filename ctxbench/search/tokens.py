@@ -464,7 +464,7 @@ def rendered_fit(
 ) -> BoolArray:
     """True for those of `rows` that fit with all before them, or (skip) with those before them that did.
 
-    Whether they do is told by the prompt of their request as the pipeline's format renders it. What is kept fits; the
+    The prompt of their request, rendered by the pipeline's format, decides whether they do. What is kept fits; the
     next row would not.
 
     Args:

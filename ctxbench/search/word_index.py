@@ -133,7 +133,7 @@ class TextHolders:
     """Items, and which text each holds: the rows of a word are put in their order when it is asked for, not before.
 
     Attributes:
-        texts: how often words stand in texts.
+        texts: how often words occur in texts.
         text: of each item, as a place in `texts`; several items may hold one. Shape (n_items,).
         item: of each its position, rising, shape (n_items,); None = from 0 on.
     """
@@ -201,7 +201,7 @@ class CatalogWords:
             rows_by_part[0] if len(rows_by_part) == 1 else map(np.concatenate, zip(*rows_by_part, strict=True))
         )
         if (item[1:] < item[:-1]).any():
-            order = np.argsort(item, kind="stable")  # the fields of an item stand in one part, in their order
+            order = np.argsort(item, kind="stable")  # the fields of an item are in one part, in order
             item, field, count = item[order], field[order], count[order]
         return item, field, count
 
@@ -550,7 +550,7 @@ class Bm25Settings(NamedTuple):
     Attributes:
         k1, b: saturation, and share of length normalisation.
         variant: one of `VARIANTS`.
-        rule: which words count; those of a plain text unless told otherwise.
+        rule: which words count; those of a plain text by default.
         server: whether the words of a tool's server are in front of its text.
         bodies: whether the body of a skill is read, too.
     """
@@ -570,7 +570,7 @@ class Bm25Index(WordIndex):
 
     * `lucene`: ln(1 + (N - n + 0.5) / (n + 0.5)) * tf / (tf + k1 L);
     * `robertson`: ln((N - n + 0.5) / (n + 0.5)), at least 0, * tf / (tf + k1 L). Times k1 + 1 it is BM25Okapi of
-      rank-bm25, which gives words that stand in half of the items or more another floor;
+      rank-bm25, which gives words that occur in half of the items or more another floor;
     * `bm25+`: ln((N + 1) / n) * (1 + tf (k1 + 1) / (tf + k1 L)), BM25Plus of rank-bm25.
 
     Args:

@@ -110,7 +110,7 @@ def composed(text: str) -> str:
 def phrases(words: Iterable[str]) -> list[tuple[str, ...]]:
     """What text indexes search for: the parts of each word, in their order; those of `FUNCTION_WORDS` alone left out.
 
-    `config.yaml` is (`config`, `yaml`), which must stand side by side. Repeats are left out.
+    `config.yaml` is (`config`, `yaml`), which must be next to each other. Repeats are left out.
     """
     distinct = dict.fromkeys(tuple(composed(word).split()) for word in words)
     return [phrase for phrase in distinct if not FUNCTION_WORDS.issuperset(phrase)]

@@ -158,7 +158,7 @@ class TestProbability:
         (notice,) = step.notices(CATALOG, RESOURCES)
         assert "the fit of d was made with the embedder another, and this is " in notice
         assert RESOURCES.identity("embedder") in notice
-        assert "`ctxbench calibrate probability` fits it to your labels" in notice
+        assert "; fit it to your labels: `ctxbench calibrate probability" in notice
 
     def test_a_fit_of_several_catalogs_says_nothing_of_the_catalog(self, write):
         step = Probability(write(CATALOG, kind="probability", catalog=""))

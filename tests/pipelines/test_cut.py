@@ -12,7 +12,8 @@ from ctxbench.io.errors import ParameterError
 from ctxbench.model.candidates import Candidates, Origin, Rule, place_among
 from ctxbench.model.items import Catalog
 from ctxbench.model.requests import Batch, Query
-from ctxbench.pipelines.strategies.cut import First, Standard, TopChunks, offered_length
+from ctxbench.pipelines.strategies.calibrated import AtLeast
+from ctxbench.pipelines.strategies.cut import First, Gap, Margin, PerChunk, Standard, TopChunks, offered_length
 
 QUERY = Query.of_chunks(Batch.of(Catalog([]), []), [])  # no cut looks at the query
 PROPERTY = settings(max_examples=150, deadline=None, database=None, derandomize=True)
@@ -212,3 +213,33 @@ class TestTopChunks:
         assert TopChunks(topK=7).reach == 7
         with pytest.raises(ParameterError, match="topK must be 0 or more, got -1"):
             TopChunks(topK=-1)
+
+
+@pytest.mark.parametrize(
+    ("cut", "wider"),
+    [
+        (Standard(topN=3, includeScore=0.5), {"topN": 6}),
+        (Standard(topN=3, includeScore=0.4), {}),  # it is another rule that excludes the item
+        (First(n=5), {"n": 6}),
+        (First(n=6), {}),
+        (Margin(margin=0.1, at_most=5), {"margin": 0.401, "at_most": 6}),
+        (Margin(margin=0.1, at_least=6), {}),
+        (Margin(margin=0.1, of="ratio"), {"margin": 0.501}),
+        (Margin(margin=0.5), {}),
+        (Gap(at_most=4), {"at_most": 6}),
+        (AtLeast(threshold=0.5), {"threshold": 0.4}),
+        (AtLeast(threshold=0.5, at_most=5), {"threshold": 0.4, "at_most": 6}),
+        (PerChunk(), {}),
+    ],
+    ids=str,
+)
+def test_a_cut_names_the_values_that_let_an_item_in(cut, wider):
+    assert cut.wider(rank=6, score=0.4, best=0.8) == wider
+
+
+def test_a_margin_behind_the_standard_cut_that_excludes_nothing_is_known():
+    margin = Margin(margin=1, of="ratio", at_most=20)
+    assert margin.leaves_all(Standard(topK=20))
+    assert not margin.leaves_all(Standard(topK=21))
+    assert not margin.leaves_all(First())
+    assert not Margin(margin=1, at_most=20).leaves_all(Standard(topK=20))

@@ -225,7 +225,7 @@ class TestGap:
         assert offered(Gap(), Candidates.empty(2)) == [[], []]
 
     def test_the_one_behind_the_last_that_may_be_offered_decides_too(self):
-        with pytest.raises(PipelineError, match="looks at the best 6"):
+        with pytest.raises(PipelineError, match="reads the best 6"):
             Pipeline.of({"retrieve": {"bm25": {"depth": 5}}, "refine": [{"gap": {"at_most": 5}}]})
 
     @pytest.mark.parametrize(

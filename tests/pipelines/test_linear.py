@@ -136,7 +136,7 @@ def test_a_fit_that_cannot_be_used_is_refused(stored, tmp_path):
         ({"weights": {"words.bm25": 10 * MOST}}, ParameterError, r"weights: words\.bm25 must be -1e\+100 to 1e\+100"),
         ({"weights": {"words.bm25": True}}, ParameterError, r"weights: words\.bm25 must be"),
         ({"weights": {"words.bm26": 1.0}}, UnknownNameError, r"did you mean 'words\.bm25'"),
-        ({"weights": {"labelled.share": 1.0}}, ParameterError, r"labelled\.share, .* only the step `probability`"),
+        ({"weights": {"labelled.share": 1.0}}, ParameterError, r"labelled\.share, .* only `probability`"),
         ({"weights": WEIGHTS, "calibration": "x.json"}, ParameterError, "weights come from the calibration"),
     ],
 )

@@ -92,7 +92,7 @@ def test_who_may_not_make_the_schema_uses_the_one_that_is_there(database, monkey
     execute(database, "CREATE ROLE guest LOGIN")
     guest = f"{database.address} dbname=own user=guest"
     monkeypatch.setenv("CTXBENCH_POSTGRES", guest)
-    with refused("cannot be prepared: permission denied for database own; have the schema ctxbench made by"):
+    with refused("cannot be prepared: permission denied for database own; a role that may do so must create"):
         PostgresIndex()
     monkeypatch.setenv("CTXBENCH_POSTGRES", f"{database.address} dbname=own")
     PostgresIndex()
@@ -105,7 +105,7 @@ def test_who_may_not_make_the_schema_uses_the_one_that_is_there(database, monkey
 
 def test_pg_trgm_that_is_not_to_be_had_leaves_nothing_behind(database, monkeypatch):
     monkeypatch.setattr(module, "_TRIGRAMS", "CREATE EXTENSION pg_trgm SCHEMA ctxbench VERSION 'none'")
-    with refused('cannot be prepared: extension "pg_trgm" has no .*; have the schema .* with pg_trgm'):
+    with refused('cannot be prepared: extension "pg_trgm" has no .*; a role that may do so .* pg_trgm'):
         PostgresIndex()
     assert execute(database, "SELECT to_regnamespace('ctxbench')", dbname="own") == [(None,)]
 

@@ -364,7 +364,7 @@ def test_everything_wrong_in_json_lines_is_reported_with_its_line(counts_file):
         "rule:a is counted twice (c.jsonl, line 4)",
         "tokens of rule:d must be a whole number from 0 to 2**53 - 1, got None (c.jsonl, line 5)",
         "_id must be an item id, got 7 (c.jsonl, line 6)",
-        "expected _id, tokens and perhaps sha256, got _id, tokens, count (c.jsonl, line 7)",
+        "expected _id, tokens and optionally sha256, got _id, tokens, count (c.jsonl, line 7)",
         "key 'tokens' occurs twice in one object (c.jsonl, line 8, column 32)",
         "sha256 of rule:g must be 64 lower-case hexadecimal digits, got 'abc' (c.jsonl, line 9)",
     ]

@@ -152,7 +152,7 @@ def test_a_package_without_the_files(package):
 @pytest.mark.parametrize("data", [b"", b"\xff" * 40, b"\x02\0\0\0\0\0\0\0{}"])
 def test_a_damaged_table(package, data):
     (package / "weights" / "l2_supercat_256.safetensors").write_bytes(data)
-    with pytest.raises(ModelError, match="no table of F16 vectors of 256 numbers; install it again"):
+    with pytest.raises(ModelError, match="not a table of F16 vectors of 256 numbers; install it again"):
         WordLlama().embed(["a"])
 
 
@@ -166,7 +166,7 @@ def table(shape, dtype="F16"):
 @pytest.mark.parametrize("data", [table([4, 128]), table([4, 256], "BF16")])
 def test_another_table(package, data):
     (package / "weights" / "l2_supercat_256.safetensors").write_bytes(data)
-    with pytest.raises(ModelError, match="no table of F16 vectors of 256 numbers"):
+    with pytest.raises(ModelError, match="not a table of F16 vectors of 256 numbers"):
         WordLlama().embed(["a"])
 
 

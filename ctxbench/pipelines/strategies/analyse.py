@@ -111,9 +111,9 @@ class History(Strategy):
         rule: how a message is split, a name or `{name: parameters}`: `sentences` (the original's), `marked`,
             `clauses`, `windows`, `whole` ...
 
-    Chunks stand oldest first. The text of the request itself makes none: name another analysis beside it. A request
-    without history has no chunk. Cost: linear in the messages. Source: the specification names history as an open
-    question; the decay by turn is ours.
+    Chunks are in order of time, oldest first. The text of the request itself makes none: name another analysis beside
+    it. A request without history has no chunk. Cost: linear in the messages. Source: the specification names history
+    as an open question; the decay by turn is ours.
     """
 
     turns: int = 3

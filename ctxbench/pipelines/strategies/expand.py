@@ -526,7 +526,7 @@ def _tools(catalog: Catalog, pattern: str) -> list[int]:
 
 
 def _rules(parameter: str, rules: object) -> dict[str, tuple[str, ...]]:
-    """Rules as they are written, with tuples for lists.
+    """Rules as written, with tuples for lists.
 
     Raises:
         ParameterError: they are no mapping from a tool's name to a list of names.

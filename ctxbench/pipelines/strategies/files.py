@@ -206,7 +206,7 @@ class FullText(_InTextIndex):
         types: of the items that are searched.
 
     Words are split at whatever is no letter, digit or mark; a word of several parts, such as `config.yaml`, is found
-    where these stand side by side. English function words are left out, so a request of these alone finds nothing. By
+    where these are next to each other. English function words are left out, so these alone find nothing. By
     `fts5` the score is BM25, in which a word in the path counts ten times, by `postgres` `ts_rank`, in which it weighs
     1.0 to 0.1. Only items that a request may see are counted, so that no others move a score. The path is the title,
     else the name. Each item counts as one chunk. Cost: linear in the items that hold a word, which `fts5` keeps for the
@@ -369,7 +369,7 @@ class PathPattern(_CodeSearch):
     A file that is named scores 1 more than the others: by its path, by enough of the end of it, such as `core.py` or
     `click/core.py`, or as a module, `click.core.Context` or `click::core`. Beside that, the score is in [0, 1]: with a
     plan the share of its `file_patterns` that the path matches (`*auth*`, and `auth` alike; letters of either case),
-    without the share of the request's words that stand in the path, each weighed by how rare it is in the paths that
+    without the share of the request's words that occur in the path, each weighed by how rare it is in the paths that
     the request sees; identifiers are split, English endings taken off. What has neither is not found, so a blank
     request finds nothing. Each item counts as one chunk. Cost: linear in the paths. Source: document 002, "Scan for
     files".

@@ -217,7 +217,7 @@ class Citations(Strategy):
     The source is a path or name, of a message its role and thread; what the session holds has no relevance. An id is
     the same in every process, and is longer where two would be the same or a text holds it; marks are longer where the
     text holds such. Which citations a reply names, and the list of sources below it, tell `cited` and `sources_text`
-    of `ctxbench.pipelines.strategies.format`. Items stand in the one order; tools are sent as tools.
+    of `ctxbench.pipelines.strategies.format`. Items are in the one order; tools are sent as tools.
     Nothing chosen: no such message. Cost: linear in the items, and the matches of what is shown. Source: document 002,
     "Citation Management".
     """
@@ -283,12 +283,12 @@ class ContextTemplate:
 
     Attributes:
         memory_format: of an item, with `{{content}}` and any other of `VARIABLES`.
-        header, separator, footer: as they are; no variables stand in them.
+        header, separator, footer: plain texts without variables.
         metadata: whether type, confidence and timestamp are filled in; else they are empty wherever they stand. What
             the format does not name is not shown.
 
     Raises:
-        ParameterError: a variable is unknown or stands elsewhere, or the format lacks `{{content}}`.
+        ParameterError: a variable is unknown or in the wrong part, or the format lacks `{{content}}`.
     """
 
     memory_format: str
@@ -306,7 +306,7 @@ class ContextTemplate:
             raise ParameterError(f"memory_format must hold {{{{content}}}}, got {self.memory_format!r}")
         for part in ("header", "separator", "footer"):
             if match := _VARIABLE.search(getattr(self, part)):
-                raise ParameterError(f"{part}: {match[0]} is filled in for each memory, so it stands in memory_format")
+                raise ParameterError(f"{part}: {match[0]} is filled in for each memory; put it into memory_format")
 
     @classmethod
     def of(cls, spec: str | Mapping[str, Any], *, metadata: bool | None = None) -> ContextTemplate:
@@ -383,7 +383,7 @@ class Template(Strategy):
 
     Variables of the format of a memory: `{{content}}` (what is shown of its text), `{{type}}` (its kind, else the
     item's type), `{{confidence}}`, `{{timestamp}}` (when it was created), `{{score}}` (that of the last ranking); of
-    what an item lacks the variable is empty. Variables in contents stay unchanged. Items stand in the one order;
+    what an item lacks the variable is empty. Variables in contents stay unchanged. Items are in the one order;
     tools are sent as tools. Nothing chosen: no such message. Cost: linear in the items. Source: document 004, "Context
     Templates"; that the template decides where metadata is and `includeMetadata` whether it is filled in is our
     reading of it.
@@ -396,7 +396,7 @@ class Template(Strategy):
     def __post_init__(self) -> None:
         if not isinstance(self.template, str):
             object.__setattr__(self, "template", dict(self.template))
-        _ = self.layout  # a fault in it is told now
+        _ = self.layout  # a fault in it is an error now
 
     @cached_property
     def layout(self) -> ContextTemplate:

@@ -186,7 +186,7 @@ _SCALE = 40  # scores are compared to 2 ** -40 of the highest, as whole numbers,
 
 @dataclass(frozen=True)
 class _Filling(Strategy, ABC):
-    """What `Greedy` and `Knapsack` share: token counts, and the budget as it is rendered.
+    """What `Greedy` and `Knapsack` share: token counts, and the budget of the rendered prompt.
 
     What is chosen by prices is counted whole; where that is too much, the room shrinks by what is over, and is filled
     anew.

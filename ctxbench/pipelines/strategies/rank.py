@@ -38,7 +38,7 @@ class Rrf(Strategy):
     """Reciprocal rank fusion: an item scores the sum over sources of 1 / (k + its rank there).
 
     Attributes:
-        k: how little the first ranks stand out, >= 0.
+        k: the larger, the less the first ranks count more than others, >= 0.
 
     Sources are those of a `merge`; behind a single retriever the order stays. Ranks are counted from 1; items that a
     source scores equal have the same rank, the best of theirs, so that no catalog order enters; a source that did
@@ -401,7 +401,7 @@ Answer with JSON only, the item needed most first: {"needed": [3, 1]}"""
 _MESSAGE = 2000  # characters of an earlier message
 _JSON = re.compile(r"\{[^{}]*\}|\[[^\[\]{}]*\]")
 _DIGITS = 9  # of a number that a reply writes as a text
-_SHOWN = 40  # characters of a value that stands for no item
+_SHOWN = 40  # characters of a value that is not an item's number
 _BLANK, _STEP = "llm_blank", "rank.llm"
 
 
@@ -412,7 +412,7 @@ class Llm(Strategy):
     Attributes:
         model: as the server calls it, such as `gpt-5-mini`. The server is `OPENAI_BASE_URL` (OpenAI's own by default;
             any that speaks its interface), the key `OPENAI_API_KEY`.
-        instructions: what the model is told besides `ctxbench.pipelines.strategies.rank.PROMPT`.
+        instructions: instructions for the model besides `ctxbench.pipelines.strategies.rank.PROMPT`.
         history: how many earlier messages it is shown, the last ones, >= 0.
         characters: of an item's text that it is shown, >= 1.
 
@@ -507,7 +507,7 @@ def _read(reply: ModelReply | Exception, n: int) -> tuple[list[int] | None, Note
         return None, Note(_STEP, "fell back", Message("pipelines.order-unchanged", reason=reply))
     named = named_in(reply.text, n)
     if named is None:
-        reason = Message("pipelines.reply-not-json", reply=reply.text[:100])
+        reason = Message("pipelines.reply-names-no-items", reply=reply.text[:100])
         return None, Note(_STEP, "fell back", Message("pipelines.order-unchanged", reason=reason))
     positions, wrong = named
     message = Message("pipelines.unknown-items-in-reply", wrong=wrong, n=n)
@@ -522,7 +522,7 @@ def named_in(reply: str, n: int) -> tuple[list[int], str] | None:
         n: how many items there are; they are numbered from 1.
 
     Returns:
-        Their places from 0, in the order named, each once, and the numbers that stand for no item, as a text; None
+        Their places from 0, in the order named, each once, and the numbers that are not an item's, as a text; None
         where the reply holds no such list, or names wrong numbers only.
     """
     for value in _values(reply):

@@ -139,7 +139,7 @@ def _pooled(table: FloatArray, of_item: IntArray, n_items: int, weight: FloatArr
     by_query = np.stack([_pool(row, of_item, n_items, pooling.over_chunks, pooling.top) for row in table])
     weighted = by_query * weight[:, None]
     group = np.tile(np.arange(n_items, dtype=np.int64), len(weighted))
-    if pooling.over_queries == "mean":  # added in order, so that nothing but the item's own values decides the bits
+    if pooling.over_queries == "mean":  # added in order, so that the bits depend on the item's values alone
         total = np.bincount(np.zeros(len(weight), dtype=np.int64), weight)
         return np.divide(np.bincount(group, weighted.reshape(-1), n_items), total)
     return _pool(weighted.reshape(-1), group, n_items, pooling.over_queries, pooling.top)
@@ -222,7 +222,7 @@ class Dense(Strategy):
             raise ParameterError("top is given, but neither over_queries nor over_chunks is top; leave it out")
         if self.top is not None and self.top < 1:
             raise ParameterError(f"top must be 1 or more, got {self.top}")
-        chunking = self.chunking  # made now, so that what is wrong with the rule is said now
+        chunking = self.chunking  # made now, so that a wrong rule is an error now
         if self.original and (chunking != DOCUMENTS or not self.pooling.by_best_pair or self.embedder):
             raise ParameterError(
                 "original answers as the specification's engine does, which splits items into paragraphs and pools by "

@@ -136,30 +136,20 @@ class TestWindows:
         assert WindowRule(4, 3)("a b c d e") == ["a b c d", "b c d e"]
         assert WindowRule(4, 2)("a b c d") == ["a b c d"]
 
-    def test_characters_hold_as_many_words_as_fit(self):
-        assert WindowRule(7, 0, "characters")("one two three four") == ["one two", "three", "four"]
-        assert WindowRule(8, 4, "characters")("one two three four") == ["one two", "three", "four"]
-        assert WindowRule(9, 4, "characters")("one two six ten") == ["one two", "two six", "six ten"]
-
-    def test_a_word_longer_than_a_window_is_divided(self):
-        assert WindowRule(4, 0, "characters")("abcdefghij kl") == ["abcd", "efgh", "ij", "kl"]
-        assert WindowRule(4, 2, "characters")("abcdef") == ["abcd", "ef"]
-
     @settings(max_examples=400, deadline=None, database=None, derandomize=True)
     @given(
         lengths=st.lists(st.integers(1, 9), max_size=25),
         size=st.integers(1, 12),
         share=st.floats(0, 0.99),
-        unit=st.sampled_from(["words", "characters"]),
     )
-    def test_every_word_is_in_a_window_and_each_window_reaches_further(self, lengths, size, share, unit):
+    def test_every_word_is_in_a_window_and_each_window_reaches_further(self, lengths, size, share):
         letters = iter(map(chr, range(0x4E00, 0x9FFF)))  # all different, so that a window stands in one place
         words = ["".join(itertools.islice(letters, length)) for length in lengths]
         text = " ".join(words)
-        windows = WindowRule(size, int(share * size), unit)(text)
+        windows = WindowRule(size, int(share * size))(text)
         start, end = -1, 0
         for window in windows:
-            assert len(window.split() if unit == "words" else window) <= size
+            assert len(window.split()) <= size
             start = text.index(window)
             assert not text[end:start].strip()  # nothing is left out; false if a window began in a gap
             assert start + len(window) > end
@@ -235,7 +225,6 @@ class TestByName:
             ({"windows": {"size": 0}}, "chunks: size must be 1 or more, got 0"),
             ({"windows": {"sise": 1}}, "chunks: windows has no parameter 'sise'; did you mean 'size'"),
             ({"windows": {"size": "9"}}, "chunks: size must be of type int, got '9'"),
-            ({"windows": {"unit": "tokens"}}, "chunks: unit must be one of 'words', 'characters', got 'tokens'"),
             ({"windows": 9}, "chunks must be a rule by name, or one name with its parameters"),
             ({}, "chunks must be a rule by name"),
             ({"marked": {}, "whole": {}}, "chunks must be a rule by name"),
