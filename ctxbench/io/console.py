@@ -11,10 +11,12 @@ import io
 import json
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from types import FrameType
 from typing import IO, TYPE_CHECKING, Any, Self, TextIO, TypeAlias, cast
 
 from ctxbench.io.errors import STYLE, StorageError, harmless, joined, visible, visible_json
@@ -441,3 +443,39 @@ class Keys:
             return os.read(self._stream.fileno(), n)
         data, self._ahead = self._ahead[:n], self._ahead[n:]
         return data
+
+
+_SIGNALS = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
+_caught: list[int] = []
+
+
+def catch_signals() -> None:
+    """Handle SIGTERM and SIGHUP as Ctrl-C from now on, unless they are ignored (as by `nohup`) or already handled."""
+    for name in _SIGNALS:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, _interrupt)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_restore_signals)
+
+
+def exit_code() -> int:
+    """The exit code of a stopped command: 128 plus the number of the signal; 130 for Ctrl-C."""
+    return 128 + (_caught[0] if _caught else signal.SIGINT)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Do what Ctrl-C would do; if that is ignored, as in a background job, raise `KeyboardInterrupt`."""
+    _caught.append(number)
+    handler = signal.getsignal(signal.SIGINT)
+    if callable(handler):
+        handler(number, frame)
+    raise KeyboardInterrupt
+
+
+def _restore_signals() -> None:
+    """Restore the default in a forked child, which its parent expects to end by the signal."""
+    for name in _SIGNALS:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is _interrupt:
+            signal.signal(number, signal.SIG_DFL)

@@ -548,7 +548,7 @@ class TestServers:
         assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0
         Path(".mcp.json").write_text(enabled)
         ask = "`ctxbench data capture --agent agent.yaml`"
-        why = "not in agent.snapshot, since server rich was disabled when the servers were captured"
+        why = "not in agent.snapshot, because server rich was disabled during the capture"
         cli("select", "where", "--agent", "agent.yaml", "--selector", "everything")
         (said,) = caplog.messages
         assert said.endswith(f"that were disabled during the capture: rich; {ask} captures them")
@@ -558,7 +558,7 @@ class TestServers:
         Path("run.yaml").write_text("datasets: [evals]\nselectors: [everything]\n")
         failed = cli("run", "run.yaml")
         assert f"does not hold: {why}; ask server rich: {ask}, or" in failed.err
-        assert "drop what names it" not in failed.err
+        assert "remove what names it" not in failed.err
         assert cli("check", "gate.yaml", "--recapture").code == 0
 
     @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def test_a_rebase_takes_the_weights_along_and_says_that_answers_stay_behind(tiny
     lines = capsys.readouterr().out.splitlines()
     assert "copied: labelling/weights.jsonl" in lines
     left = "labelling/answers.jsonl, labelling/queue.json"
-    assert f"left out, since they are about the catalog as it was: {left}" in lines
+    assert f"not copied, because they describe the old catalog: {left}" in lines
     assert read_weights(out) == read_weights(folder) == {"q05": 2.5}
     assert list(files_of(out)) == ["weights.jsonl"]
     curate.rebase(str(folder), rebasing(changed), out=out, list_all=False, as_json=True)
