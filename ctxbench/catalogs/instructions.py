@@ -7,6 +7,7 @@ import json
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -63,9 +64,11 @@ def read_page(source: str) -> Page:
     text, line = "\n".join(lines[end + 1 :]).strip(), _first(lines, end + 1)
     inside = lines[1:end]
     fields, why = _as_yaml("\n".join(map(_quoted, inside)))
-    odd = "" if fields is not None else Message("catalogs.front-matter-yaml", why=why)
+    odd: str = "" if fields is not None else Message("catalogs.front-matter-yaml", why=why)
     named = [(i, match) for i, line in enumerate(inside, start=2) if (match := _FIELD.fullmatch(line))]
     line_numbers = {match[1]: i for i, match in reversed(named)}
+    if repeated := [name for name, n in Counter(match[1] for _, match in named).items() if n > 1]:
+        odd = odd or Message("catalogs.front-matter-repeated", names=repeated)
     fields = _by_line(inside) if fields is None else fields
     return Page(fields, text, present=True, odd=odd, line=line, lines=line_numbers)
 

@@ -90,7 +90,8 @@ def is_lines(path: Path | str) -> bool:
         StorageError: the file is missing or cannot be read.
     """
     first = next((text for _, text in iter_records(path, [])), "")
-    return first.lstrip().startswith("{") and _is_json_text(first)
+    start = next((text.lstrip()[:1] for _, text in iter_lines(path, []) if text.strip()), "")
+    return start == "{" and _is_json_text(first)
 
 
 def _spread_records(text: str) -> Iterator[tuple[int, str]]:

@@ -118,7 +118,7 @@ def test_a_split_takes_what_labelling_left_along(tiny, tmp_path, capsys):
         found.log.add(KeyPress(number=2, kind="nothing", query="q10"))
     before = files_of(out)
     curate.split(str(folder), splitting(), out=out, in_place=False, as_json=False)
-    assert f"left out, since the folder holds answers of its own: {', '.join(names)}" in capsys.readouterr().out
+    assert f"not copied, because the folder already holds answers: {', '.join(names)}" in capsys.readouterr().out
     assert files_of(out) == before
     before = files_of(folder)
     curate.split(str(folder), splitting(), out=None, in_place=True, as_json=True)

@@ -515,7 +515,7 @@ def test_a_compressed_body(server, known):
     with pytest.raises(ModelError, match=r"in the encoding gzip; expected the body as it is.*turn compression off"):
         known.embed(["a"])
     server.post = lambda body: (400, gzip.compress(b"{}"), ("Content-Encoding", "gzip"))
-    with pytest.raises(EmbeddingError, match=r"status 400.*in the encoding gzip, which was not read"):
+    with pytest.raises(EmbeddingError, match=r"status 400.*in the encoding gzip, which cannot be read"):
         known.embed(["a"])
 
 

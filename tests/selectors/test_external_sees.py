@@ -154,7 +154,7 @@ def test_the_catalog_of_what_sees_everything_has_its_hash():
     [
         ("other", ADA, "it is of workspace 'v', and the query is of another one, 'w'"),
         ("ben", ADA, "it is of user 'ben', and the query is of another one, 'ada'"),
-        ("ben", Request(id="q", text="", workspace="w", time=AT), "it is of user 'ben', but the query's user is None"),
+        ("ben", Request(id="q", text="", workspace="w", time=AT), "it is of user 'ben', and the query names none"),
         ("later", ADA, f"it was created later (2026-05-01T00:00:00Z; the query is of {AT})"),
         ("ended", ADA, f"it had ended (2026-02-01T00:00:00Z; the query is of {AT})"),
         (
