@@ -332,7 +332,8 @@ def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
             continue
         fields = text.split("\t")
         if not 3 <= len(fields) <= len(columns):
-            message = Message("datasets.label-fields", expected=len(columns), got=len(fields))
+            expected = "3" if len(columns) == 3 else f"3 to {len(columns)}"
+            message = Message("datasets.label-fields", expected=expected, got=len(fields))
             faults.append(Fault(message, path, number))
             continue
         fields += [""] * (len(columns) + 1 - len(fields))

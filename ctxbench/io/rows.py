@@ -203,8 +203,11 @@ class Row:
         """
         fields = row_fields(form)
         self.refuse_unknown(tuple(fields))
-        values = ((name, self._allowed(name, rule)) for name, rule in fields.items())
-        self.data = {name: value for name, value in values if value is not None}
+        data = {}
+        for name, rule in fields.items():
+            if rule.required or self.data.get(name) is not None:  # absent fields are many
+                data[name] = self._allowed(name, rule)
+        self.data = {name: value for name, value in data.items() if value is not None}
 
     def _allowed(self, name: str, rule: FieldRule) -> Any:
         """The value of a field; None if it is absent, null or not allowed, which is a fault."""
