@@ -124,10 +124,7 @@ class TestRequests:
         with pytest.raises(InputError) as caught:
             read_requests(str(tmp_path / "r.jsonl"))
         assert [(fault.line, fault.message) for fault in caught.value.faults] == [
-            (
-                2,
-                "expected an object with `text`, got 'query', 'expected'; call 'query' `text`; the same in 2 more lines",
-            ),
+            (2, "expected an object with `text`, got 'query', 'expected'; call 'query' `text`; so are 2 more lines"),
             (5, "expected an object with `text`, got text 3"),
         ]
 
