@@ -168,7 +168,7 @@ def tool_modes(
     """Set the effective include mode of every tool: the tool's, else its server's, else `otherwise`.
 
     Args:
-        catalog: items; what the tools among them say of `include` is replaced, and other types stay as they are.
+        catalog: items; the `include` of the tools among them is replaced; other types are unchanged.
         tools: modes by item id, `tool:tracker:create_issue`.
         servers: modes by server.
         otherwise: the mode of all other tools; `always` in the specification.
@@ -377,7 +377,7 @@ class AgentFile:
         include: modes of tools by id, of tools by their server, and of all others; None = as the sources say.
         selector: how agent-mode items are found: a shipped selector, `name/preset`, or a YAML file; with `presets` the
             name of a preset.
-        presets: the presets file that it stands in, or None.
+        presets: the presets file with the preset, or None.
         external: the block of an external selector, instead of `selector`, as in experiments; empty = none.
         settings: of the selector, over the preset's.
         system: the system prompt; empty: that of the selector.
@@ -711,7 +711,7 @@ class _AgentReader(YamlForm):
         return "always"
 
     def _system(self, data: Mapping[str, Any]) -> str:
-        """The system prompt, or the text of the file that it stands in."""
+        """The system prompt, or the text of the file that it names."""
         value = data.get("system", "")
         if isinstance(value, str):
             return value

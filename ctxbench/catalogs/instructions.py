@@ -33,7 +33,7 @@ class Page:
 
     Attributes:
         fields: of the front matter; empty without one.
-        text: what stands behind it, without blank lines around.
+        text: the rest of the file, without blank lines around it.
         present: whether there is front matter.
         odd: what is wrong with it, or empty; the fields are then what could be made out.
         line: of the file, in which the text begins; 1-based.
@@ -93,7 +93,7 @@ def _as_yaml(text: str) -> tuple[dict[str, Any] | None, str]:
         if isinstance(data, dict):
             data = {str(name): value for name, value in data.items()}
     except yaml.MarkedYAMLError as error:
-        line = 2 + (error.problem_mark.line if error.problem_mark else 0)  # behind the first line of dashes
+        line = 2 + (error.problem_mark.line if error.problem_mark else 0)  # after the first line of dashes
         return None, f"line {line}: {error.problem}"
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that is none, a number of 5,000 digits
         return None, str(error).splitlines()[0]
@@ -307,7 +307,7 @@ class _Folder:
             return None
         try:
             about = Path(real).stat()
-            if not stat.S_ISREG(about.st_mode):  # whoever reads a pipe waits for ever
+            if not stat.S_ISREG(about.st_mode):  # reading a pipe could wait for ever
                 return self._left_out(part, "catalogs.not-a-file", path)
             if about.st_size > _LARGEST:
                 return self._left_out(part, "catalogs.file-too-large", path, n=about.st_size, limit=_LARGEST)

@@ -52,7 +52,7 @@ class Guard:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write texts one behind the other."""
+        """Write texts one after the other."""
         self.write("".join(lines))
 
     def write_own(self, text: str) -> None:
@@ -64,10 +64,10 @@ class Guard:
 
 @contextmanager
 def guarded(*, for_good: bool = False) -> Iterator[None]:
-    """Inside, what is written to `sys.stdout` and `sys.stderr` is guarded, whoever writes it. May be nested.
+    """Guard everything that is written to `sys.stdout` and `sys.stderr` inside the block. May be nested.
 
     Args:
-        for_good: also afterwards: the process ends, and Python may have an exception to tell.
+        for_good: also afterwards: the process ends, and Python may still print an exception.
     """
     before = sys.stdout, sys.stderr
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -95,7 +95,7 @@ def say(*lines: str, err: bool = False, end: str = "\n") -> None:
         end: what follows the last line.
 
     Raises:
-        BrokenPipeError: nobody reads any more.
+        BrokenPipeError: the reader is gone.
     """
     if lines:
         _write(joined(lines) + end, err=err)
@@ -104,10 +104,10 @@ def say(*lines: str, err: bool = False, end: str = "\n") -> None:
 def show_text(text: str) -> None:
     """Print a text of several lines on standard output, with no line end that it has not, but for a terminal.
 
-    It is as it stands, but for what a terminal or a runner of workflows would obey.
+    It is printed unchanged, except for what a terminal or a runner of workflows would obey.
 
     Raises:
-        BrokenPipeError: nobody reads any more.
+        BrokenPipeError: the reader is gone.
     """
     _write(text if text.endswith("\n") or not is_terminal() else f"{text}\n", err=False)
 
@@ -118,7 +118,7 @@ def show_json(document: str) -> None:
     What standard output cannot hold is escaped, and so is what a terminal or a runner of workflows would obey.
 
     Raises:
-        BrokenPipeError: nobody reads any more.
+        BrokenPipeError: the reader is gone.
     """
     try:
         document.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
@@ -131,7 +131,7 @@ def write_own(text: str, *, err: bool = False) -> None:
     """Print what is ours with the control characters and commands in it; what others wrote in it is made fit before.
 
     Raises:
-        BrokenPipeError: nobody reads any more.
+        BrokenPipeError: the reader is gone.
     """
     _write(text, err=err, is_ours=True)
 
@@ -156,7 +156,7 @@ def show_tables(
         width: columns; None asks the terminal (80 where there is none).
 
     Raises:
-        BrokenPipeError: nobody reads any more.
+        BrokenPipeError: the reader is gone.
     """
     stream = file or sys.stdout
     if stream is None:  # it is closed
@@ -196,7 +196,7 @@ def flush() -> None:
     """Print what waits to be printed on standard output.
 
     Raises:
-        BrokenPipeError: nobody reads any more.
+        BrokenPipeError: the reader is gone.
     """
     if sys.stdout is not None:
         sys.stdout.flush()
@@ -303,7 +303,7 @@ CONTROL_C, END = "\x03", "\x04"
 
 
 def refuse_closed() -> None:
-    """Refuse to ask where nobody can answer, before anything is written.
+    """Refuse to ask where there is no terminal, before anything is written.
 
     Raises:
         StorageError: standard input is closed.
@@ -324,7 +324,7 @@ class Keys:
         self._stream = stream or sys.stdin
         self._terminal = self._stream.isatty()
         self._buffer = ""
-        self._ahead = b""  # what a terminal sent behind a line of text
+        self._ahead = b""  # what a terminal sent after a line of text
         self._before: list[Any] | None = None
 
     def __enter__(self) -> Self:
@@ -395,7 +395,7 @@ class Keys:
         return line.strip()
 
     def _line(self) -> str:
-        """A line with its end; empty where there is none. Keys pressed behind it on a terminal stay keys."""
+        """A line with its end; empty where there is none. Keys pressed after it on a terminal stay keys."""
         if not self._terminal or sys.platform == "win32":
             return self._stream.readline()
         line, end, self._ahead = self._ahead.partition(b"\n")

@@ -73,7 +73,7 @@ def named_instant(name: str, text: str | None, where: str = "") -> int | None:
     """As `instant`, of a value with a name; None of none.
 
     Raises:
-        ParameterError: it is no such text; says the name, and `where` behind.
+        ParameterError: it is no such text; the message has the name, and `where` after it.
     """
     try:
         return None if text is None else instant(text)

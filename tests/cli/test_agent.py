@@ -395,7 +395,7 @@ class TestCheck:
     def test_where_no_agent_has_servers_a_recapture_says_so(self, gate, cli):
         done = cli("check", "gate.yaml", "--recapture")
         assert done.code == 0
-        assert "--recapture asks nobody: no dataset of gate.yaml is over an agent file that" in done.err
+        assert "--recapture asks no server: no dataset of gate.yaml is over an agent file that" in done.err
 
     def test_an_edited_rule_is_seen_without_copying_a_file(self, gate, cli):
         Path(".cursor/rules/refunds.mdc").write_text(RULE.replace(ABOUT, "Minutes"))

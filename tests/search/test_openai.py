@@ -385,7 +385,7 @@ def test_no_key_is_sent_where_there_is_none(server, monkeypatch, value):
 @pytest.mark.parametrize("value", ["schlüssel", "two\nlines", "a\x00b"])
 def test_a_key_that_no_header_takes(server, monkeypatch, value):
     monkeypatch.setattr(server_module.os, "environ", {**server_module.os.environ, "OPENAI_API_KEY": value})
-    with pytest.raises(ModelError, match="the value of OPENAI_API_KEY cannot stand in a header") as caught:
+    with pytest.raises(ModelError, match="the value of OPENAI_API_KEY cannot be sent in a header") as caught:
         _ = embedder().identity
     assert value not in str(caught.value)
 
