@@ -218,36 +218,6 @@ class AbsentServer:
     fix: str
 
 
-def absent_servers(config: Path, snapshot: Path, *, config_name: str, ask: str) -> dict[str, AbsentServer]:
-    """The servers that a configuration disables, and those disabled or missing when it was captured.
-
-    Args:
-        config: of the servers.
-        snapshot: the folder that keeps what they said.
-        config_name: the name of the configuration in messages.
-        ask: the command that asks them again.
-
-    Raises:
-        UserError: the configuration is missing or faulty.
-    """
-    from ctxbench.catalogs.mcp_config import disabled_servers, server_names
-
-    servers = {
-        name: AbsentServer(
-            Message("catalogs.server-disabled", server=name, config=config_name),
-            Message("catalogs.enable-server", server=name, config=config_name),
-        )
-        for name in disabled_servers(config)
-    }
-    card = snapshot / CAPTURE
-    for name, why in (uncaptured_servers(server_names(config), card) if card.is_file() else {}).items():
-        servers[name] = AbsentServer(
-            Message("catalogs.server-not-captured", snapshot=snapshot.name, server=name, why=why),
-            Message("catalogs.capture-server", server=name, command=ask),
-        )
-    return servers
-
-
 def uncaptured_servers(names: Iterable[str], card: Path) -> dict[str, str]:
     """Those of some servers that a snapshot has no tools of, with the reason: never captured, or disabled then.
 
@@ -511,10 +481,25 @@ class AgentFile:
         Raises:
             UserError: the configuration is missing or faulty.
         """
+        from ctxbench.catalogs.mcp_config import disabled_servers, server_names
+
         if self.mcp is None:
             return {}
-        config_name = Path(os.path.relpath(self.mcp, self.path.parent)).as_posix()
-        return absent_servers(self.mcp, self.snapshot, config_name=config_name, ask=self.ask)
+        about = {"config": Path(os.path.relpath(self.mcp, self.path.parent)).as_posix()}
+        servers = {
+            name: AbsentServer(
+                Message("catalogs.server-disabled", server=name, **about),
+                Message("catalogs.enable-server", server=name, **about),
+            )
+            for name in disabled_servers(self.mcp)
+        }
+        card = self.snapshot / CAPTURE
+        for name, why in (uncaptured_servers(server_names(self.mcp), card) if card.is_file() else {}).items():
+            servers[name] = AbsentServer(
+                Message("catalogs.server-not-captured", snapshot=self.snapshot.name, server=name, why=why),
+                Message("catalogs.capture-server", server=name, command=self.ask),
+            )
+        return servers
 
     def captured_servers(self) -> list[CapturedServer]:
         """The servers of which the snapshot holds tools, with what of their files changed since; see there.

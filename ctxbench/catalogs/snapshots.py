@@ -256,27 +256,20 @@ def hidden(item: Item, redactor: Redactor) -> Item:
 def _texts(item: Item) -> Iterator[tuple[str, str]]:
     """Every text of an item with its kind; names last."""
     yield from (("text", item.text), ("description", item.description), ("title", item.title))
-    for part, value in (("schema", item.schema), ("metadata", item.metadata)):
-        yield from ((part, text) for text in _leaves(value))
+    parts = (("schema", item.schema), ("metadata", item.metadata))
+    yield from ((part, text) for part, value in parts for is_name, text in _strings(value) if not is_name)
     yield from (("name", item.name), ("server's name", item.server or ""))
-    yield from (("names of fields", name) for value in (item.schema, item.metadata) for name in _names(value))
+    yield from (("names of fields", name) for _, value in parts for is_name, name in _strings(value) if is_name)
 
 
-def _leaves(value: Any) -> Iterator[str]:
+def _strings(value: Any) -> Iterator[tuple[bool, str]]:
+    """The texts in a JSON value, and the names of fields: (whether it is a name, text)."""
     if isinstance(value, str):
-        yield value
-    elif isinstance(value, list | tuple):
-        yield from (text for entry in value for text in _leaves(entry))
+        yield False, value
     elif isinstance(value, Mapping):
-        yield from (text for entry in value.values() for text in _leaves(entry))
-
-
-def _names(value: Any) -> Iterator[str]:
-    if isinstance(value, list | tuple):
-        yield from (name for entry in value for name in _names(entry))
-    elif isinstance(value, Mapping):
-        yield from value
-        yield from (name for entry in value.values() for name in _names(entry))
+        yield from ((True, name) for name in value)
+    for part in value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ():
+        yield from _strings(part)
 
 
 def _hidden(value: Any, redactor: Redactor) -> Any:

@@ -577,7 +577,7 @@ def test_the_default_address_is_that_of_openai(monkeypatch):
         ("https://[::1/v1", "cannot be read"),
         (f"https://me:{KEY}@host/v1", "must hold no user or password; put the key into OPENAI_API_KEY"),
         (f"https://{KEY}@host/v1", "must hold no user or password"),
-        (f"https://host/v1?key={KEY}", "must hold no query or fragment .* behind 'https://host/v1'"),
+        (f"https://host/v1?key={KEY}", "must hold no query or fragment .* after 'https://host/v1'"),
         ("https://host/v1#top", "must hold no query or fragment"),
     ],
 )
