@@ -14,8 +14,7 @@ import typer
 import typer.core
 import typer.main
 
-from ctxbench.cli.stop_signals import exit_code
-from ctxbench.io.console import drop_output, flush, guarded, say, show_json
+from ctxbench.io.console import drop_output, exit_code, flush, guarded, say, show_json
 from ctxbench.io.errors import InputError, UserError, message_lines
 
 _READ_HERE = {str: str, Path: Path, list[str]: list}  # annotations of parameters, and what makes a value of text

@@ -93,7 +93,7 @@ def count(n: int, singular: str, plural: str = "") -> str:
 
 SHOWN = 50  # faults that a message lists; a file of the wrong kind has thousands
 
-_EXAMPLES = 5  # names that stand for many
+_EXAMPLES = 5  # names that a message gives as examples
 
 # Names that users wrote before the first release, and what is written instead; none is accepted
 RENAMED = {
@@ -233,7 +233,7 @@ class Fault:
 
     @property
     def location(self) -> str:
-        """The location, such as `gate.yaml, line 3, column 7`, as far as it is known; empty if it is not."""
+        """The location, such as `gate.yaml, line 3, column 7`, as far as it is known; else empty."""
         line = f", line {self.line}" if self.line else ""
         column = f", column {self.column}" if self.line and self.column else ""
         return "" if self.path is None else f"{self.path}{line}{column}"

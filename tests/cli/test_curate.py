@@ -118,7 +118,7 @@ def test_a_split_takes_what_labelling_left_along(tiny, tmp_path, capsys):
         found.log.add(KeyPress(number=2, kind="nothing", query="q10"))
     before = files_of(out)
     curate.split(str(folder), splitting(), out=out, in_place=False, as_json=False)
-    assert f"left out, since the folder holds answers of its own: {', '.join(names)}" in capsys.readouterr().out
+    assert f"not copied, because the folder already holds answers: {', '.join(names)}" in capsys.readouterr().out
     assert files_of(out) == before
     before = files_of(folder)
     curate.split(str(folder), splitting(), out=None, in_place=True, as_json=True)
@@ -132,7 +132,7 @@ def test_a_rebase_takes_the_weights_along_and_says_that_answers_stay_behind(tiny
     lines = capsys.readouterr().out.splitlines()
     assert "copied: labelling/weights.jsonl" in lines
     left = "labelling/answers.jsonl, labelling/queue.json"
-    assert f"left out, since they are about the catalog as it was: {left}" in lines
+    assert f"not copied, because they describe the old catalog: {left}" in lines
     assert read_weights(out) == read_weights(folder) == {"q05": 2.5}
     assert list(files_of(out)) == ["weights.jsonl"]
     curate.rebase(str(folder), rebasing(changed), out=out, list_all=False, as_json=True)

@@ -505,7 +505,7 @@ def test_equal_faults_of_a_file_are_one_with_a_count(cli, place):
     done = cli("memory", "import", "new.db", "agent.jsonl", "--workspace", "home")
     assert done.code == 2
     assert done.err.count("malformed JSON") == 1
-    assert "so are 8 more lines" in done.err
+    assert "the same in 8 more lines" in done.err
 
 
 def test_a_list_of_memories_is_read_as_lines_of_them(cli, place):

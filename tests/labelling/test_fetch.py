@@ -336,7 +336,7 @@ def test_a_large_file_may_take_longer_than_the_time_of_a_part_of_it(get, server,
 @pytest.mark.parametrize(("name", "value"), [("ALL_PROXY", "foo://x"), ("SSL_CERT_FILE", "none.pem")])
 def test_an_environment_that_cannot_be_used_is_said(get, server, monkeypatch, name, value):
     monkeypatch.setenv(name, value)
-    with pytest.raises(StorageError, match=r"cannot use the network as the environment says \(HTTPS_PROXY"):
+    with pytest.raises(StorageError, match=r"the network settings of the environment \(HTTPS_PROXY"):
         get()
     assert server.asked == []
 
