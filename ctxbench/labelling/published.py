@@ -108,21 +108,21 @@ class Fetched:
 
 
 class _CutError(Exception):
-    """The connection ended early, or the server asks to try again; what has come is kept."""
+    """The connection ended early, or the server asks for another try; downloaded bytes are kept."""
 
 
 def sources() -> dict[str, tuple[PublishedSource, tuple[str, ...]]]:
-    """The sources that can be fetched, by name, with their datasets, sorted."""
+    """The sources to fetch with their datasets, sorted by name."""
     readers = [importer for importer in importers().values() if isinstance(importer, FileImporter)]
     return dict(sorted({importer.source.name: (importer.source, importer.provides) for importer in readers}.items()))
 
 
 def source_of(name: str) -> PublishedSource:
-    """The source of a name, which may be that of a dataset made of it.
+    """The source with a name, or the source of the dataset with this name.
 
     Raises:
-        UnknownNameError: nothing has the name; the closest are named.
-        ParameterError: the dataset comes from a package; says what to install.
+        UnknownNameError: there is no such source or dataset.
+        ParameterError: the dataset comes from a package.
     """
     by_name = sources()
     for source, datasets in by_name.values():
@@ -142,10 +142,10 @@ def fetch(
     notify: Notify = nothing_said,
     pause: float = 0.5,
 ) -> tuple[Fetched, ...]:
-    """Fetch the files of a source into the cache; valid files are left as they are.
+    """Fetch the files of a source into the cache, unless they are valid already.
 
-    A file comes into its place only once its SHA-256 is the expected one. What has come of it when the connection
-    ends, or the process, is kept, and the next call goes on from there. Processes take turns.
+    A file is moved to its path after its SHA-256 was checked. The next call continues an interrupted download.
+    Processes take turns.
 
     Args:
         source: the files to fetch.
