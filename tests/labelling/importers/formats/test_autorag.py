@@ -165,7 +165,7 @@ def test_parquet_says_what_to_do_where_it_cannot_be_read(tmp_path, corpus, monke
             raise ImportError("no pyarrow")
 
     monkeypatch.setattr(importlib, "import_module", lambda name: Pandas)
-    with pytest.raises(StorageError, match=r"pip install pandas pyarrow; or write it elsewhere as JSON lines"):
+    with pytest.raises(StorageError, match=r"pip install pandas pyarrow; or convert it to JSON lines"):
         import_autorag(tmp_path / "qa.parquet", corpus=corpus)
     with pytest.raises(StorageError, match="no such file"):
         import_autorag(tmp_path / "none.parquet", corpus=corpus)
