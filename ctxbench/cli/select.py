@@ -20,6 +20,7 @@ from ctxbench.model.items import Catalog, ItemKey
 from ctxbench.model.registry import StoredPipeline
 from ctxbench.model.requests import Batch, Message, Request
 from ctxbench.model.resources import Resources
+from ctxbench.model.strategies import Step
 from ctxbench.pipelines.fits import fit_notices
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.search.embedders import open_embedder, open_vectors
@@ -53,7 +54,7 @@ def candidate_lines(
     With `paths` files and their parts are named by path, such as `src/core.py::Context`, not by id.
     """
     required = any(candidate.probability is not None for candidate in rows)
-    columns = ["score", *["likely to be required"] * required, "how it gets in (include mode)", "price", "item"]
+    columns = ["score", *["probability required"] * required, "include mode", "tokens", "item"]
     lines = [" | ".join(columns)] if headed else []
     for candidate in rows:
         score = "      " if candidate.offered.score is None else f"{candidate.offered.score:6.3f}"
@@ -581,17 +582,15 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
 
 def _score_words(pipeline: Pipeline, explanation: Explanation) -> list[str]:
     """An explanation of scores that include a price, and of the margin that cuts them; empty for other selectors."""
-    stored = StoredPipeline.of(about := {"pipeline": pipeline.describe()})
+    steps = [step for step in pipeline.refine if isinstance(step, Step)]
     scored = any(candidate.offered.score is not None for candidate in (*explanation.chosen, *explanation.left_out))
-    if not scored or stored is None or not any(step.name == "price" for step in stored.steps()):
+    if not scored or not any(step.name == "price" for step in steps):
         return []
-    from ctxbench.report.scores import bounds_of  # statistics wait until there is a margin
-
-    margins = [
-        bound
-        for bound in bounds_of({"description": about})
-        if (bound.quantity, bound.label) == ("difference", "margin")
-    ]
-    floor = f", but for the first {margins[0].floor}" if margins and margins[0].floor > 1 else ""
-    cut = f"; what is over {margins[0].setting:g} below the best is left out{floor}" if len(margins) == 1 else ""
-    return ["", f"Score: likelihood less price, as logarithms, comparable within one request only{cut}."]
+    cuts = [(step, step.declared("thresholds").get("difference", {})) for step in steps]
+    margins = [(-bounds["margin"], int(step.declared("floor"))) for step, bounds in cuts if "margin" in bounds]
+    cut = ""
+    if len(margins) == 1:
+        ((margin, floor),) = margins
+        kept = f", but not of the first {floor}" if floor > 1 else ""
+        cut = f" Items more than {margin:g} below the best are excluded{kept}."
+    return ["", f"Score: log likelihood minus price; comparable within one request only.{cut}"]
