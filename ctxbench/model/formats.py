@@ -1,0 +1,281 @@
+"""Models of files, and the one loader that reads them.
+
+A file format is a pydantic model, derived from `FileModel`. Its fields hold what a user writes, each with a
+description. `load_file` reads a YAML file into the model; `validate` does the same with data that is already there.
+All faults are reported at once, each with its line and the path of its field.
+
+A model checks more than types in two ways:
+
+* A validator of a field (`Annotated[Metric, parsed(parse_metric)]`) turns a value into an object. A `UserError` that it
+  raises is a fault of that field.
+* `FileModel.faults` compares fields with each other. It is called once all fields of the model are right.
+
+Models are in the room that owns the format, because checks need what that room knows. Private attributes, such as the
+path of the file, are not part of the JSON Schema.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from ctxbench.io.documents import YamlPath, line_of, load_mapping
+from ctxbench.io.errors import Fault, Message, UserError, faults_of, raise_faults, suggest
+
+T = TypeVar("T")
+M = TypeVar("M", bound="FileModel")
+
+Texts: TypeAlias = Annotated[tuple[T, ...], Field(strict=False)]
+"""A list in a file, a tuple in Python: `Texts[str]`, `Texts[Constraint]`."""
+
+_KINDS = {  # what pydantic calls an error, and the type that was expected
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "finite_number": "a finite number",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+    "mapping_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+}
+_BOUNDS = {
+    "greater_than_equal": ("ge", "{} or more"),
+    "greater_than": ("gt", "above {}"),
+    "less_than_equal": ("le", "at most {}"),
+    "less_than": ("lt", "below {}"),
+    "too_short": ("min_length", "at least {} long"),
+    "string_too_short": ("min_length", "at least {} long"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The origin of data, for faults.
+
+    Attributes:
+        path: the file; None for data made in Python.
+        lines: by path in the data, its line.
+        line: of all the data, where it is one line of a file.
+    """
+
+    path: Path | str | None = None
+    lines: Mapping[YamlPath, int] = field(default_factory=dict)
+    line: int = 0
+
+    def fault(self, message: str, *location: str | int) -> Fault:
+        """A fault at a path in the data."""
+        return Fault(message, self.path, self.line or line_of(self.lines, location))
+
+
+class FileModel(BaseModel):
+    """The content of a file, or a mapping in it. Unknown fields are faults, and values are not converted."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True, allow_inf_nan=False
+    )
+    noun: ClassVar[str] = "the file"
+    """What messages call it, with its article, such as `a policy`."""
+
+    def faults(self, context: Any) -> Iterator[tuple[YamlPath, str]]:  # noqa: ARG002 (for models that derive)
+        """What is wrong although each field is right: (path of the field within the model, message).
+
+        Args:
+            context: what `validate` was given.
+        """
+        yield from ()
+
+    @model_validator(mode="after")
+    def _check(self, info: Any) -> Any:
+        if type(self).faults is not FileModel.faults:
+            raise_located(type(self).__name__, self.faults(info.context))
+        return self
+
+
+def raise_located(title: str, faults: Iterator[tuple[YamlPath, str]]) -> None:
+    """Raise faults inside a validator, each at its path; do nothing if there are none."""
+    details = [
+        InitErrorDetails(type=PydanticCustomError("ctxbench", "{fault}", {"fault": message}), loc=path, input=None)
+        for path, message in faults
+    ]
+    if details:
+        raise ValidationError.from_exception_data(title, details)
+
+
+def parsed(read: Callable[[Any], Any], schema: Any = Any) -> BeforeValidator:
+    """A validator that makes an object of a value; a `UserError` is a fault of the field.
+
+    Args:
+        read: makes the object.
+        schema: the type that a file holds, for the JSON Schema.
+    """
+
+    def validator(value: Any) -> Any:
+        try:
+            return read(value)
+        except UserError as error:
+            raise_located("value", (((), fault.message) for fault in faults_of(error)))
+            raise
+
+    return BeforeValidator(validator, json_schema_input_type=schema)
+
+
+def load_file(model: type[M], path: Path, *, context: Any = None) -> tuple[M, Source]:
+    """Read a YAML file into a model.
+
+    Args:
+        model: of the format.
+        path: the file.
+        context: given to the validators and to `FileModel.faults`.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: it is no YAML, a file of another kind, or anything in it is wrong: all faults, with their lines.
+    """
+    data, lines = load_mapping(path, description=model.noun, keys=field_names(model))
+    source = Source(path, lines)
+    content, faults = validate(model, data, source, context=context)
+    raise_faults(faults)
+    assert content is not None  # noqa: S101 (there would be a fault)
+    return content, source
+
+
+def validate(
+    model: type[M], data: Any, source: Source, *, context: Any = None, partial: bool = False
+) -> tuple[M | None, list[Fault]]:
+    """Make a model of data.
+
+    Args:
+        model: of the data.
+        data: in JSON's types.
+        source: where the data comes from.
+        context: given to the validators and to `FileModel.faults`.
+        partial: leave faulty fields of the file out and return the rest, so that it can be checked further.
+
+    Returns:
+        The content, None if anything is wrong; and all faults, by line.
+    """
+    try:
+        return model.model_validate(data, context=context), []
+    except ValidationError as error:
+        faults = sorted(model_faults(model, data, source, error), key=lambda fault: fault.line)
+        faulty = {detail["loc"][0] for detail in error.errors(include_url=False) if detail["loc"]}
+        if partial and faulty & {*data}:
+            rest = {name: value for name, value in data.items() if name not in faulty}
+            return validate(model, rest, source, context=context)[0], faults
+        return None, faults
+
+
+@functools.cache
+def field_names(model: type[FileModel]) -> tuple[str, ...]:
+    """The names of the fields of a model as a file has them, in order."""
+    return tuple(info.alias or name for name, info in model.model_fields.items())
+
+
+def model_faults(model: type[FileModel], data: Any, source: Source, error: ValidationError) -> list[Fault]:
+    """The faults of an error of pydantic, each at its line.
+
+    A missing field is no fault where a misspelt one explains it. Where a field may have several types, their errors
+    are one fault, or only those of the type that the value has.
+    """
+    details = [
+        (_path_in(data, detail["loc"], missing=detail["type"] == "missing"), detail)
+        for detail in error.errors(include_url=False)
+    ]
+    misspelt = {
+        (*path[:-1], name)
+        for path, detail in details
+        if detail["type"] == "extra_forbidden"
+        for name in difflib.get_close_matches(str(path[-1]), field_names(_model_at(model, path[:-1])), cutoff=0.5)
+    }
+    faults: dict[tuple[YamlPath, str], Fault] = {}
+    expected: dict[YamlPath, list[str]] = {}
+    for path, detail in details:
+        kind, context = detail["type"], detail.get("ctx", {})
+        parent = _model_at(model, path[:-1])
+        is_other_type = kind in _KINDS and any(len(p) > len(path) and p[: len(path)] == path for p, _ in details)
+        if is_other_type or (kind == "missing" and path in misspelt):
+            continue
+        if kind == "missing":
+            message: str = Message("model.missing-field", field=path[-1], noun=parent.noun)
+        elif kind == "extra_forbidden":
+            hint = suggest(str(path[-1]), field_names(parent))
+            message = Message("model.unknown-field", noun=parent.noun, field=path[-1], hint=hint)
+        elif kind == "ctxbench":
+            message = context["fault"]
+        elif kind == "value_error":  # a `ValueError` that a validator raised
+            message = str(context["error"])
+        else:
+            expected.setdefault(path, []).append(_expected(kind, context, detail["msg"]))
+            choices = " or ".join(dict.fromkeys(expected[path]))
+            name = field_path(path) or model.noun
+            message = Message("model.wrong-value", field=name, expected=choices, value=detail["input"])
+            kind = "wrong-value"
+        faults[path, message if kind in ("ctxbench", "value_error") else kind] = source.fault(message, *path)
+    return list(faults.values())
+
+
+def _expected(kind: str, context: Mapping[str, Any], message: str) -> str:
+    """What a field must be, by the kind of pydantic's error."""
+    if kind == "literal_error":
+        return ", ".join(choice for choice in context["expected"].replace(" or ", ", ").split(", ") if choice != "''")
+    if kind in _BOUNDS:
+        name, words = _BOUNDS[kind]
+        return words.format(f"{context[name]:g}")
+    return _KINDS.get(kind, message)
+
+
+def field_path(path: YamlPath) -> str:
+    """The path of a field in words: `policies.normal.constraints[0].at_least`; empty for the whole file."""
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in path]
+    return "".join(parts).removeprefix(".")
+
+
+def _path_in(data: Any, location: Sequence[str | int], *, missing: bool) -> YamlPath:
+    """The part of pydantic's location that is a path in the data; names of types in unions are left out.
+
+    Args:
+        data: what was read.
+        location: as pydantic gives it.
+        missing: whether it ends in a field that the data does not have.
+    """
+    path: list[str | int] = []
+    for index, part in enumerate(location):
+        if isinstance(data, Mapping):
+            if part not in data and not (missing and index == len(location) - 1):
+                continue
+            path.append(part)
+            data = data.get(part)
+        elif isinstance(data, Sequence) and not isinstance(data, str) and isinstance(part, int) and part < len(data):
+            path.append(part)
+            data = data[part]
+    return tuple(path)
+
+
+def _model_at(model: type[FileModel], path: YamlPath) -> type[FileModel]:
+    """The model of the mapping at a path; the closest one around it where the path leads to none."""
+    for part in path:
+        info = model.model_fields.get(str(part)) if isinstance(part, str) else None
+        if info is not None:
+            model = next(_models_in(info.annotation), model)
+    return model
+
+
+def _models_in(annotation: Any) -> Iterator[type[FileModel]]:
+    """The models that an annotation names, such as those of `Mapping[str, Policy] | None`."""
+    if inspect.isclass(annotation) and issubclass(annotation, FileModel):
+        yield annotation
+    for argument in typing.get_args(annotation):
+        yield from _models_in(argument)
