@@ -13,7 +13,16 @@ from ctxbench.cli.common import print_json
 from ctxbench.datasets.layout import agent_of
 from ctxbench.io.console import embedding_progress, progress, say
 from ctxbench.io.documents import parse_json, values_with_lines
-from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, UnknownNameError, count, raise_faults
+from ctxbench.io.errors import (
+    Fault,
+    InputError,
+    ParameterError,
+    StorageError,
+    UnknownNameError,
+    count,
+    first_few,
+    raise_faults,
+)
 from ctxbench.io.files import cache_dir, read_text
 from ctxbench.io.rows import named_instant
 from ctxbench.model.items import Catalog, ItemKey
@@ -201,7 +210,7 @@ def read_history(source: str) -> tuple[Message, ...]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:12])) + (", ..." if len(names) > 12 else "") if names else "none"
+    return first_few([*map(repr, names)], 12) or "none"
 
 
 def _read_messages(text: str, path: Path) -> tuple[Message, ...]:
