@@ -106,6 +106,9 @@ RENAMED = {
 }
 
 
+SHOWN = 50  # faults that a message lists; a file of the wrong kind has thousands
+
+
 class CtxbenchError(Exception):
     """Base of every error that ctxbench raises on purpose."""
 
