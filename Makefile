@@ -17,7 +17,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist workst
 REPORTS := baselines embedders ablations presets gate learned strategies abstention comparators expansion hybrid \
 	multi-topic domains coverage regret gate-intervals questions overlap memory memory-stores memory-contexts assembly codebase
 
-.PHONY: demo test test-rest test-all versions lint bench reports $(REPORTS) clean
+.PHONY: demo test test-rest test-all versions lint schemas codes bench reports $(REPORTS) clean
 
 demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the path of an HTML report
 	$(BIN)/ctxbench run experiments/presets.yaml
@@ -40,6 +40,9 @@ lint: $(VENV)/.test  ## formatting, lint rules, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+schemas: $(VENV)/.test  ## ctxbench/schemas: the JSON Schema of every file format, from its model
+	$(BIN)/python -c "from ctxbench.model.formats import write_schemas; write_schemas()"
 
 bench: $(VENV)/.test  ## speed, side by side with the alternative, as ratios
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-only --benchmark-disable-gc -s $(PYTEST_ARGS)
@@ -90,6 +93,9 @@ questions: $(VENV)/.demo  ## reports/search-size.md, item-kinds.md, tool-results
 
 strategies: $(VENV)/.demo  ## experiments/strategies.md: every registered strategy, from its docstring
 	$(BIN)/python experiments/strategies/table.py experiments/strategies.md
+
+codes: $(VENV)/.test  ## experiments/guide/codes.md: the code of every message, from ctxbench/report/messages
+	$(BIN)/python experiments/guide/codes.py
 
 abstention: $(VENV)/.demo  ## reports/abstention.md: can it offer less, or nothing, where less is needed?
 	$(BIN)/python experiments/strategies/abstention.py

@@ -19,7 +19,7 @@
 # %% [markdown]
 # # Embedders compared
 #
-# Which embedder should search your tools? Each of them stands in one run here, so that all are asked the same and the
+# Which embedder should search your tools? This notebook compares them in one run, on the same requests, so that
 # differences are paired. An embedder is a name, or a function from a list of texts to an array of vectors.
 
 # %%
@@ -53,7 +53,7 @@ def embed(texts):
 # ## All in one run
 #
 # `embedder` of the step `dense` is that search's own; the run's is used where none is named. Two searches can also be
-# merged: `rrf` puts both orders together.
+# merged: `rrf` fuses both rankings.
 
 
 # %%
@@ -80,7 +80,7 @@ res
 # %% [markdown]
 # ## Is the difference real?
 #
-# Paired on the same requests, with 95% intervals; `needed` is how many requests would tell such a difference apart.
+# Paired on the same requests, with 95% intervals; `needed` is how many requests would make it significant.
 
 # %%
 res.compare("pairs of letters", metrics=["completeness", "R@5", "nDCG@10"])

@@ -33,7 +33,7 @@ settings = {"embedder": "hashing", "counter": "chars/4"}  # no model is loaded: 
 # %% [markdown]
 # ## A log
 #
-# One line a turn: what the user asked, what the model was offered, and what it called. `datasets/traces.md` lists the
+# One line per turn: the question, what was offered, and what was called. `datasets/log-formats.md` lists the
 # fields, and OpenTelemetry spans are read as well. Here the log is made up out of the dataset `smoke`, which comes with
 # the package: an agent whose BM25 search offers three items a request, and a model that calls what it needs of them.
 

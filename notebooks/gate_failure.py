@@ -31,7 +31,7 @@ SETTINGS = {"embedder": "hashing", "counter": "chars/4"}  # no model; as they ar
 # %% [markdown]
 # ## Before
 #
-# What the selector offered when all was well. A folder that `ctxbench run` or `ctxbench check --accept` wrote will do,
+# What the selector offered before the change. A folder that `ctxbench run` or `ctxbench check --accept` wrote works,
 # too.
 
 # %%
@@ -43,7 +43,7 @@ before
 # %% [markdown]
 # ## A change
 #
-# Two items are offered in place of five.
+# The selector now offers two items instead of five.
 
 # %%
 shorter = {"words": ctxbench.pipeline("bm25", refine=[{"first": {"n": 2}}])}
@@ -54,15 +54,15 @@ found.verdict
 # %% [markdown]
 # ## Why `worse`?
 #
-# Two things are held apart. **Facts**: the selector answers alike whenever it is asked, so that a required item that
-# went out is lost, whatever statistics say. **Means**: a difference counts as worse only where noise would hardly make
-# it; with thirty requests much cannot be told.
+# Two things decide. **Facts**: the selector is deterministic, so a required item that
+# is no longer offered is lost, whatever statistics say. **Means**: a difference counts as worse only if it is
+# significant; thirty requests show only large ones.
 
 # %%
 found.to_frame()[["metric", "verdict", "base", "head", "difference", "low", "high", "p", "tolerance", "detectable"]]
 
 # %% [markdown]
-# `detectable` is the smallest change for the worse that so many requests would tell apart four times in five. Where it
+# `detectable` is the smallest loss that this many requests would show four times in five. If it
 # is large, a verdict of `inconclusive` says something about the dataset, and not about the change.
 #
 # ## What was lost, and what would fix it
@@ -80,7 +80,7 @@ found
 # %% [markdown]
 # ## Something better
 #
-# The same the other way round: what comes in is a gain, and its price in tokens is judged with it.
+# The same in the other direction: new items are a gain, and their tokens are judged with it.
 
 # %%
 ctxbench.check(before, now).to_frame()[["metric", "verdict", "difference", "low", "high"]]

@@ -20,7 +20,7 @@
 # # A strategy of your own
 #
 # A selector is a pipeline: a request is split into chunks, a retriever finds candidates, and steps rank, cut and expand
-# them. Any step can be yours. This notebook writes a cut, sets it beside the shipped ones, and looks at what it does.
+# them. Any step can be yours. This notebook writes a cut, compares it with the shipped ones, and looks at what it does.
 
 # %%
 from dataclasses import dataclass
@@ -37,8 +37,8 @@ import ctxbench
 # servers of the best candidates, and offer their best `n` items. (Rules and references have no server; they count as
 # one.)
 #
-# A strategy is a frozen dataclass whose fields are its parameters. It marks rows with the rule that keeps them out and
-# drops none, so that reports can say why an item stayed out; `rule_words` are the words.
+# A strategy is a frozen dataclass whose fields are its parameters. It excludes rows with a rule and
+# drops none, so that reports can say why an item is excluded; `rule_words` has the words.
 
 
 # %%
@@ -70,7 +70,7 @@ class TwoServers(ctxbench.Strategy):
 
 
 # %% [markdown]
-# ## Beside the shipped ones
+# ## Compared with the shipped ones
 #
 # `ctxbench.step` makes a step of it. All selectors below find the same candidates, so that nothing differs but the cut.
 
@@ -90,8 +90,8 @@ res = ctxbench.evaluate(
 res
 
 # %% [markdown]
-# What counts is more for the same tokens, or the same for fewer. This idea does not pay here: it loses a little, and
-# the intervals say that it may as well be noise. `needed` is how many requests would tell.
+# A better cut gives more for the same tokens, or the same for fewer. This idea does not pay: it loses a little, and
+# the intervals say that it may be noise. `needed` is how many requests would decide.
 
 # %%
 res.compare("two servers", "first 5", metrics=["completeness", "recall", "tokens"])

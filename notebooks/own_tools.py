@@ -21,7 +21,7 @@
 #
 # An agent that has many tools cannot be sent all of them with every request: a *selector* decides which it gets to see.
 # This notebook takes a list of tools and a few requests of yours, says how often selectors offer **everything** that a
-# request needs, and at what price in tokens, and explains single answers.
+# request needs, how many tokens that costs, and explains single answers.
 #
 # No model is asked for an answer, and nothing leaves this machine.
 
@@ -77,7 +77,7 @@ mine.labels.head()
 # `complete` is the share of requests for which every tool that they need was offered, with a 95% interval: with eight
 # requests it is wide, and the table says so. `prompt tokens` is what the offer costs. `*`: significant.
 #
-# A function is a selector, too. Here: every tool of which a word stands in the request.
+# A function is a selector, too. Here: every tool whose name shares a word with the request.
 
 
 # %%
@@ -110,7 +110,7 @@ lacking = by_query[(by_query["selector"] == "five by BM25") & (by_query["complet
 lacking[["query", "recall", "tokens"]]
 
 # %% [markdown]
-# Every candidate of one of them, in order, with the rule that kept it out. `grade` 2 is what it needs.
+# Every candidate of one of them, in order, with the rule that excludes it. `grade` 2 is what it needs.
 
 # %%
 res.explain("q2", "three by BM25")

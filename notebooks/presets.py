@@ -27,7 +27,7 @@
 # Put your dataset in the first cell and run all cells. `ctxbench tune` does the same from the command line.
 #
 # *Completeness* is the share of requests for which every item that they need was offered. *Tokens* are those of the
-# prompt texts of what was offered. One can always be had for the other, so that they are shown together.
+# prompt texts of what was offered. Each can be improved at the cost of the other, so they are shown together.
 
 # %%
 import ctxbench
@@ -45,7 +45,7 @@ ds
 #   tokens, `full` for more completeness with at most twice the tokens.
 # * `of: reachable` counts only requests that the first 20 items of the ranking make complete. No cut can help the
 #   others; a better ranking could.
-# * The default is kept until the requests show a setting to be better beyond doubt, so that luck alone seldom does.
+# * The default is kept until the requests show a setting to be significantly better.
 #   With few requests nothing may be recommended; then the text says about how many more it would take.
 # * `search` names the values of a parameter that are tried, and `sample` how many requests a split are looked at: both
 #   only make this notebook fast. Leave them out to try every number of items, on all requests.
@@ -98,7 +98,7 @@ t.plot.heat("at_most", "margin", metric="tokens")
 # %% [markdown]
 # ## 5. Requests made worse
 #
-# Means hide who pays. These requests of the test split were complete under the default and are not under the preset.
+# Means hide losses. These requests of the test split were complete under the default and are not under the preset.
 
 # %%
 t.worse()
@@ -126,7 +126,7 @@ res.plot.differences()
 # %% [markdown]
 # ## 7. The same presets on other datasets
 #
-# A preset is chosen on your requests, for your catalog. On others it may pay more, or less. Here it stands beside the
+# A preset is chosen on your requests, for your catalog. On others it may pay more or less. Here it is compared to the
 # three shipped ones: each chart is one dataset, and further up and to the left is better.
 
 # %%

@@ -37,7 +37,7 @@ print(t.advice)
 # %% [markdown]
 # ## The front
 #
-# A row is a setting that no other one beats: to be more complete costs more tokens. The margin stands between two
+# A row is a setting that no other one beats: to be more complete costs more tokens. The margin is between two
 # values at which something changes, so that no margin is left out.
 
 # %%
@@ -47,7 +47,7 @@ best[["completeness", "tokens", "items", "margin", "at_least", "at_most"]].iloc[
 
 # %% [markdown]
 # Drawn, with what was compared. The dashed line is the first 1, 2, 3, ... items of the same ranking: where the front
-# stands above it, to choose how many by the scores is worth more than a fixed number. The band is what these requests
+# is above it, choosing how many items by score is better than a fixed number. The band is what these requests
 # leave open.
 
 # %%
@@ -75,9 +75,9 @@ t.plot.heat("at_most", "margin", metric="completeness")
 t.plot.heat("at_most", "margin", metric="tokens")
 
 # %% [markdown]
-# ## Who pays
+# ## Requests made worse
 #
-# Means hide it: these requests were complete under the default and are not under the recommendation. An empty table
+# Means hide losses: these requests were complete under the default and are not under the recommendation. An empty table
 # says that there is none.
 
 # %%
@@ -86,7 +86,7 @@ t.worse()
 # %% [markdown]
 # ## When nothing is recommended
 #
-# With few requests luck chooses. The default is kept until a setting is better beyond doubt, and the advice says about
+# With few requests luck chooses. The default is kept until a setting is significantly better, and the advice says about
 # how many more labels it would take.
 
 # %%

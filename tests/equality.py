@@ -58,6 +58,9 @@ class Checkout:
 
     def command(self, *arguments: str, exit_codes: tuple[int, ...] = (0,)) -> str:
         """The standard output of one command of this checkout; raises where it fails."""
+        if arguments[0] == "check" and "--output-format" not in (self.root / "ctxbench/cli/app.py").read_text("utf-8"):
+            arguments = tuple("--json" if argument == "--output-format" else argument for argument in arguments)
+            arguments = tuple(argument for argument in arguments if argument != "json")
         environment = {
             **os.environ,
             "PYTHONPATH": str(self.root),
@@ -136,7 +139,10 @@ class Checkout:
             original = corpus.read_text("utf-8")
             for edit in ("unchanged", "shortened", "renamed description", "duplicated"):
                 corpus.write_text(edited(original, edit), "utf-8")
-                yield f"{dataset}: {edit}", json.loads(self.command("check", name, "--json", exit_codes=(0, 1, 2)))
+                yield (
+                    f"{dataset}: {edit}",
+                    json.loads(self.command("check", name, "--output-format", "json", exit_codes=(0, 1, 2))),
+                )
 
 
 def edited(corpus: str, edit: str) -> str:

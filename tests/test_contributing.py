@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md shows is a package of somebody else's, with its tests, and they pass."""
+"""The recipes of CONTRIBUTING.md are the files of an external package, and their tests pass."""
 
 from __future__ import annotations
 
@@ -17,6 +17,22 @@ FILES = dict(
         r"^```python\n# (\S+)\n(.*?)^```$", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
     )
 )
+SWEEP = '''
+import ctxbench
+
+SELECTOR = """{name: floor, parameters: {least: {default: 1.0, range: [0.0, 9.0]}},
+              pipeline: {retrieve: bm25, refine: [{floor: {least: $least}}]}}"""
+SMALL = {"embedder": "hashing", "counter": "chars/4"}
+
+
+def test_the_sweep_equals_the_cut(tmp_path):
+    (tmp_path / "floor.yaml").write_text(SELECTOR)
+    front = ctxbench.tune("smoke", str(tmp_path / "floor.yaml"), minimise="tokens", completeness=0.2, **SMALL).front()
+    for setting in front[front["line"] == "floor: front"].iloc[::5].itertuples():
+        cut = ctxbench.pipeline("bm25", refine=[{"floor": {"least": setting.least}}])
+        row = ctxbench.evaluate("smoke", {"floor": cut}, **SMALL).to_frame().loc["floor"]
+        assert (row["completeness"], row["tokens"]) == (setting.completeness, setting.tokens)
+'''
 TESTS = [name for name in FILES if name.startswith("tests/")]
 POINTS = re.findall(
     r"entry-points\.\"(ctxbench\.\w+)\"\]\s+(\w+)\s+=\s+\"(mine\.[\w:.]+)\"",
@@ -26,9 +42,9 @@ POINTS = re.findall(
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
-    """The files that the page shows, as a package that is installed."""
+    """The files of the page as an installed package."""
     folder = tmp_path_factory.mktemp("contributed")
-    for name, text in FILES.items():
+    for name, text in {**FILES, "tests/test_sweep.py": SWEEP}.items():
         path = folder / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, "utf-8")
@@ -40,23 +56,24 @@ def package(tmp_path_factory):
     return folder
 
 
-def test_the_page_shows_a_cut_a_metric_an_importer_and_a_report_block():
+def test_the_page_shows_a_cut_a_metric_an_importer_a_report_block_and_a_file_format():
     assert {group for group, _, _ in POINTS} >= {"ctxbench.cut", "ctxbench.metric", "ctxbench.importer"}
-    assert {"mine/cuts.py", "mine/metrics.py", "mine/importer.py", "mine/report.py"} <= set(FILES)
+    assert {"mine/cuts.py", "mine/metrics.py", "mine/importer.py", "mine/report.py", "mine/teams.py"} <= set(FILES)
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_each_is_short(name):
-    assert len(FILES[name].splitlines()) <= 30
+@pytest.mark.parametrize("name", TESTS)
+def test_each_recipe_is_short(name):
+    texts = FILES[name.replace("tests/test_", "mine/")] + FILES[name]
+    assert sum(bool(line.strip()) for line in texts.splitlines()) <= 30
 
 
 @pytest.fixture(scope="module")
 def outcomes(package, tmp_path_factory):
-    """What went wrong in the tests that the page shows, by file, and what was printed: one process for all of them."""
+    """The failures of the page's tests by file, and the output of the one process that ran them."""
     report = tmp_path_factory.mktemp("outcomes") / "report.xml"
     environment = {**os.environ, "CTXBENCH_CACHE": str(report.parent), "PYTHONPATH": f"{package}:{ROOT}"}
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:ctxbench", "-o", "junit_family=xunit1"]
-    command = [sys.executable, "-m", "pytest", *options, f"--junitxml={report}", *TESTS]
+    command = [sys.executable, "-m", "pytest", *options, f"--junitxml={report}", "tests"]
     done = subprocess.run(
         command, check=False, cwd=package, env=environment, capture_output=True, text=True, timeout=300
     )
@@ -68,7 +85,7 @@ def outcomes(package, tmp_path_factory):
 
 
 @pytest.mark.essential
-@pytest.mark.parametrize("name", TESTS)
+@pytest.mark.parametrize("name", [*TESTS, "tests/test_sweep.py"])
 def test_its_tests_pass_outside_the_package(outcomes, name):
     found, said = outcomes
     assert name in found, said

@@ -199,7 +199,7 @@ def test_workbench_is_as_hard_as_it_claims(workbench, tmp_path, monkeypatch):
 def test_the_agreement_that_is_claimed_is_the_one_of_the_files(twice):
     folder = ROOT / twice.name / "agreement"
     found = agreement(*(read_labelling(folder / f"{name}.tsv") for name in ("first", "second")))
-    lines = (ROOT / "README.md").read_text("utf-8").splitlines()
+    lines = (ROOT / "available.md").read_text("utf-8").splitlines()
     (row,) = [line for line in lines if line.startswith(f"| `{twice.name}` | ")]
     required, _, linear = found.kappas
     cells = [cell.strip() for cell in row.strip("|").split("|")]

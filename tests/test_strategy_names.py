@@ -49,6 +49,8 @@ ALLOWED = {
     ("gate/causes.py", "expansion"): "an origin of candidates",
     ("gate/cause_finder.py", "expansion"): "an origin of candidates and a quantity of thresholds",
     ("report/scores.py", "expansion"): "a quantity of thresholds",
+    ("selectors/conversations.py", "expansion"): "a mode of items",
+    ("tuning/inputs.py", "expansion"): "a word of a message",
 }
 
 

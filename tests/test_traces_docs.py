@@ -1,4 +1,4 @@
-"""What the page on traces shows is what an import gives, and its tables are whole."""
+"""What the pages on logs show is what an import gives, and their tables are complete."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ctxbench.datasets.layout import SIGNALS, Exposure
 from ctxbench.io.redaction import KINDS, read_rules, redactor
 from ctxbench.labelling.record_files import NameResolver
 from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_traces, redactor_for
-from ctxbench.labelling.trace_labels import _SENTENCES, COUNTS, SEARCHES, SHELLS, is_search, is_shell
+from ctxbench.labelling.trace_labels import COUNTS, NOTES, SEARCHES, SHELLS, is_search, is_shell
 from ctxbench.labelling.trace_messages import STATUSES
 from ctxbench.labelling.trace_turns import TURN_FIELDS
 from ctxbench.model.items import Catalog, Item
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "datasets" / "traces.md").read_text("utf-8")
+PAGE = "\n".join((ROOT / "datasets" / f"{name}.md").read_text("utf-8") for name in ("traces", "log-formats"))
 
 
 def section(title):
@@ -110,4 +110,4 @@ def test_the_file_of_own_patterns_is_valid(tmp_path):
 
 
 def test_what_the_report_puts_in_words_is_counted():
-    assert set(_SENTENCES) <= {name for part in COUNTS.values() for name in part}
+    assert set(NOTES) <= {name for part in COUNTS.values() for name in part}

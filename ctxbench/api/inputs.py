@@ -18,7 +18,7 @@ from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.lookup import open_dataset
 from ctxbench.datasets.queries import Label, read_query
 from ctxbench.io.documents import dump_json
-from ctxbench.io.errors import Fault, InputError, ParameterError, UnknownNameError, suggest
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UnknownNameError, suggest
 from ctxbench.io.rows import Row
 from ctxbench.model.candidates import register_templates
 from ctxbench.model.items import Catalog, Item, ItemKey
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from ctxbench.search.embedders import Embedder
 
+    EmbedderObject: TypeAlias = Embedder | Callable[[Sequence[str]], Any]
     Rows: TypeAlias = pd.DataFrame | Iterable[Mapping[str, Any]]
 
 _LABEL = ("query", "item", "grade", "via", "alternatives", "quote")
@@ -204,7 +205,7 @@ def catalog(rows: Rows | str | Path) -> Catalog:
         row.data = {**fields, "_id": item_id or key.id}
         item = read_item(row)
         if item is not None and items.setdefault(item.key, item) is not item:
-            row.fault(f"item {item.id!r} occurs twice; identities must differ")
+            row.fault(Message("api.item-repeated", id=item.id))
     if faults:
         raise InputError(faults, subject="the catalog")
     return Catalog(items.values())
@@ -261,15 +262,17 @@ def _labels(labels: Rows, catalog: Catalog, faults: list[Fault]) -> list[Label]:
     parsed = []
     for row in _rows(labels, "labels", ("query", "item"), faults):
         row.refuse_unknown(_LABEL)
-        keys = named.get(str(row.data["item"]), [])
+        name, query = str(row.data["item"]), str(row.data["query"])
+        keys = named.get(name, [])
+        if len(keys) > 1:
+            row.fault(Message("api.label-item-ambiguous", n=len(keys), name=name, query=query))
+        elif not keys:
+            row.fault(Message("api.label-item-unknown", name=name, query=query, hint=suggest(name, named)))
         if len(keys) != 1:
-            problem = f"{len(keys)} items have the name" if keys else "no item has the id or name"
-            close = "; give the id" if keys else suggest(str(row.data["item"]), named)
-            row.fault(f"{problem} {row.data['item']!r} (query {row.data['query']!r}){close}")
             continue
         optional = {name: row.take(name, str, "") for name in _LABEL[3:] if name in row.data}
         try:
-            parsed.append(Label(str(row.data["query"]), keys[0], row.take("grade", int, 2), **optional))
+            parsed.append(Label(query, keys[0], row.take("grade", int, 2), **optional))
         except ParameterError as error:
             row.fault(str(error))
     return parsed
@@ -334,7 +337,7 @@ def _frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pd.Data
     return frame[[*(name for name in columns if name in frame), *(name for name in frame if name not in columns)]]
 
 
-EmbedderGiven: TypeAlias = "str | Embedder | Callable[[Sequence[str]], Any]"
+EmbedderGiven: TypeAlias = "str | EmbedderObject"
 """An embedder as a user gives it: its name, an object, or a function from texts to an array."""
 
 

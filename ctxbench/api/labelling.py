@@ -18,7 +18,7 @@ from ctxbench.datasets.layout import read_exposures
 from ctxbench.datasets.lookup import dataset_folder
 from ctxbench.datasets.queries import group_pairs
 from ctxbench.io.console import ProgressListener, silent
-from ctxbench.io.errors import ParameterError, StorageError, UnknownNameError
+from ctxbench.io.errors import Message, ParameterError, StorageError, UnknownNameError
 from ctxbench.io.files import cache_dir
 from ctxbench.labelling.pools import Pool, Predictor, make_pool, open_selectors, usual_selectors
 from ctxbench.labelling.review import Corrections, Finding, findings, write_patch
@@ -132,10 +132,11 @@ class Question:
         return make_frame(zip(self.candidates, map(", ".join, self.offered_by), strict=True), ["item", "offered_by"])
 
     def __str__(self) -> str:
-        known_text = f" It is known to need {', '.join(self.known)}." if self.known else ""
         if self.kind == "alternative":
-            return f"{self.query}: {self.text!r}: would {self.item} do as well as {self.of}?"
-        return f"{self.query}: what {'else ' if known_text else ''}does {self.text!r} need?{known_text}"
+            return Message("api.question-alternative", query=self.query, text=self.text, item=self.item, of=self.of)
+        if self.known:
+            return Message("api.question-more-items", query=self.query, text=self.text, items=self.known)
+        return Message("api.question-items", query=self.query, text=self.text)
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(str(self))}</p>{self.to_frame().head(9).to_html(index=False, border=0)}"
@@ -248,7 +249,7 @@ class Labelling:
             raise ParameterError("no question waits for an answer; call next first")
         asks = prompt.kind == "needed"
         if reply is not None and isinstance(reply, bool | str) == asks:
-            expected = "a list of the items that are needed" if asks else "True or False"
+            expected = "a list of items" if asks else "True or False"
             raise ParameterError(f"this question takes {expected}, or None to skip it; got {reply!r}")
         if (helpful or wrong) and not isinstance(reply, Sequence):
             raise ParameterError("helpful and wrong stand beside the list of what is needed; pass it, too")
@@ -484,7 +485,7 @@ class Review:
         return str(self.to_frame().head(20).to_html(index=False, border=0))
 
     def __repr__(self) -> str:
-        return f"Review({self.data.name}: {len(self._findings)} labels that {', '.join(self._pool.names)} contradict)"
+        return Message("api.review", dataset=self.data.name, n=len(self._findings), selectors=self._pool.names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -644,8 +645,7 @@ def conversation(
     if id is not None and str(id) not in by_id:
         raise UnknownNameError("conversation", str(id), by_id)
     if len(by_id) != 1 and id is None:
-        listing = f"{len(by_id)} conversations ({', '.join(list(by_id)[:10])}); name one by `id`"
-        raise ParameterError(f"{path} holds {listing if by_id else 'no conversation'}")
+        raise ParameterError(Message("api.several-conversations", path=path, n=len(by_id), ids=list(by_id)[:10]))
     chosen = next(iter(by_id)) if id is None else str(id)
     current = load(items) if isinstance(items, str | Path) else items
     return Conversation(

@@ -14,7 +14,7 @@ from ctxbench.evaluation.answers import Part
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.run_folder import HEADLINE, DatasetSummary, RunSummary
 from ctxbench.evaluation.statistics import Comparison, correct
-from ctxbench.io.errors import ParameterError, UnknownNameError
+from ctxbench.io.errors import Message, ParameterError, UnknownNameError
 from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.model.candidates import Origin
 from ctxbench.model.items import Catalog
@@ -437,7 +437,7 @@ class Plots:
 def _shares(ax: Axes, table: Confusion) -> None:
     """A heat map of shares, the first row on top; each row is 100 %, and one without any stays empty."""
     rows = [f"{name} ({n:,})" for name, n in zip(table.required, table.queries, strict=True)]
-    x, y = f"{table.by} of what else was offered, % of the row", f"{table.by} of what is needed (queries)"
+    x, y = Message("api.confusions-offered", by=table.by), Message("api.confusions-needed", by=table.by)
     heat_map(
         ax, HeatMap(title="", x=x, y=y, xs=table.extras, ys=rows, values=table.shares, format_value=_percent, pale=0.0)
     )

@@ -41,8 +41,8 @@ from ctxbench.model.requests import Message, Request
 from ctxbench.model.resources import Resources
 from ctxbench.model.selection import offered_rows
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.report.check_document import document
-from ctxbench.report.check_texts import COMMAND, PYTHON
+from ctxbench.report.check_document import summary
+from ctxbench.report.check_texts import ALLOW_REMOVED
 from ctxbench.report.document import console_text
 from ctxbench.report.run_tables import comparison_table, with_titles
 from ctxbench.search.embedders import open_embedder
@@ -497,7 +497,7 @@ class Checked:
         return make_frame(rows, columns=[*columns, "base_rank", "head_rank", "rule", "fix"])
 
     def _text(self) -> str:
-        return console_text(document(self.found, speech=PYTHON))
+        return console_text(summary(self.found, removed=_ALLOW_REMOVED, more="Details: `changes()`."))
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(self._text())}</pre>"
@@ -547,11 +547,14 @@ def check(results: Results, baseline: Results | str | Path, *, allow_removed: bo
     return Checked(_in_python(result))
 
 
+_ALLOW_REMOVED = "`allow_removed=True`"
+
+
 def _in_python(result: Check) -> Check:
     """The check with options named as in Python, not as on the command line."""
 
     def translate(texts: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(text.replace(COMMAND.removed, PYTHON.removed) for text in texts)
+        return tuple(text.replace(ALLOW_REMOVED, _ALLOW_REMOVED) for text in texts)
 
     selectors = [
         replace(selector, reasons=translate(selector.reasons), notices=translate(selector.notices))

@@ -13,7 +13,10 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Required, TypeAlias
+
+from annotated_types import MinLen
+from typing_extensions import TypedDict
 
 from ctxbench.catalogs.snapshots import (
     CAPTURE,
@@ -29,7 +32,16 @@ from ctxbench.catalogs.snapshots import (
 )
 from ctxbench.catalogs.tool_lists import read_field_names, read_tool_list
 from ctxbench.io.documents import YamlPath, iter_jsonl, line_of, load_yaml, refuse_other_kind
-from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, UserError, raise_faults, suggest
+from ctxbench.io.errors import (
+    Fault,
+    InputError,
+    Message,
+    ParameterError,
+    StorageError,
+    UserError,
+    raise_faults,
+    suggest,
+)
 from ctxbench.io.files import read_text
 from ctxbench.io.redaction import masked
 from ctxbench.io.rows import YamlForm
@@ -61,25 +73,20 @@ def _kind_of_tools(path: Path, rows: Sequence[Mapping[str, Any]]) -> str:
             return ""
     except UserError:
         return ""
-    how = shlex.join(["ctxbench", "data", "import", "tools", str(path)])
-    return f"it is a list of tools; turn it into a catalog: `{how} --out FOLDER`"
+    return Message("catalogs.is-tool-list", path=shlex.quote(str(path)))
 
 
 def _kind_of_rows(rows: Sequence[Mapping[str, Any]], path: Path | str) -> str:
     names = {str(name) for row in rows for name in row}
     if "_id" in names or not rows:
         return ""
-    command = shlex.join(["ctxbench", "data", "import", "NAME", str(path)]).replace
-    if any(name in names for name in ("messages", "called", "offered", "resourceSpans")):
-        return f"it is a log; make a dataset of it with `{command('NAME', 'traces')} --catalog CATALOG --out FOLDER`"
+    quoted_path = shlex.quote(str(path))
+    if names & {"messages", "called", "offered", "resourceSpans"}:
+        return Message("catalogs.is-log", path=quoted_path)
     if "query" in names and names & {"items", "ranking"}:
-        score = shlex.join(["ctxbench", "score", str(path), "--dataset", "DATASET"])
-        return f"it holds a selector's answers; score them with `{score}`"
+        return Message("catalogs.is-answers", path=quoted_path)
     if expects(rows) and any(isinstance(value, str) for row in rows for value in row.values()):
-        return (
-            "it holds evals, requests with what is expected; make a dataset of them with "
-            f"`{command('NAME', 'golden')} --catalog CATALOG --out FOLDER`"
-        )
+        return Message("catalogs.is-evals", path=quoted_path)
     return ""
 
 
@@ -91,7 +98,6 @@ def expects(rows: Sequence[Mapping[str, Any]]) -> bool:
 LEARNED = "learned"  # where an agent file names none
 PRESET_FORM = "{presets: FILE, preset: NAME}"  # how a tuned preset is named
 OWN_FORM = "such as {command: [node, my-selector.mjs]}"  # and one of the user's own
-_PRESET = ("presets", "preset")
 _RUNNERS = {".py": "python", ".rb": "ruby", ".sh": "bash"} | dict.fromkeys((".js", ".mjs", ".cjs"), "node")
 _KINDS = ("command", "url", "callable", "answers")  # keys that name a selector outside ctxbench
 
@@ -112,29 +118,27 @@ def own_selector_advice(value: Any) -> str:
     name = value.get("name")
     entry = {kind: value[kind], "name": name if isinstance(name, str) and name else "ours"}
     line = yaml.safe_dump(entry, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10_000).strip()
-    return f"; a selector of your own goes under `selectors:` in experiment.yaml and gate.yaml: `- {line}`"
+    return Message("catalogs.external-selector-advice", line=line)
 
 
 def named_selector(form: YamlForm, data: Mapping[str, Any]) -> tuple[str, Path | None, Mapping[str, Any]]:
     """The selector of an agent file, as `AgentFile` has it: `selector`, `presets`, `own`; a path with its folder."""
     value = data.get("selector", LEARNED)
     if isinstance(value, Mapping) and value.get("presets"):
-        form.refuse_unknown(value, _PRESET, "a tuned preset", "selector")
-        if all(isinstance(value.get(key), str) and value[key] for key in _PRESET):
+        form.refuse_unknown(value, tuple(PresetForm.__annotations__), "a tuned preset", "selector")
+        if all(isinstance(value.get(key), str) and value[key] for key in PresetForm.__annotations__):
             return value["preset"], form.base / value["presets"], {}
-        form.fault(f"selector must be {PRESET_FORM}, got {value!r}", "selector")
+        form.fault(Message("catalogs.selector-preset", form=PRESET_FORM, got=value), "selector")
     elif isinstance(value, Mapping) and any(value.get(kind) for kind in _KINDS):
         if value.get("answers"):
-            problem = "a file of answers answers no new request; name what wrote it"
-            form.fault(f"{problem}{own_selector_advice(value)}", "selector")
+            form.fault(Message("catalogs.selector-answers", advice=own_selector_advice(value)), "selector")
         elif data.get("settings"):
-            form.fault("settings are of a selector that ctxbench runs; give your own its settings itself", "settings")
+            form.fault(Message("catalogs.external-settings"), "settings")
         return LEARNED, None, value
     elif isinstance(value, Mapping) and (empty := [kind for kind in _KINDS if kind in value]):
-        form.fault(f"{empty[0]} is empty; name what is asked, {OWN_FORM}", "selector")
+        form.fault(Message("catalogs.selector-empty", key=empty[0], example=OWN_FORM), "selector")
     elif not isinstance(value, str):
-        problem = f"selector must be a name, the path of one in YAML, {PRESET_FORM}, or one of your own, {OWN_FORM}"
-        form.fault(f"{problem}; got {value!r}", "selector")
+        form.fault(Message("catalogs.selector-type", preset=PRESET_FORM, external=OWN_FORM, got=value), "selector")
     else:
         return str(form.base / value) if value.endswith((".yaml", ".yml")) else value, None, {}
     return LEARNED, None, {}
@@ -177,7 +181,7 @@ def tool_modes(
     wrong = [message for _, _, message in unknown_modes(catalog, tools=tools, servers=servers)]
     for where, mode in (*tools.items(), *servers.items(), ("all other tools", otherwise)):
         if mode not in INCLUDE_MODES:
-            wrong.append(f"include of {where} must be one of {', '.join(INCLUDE_MODES)}, got {mode!r}")
+            wrong.append(Message("catalogs.include-mode", where=where, modes=INCLUDE_MODES, got=mode))
     if wrong:
         raise ParameterError("; ".join(wrong))
     return Catalog(
@@ -230,15 +234,16 @@ def absent_servers(config: Path, snapshot: Path, *, config_name: str, ask: str) 
 
     servers = {
         name: AbsentServer(
-            f"disabled with server {name} in {config_name}", f"enable server {name} in {config_name} again"
+            Message("catalogs.server-disabled", server=name, config=config_name),
+            Message("catalogs.enable-server", server=name, config=config_name),
         )
         for name in disabled_servers(config)
     }
     card = snapshot / CAPTURE
     for name, why in (uncaptured_servers(server_names(config), card) if card.is_file() else {}).items():
         servers[name] = AbsentServer(
-            f"not in {snapshot.name}, since server {name} was {why}",
-            f"ask server {name}: {ask}, or `ctxbench check` with --recapture",
+            Message("catalogs.server-not-captured", snapshot=snapshot.name, server=name, why=why),
+            Message("catalogs.capture-server", server=name, command=ask),
         )
     return servers
 
@@ -254,12 +259,88 @@ def uncaptured_servers(names: Iterable[str], card: Path) -> dict[str, str]:
         UserError: the card cannot be read.
     """
     states = {part.get("name"): part.get("state") for part in read_card(card)[1]}
-    why = {"failed": "never captured", "disabled": "disabled when the servers were captured"}
+    why = {"failed": "never captured", "disabled": "disabled during the capture"}
     return {name: why[state] for name in names if (state := states.get(name, "failed")) in why}
 
 
-KEYS = ("name", "sources", "snapshot", "include", "selector", "settings", "system")
-SOURCES = ("mcp", "tools", "rules", "references")
+class ToolListEntry(TypedDict, total=False):
+    """A file of tool definitions."""
+
+    file: Required[Annotated[str, MinLen(1)]]
+    """The path of the file."""
+    server: str
+    """The server of the tools that name none."""
+    map: str
+    """What the file calls the fields of a tool, such as `name=tool_name,schema=args`."""
+
+
+ToolLists: TypeAlias = str | ToolListEntry
+
+
+class AgentSources(TypedDict, total=False):
+    """The sources of the items of an agent; paths are relative to the agent file."""
+
+    mcp: Annotated[str, MinLen(1)]
+    """The configuration of MCP servers, such as `.mcp.json`."""
+    tools: ToolLists | list[ToolLists]
+    """Files of tool definitions."""
+    rules: str | list[str]
+    """Folders with rules and skills: AGENTS.md, CLAUDE.md, Cursor, Copilot and SKILL.md files."""
+    references: str | list[str]
+    """Folders of Markdown files that the agent can find."""
+
+
+Mode: TypeAlias = Literal["always", "manual", "agent"]
+
+
+class AgentModes(TypedDict, total=False):
+    """Include modes of tools: `always` in every session, `manual` by hand, `agent` found by search."""
+
+    servers: dict[str, Mode] | None
+    """Modes by server."""
+    tools: dict[str, Mode] | None
+    """Modes by item id, such as `tool:tracker:create_issue`."""
+    otherwise: Mode
+    """The mode of all other tools; `always` by default."""
+
+
+class PresetForm(TypedDict):
+    """A tuned preset."""
+
+    presets: Annotated[str, MinLen(1)]
+    """The path of a presets file."""
+    preset: Annotated[str, MinLen(1)]
+    """The name of a preset in it."""
+
+
+class SystemForm(TypedDict):
+    """A system prompt in a file."""
+
+    file: str
+    """The path of the file."""
+
+
+class AgentDefinition(TypedDict, total=False):
+    """An agent file: what an agent has, and the selector that chooses from it."""
+
+    name: Annotated[str, MinLen(1)]
+    """The name of the agent; by default that of the file."""
+    sources: Required[AgentSources]
+    """Where its items come from."""
+    snapshot: str
+    """The folder of the captured tools of its servers; by default `NAME.snapshot`."""
+    include: AgentModes | None
+    """Include modes of tools; by default as the sources say."""
+    selector: str | PresetForm | dict[str, Any]
+    """A selector by name, `name/preset`, the path of a YAML file, a tuned preset, or an external selector such as
+    `{command: [node, my-selector.mjs]}`; `learned` by default."""
+    settings: dict[str, Any] | None
+    """Settings of the selector, over those of the preset."""
+    system: str | SystemForm
+    """The system prompt."""
+
+
+KEYS, SOURCES = tuple(AgentDefinition.__annotations__), tuple(AgentSources.__annotations__)
 _ENDINGS = (".yaml", ".yml")
 _WARNED: set[tuple[Path, str]] = set()  # what was logged of which agent file
 
@@ -335,8 +416,9 @@ class AgentFile:
         catalog = (capture := self._captured).catalog
         if notes := odd_in(capture.parts):
             words = ["data", "capture", "--agent", str(self.path)] if self.mcp else ["init", str(self.path.parent)]
-            problem = f"{len(notes)} notes on its sources; `{shlex.join(['ctxbench', *words])}` tells them"
-            self._warn(notes[0] if len(notes) == 1 else problem)
+            command = shlex.join(["ctxbench", *words])
+            many = Message("catalogs.agent-notes", n=len(notes), command=command)
+            self._warn(notes[0] if len(notes) == 1 else many)
         if self.include is None:
             return catalog
         raise_faults(
@@ -419,7 +501,7 @@ class AgentFile:
         missing = uncaptured_servers(names, self.snapshot / CAPTURE)
         for why in dict.fromkeys(missing.values()):
             names_listed = ", ".join(name for name in missing if missing[name] == why)
-            self._warn(f"servers of {self.mcp} that were {why}: {names_listed}; {self.ask} asks them")
+            self._warn(Message("catalogs.servers-missing", why=why, servers=names_listed, command=self.ask))
         items = tuple(item for item in read_catalog(self.snapshot / CORPUS) if item.server in names)
         return [SnapshotPart(name=CORPUS, kind=SERVER, items=items, origin=str(self.snapshot))]
 
@@ -531,13 +613,9 @@ def _no_agent(data: Any, lines: Mapping[YamlPath, int], path: Path) -> Fault:
     keys = list(data) if isinstance(data, Mapping) else []
     for key in keys:
         if suggestion := suggest(key, ["sources"], listed=False):
-            return Fault(f"an agent file has no {key!r}{suggestion}", path, line_of(lines, (key,)))
-    got = (
-        "" if keys else "; got a list" if isinstance(data, list) else f"; got {data!r:.40}" if data else "; it is empty"
-    )
-    return Fault(
-        f"an agent file has {', '.join(KEYS)}, and needs sources, such as {{rules: ., mcp: .mcp.json}}{got}", path, 1
-    )
+            message = Message("io.unknown-key", what="an agent file", key=key, hint=suggestion)
+            return Fault(message, path, line_of(lines, (key,)))
+    return Fault(Message("catalogs.agent-without-sources", keys=KEYS, got=type(data).__name__), path, 1)
 
 
 class _AgentReader(YamlForm):
@@ -547,8 +625,8 @@ class _AgentReader(YamlForm):
         stem = Path(self.path or "agent").stem
         sources = self._mapping(data, "sources", SOURCES)
         if not sources:
-            self.fault(f"sources names none of {', '.join(SOURCES)}, so that the agent has nothing", "sources")
-        include = self._mapping(data, "include", ("servers", "tools", "otherwise")) if "include" in data else None
+            self.fault(Message("catalogs.sources-empty", keys=SOURCES), "sources")
+        include = self._mapping(data, "include", tuple(AgentModes.__annotations__)) if "include" in data else None
         selector, presets, external = named_selector(self, data)
         return AgentFile(
             path=self.path or Path(),
@@ -571,8 +649,7 @@ class _AgentReader(YamlForm):
     def _mapping(self, data: Mapping[str, Any], key: str, keys: Sequence[str] | None) -> Mapping[str, Any]:
         value = data.get(key) or {}
         if not isinstance(value, Mapping):
-            expected = f"a mapping of {', '.join(keys)}" if keys else "a mapping of names to values"
-            self.fault(f"{key} must be {expected}, got {value!r}", key)
+            self.fault(Message("catalogs.mapping", key=key, keys=keys or ["names"], got=value), key)
             return {}
         if keys is not None:
             self.refuse_unknown(value, keys, key, key)
@@ -581,7 +658,7 @@ class _AgentReader(YamlForm):
     def _file(self, sources: Mapping[str, Any], key: str) -> Path | None:
         value = sources[key]
         if not isinstance(value, str) or not value.strip():
-            self.fault(f"{key} must be the path of a file, such as .mcp.json; got {value!r}", "sources", key)
+            self.fault(Message("catalogs.source-file", key=key, got=value), "sources", key)
             return None
         return self.base / value
 
@@ -598,21 +675,18 @@ class _AgentReader(YamlForm):
             if isinstance(value, str) and value.strip():
                 yield self.base / value
             else:
-                self.fault(f"{key} must be a folder or a list of folders, got {value!r}", *where)
+                self.fault(Message("catalogs.source-folders", key=key, got=value), *where)
 
     def _tools(self, sources: Mapping[str, Any]) -> Iterator[ToolFile]:
         for value, where in self._entries(sources, "tools"):
             about = {"file": value} if isinstance(value, str) else value
             if not isinstance(about, Mapping) or not isinstance(about.get("file"), str) or not about["file"].strip():
-                self.fault(
-                    f"tools must be files of tool definitions, each a path or {{file, server, map}}; got {value!r}",
-                    *where,
-                )
+                self.fault(Message("catalogs.source-tools", got=value), *where)
                 continue
-            self.refuse_unknown(about, ("file", "server", "map"), "a list of tools", *where)
+            self.refuse_unknown(about, tuple(ToolListEntry.__annotations__), "a list of tools", *where)
             wrong = [key for key in ("server", "map") if not isinstance(about.get(key, ""), str)]
             for key in wrong:
-                self.fault(f"{key} must be a text, got {about[key]!r}", *where, key)
+                self.fault(Message("io.text", name=key, got=about[key]), *where, key)
             if "map" in about and "map" not in wrong:
                 self.attempt(lambda names=about["map"]: read_field_names(names), *where, "map")  # type: ignore[misc]
             if not wrong:
@@ -621,7 +695,7 @@ class _AgentReader(YamlForm):
     def _modes(self, include: Mapping[str, Any], key: str) -> dict[str, str]:
         modes = include.get(key) or {}
         if not isinstance(modes, Mapping):
-            self.fault(f"{key} must map names to {' | '.join(INCLUDE_MODES)}, got {modes!r}", "include", key)
+            self.fault(Message("catalogs.modes-mapping", key=key, modes=INCLUDE_MODES, got=modes), "include", key)
             return {}
         mode_keys = {}
         for name, mode in modes.items():
@@ -633,7 +707,7 @@ class _AgentReader(YamlForm):
     def _mode(self, mode: Any, *where: str | int) -> str:
         if mode in INCLUDE_MODES:
             return str(mode)
-        self.fault(f"an include mode is one of {', '.join(INCLUDE_MODES)}, got {mode!r}", *where)
+        self.fault(Message("catalogs.mode", modes=INCLUDE_MODES, got=mode), *where)
         return "always"
 
     def _system(self, data: Mapping[str, Any]) -> str:
@@ -642,6 +716,6 @@ class _AgentReader(YamlForm):
         if isinstance(value, str):
             return value
         if not isinstance(value, Mapping) or set(value) != {"file"} or not isinstance(value["file"], str):
-            self.fault(f"system must be a text or {{file: PATH}}, got {value!r}", "system")
+            self.fault(Message("catalogs.system", got=value), "system")
             return ""
         return self.attempt(lambda: read_text(self.base / value["file"]), "system", "file") or ""

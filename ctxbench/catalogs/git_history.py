@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from ctxbench.io.cache import OptionalRows
-from ctxbench.io.errors import Fault, ParameterError, StorageError, raise_faults, suggest
+from ctxbench.io.errors import Fault, Message, ParameterError, StorageError, raise_faults, suggest
 from ctxbench.io.files import cache_dir, folder_fault
 from ctxbench.io.git import GitStream, checked_output, git_text, run_git
 from ctxbench.io.rows import Row, jsonl_rows
@@ -195,14 +195,14 @@ def read_query_texts(path: Path) -> QueryTexts:
         row.refuse_unknown(("commit", "number", "text"))
         text = row.take("text", str, "", required=True)
         if ("commit" in row.data) == ("number" in row.data):
-            row.fault("expected one of the fields 'commit' (a hash) and 'number' (of an issue or pull request)")
+            row.fault(Message("catalogs.commit-or-number"))
         elif "commit" in row.data:
             _add(row, commits, _hash(row), text)
         else:
             _add(row, numbers, row.take("number", int, 0, required=True), text)
     for prefix, sha in pairwise(sorted(commits)):
         if sha.startswith(prefix):
-            faults.append(Fault(f"{prefix} and {sha} begin alike; expected one row for a commit", path))
+            faults.append(Fault(Message("catalogs.commit-prefix", first=prefix, second=sha), path))
     raise_faults(faults, subject=str(path))
     return QueryTexts(commits, numbers)
 
@@ -210,13 +210,13 @@ def read_query_texts(path: Path) -> QueryTexts:
 def _hash(row: Row) -> str:
     value = row.take("commit", str, "", required=True).lower()
     if value and not _HASH.fullmatch(value):
-        row.fault(f"field 'commit' must be a hash of 7 hex digits or more, got {value!r:.60}", at="commit")
+        row.fault(Message("catalogs.commit-hash", got=value), at="commit")
     return value
 
 
 def _add(row: Row, texts: dict[_K, str], key: _K, text: str) -> None:
     if key in texts:
-        row.fault(f"{key} occurs twice; expected one row each")
+        row.fault(Message("catalogs.commit-repeated", key=key))
     texts[key] = text
 
 
@@ -368,8 +368,7 @@ class GitRepository:
                 return answer.stdout.decode().strip()
         refs = git_text(self._git("for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags")).split("\n")
         if name == "HEAD":
-            advice = "name a branch or a tag" if any(refs) else "commit something first"
-            raise StorageError(f"{self.path} has no commit checked out; {advice}")
+            raise StorageError(f"{self.path} has no commit checked out; commit something, or name a branch or a tag")
         raise ParameterError(
             f"no commit {name!r} in {self.path}: expected a branch, a tag or a hash{suggest(name, filter(None, refs))}"
         )
@@ -439,8 +438,7 @@ class GitRepository:
     def _next_object(self, sha: str, git: GitStream) -> bytes:
         head = git.readline().split()
         if len(head) != 3:  # `HASH missing`
-            partial = "the clone is partial, and nothing is fetched here; clone without --filter"
-            raise StorageError(f"{self.path} lacks {sha}: {partial if self.partial else '`git fsck` says more'}")
+            raise StorageError(Message("catalogs.blob-missing", path=self.path, sha=sha))
         return git.read(int(head[2]) + 1)[:-1]
 
     def first_parents(self, head: str, n: int) -> list[LineCommit]:

@@ -28,7 +28,7 @@ from ctxbench.catalogs.git_history import (
     path_fault,
 )
 from ctxbench.catalogs.snapshots import corpus_path
-from ctxbench.io.errors import StorageError, check_choice, count, one_line
+from ctxbench.io.errors import Message, StorageError, check_choice, count, one_line
 from ctxbench.model.items import Catalog, Item, ItemKey, Link
 from ctxbench.search.code_grammars import LONGEST_LINE, CodeDefinition, CodeFacts, is_minified, language_of
 
@@ -48,7 +48,7 @@ def text_or_fault(data: bytes) -> tuple[str, str]:
     if "\r" in text:  # one letter is looked for ten times as fast as two
         text = text.replace("\r\n", "\n")
     if is_minified(text):
-        return "", f"minified (a line over {LONGEST_LINE:,} characters)"
+        return "", Message("catalogs.minified", n=LONGEST_LINE)
     return text, ""
 
 
@@ -481,13 +481,11 @@ def open_tree(name: TreeName) -> Catalog:
     commit = name.commit if name.commit is not None or repository.root else "HEAD"
     tree = items_of_tree(repository, None if commit is None else repository.resolve(commit), view=name.view)
     if tree.left_out:
-        reasons = "; ".join(
-            f"{len(paths):,} {why}, such as {one_line(paths[0])}" for why, paths in tree.left_out.items()
-        )
+        reasons = [f"{len(paths):,} {why} ({one_line(paths[0])})" for why, paths in tree.left_out.items()]
         n = sum(map(len, tree.left_out.values()))
-        _log.warning("%s: %s of the tree left out: %s", name.folder, count(n, "path"), reasons)
+        _log.warning("%s", Message("catalogs.paths-excluded", folder=name.folder, n=n, reasons="; ".join(reasons)))
     if repository.shallow:
-        _log.warning("%s: a shallow clone; of older commits nothing is known (`git fetch --unshallow`)", name.folder)
+        _log.warning("%s", Message("catalogs.shallow-clone", folder=name.folder))
     return Catalog(tree.items)
 
 
@@ -530,8 +528,8 @@ def items_of_tree(
         walked = pool.submit(repository.first_parents, head, commits) if head and commits else None
         texts = dict(sorted(read(repository, commit or "", most_bytes, left_out)))
     if not texts:
-        out = f"; {sum(map(len, left_out.values())):,} are left out: {', '.join(left_out)}" if left_out else ""
-        raise StorageError(f"{repository.path} has no file that can be an item{out}")
+        reasons = f"; left out: {', '.join(left_out)}" if left_out else ""
+        raise StorageError(f"{repository.path} has no file that can be an item{reasons}")
     line = walked.result() if walked is not None else []
     times = line_times([commit.time for commit in line])
     (stretch,) = tree_stretches(line, times, [len(line)], dict.fromkeys(texts, ""))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.catalogs.snapshots import SnapshotPart, Source
-from ctxbench.io.errors import CtxbenchError, StorageError
+from ctxbench.io.errors import CtxbenchError, Message, StorageError
 from ctxbench.io.files import folder_fault, read_text
 from ctxbench.model.items import Item
 
@@ -59,11 +59,11 @@ def read_page(source: str) -> Page:
         return Page({}, source.strip(), present=False, line=_first(lines, 0))
     end = next((i for i, line in enumerate(lines[1:], start=1) if _END.fullmatch(line)), 0)
     if not end:
-        return Page({}, source.strip(), present=False, odd="its front matter does not end; read as text")
+        return Page({}, source.strip(), present=False, odd=Message("catalogs.front-matter-open"))
     text, line = "\n".join(lines[end + 1 :]).strip(), _first(lines, end + 1)
     inside = lines[1:end]
     fields, why = _as_yaml("\n".join(map(_quoted, inside)))
-    odd = "" if fields is not None else f"its front matter is no YAML ({why}); read line by line"
+    odd = "" if fields is not None else Message("catalogs.front-matter-yaml", why=why)
     named = [(i, match) for i, line in enumerate(inside, start=2) if (match := _FIELD.fullmatch(line))]
     line_numbers = {match[1]: i for i, match in reversed(named)}
     fields = _by_line(inside) if fields is None else fields
@@ -133,9 +133,9 @@ def odd_fields(page: Page, allowed: Sequence[str]) -> Iterator[str]:
         )
         if close:
             suggestion = next(field for field in allowed if field.lower() == close[0])
-            yield f"{where}: the field {name!r} is not known and passed over; did you mean {suggestion!r}?"
+            yield Message("catalogs.front-matter-field", where=where, name=name, suggestion=suggestion)
         elif name in allowed and name in _FLAGS and truth(value) is None:
-            yield f"{where}: {name} must be true or false, got {value!r:.40}; taken as false"
+            yield Message("catalogs.front-matter-flag", where=where, name=name, got=value)
 
 
 def truth(value: Any) -> bool | None:
@@ -231,7 +231,7 @@ def _copilot_instructions(_path: str, page: Page) -> tuple[str, str]:
 
 def _skill(_path: str, page: Page) -> tuple[str, str]:
     by_hand = truth(page.fields.get("disable-model-invocation"))
-    return ("manual", "not for the model to choose") if by_hand else ("agent", "")
+    return ("manual", str(Message("catalogs.skill-by-hand"))) if by_hand else ("agent", "")
 
 
 def _fixed(mode: str) -> Callable[[str, Page], tuple[str, str]]:
@@ -288,35 +288,33 @@ class _Folder:
     def note(self, part: str, text: str) -> None:
         self.notes.setdefault(part, []).append(text)
 
+    def _left_out(self, part: str, key: str, path: str, **values: Any) -> Page | None:
+        """No page, with a note that says why."""
+        self.note(part, Message(key, path=path, **values))
+        return None
+
     def read(self, path: str, part: str) -> Page | None:
         """A file's page; None, with a note, if it cannot be used, leads outside or was read already."""
         real = os.path.realpath(self.root / path)
         if not Path(real).is_relative_to(os.path.realpath(self.root)):
-            self.note(part, f"{path} leads out of the folder; left out")
-            return None
+            return self._left_out(part, "catalogs.outside-folder", path)
         if real in self.path_by_real:
             if self.path_by_real[real] != path:
-                self.note(part, f"{path} is the same file as {self.path_by_real[real]}; taken once")
+                self.note(part, Message("catalogs.same-file", path=path, first=self.path_by_real[real]))
             return None
         try:
             about = Path(real).stat()
             if not stat.S_ISREG(about.st_mode):  # whoever reads a pipe waits for ever
-                self.note(part, f"{path} is no file; left out")
-                return None
+                return self._left_out(part, "catalogs.not-a-file", path)
             if about.st_size > _LARGEST:
-                self.note(part, f"{path} has {about.st_size:,} bytes, more than {_LARGEST:,}; left out")
-                return None
+                return self._left_out(part, "catalogs.file-too-large", path, n=about.st_size, limit=_LARGEST)
             page = read_page(read_text(real))
         except (CtxbenchError, OSError, ValueError) as error:
-            self.note(part, f"{path} cannot be read and is left out: {' '.join(str(error).split())}")
-            return None
+            return self._left_out(part, "catalogs.unreadable", path, why=" ".join(str(error).split()))
         self.path_by_real[real] = path
         if page.odd:
             self.note(part, f"{path}: {page.odd}")
-        if not page.text:
-            self.note(part, f"{path} holds no text; left out")
-            return None
-        return page
+        return page if page.text else self._left_out(part, "catalogs.file-empty", path)
 
     def add(self, path: str, part: str, item_type: str, mode: tuple[str, str]) -> None:
         if (page := self.read(path, part)) is not None:
@@ -366,7 +364,7 @@ def rules_folder(folder: Path) -> Source:
                     _take(read, path, convention)
         for path in [p for p, file in read.files.items() if file.part == "CLAUDE.md"]:
             _follow(read, path, importer=read.files[path], depth=1)
-        return read.parts() or [_nothing(folder, "no AGENTS.md, CLAUDE.md, Cursor, Copilot or SKILL.md file under it")]
+        return read.parts() or [_nothing(folder, "AGENTS.md, CLAUDE.md, Cursor, Copilot, SKILL.md")]
 
     return read
 
@@ -383,13 +381,14 @@ def references_folder(folder: Path) -> Source:
         for path in _paths(read, part):
             if path.lower().endswith(_MARKDOWN):
                 read.add(path, part, "reference", ("agent", ""))
-        return read.parts() or [_nothing(folder, "no Markdown file under it")]
+        return read.parts() or [_nothing(folder, "Markdown")]
 
     return read
 
 
-def _nothing(folder: Path, why: str) -> SnapshotPart:
-    return SnapshotPart(name=folder.absolute().name, kind="folder", state="failed", error=f"{why}; name another folder")
+def _nothing(folder: Path, files: str) -> SnapshotPart:
+    error = Message("catalogs.folder-without-files", files=files)
+    return SnapshotPart(name=folder.absolute().name, kind="folder", state="failed", error=error)
 
 
 def _paths(read: _Folder, part: str) -> list[str]:
@@ -403,16 +402,16 @@ def _paths(read: _Folder, part: str) -> list[str]:
 
     def unreadable(error: OSError) -> None:
         path = Path(error.filename).relative_to(folder).as_posix()
-        read.note(part, f"{path}/ cannot be read and is left out: {error.strerror or error}")
+        read.note(part, Message("catalogs.unreadable", path=f"{path}/", why=error.strerror or error))
 
     for current, folders, files in os.walk(folder, onerror=unreadable):
         folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
         subfolder = Path(current).relative_to(folder)
         for path in (subfolder / name for name in folders if (Path(current) / name).is_symlink()):
             if not Path(os.path.realpath(folder / path)).is_relative_to(os.path.realpath(folder)):
-                read.note(part, f"{path.as_posix()}/ leads out of the folder; left out")
+                read.note(part, Message("catalogs.outside-folder", path=f"{path.as_posix()}/"))
             elif path.as_posix().startswith("."):
-                read.note(part, f"{path.as_posix()}/ is a link to a folder, which is not followed; left out")
+                read.note(part, Message("catalogs.link-to-folder", path=f"{path.as_posix()}/"))
         paths += [(subfolder / name).as_posix() for name in files]
     return sorted(paths)
 
@@ -422,7 +421,7 @@ def _take(read: _Folder, path: str, convention: _Convention) -> None:
     if page is None:
         return
     if path.endswith(".mdc") and not page.present and not page.odd:
-        read.note(convention.name, f"{path} has no front matter; included by hand only (manual)")
+        read.note(convention.name, Message("catalogs.no-front-matter", path=path))
     for odd in odd_fields(page, convention.fields):
         read.note(convention.name, f"{path}, {odd}")
     item = _item(path, page, item_type=convention.type, mode=convention.mode(path, page))
@@ -436,7 +435,7 @@ def _named(read: _Folder, path: str, item: Item, stated_name: str) -> Item:
     name = stated_name or Path(path).parent.name or read.root.resolve().name
     namesake = next((f.path for f in read.files.values() if (f.item.type, f.item.name) == ("skill", name)), None)
     if namesake is not None:
-        read.note("skills", f"{path} is called {name!r} as {namesake} is; it is taken by its path")
+        read.note("skills", Message("catalogs.skill-name-repeated", path=path, name=name, first=namesake))
         name = path
     description = "" if item.description == name else item.description
     return replace(item, name=name, title="", description=description, metadata={**item.metadata, "path": path})
@@ -470,7 +469,7 @@ def _follow(read: _Folder, path: str, *, importer: _RuleFile, depth: int) -> Non
         if target is None:
             continue
         if depth > DEPTH:
-            read.note("CLAUDE.md", f"{path} imports @{name} more than {DEPTH} deep; left out")
+            read.note("CLAUDE.md", Message("catalogs.import-too-deep", path=path, name=name, limit=DEPTH))
             continue
         include = importer.item.include
         target_file = read.files.get(target)
@@ -535,13 +534,10 @@ def _without_spans(line: str) -> str:
 def _target(read: _Folder, path: str, name: str) -> str | None:
     """The imported file relative to the folder, or None; a note if it is meant to be a file and is none of ours."""
     looks_like_file = name.startswith(("./", "../", "~/", "/")) or name.lower().endswith((*_MARKDOWN, ".txt"))
-    if name.startswith(("~", "/")):
-        if looks_like_file:
-            read.note("CLAUDE.md", f"{path} imports @{name}, which is outside the folder; left out")
-        return None
     target = os.path.normpath(str(Path(path).parent / name)).replace(os.sep, "/")
-    if target.startswith("../"):
-        read.note("CLAUDE.md", f"{path} imports @{name}, which is outside the folder; left out")
+    if name.startswith(("~", "/")) or target.startswith("../"):
+        if looks_like_file or target.startswith("../"):
+            read.note("CLAUDE.md", Message("catalogs.import-outside", path=path, name=name))
         return None
     try:
         is_file = (read.root / target).is_file()
@@ -550,5 +546,5 @@ def _target(read: _Folder, path: str, name: str) -> str | None:
     if is_file:
         return target
     if looks_like_file:
-        read.note("CLAUDE.md", f"{path} imports @{name}, which is not there; left out")
+        read.note("CLAUDE.md", Message("catalogs.import-missing", path=path, name=name))
     return None

@@ -23,7 +23,7 @@ from typing import Any, TextIO, TypeAlias
 from ctxbench.catalogs.mcp_config import ServerSpec, read_mcp_config, server_digests
 from ctxbench.catalogs.snapshots import SERVER, SnapshotPart, Source
 from ctxbench.catalogs.tool_lists import read_definition, unusable
-from ctxbench.io.errors import ParameterError, install_command, one_line
+from ctxbench.io.errors import Message, ParameterError, install_command, one_line
 from ctxbench.io.http import AS_IT_IS, compression
 from ctxbench.io.secrets import Secrets
 from ctxbench.model.items import Item
@@ -56,7 +56,7 @@ class Watch:
         """Nothing is heard yet; a server that sends more than `limit` bytes in all is stopped."""
         self._hide = secrets.hide
         self._left = limit
-        self._too_much = f"it sent more than {limit / 2**20:,.0f} MiB"
+        self._too_much = Message("catalogs.server-too-much", limit=limit / 2**20)
         self._tail = b""
         self._cut = False
         self._garbage = 0
@@ -77,7 +77,7 @@ class Watch:
                 self._first_garbage = value
             if (answer := _answer(value)) is not None:
                 why = "; ".join(unusable(answer)) or _problem(message)
-                self._give_up(f"it gave an answer that cannot be read: {why}")
+                self._give_up(Message("catalogs.server-unreadable-answer", why=why))
 
     def count(self, size: int) -> None:
         """Count bytes that were received."""
@@ -113,7 +113,7 @@ class Watch:
         if response.status_code >= 400:
             self._status = response.status_code
         if named := compression(response.headers):
-            self._give_up(f"it sent a body in the encoding {named!r:.80}, which it was not asked for")
+            self._give_up(Message("catalogs.server-encoding", encoding=named))
             raise ListingError(self._given_up)
 
     @contextmanager
@@ -161,7 +161,7 @@ class Watch:
         if not reason:
             leaf = leaves[0]
             words = _INPUT.sub("", str(leaf)).replace(" [type=json_invalid, ]", "")
-            reason = f"it failed while {step}: {words or type(leaf).__name__}"
+            reason = Message("catalogs.server-failed", step=step, why=words or type(leaf).__name__)
         if self._status:
             reason += f" (HTTP status {self._status}{_MEANING.get(self._status, '')})"
         return self.error_text(reason)
@@ -174,7 +174,7 @@ class Watch:
         text = "; ".join(parts)
         if lines := self._last_lines():
             shown = "".join(f"\n  | {one_line(self._hide(line))[:_WIDTH]}" for line in lines)
-            return f"{text}; its last lines on standard error:{shown}"
+            return Message("catalogs.server-stderr", text=text, lines=shown)
         return text
 
     def _last_lines(self) -> list[str]:
@@ -188,12 +188,11 @@ class Watch:
         last, errors = lines[-_LINES:], [line for line in lines if _ERROR.match(line)]
         if errors and not any(map(_ERROR.match, last)):
             last[0] = errors[-1]
-        return last or (["(a line that is too long to be shown)"] if self._cut else [])
+        return last or (["(one very long line)"] if self._cut else [])
 
     def _about_garbage(self) -> str:
-        count = f"{self._garbage:,} line{'' if self._garbage == 1 else 's'}"
         sample = one_line(self._hide(self._first_garbage))[:80]
-        return f"it wrote {count} on standard output that are no messages of MCP, the first: {sample!r}"
+        return Message("catalogs.server-garbage", n=self._garbage, sample=sample)
 
 
 _CLOSED = "Connection closed"  # the SDK's own words
@@ -272,18 +271,18 @@ def _reason(error: BaseException) -> str:
 
     code = getattr(error, "code", None)
     if code == CONNECTION_CLOSED and str(error) == _CLOSED:  # servers give this code to errors of their own
-        return "it closed the connection before it had answered"
+        return Message("catalogs.server-closed")
     if code == REQUEST_TIMEOUT:
-        return "it did not answer in time"
+        return "it did not answer"
     if isinstance(error, UnicodeDecodeError):
-        return f"it wrote bytes that are no UTF-8 (0x{error.object[error.start]:02x})"
+        return Message("catalogs.server-utf8", byte=error.object[error.start])
     if isinstance(error, pydantic.ValidationError):
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"]))
         ending = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-        return f"its answer is not valid by MCP: {where}: {first['msg']}{ending}"
+        return Message("catalogs.server-invalid-answer", where=where, why=f"{first['msg']}{ending}")
     if isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError):
-        return f"it cannot be started: {error.strerror}: {error.filename}; check 'command' and 'cwd'"
+        return Message("catalogs.server-start", why=error.strerror, file=error.filename)
     if isinstance(error, ListingError):
         return str(error)
     return ""
@@ -352,7 +351,7 @@ class ServerListing:
         tools: definitions in MCP's form, in the order of the server.
         name, version: as the server calls itself; empty if it does not say.
         protocol: the version of MCP that was agreed on.
-        step: what is being done, for errors: `it was being started`, `page 2 of its tools was being read` ...
+        step: what is being done, for errors: `it was starting`, `reading tools, page 2` ...
         complete: whether all tools are there.
     """
 
@@ -360,7 +359,7 @@ class ServerListing:
     name: str = ""
     version: str = ""
     protocol: str = ""
-    step: str = "it was being started"
+    step: str = "it was starting"
     complete: bool = False
 
 
@@ -397,7 +396,7 @@ async def _all_pages(client: Any, limits: Limits, listing: ServerListing, *, hid
     cursors: set[str] = set()
     page_of: dict[str, int] = {}
     for page in range(1, limits.pages + 1):
-        listing.step = f"page {page} of its tools was being read"
+        listing.step = f"reading tools, page {page}"
         try:
             result = await client.list_tools(cursor=cursor)
         except MCPError as error:
@@ -527,10 +526,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 _AT_ONCE = 4  # servers that are asked side by side
 _SILENCE = 2.0  # seconds of one step until it is said that it is waited for
 _PROBE = 10  # seconds that the SDK gives a server to answer `server/discover`, before it asks as of old
-_PASSED_OVER = (
-    "an older server may leave the first question, `server/discover`, unanswered: that is harmless, it is asked in "
-    f"the old way after {_PROBE} s"
-)
+
 _SIGNALS = [sig for sig in signal.Signals if sig.name in ("SIGHUP", "SIGINT", "SIGTERM")]  # Windows has no SIGHUP
 
 
@@ -637,7 +633,7 @@ async def _server(spec: ServerSpec, limits: Limits) -> SnapshotPart:
                 await list_tools(spec, limits, watch, listing)
                 group.cancel_scope.cancel()
     except TimeoutError:
-        trouble = watch.error_text(f"it did not answer within {limits.timeout:g} s: {listing.step}")
+        trouble = watch.error_text(Message("catalogs.server-timeout", limit=limits.timeout, step=listing.step))
     except Exception as error:  # noqa: BLE001 - servers fail in as many ways as there are; the part says how
         trouble = watch.explain(error, step=listing.step)
     details = _details(spec, listing)
@@ -651,7 +647,7 @@ async def _server(spec: ServerSpec, limits: Limits) -> SnapshotPart:
         )
     notes = [*watch.notes(), *(["it lists no tools"] if not items else [])]
     if any(tool != spec.secrets.hide_in(tool) for tool in listing.tools):
-        notes.append("its tools hold values of 'env' or 'headers', which are hidden in the snapshot")
+        notes.append(Message("catalogs.server-secrets"))
     return SnapshotPart(name=spec.name, kind=SERVER, items=items, details=details, notes=tuple(notes))
 
 
@@ -665,10 +661,9 @@ async def _tell_waiting(name: str, listing: ServerListing, limits: Limits) -> No
         await anyio.sleep(_SILENCE)
         if step == listing.step != reported:
             reported = step
-            first = step == ServerListing().step
-            why = f"; {_PASSED_OVER}" if first else ""
-            limit = f"it is given {limits.timeout:g} s in all"
-            _log.warning("server %s has not answered for %g s (%s); %s%s", name, _SILENCE, step, limit, why)
+            hint = Message("catalogs.server-old-protocol", n=_PROBE) if step == ServerListing().step else ""
+            about = {"server": name, "n": _SILENCE, "step": step, "limit": limits.timeout, "hint": hint}
+            _log.warning("%s", Message("catalogs.server-silent", **about))
 
 
 def _items(spec: ServerSpec, listing: ServerListing) -> tuple[Item, ...]:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from ctxbench.catalogs.snapshots import CAPTURE, SERVER, read_card
 from ctxbench.io.documents import YamlPath, dump_json, entry_lines, line_of, read_jsonc
-from ctxbench.io.errors import Fault, InputError, suggest
+from ctxbench.io.errors import Fault, InputError, Message, suggest
 from ctxbench.io.secrets import Secrets, in_arguments, in_url
 
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}")
@@ -54,7 +54,7 @@ class Variables:
     def leave_out(self) -> str:
         """How to leave out the server."""
         skip = shlex.join(["--skip", self.server])
-        return f'leave the server out: `{skip}` of `ctxbench data capture`, or "disabled": true in the file'
+        return Message("catalogs.skip-server", option=skip)
 
     def expand(self, text: str) -> tuple[str, list[str]]:
         """Replace every `${...}`.
@@ -102,7 +102,7 @@ class Variables:
 
 _KEYS = ("mcpServers", "servers")
 _URLS = ("url", "serverUrl", "httpUrl")
-_NEITHER = "it has neither 'command' nor 'url'"
+
 _TRANSPORTS = {  # spellings of `type` (or `transport`), in lower case without - and _
     "stdio": "stdio",
     "local": "stdio",
@@ -196,11 +196,11 @@ def read_mcp_config(
     servers = config.servers(data)
     for name in (*only, *skip):
         if name not in servers and servers:
-            config.fault(f"there is no server {name!r} to choose or leave out{suggest(name, servers)}", ())
+            config.fault(Message("catalogs.unknown-server", server=name, hint=suggest(name, servers)), ())
     chosen = [name for name in servers if (not only or name in only) and name not in skip]
     specs = [_ServerEntry(config, name, *servers[name]).spec() for name in chosen]
     if not specs and not config.wrong:
-        config.fault("no server is left once some are chosen and some are left out", ())
+        config.fault(Message("catalogs.no-server-chosen"), ())
     config.finish(text)
     return tuple(spec for spec in specs if spec is not None)
 
@@ -217,7 +217,7 @@ def server_names(path: Path | str) -> list[str]:
     names = {name: location for name, location in config.servers(data).items() if not _is_off(location[1])}
     for name, (where, entry) in names.items():
         if not isinstance(entry, dict) or not {"command", *_URLS} & entry.keys():
-            config.fault(f"server {name!r}: {_NEITHER}", where)
+            config.fault(Message("catalogs.server-without-command", server=name), where)
     config.finish(text)
     return list(names)
 
@@ -285,22 +285,19 @@ class _Config:
         keys = [key for key in _KEYS if isinstance(data, dict) and key in data]
         if not keys:
             is_list = isinstance(data, list) or (isinstance(data, dict) and "tools" in data)
-            how = shlex.join(["ctxbench", "data", "import", "tools", str(self.path)])
-            hint = f"; a list of tools is read by `{how}`" if is_list else ""
-            self.fault(f"expected an object with 'mcpServers' or 'servers'{hint}", outer)
+            path = shlex.quote(str(self.path))
+            hint = f"; {Message('catalogs.is-tool-list', path=path)}" if is_list else ""
+            self.fault(Message("catalogs.config-without-servers", hint=hint), outer)
         for key in keys:
             value, where = data[key], (*outer, key)
             if not isinstance(value, dict):
-                self.fault(f"field {key!r} must be an object of servers by name", where)
+                self.fault(Message("catalogs.servers-type", key=key), where)
                 continue
             if not value and len(keys) == 1:
                 self.fault(f"field {key!r} holds no server", where)
             for name, entry in value.items():
                 if name in servers_by_name or not name:
-                    message = (
-                        f"server {name!r} stands in 'mcpServers' and in 'servers'" if name else "a server has no name"
-                    )
-                    self.fault(f"{message}; expected names that differ", (*where, name))
+                    self.fault(Message("catalogs.server-name", server=name), (*where, name))
                 servers_by_name[name] = ((*where, name), entry)
         return servers_by_name
 
@@ -330,7 +327,7 @@ class _ServerEntry:
         """The server, or None if faults were noted."""
         before = len(self.config.wrong)
         if not isinstance(self.value, dict):
-            self.fault("expected an object with 'command' or 'url'")  # what stands there may be a URL with a key
+            self.fault(Message("catalogs.server-type"))  # without the value, which may be a URL with a key
             return None
         if self._flag("disabled") is True or self._flag("enabled") is False:
             return ServerSpec(name=self.name, transport="", disabled=True)
@@ -345,10 +342,9 @@ class _ServerEntry:
         cwd = "" if self.value.get("cwd") is None else self._text(self.value["cwd"], "cwd")
         cwd = os.path.join(self.variables.workspace, os.path.expanduser(cwd))  # noqa: PTH111, PTH118 - as in a shell
         if self.value.get("envFile") is not None:
-            message = "field 'envFile' is not read: set the variables in the environment and name them as ${env:NAME}"
-            self.fault(f"{message} in 'env', or {self.variables.leave_out}", "envFile")
+            self.fault(Message("catalogs.server-env-file", fix=self.variables.leave_out), "envFile")
         if url and not _usable_url(url):
-            self.fault(f"field {address!r} must be an address that starts with http:// or https://", address)
+            self.fault(Message("catalogs.server-url", field=address), address)
         if len(self.config.wrong) > before:
             return None
         hidden = [*env.items(), *headers.items(), *self.variables.secrets.items(), *in_arguments(args), *in_url(url)]
@@ -360,7 +356,7 @@ class _ServerEntry:
     def _flag(self, key: str) -> bool | None:
         value = self.value.get(key)
         if value is not None and not isinstance(value, bool):
-            self.fault(f"field {key!r} must be true or false, got {value!r:.40}", key)
+            self.fault(Message("catalogs.server-flag", field=key, got=value), key)
             return None
         return value
 
@@ -369,7 +365,7 @@ class _ServerEntry:
         kind = next((key for key in ("type", "transport", "transportType") if self.value.get(key) is not None), None)
         has_url = any(key in self.value for key in _URLS)
         if "command" in self.value and has_url:
-            self.fault("it has both 'command' and 'url'; expected one of them")
+            self.fault(Message("catalogs.server-command-and-url"))
             return ""
         if kind is None:
             if "command" in self.value:
@@ -377,17 +373,16 @@ class _ServerEntry:
             if has_url:
                 address = next(self.value[key] for key in _URLS if key in self.value)
                 return "sse" if isinstance(address, str) and _path_of(address).endswith("/sse") else "http"
-            self.fault(_NEITHER)
+            self.config.fault(Message("catalogs.server-without-command", server=self.name), self.where)
             return ""
         value = self.value[kind]
         transport = _TRANSPORTS.get(value.lower().replace("-", "").replace("_", "")) if isinstance(value, str) else None
         if transport is None:
-            self.fault(f"field {kind!r} must be stdio, http, streamable-http or sse, got {value!r:.40}", kind)
+            self.fault(Message("catalogs.server-transport", field=kind, got=value), kind)
             return ""
         if (transport == "stdio") == has_url or (transport == "stdio") != ("command" in self.value):
-            self.fault(
-                f"field {kind!r} is {value!r}, so expected {'command' if transport == 'stdio' else 'url'!r}", kind
-            )
+            expected = "command" if transport == "stdio" else "url"
+            self.fault(Message("catalogs.server-transport-key", field=kind, got=value, expected=expected), kind)
             return ""
         return transport
 
@@ -395,13 +390,13 @@ class _ServerEntry:
         """A text with its variables replaced; faults do not quote it, since it may be secret."""
         field = f"field {'.'.join(map(str, at))!r}"
         if not isinstance(value, str) or not (value or empty):
-            self.fault(f"{field} must be a text{'' if empty else ' that is not empty'}", *at)
+            self.fault(Message("catalogs.server-text", field=field), *at)
             return ""
         text, wrong = self.variables.expand(value)
         for message in wrong:
             self.fault(f"{field}: {message}", *at)
         if "\0" in text:
-            self.fault(f"{field} holds a NUL character, which no program takes", *at)
+            self.fault(Message("catalogs.server-nul", field=field), *at)
         return text
 
     def _args(self) -> tuple[str, ...]:
@@ -409,7 +404,7 @@ class _ServerEntry:
         if args is None:
             return ()
         if not isinstance(args, list):
-            self.fault("field 'args' must be a list of texts", "args")
+            self.fault(Message("catalogs.server-args"), "args")
             return ()
         return tuple(self._text(_written(entry), "args", index, empty=True) for index, entry in enumerate(args))
 
@@ -419,7 +414,7 @@ class _ServerEntry:
         if values is None:
             return {}
         if not isinstance(values, dict):
-            self.fault(f"field {key!r} must be an object of texts", key)
+            self.fault(Message("catalogs.server-texts", field=key), key)
             return {}
         return {
             name: self._text(_written(text), key, name, empty=True) for name, text in values.items() if text is not None

@@ -13,22 +13,74 @@ from datetime import UTC, datetime
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Annotated, Any, Literal, Required, TypeAlias
+
+from annotated_types import MinLen
+from typing_extensions import TypedDict
 
 from ctxbench.io.cache import altered
 from ctxbench.io.documents import dump_jsonl, dump_yaml, iter_jsonl, load_yaml
-from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError
 from ctxbench.io.files import atomic_folder, cache_dir, folder_fault, recover_folder, suggest_file
 from ctxbench.io.redaction import KNOWN_KEYS, Redactor, known_keys, masked, shortened
 from ctxbench.io.rows import Row, read_text_value
-from ctxbench.model.items import INCLUDE_MODES, Catalog, Item, ItemKey, Link, read_key
+from ctxbench.model.items import Catalog, Item, ItemKey, Link, read_key
 
 CORPUS = "corpus.jsonl"
-ITEM_FIELDS = (
-    *("_id", "title", "text", "description", "type", "server", "name"),
-    *("include", "enabled", "priority", "schema", "metadata"),
-    *("workspace", "user", "conversation", "kind", "created", "until", "confidence", "links"),
-)
+
+
+class LinkRow(TypedDict):
+    """A link of an item to another item."""
+
+    type: Annotated[str, MinLen(1)]
+    """The type of the link."""
+    item: str
+    """The id of the other item."""
+
+
+class ItemRow(TypedDict, total=False):
+    """A row of `corpus.jsonl`: an item that can be put in a prompt."""
+
+    _id: Required[Annotated[str, MinLen(1)]]
+    """The item id, `type:name` or `type:server:name`, each part percent-encoded."""
+    type: str | None
+    """The type, as in `_id`."""
+    server: str | None
+    """The server of a tool, as in `_id`."""
+    name: str | None
+    """The name, as in `_id`."""
+    title: str | None
+    """Shown instead of the name where a person reads."""
+    text: str | None
+    """The body of a rule, reference or file; that of a skill is loaded on demand."""
+    description: str | None
+    """One or more sentences; may be empty."""
+    include: Literal["always", "manual", "agent"] | None
+    """`always`: in every new session; `manual`: only by hand; `agent`: found by search (the default)."""
+    enabled: bool | None
+    """False keeps the item out of everything."""
+    priority: int | None
+    """The level of rules and references; lower is shown first."""
+    schema: dict[str, Any] | None
+    """The input schema of a tool."""
+    metadata: dict[str, Any] | None
+    """Anything else; never searched, never sent."""
+    workspace: str | None
+    """The workspace that sees the item; none = all."""
+    user: str | None
+    """The user who sees the item; none = all."""
+    conversation: str | None
+    """The conversation in which it was said."""
+    kind: str | None
+    """The kind of a memory, in words of your own, such as `fact` or `decision`."""
+    created: str | None
+    """When it was created, ISO 8601; none = always there."""
+    until: str | None
+    """When it ended, ISO 8601; none = not yet."""
+    confidence: float | None
+    """How certain it is, 0 to 1."""
+    links: list[LinkRow] | None
+    """Links to other items of the catalog."""
 
 
 def read_catalog(name_or_path: str | Path) -> Catalog:
@@ -99,7 +151,7 @@ def read_items(path: Path, faults: list[Fault]) -> list[tuple[int, Item | None]]
         item = read_item(Row(data, wrong, path, line))
         items.append((line, item))
         if item is not None and item.key in first:
-            message = f"item {item.id!r} occurs twice, first in line {first[item.key]}; identities must differ"
+            message = Message("catalogs.item-repeated", item=item.id, line=first[item.key])
             wrong.append(Fault(message, path, line))
         elif item is not None:
             first[item.key] = line
@@ -108,10 +160,10 @@ def read_items(path: Path, faults: list[Fault]) -> list[tuple[int, Item | None]]
         for line, item in items:
             for link in item.links if item is not None else ():
                 if item is not None and link.item not in first:
-                    message = f"item {item.id!r}: its link {link.type!r} leads to {link.item.id!r}, which is not there"
-                    wrong.append(Fault(f"{message}; add that item, or drop the link", path, line))
+                    message = Message("catalogs.link-missing", item=item.id, type=link.type, target=link.item.id)
+                    wrong.append(Fault(message, path, line))
     if not items:
-        wrong.append(Fault("the file is empty; expected one item a line", path))
+        wrong.append(Fault(Message("catalogs.corpus-empty"), path))
     faults += sorted([*wrong, *unreadable], key=lambda fault: fault.line)
     return items
 
@@ -138,46 +190,29 @@ def read_item(row: Row) -> Item | None:
 
     `_id` alone is the identity; `type`, `server` and `name` are for readers of other tools and must agree with it.
     """
-    row.refuse_unknown(ITEM_FIELDS)
-    item_id = row.take("_id", str, "", required=True)
+    row.check(ItemRow)
+    data = row.data
     try:
-        key = ItemKey.parse(item_id) if item_id else None
+        key = ItemKey.parse(data["_id"])
+    except KeyError:
+        return None
     except ParameterError as error:
         row.fault(f"field '_id': {error}")
-        key = None
-    if key is None:
         return None
-    if key.id != item_id:
-        row.fault(f"field '_id' is {item_id!r}; percent-encoded it must be {key.id!r}")
+    if key.id != data["_id"]:
+        row.fault(Message("catalogs.item-id", got=data["_id"], expected=key.id))
     for name, expected in key._asdict().items():
-        value = row.optional(name, str)
-        if value is not None and value != (expected or ""):
-            row.fault(f"field {name!r} is {value!r}, but _id {item_id!r} says {expected!r}; they must agree")
-    include = row.take("include", str, "agent")
-    if include not in INCLUDE_MODES:
-        row.fault(f"field 'include' must be one of {', '.join(INCLUDE_MODES)}, got {include!r}")
-        include = "agent"
-    title, text, description = (row.take(name, str, "") for name in ("title", "text", "description"))
+        if data.get(name, expected or "") != (expected or ""):
+            about = {"field": name, "got": data[name], "id": data["_id"], "expected": expected}
+            row.fault(Message("catalogs.item-field", **about))
+    fields = {name: value for name, value in data.items() if name not in ("_id", "links", *key._fields)}
+    if fields.get("title") == key.name:
+        fields["title"] = ""
+    if key.type == "tool":
+        fields["text"] = ""  # its description once more, which an edit may have left behind
     try:
-        return Item(
-            **key._asdict(),
-            title="" if title == key.name else title,
-            text="" if key.type == "tool" else text,  # its description once more, which an edit may have left behind
-            description=description,
-            include=include,
-            enabled=row.take("enabled", bool, True),
-            priority=row.optional("priority", int),
-            schema=row.optional("schema", dict),
-            metadata=row.take("metadata", dict, {}),
-            workspace=row.optional("workspace", str),
-            user=row.optional("user", str),
-            conversation=row.optional("conversation", str),
-            kind=row.optional("kind", str),
-            created=row.optional("created", str),
-            until=row.optional("until", str),
-            confidence=row.number("confidence"),
-            links=row.read_list("links", _link, expected='{"type", "item"}, a text and an item id'),
-        )
+        links = row.read_list("links", _link, expected='{"type": text, "item": item id}')
+        return Item(**key._asdict(), **fields, links=links)
     except ParameterError as error:
         row.fault(str(error))
         return None
@@ -203,7 +238,7 @@ def key_places(item: Item, *, line: int = 0) -> Iterator[str]:
                 masked_texts.add(key)
                 at = text.count("\n", 0, start)
                 where = f"{item.name}, line {line + at}" if line and part == "text" else f"{item.id}, its {part}"
-                yield f"{where} ({shortened(key)}, {len(key):,} characters)"
+                yield Message("catalogs.key-location", where=where, key=shortened(key), n=len(key))
 
 
 def hidden(item: Item, redactor: Redactor) -> Item:
@@ -378,8 +413,8 @@ def capture(*sources: Source, hide_keys: bool = False) -> CatalogSnapshot:
         for item in part.items:
             first = owner.setdefault(item.key, position)
             if first != position:
-                message = f"item {item.id!r} comes from {_whence(parts[first])} and from {_whence(part)}"
-                faults.append(Fault(f"{message}; give one of them another name, or capture them apart (--out)"))
+                origins = {"first": _whence(parts[first]), "second": _whence(part)}
+                faults.append(Fault(Message("catalogs.item-in-two-sources", item=item.id, **origins)))
     if faults:
         raise InputError(faults, subject="capture")
     if not any(part.items for part in parts):
@@ -389,7 +424,7 @@ def capture(*sources: Source, hide_keys: bool = False) -> CatalogSnapshot:
 
 def _warned(part: SnapshotPart) -> SnapshotPart:
     """The part, with a note of the keys in it; neither notes nor error hold one."""
-    return _with_note(part, f"{_HOLDS_KEYS}; take them out where they come from, or hide them with --hide-keys")
+    return _with_note(part, Message("catalogs.holds-keys"))
 
 
 def _without_keys(parts: Sequence[SnapshotPart]) -> tuple[SnapshotPart, ...]:
@@ -401,7 +436,7 @@ def _without_keys(parts: Sequence[SnapshotPart]) -> tuple[SnapshotPart, ...]:
     redactor = Redactor(KNOWN_KEYS)
     masked_parts = [replace(part, items=tuple(hidden(item, redactor) for item in part.items)) for part in parts]
     faults = [
-        Fault(f"a key stands in a name, which is kept as it is: {location}; rename it, or leave it out")
+        Fault(Message("catalogs.key-in-name", location=location))
         for part in masked_parts
         for location in _key_locations(part)
     ]
@@ -495,8 +530,7 @@ def earlier_parts(folder: Path) -> list[SnapshotPart]:
     items = iter(read_catalog(folder / CORPUS))
     items_by_part = {key: tuple(islice(items, count)) for key, count in counts.items()}
     if next(items, None) is not None or any(len(items_by_part[key]) != count for key, count in counts.items()):
-        message = f"it does not name all items of {CORPUS}; capture all anew, without --only and --skip"
-        raise InputError([Fault(message, folder / CAPTURE)])
+        raise InputError([Fault(Message("catalogs.snapshot-incomplete"), folder / CAPTURE)])
     return [
         SnapshotPart(
             name=str(row["name"]),
@@ -552,7 +586,7 @@ def _nothing(parts: Sequence[SnapshotPart]) -> list[Fault]:
     return [
         Fault(f"{part.kind} {part.name!r}: {part.error or '; '.join((states[part.state], *part.notes))}")
         for part in parts
-    ] or [Fault("no server, tool list or folder was named")]
+    ] or [Fault(Message("catalogs.nothing-to-capture"))]
 
 
 def read_card(path: Path) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:

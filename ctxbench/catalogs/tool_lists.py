@@ -30,7 +30,7 @@ from ctxbench.io.documents import (
     plain_json,
     read_jsonc,
 )
-from ctxbench.io.errors import Fault, InputError, ParameterError, merge_equal_faults, suggest
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, merge_equal_faults, suggest
 from ctxbench.model.items import Item
 
 OTHER_NAMES = {
@@ -235,15 +235,15 @@ def read_definition(data: Mapping[str, Any]) -> ToolDefinition:
     body, wrong = _body(data)
     name, description = body.get("name"), body.get("description")
     if not isinstance(name, str) or not name:
-        wrong.append(f"field 'name' must be a text that is not empty, got {name!r:.40}")
+        wrong.append(Message("catalogs.tool-name", got=name))
     if description is not None and not isinstance(description, str):
-        wrong.append(f"field 'description' must be a text, got {description!r:.40}")
+        wrong.append(Message("catalogs.tool-description", got=description))
     schema_keys = [key for key in SCHEMA_KEYS if key in body]
     if len(schema_keys) > 1:
-        wrong.append(f"it has {' and '.join(repr(key) for key in schema_keys)}; expected the schema of one form")
+        wrong.append(Message("catalogs.tool-schemas", keys=" and ".join(map(repr, schema_keys))))
     schema = body.get(schema_keys[0]) if schema_keys else None
     if schema is not None and not isinstance(schema, dict):
-        wrong.append(f"field {schema_keys[0]!r} must be an object (a JSON schema), got {schema!r:.40}")
+        wrong.append(Message("catalogs.tool-schema", field=schema_keys[0], got=schema))
     wrong += unusable(data)
     if wrong:
         raise ParameterError("; ".join(wrong))
@@ -268,13 +268,13 @@ def _body(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[str]]:
     inner = data.get("function")
     if isinstance(inner, dict):
         outside = [key for key in ("name", "description", *SCHEMA_KEYS) if key in data]
-        wrong = [f"it has a 'function' and {key!r} beside it; expected one form" for key in outside]
+        wrong: list[str] = [Message("catalogs.tool-two-forms", key=key) for key in outside]
         if kind not in (None, "function"):
-            wrong.append(f"it has a 'function' but its type is {kind!r:.40}; expected 'function'")
+            wrong.append(Message("catalogs.tool-function-type", got=kind))
         return inner, wrong
     if kind not in _OWN_TYPES and not any(key in data for key in SCHEMA_KEYS):
         if not isinstance(kind, str):
-            return data, [f"field 'type' must be a text, got {kind!r:.40}"]
+            return data, [Message("catalogs.tool-type", got=kind)]
         raise HostedToolError(f"{kind!r} is a tool of the model's provider and has no definition")
     return data, []
 
@@ -302,9 +302,9 @@ def unusable(value: object) -> list[str]:
         elif isinstance(part, list):
             stack.extend(part)
         elif isinstance(part, float) and not math.isfinite(part):
-            faults["it holds NaN or an infinite number, which JSON has not"] = None
+            faults[Message("catalogs.infinite-number")] = None
         elif isinstance(part, str) and _SURROGATE.search(part):
-            faults["it holds half a character (a lone surrogate such as \\ud800), which UTF-8 has not"] = None
+            faults[Message("catalogs.lone-surrogate")] = None
     return list(faults)
 
 
@@ -356,10 +356,6 @@ _NAMED = 5  # entries that a message names after the first
 _LINES = (".jsonl", ".ndjson")
 _LISTS = ("tools", "functions")  # fields that hold a list of tools
 _SERVERS = ("servers", "mcpServers")  # fields that hold servers by name
-_EXPECTED = (
-    'expected a list of tools, {"tools": [...]}, tools by name: {"search": {"description", "inputSchema"}}, or '
-    'tools by server: {"git": [...]}, [{"name": "git", "tools": [...]}]'
-)
 
 
 def tool_list(path: Path | str, *, server: str | None = None, names: Mapping[str, str] | None = None) -> Source:
@@ -421,8 +417,10 @@ def _as_json(path: Path) -> tuple[Any, str]:
             return _lines_as_list(path)
         if path.suffix.lower().startswith(".json"):
             raise
-        form = "a list of tools is JSON, or JSON lines in a file that ends in .jsonl"
-        raise InputError([replace(fault, message=f"{form}: {fault.message}") for fault in error.faults]) from error
+        faults = (
+            replace(fault, message=Message("catalogs.tool-list-format", why=fault.message)) for fault in error.faults
+        )
+        raise InputError(tuple(faults)) from error
 
 
 def _lines_as_list(path: Path) -> tuple[list[Any], str]:
@@ -510,8 +508,8 @@ class _ToolListReader:
         server = tool.server or entry.server.name
         before = self.first.setdefault((server, tool.name), entry.path)
         if before != entry.path:
-            where = f"on server {server!r}" if server else "in a list without servers"
-            message = f"tool {tool.name!r} occurs twice {where}, first in line {{line}}; names must differ"
+            where = f" on server {server!r}" if server else ""
+            message = Message("catalogs.tool-repeated", tool=tool.name, where=where, line="{line}")
             self.fault(message, entry.path, related=before)
             return
         self.forms[tool.form] += 1
@@ -524,12 +522,17 @@ class _ToolListReader:
             InputError: anything is.
         """
         if self.tools and (useless := [field for field in self.names if field not in self.mapped]):
-            rest = f"which no tool has; they have {self._shown_fields()}"
+            fields = self._shown_fields()
             raise InputError(
-                [Fault(f"{field!r} is mapped to {self.names[field]!r}, {rest}", self.path) for field in useless]
+                [
+                    Fault(
+                        Message("catalogs.mapped-field", field=field, name=self.names[field], fields=fields), self.path
+                    )
+                    for field in useless
+                ]
             )
         if not self.items and not self.wrong:
-            self.fault(f"the file holds no tool with a definition; {_EXPECTED}", ())
+            self.fault(Message("catalogs.no-tools", expected=Message("catalogs.tool-forms")), (), subject="the file")
         if not self.wrong:
             return
         if self.tools and not any("name" in tool or "function" in tool for tool in self.tools):
@@ -563,24 +566,21 @@ class _ToolListReader:
 
     def _nameless(self) -> Fault:
         names = {**self.names, "name": "FIELD", **self._mapping()}
-        problem = f"no tool has a field 'name'; they have {self._shown_fields()}"
-        return Fault(f"{problem}; say which of them it is: {as_option(names)}", self.path)
+        fields = self._shown_fields()
+        return Fault(Message("catalogs.tools-without-name", fields=fields, option=as_option(names)), self.path)
 
     def notes(self) -> Iterator[str]:
         """Oddities that are no faults."""
         if self.hosted:
             kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.hosted.items()))
-            yield f"left out, because the model's provider runs them and they have no definition: {kinds}"
+            yield Message("catalogs.hosted-tools", kinds=kinds)
         if mapping := self._mapping():
-            fields = " and ".join(f"{file_field!r} is not read as the {field}" for field, file_field in mapping.items())
-            yield f"{fields}; to read it: {as_option({**self.names, **mapping})}"
+            fields = " and ".join(f"{file_field!r} as the {field}" for field, file_field in mapping.items())
+            yield Message("catalogs.unread-fields", fields=fields, option=as_option({**self.names, **mapping}))
         if self.schemaless:
-            yield (
-                f"read without their schema, which is zod's own object and no JSON schema: "
-                f"{self.schemaless:,}; write z.toJSONSchema(schema), or asSchema(schema).jsonSchema"
-            )
+            yield Message("catalogs.zod-schemas", n=self.schemaless)
         if self.pages:
-            yield "the list names a next page (nextCursor), so tools are missing; capture the server itself"
+            yield Message("catalogs.next-page")
 
 
 def _entries(value: Any, path: YamlPath, server: _Server, reader: _ToolListReader) -> Iterator[_ToolEntry]:
@@ -588,8 +588,7 @@ def _entries(value: Any, path: YamlPath, server: _Server, reader: _ToolListReade
     if isinstance(value, list):
         for index, entry in enumerate(value):
             if not isinstance(entry, dict):
-                problem = "is no tool; expected an object with its name, description and schema"
-                reader.fault(problem, (*path, index), subject=f"{entry!r:.40}")
+                reader.fault(Message("catalogs.not-a-tool"), (*path, index), subject=f"{entry!r:.40}")
             elif any(isinstance(entry.get(key), list | dict) for key in _LISTS) and not is_definition(entry):
                 yield from _entries(entry, (*path, index), _server_of(entry, server), reader)
             else:
@@ -599,7 +598,8 @@ def _entries(value: Any, path: YamlPath, server: _Server, reader: _ToolListReade
     elif isinstance(value, dict):
         yield from _object(value, path, server, reader)
     else:
-        reader.fault(f"{value!r:.40} is no list of tools; {_EXPECTED}", path)
+        problem = Message("catalogs.no-tools", expected=Message("catalogs.tool-forms"))
+        reader.fault(problem, path, subject=f"{value!r:.40}")
 
 
 def _object(value: dict[str, Any], path: YamlPath, server: _Server, reader: _ToolListReader) -> Iterator[_ToolEntry]:
@@ -632,18 +632,18 @@ def _by_name(named: dict[str, Any], path: YamlPath, server: _Server, reader: _To
         elif isinstance(value, dict) and is_keyed_tool(renamed(value, reader.names)):
             yield _ToolEntry(keyed_tool(name, value), where, server)
         elif isinstance(value, dict) and ("command" in value or "url" in value):
-            ask = shlex.join(["ctxbench", "data", "capture", "--mcp-config", str(reader.path)])
-            problem = f"is configured here, its tools are not listed; `{ask}` starts it and asks"
+            problem = Message("catalogs.configured-server", path=shlex.quote(str(reader.path)))
             reader.fault(problem, where, subject=f"server {name!r}")
         else:
-            reader.fault(f"holds no tools; {_EXPECTED}", where, subject=f"field {name!r}")
+            problem = Message("catalogs.no-tools", expected=Message("catalogs.tool-forms"))
+            reader.fault(problem, where, subject=f"field {name!r}")
 
 
 def _also(alike: Sequence[_Wrong]) -> str:
     """The words for the entries after the first with which the same is wrong."""
     subjects = [fault.subject.removesuffix(":") for fault in alike[1:]]
     listed = ", ".join(filter(None, subjects[:_NAMED])) + (", ..." if len(subjects) > _NAMED else "")
-    return f"; so it is with {len(subjects):,} more{f': {listed}' if listed else ''}" if subjects else ""
+    return f"; and {len(subjects):,} more{f': {listed}' if listed else ''}" if subjects else ""
 
 
 def _server_of(entry: Mapping[str, Any], outer: _Server) -> _Server:

@@ -305,61 +305,61 @@ def check(
         list[str] | None,
         typer.Argument(
             metavar="GATE | BASE HEAD",
-            help="A gate file, gate.yaml by default; or the folders of two runs, or of a baseline and a run.",
+            help="A gate file (default: gate.yaml), or two folders: a run or baseline, and a newer run.",
         ),
     ] = None,
-    accept: Annotated[bool, typer.Option("--accept", help="Write the baseline from what is there now.")] = False,
+    accept: Annotated[bool, typer.Option("--accept", help="Write the baseline: what the selectors offer now.")] = False,
     vectors: Annotated[
-        bool, typer.Option("--vectors", help="Store vectors with the baseline, so that a check needs no model.")
+        bool, typer.Option("--vectors", help="With --accept: store vectors, so that checks need no model.")
     ] = False,
     no_text: Annotated[
-        bool, typer.Option("--no-text", help="Keep texts of requests and items out of baseline and reports.")
+        bool, typer.Option("--no-text", help="Leave texts of requests and items out of baseline and reports.")
     ] = False,
     strict: Annotated[
         bool,
         typer.Option(
-            "--strict", help="Exit with 1 also for `inconclusive`, with 2 where a server must be asked first."
+            "--strict", help="Fail if the check is inconclusive: exit code 1, or 2 if a server must be asked."
         ),
     ] = False,
     allow_removed: Annotated[
         bool,
         typer.Option(
             "--allow-removed",
+            help="Leave out queries that were removed, changed or relabelled; do not fail for removed required items.",
+        ),
+    ] = False,
+    output_format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORMAT",
             help=(
-                "Leave out queries that are gone, changed or relabelled; a required item that is gone is no "
-                "failure then."
+                "What to print: github (text and annotations for GitHub Actions), json, junit or markdown. "
+                "Default: text."
             ),
         ),
-    ] = False,
-    markdown: Annotated[
-        Path | None, typer.Option(help="Write a summary; behind what is there if it is $GITHUB_STEP_SUMMARY.")
     ] = None,
-    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML to this file, too.")] = None,
-    annotations: Annotated[
-        bool, typer.Option("--annotations", help="Print workflow commands that GitHub shows beside the change.")
-    ] = False,
+    markdown: Annotated[
+        Path | None,
+        typer.Option(help="Also write a Markdown summary to this file; append it if it is $GITHUB_STEP_SUMMARY."),
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(help="Also write JUnit XML to this file.")] = None,
     recapture: Annotated[
-        bool, typer.Option("--recapture", help="Ask the servers of datasets' agent files anew before checking.")
+        bool, typer.Option("--recapture", help="First ask the MCP servers of the agent files for their tools again.")
     ] = False,
     skip: Annotated[
-        list[str] | None, typer.Option("--skip", metavar="SERVER", help="Do not ask this server with --recapture.")
+        list[str] | None, typer.Option("--skip", metavar="SERVER", help="With --recapture: do not ask this server.")
     ] = None,
     verbose: Annotated[
-        bool,
-        typer.Option(
-            "--verbose",
-            help="Print metrics, and items lost, gained or of another price in tokens, each with its cause.",
-        ),
+        bool, typer.Option("--verbose", help="Print the full report: metrics, causes, and all changed items.")
     ] = False,
-    json_: JsonFlag = False,
 ) -> None:
     """Tell whether selection got worse than a baseline.
 
-    A gate file, which `ctxbench init` writes, names datasets, selectors and what may not get worse. The baseline is
-    what was offered when it was last accepted (--accept): text files, to be kept in git.
+    A gate file names datasets, selectors and what must not get worse; `ctxbench init` writes one. The baseline is what
+    the selectors offered when it was last accepted (--accept). It is a folder of text files; commit it.
 
-    Exit code 0: no worse, or inconclusive; 1: worse; 2: it cannot be judged. Queries and labels must be the same;
-    catalog, model, settings and code are under test, and whichever changed is named as the cause.
+    Exit code 0: not worse, or inconclusive. 1: worse. 2: not comparable. Queries and labels must be the same on both
+    sides. Items, model, settings and code may differ; the check names which of them caused a loss.
 
     For example:
 
@@ -377,7 +377,7 @@ def check(
         recapture=recapture,
         skip=tuple(skip or ()),
     )
-    run(request, Outputs(markdown=markdown, junit=junit, annotations=annotations, verbose=verbose, json=json_))
+    run(request, Outputs(form=output_format or "", markdown=markdown, junit=junit, verbose=verbose))
 
 
 @app.command(cls=Command)

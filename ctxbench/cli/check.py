@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import typer
 
@@ -28,13 +27,21 @@ from ctxbench.gate.gate import GateCheck, accept, check_gate, check_runs
 from ctxbench.gate.results import Check
 from ctxbench.gate.settings import guard_exit
 from ctxbench.io.cache import refuse_outputs
-from ctxbench.io.console import drop_output, is_plain, printing_to_stderr, progress, say, show_json, write_own
-from ctxbench.io.documents import dump_json, line_of, load_yaml
-from ctxbench.io.errors import InputError, ParameterError, StorageError, UserError, faults_of, system_fault
+from ctxbench.io.console import drop_output, printing_to_stderr, progress, say, show_text, write_own
+from ctxbench.io.documents import line_of, load_yaml
+from ctxbench.io.errors import (
+    InputError,
+    ParameterError,
+    StorageError,
+    UserError,
+    check_choice,
+    faults_of,
+    system_fault,
+)
 from ctxbench.io.files import read_text, write_atomic
 from ctxbench.io.git import Repository
 from ctxbench.report import check_texts
-from ctxbench.report.check_document import MORE, document
+from ctxbench.report.check_document import document, summary
 from ctxbench.report.check_document import refusal as refusal_document
 from ctxbench.report.check_files import (
     check_dict,
@@ -47,7 +54,7 @@ from ctxbench.report.check_files import (
     workflow_commands,
 )
 from ctxbench.report.check_texts import Location, Locations, is_acceptable, label_advice, without_texts
-from ctxbench.report.document import LIMIT, Document, console_text, markdown
+from ctxbench.report.document import LIMIT, Document, markdown, print_document
 from ctxbench.selectors.definitions import selector_name
 
 Find: TypeAlias = Callable[[Path, str], tuple[Path, int]]
@@ -240,23 +247,24 @@ class CheckRequest:
         return " ".join(self.paths) or GATE
 
 
+FORMATS = ("github", "json", "junit", "markdown")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
     """Where and how the result is written.
 
     Attributes:
+        form: what standard output gets, one of `FORMATS`: `github` is text with workflow commands; empty = text.
         markdown: the file of a summary; None = none.
         junit: the file of JUnit XML; None = none.
-        annotations: print workflow commands, too.
-        verbose: print all that a console shows, not only verdicts, causes and what to do.
-        json: print JSON instead of text.
+        verbose: print the full report, not the short one.
     """
 
+    form: str = ""
     markdown: Path | None = None
     junit: Path | None = None
-    annotations: bool = False
     verbose: bool = False
-    json: bool = False
 
 
 def run(request: CheckRequest, outputs: Outputs) -> None:
@@ -266,17 +274,13 @@ def run(request: CheckRequest, outputs: Outputs) -> None:
         UserError: it cannot be judged; the summary and the other files say so, too.
         typer.Exit: with the code of the verdict, if it is not 0.
     """
-    try:
+    standard_output = Outputs(form=outputs.form if outputs.form == "json" else "")
+    with _refusals(request, standard_output):
         _refuse_contradictions(request, outputs)
         _refuse_places(request, outputs)
-    except UserError as error:
-        if outputs.json and not outputs.annotations:
-            _write_refusal(error, request, Outputs(json=True))
-        raise
-
     if request.accept:
-        with _refusals(request, Outputs(json=outputs.json)), guard_exit():
-            _accept(request, as_json=outputs.json)
+        with _refusals(request, standard_output), guard_exit():
+            _accept(request, as_json=outputs.form == "json")
         return
     try:
         with _refusals(request, outputs), guard_exit():
@@ -317,36 +321,19 @@ def _refuse_contradictions(request: CheckRequest, outputs: Outputs) -> None:
         "--allow-removed": request.allow_removed,
         "--markdown": outputs.markdown,
         "--junit": outputs.junit,
-        "--annotations": outputs.annotations,
+        f"--output-format {outputs.form}": outputs.form not in ("", "json"),
     }
     conflicting = [name for name, value in judging.items() if value]
     n = len(request.paths)
+    if outputs.form:
+        check_choice("--output-format", outputs.form, FORMATS)
     for applies, problem in (
-        (n > 2, f"one gate file or two run folders are checked, got {n}: {', '.join(request.paths)}"),
-        (
-            request.accept and n == 2,
-            "--accept writes the baseline of a gate file, and two run folders have none; name one file",
-        ),
-        (
-            request.accept and conflicting,
-            f"--accept judges nothing, so that {', '.join(conflicting)} would do nothing; leave it out",
-        ),
-        (
-            request.vectors and not request.accept,
-            "--vectors stores vectors beside a baseline that is written: it needs --accept",
-        ),
-        (
-            request.recapture and n == 2,
-            "--recapture asks servers anew, and two run folders are compared as they are; leave it out",
-        ),
-        (
-            request.skip and not request.recapture,
-            "--skip leaves servers out of those that --recapture asks: it needs --recapture",
-        ),
-        (
-            outputs.json and outputs.annotations,
-            "--json and --annotations both go to standard output; leave one out",
-        ),
+        (n > 2, f"expected one gate file or two run folders, got {n} paths: {', '.join(request.paths)}"),
+        (request.accept and n == 2, "--accept needs a gate file; two run folders have no baseline"),
+        (request.accept and conflicting, f"--accept does not check, so leave out {', '.join(conflicting)}"),
+        (request.vectors and not request.accept, "--vectors stores vectors with a new baseline: add --accept"),
+        (request.recapture and n == 2, "--recapture needs a gate file; two run folders have no servers to ask"),
+        (request.skip and not request.recapture, "--skip names servers that --recapture leaves out: add --recapture"),
     ):
         if applies:
             raise ParameterError(problem)
@@ -484,23 +471,22 @@ def _steps_before_accepting(done: GateCheck) -> str:
 
 def _write_outputs(result: _Result, request: CheckRequest, outputs: Outputs) -> None:
     """Write files, then standard output, so that the files are there even if its reader leaves."""
-    check = result.check
-    report = document(
-        check, strict=request.strict, accept=result.accept, first=result.first, locations=result.locations
-    )
+    check, strict, locations = result.check, request.strict, result.locations
+    options: dict[str, Any] = {"accept": result.accept, "first": result.first, "locations": locations}
     if outputs.markdown is not None:
-        write_summary(report, outputs.markdown)
+        write_summary(document(check, **options), outputs.markdown)
     if outputs.junit is not None:
-        write_file(outputs.junit, junit(check, strict=request.strict, locations=result.locations))
-    if outputs.json:
-        _print(json=dump_json(check_dict(check, strict=request.strict, locations=result.locations), indent=2))
-        return
-    commands = ""
-    if outputs.annotations:
-        commands = workflow_commands(check, locations=result.locations, strict=request.strict)
-    width = shutil.get_terminal_size((100, 24)).columns
-    text = console_text(report if outputs.verbose else report.brief(MORE), width=width, plain=is_plain())
-    _print(text.splitlines(), commands=commands)
+        write_file(outputs.junit, junit(check, strict=strict, locations=locations))
+    if outputs.form == "json":
+        _print(partial(print_json, check_dict(check, strict=strict, locations=locations)))
+    elif outputs.form == "junit":
+        _print(partial(show_text, junit(check, strict=strict, locations=locations)))
+    elif outputs.form == "markdown":
+        _print(partial(show_text, markdown(document(check, **options))))
+    else:
+        _print(partial(print_document, (document if outputs.verbose else summary)(check, **options)))
+    if outputs.form == "github":
+        _print(partial(write_own, workflow_commands(check, locations=locations, strict=strict)))
 
 
 def _write_refusal(error: UserError, request: CheckRequest, outputs: Outputs) -> None:
@@ -509,24 +495,24 @@ def _write_refusal(error: UserError, request: CheckRequest, outputs: Outputs) ->
     Files last: one that cannot be written may be the reason.
     """
     error = without_keys(error)
-    if outputs.json:
-        _print(json=dump_json(refusal_dict(request.name, error), indent=2))
-    if outputs.annotations:
-        _print(commands=refusal_commands(faults_of(error), file=in_repository))
+    faults = faults_of(error)
+    if outputs.form == "json":
+        _print(partial(print_json, refusal_dict(request.name, error)))
+    elif outputs.form == "junit":
+        _print(partial(show_text, refusal_xml(request.name, faults)))
+    elif outputs.form == "markdown":
+        _print(partial(show_text, markdown(refusal_document(request.name, error))))
+    elif outputs.form == "github":
+        _print(partial(write_own, refusal_commands(faults, file=in_repository)))
     if outputs.markdown is not None:
         write_summary(refusal_document(request.name, error), outputs.markdown)
     if outputs.junit is not None:
-        write_file(outputs.junit, refusal_xml(request.name, faults_of(error)))
+        write_file(outputs.junit, refusal_xml(request.name, faults))
 
 
-def _print(lines: Sequence[str] = (), *, commands: str = "", json: str = "") -> None:
+def _print(show: Callable[[], None]) -> None:
     """Print, and forget a reader that left: the verdict is the exit code whoever reads."""
     try:
-        if lines:
-            say(*lines)
-        if commands:
-            write_own(commands)
-        if json:
-            show_json(json)
+        show()
     except BrokenPipeError:
         drop_output()

@@ -34,7 +34,7 @@ from ctxbench.labelling.git_history import HistorySettings, grown_history, histo
 from ctxbench.labelling.rebase import read_renames
 from ctxbench.labelling.record_files import read_eval_names
 from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_into, refuse_overwriting, scopes_of
-from ctxbench.labelling.trace_labels import kind_lines
+from ctxbench.labelling.trace_labels import kind_notes
 
 _STATES = {
     "cached": "on this machine, ready to use",
@@ -331,7 +331,7 @@ def import_traces(
     refuse_overwriting(out)  # before a catalog is read, which may take long
     items, scopes = open_catalog(catalog), scopes_of(dataset_folder(catalog))
     if all(log.is_file() for log in logs):  # else nothing will be read
-        say(*kind_lines(items), err=True)
+        say(*kind_notes(items), err=True)
     with progress() as bar:
         source = TraceSource(
             logs=tuple(logs),

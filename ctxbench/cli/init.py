@@ -176,6 +176,8 @@ def _tool_lists(folder: Path, names: list[str]) -> tuple[dict[str, int], list[st
 
 AGENT, GATE, POLICIES, EXPERIMENT = "agent.yaml", "gate.yaml", "policies.yaml", "experiment.yaml"
 WORKFLOW = ".github/workflows/ctxbench.yml"
+SCHEMAS = ".ctxbench"  # the folder of the JSON Schemas that editors complete and check files with
+_SCHEMA_NAMES = {AGENT: "agent", GATE: "gate", POLICIES: "policies", EXPERIMENT: "experiment"}
 EVALS = "datasets/evals"  # the dataset that the gate names where there is none yet
 _CHECK = "ctxbench check gate.yaml"  # in the workflow
 _HERE = Path(__file__).parent
@@ -202,7 +204,7 @@ def init(folder: Path, *, as_json: bool) -> None:
         raise ParameterError(
             "; ".join([nothing, *_not_taken(project), *_not_named(project), "name the project's folder"])
         )
-    files = list(_files(project))
+    files = list(_with_schemas(folder, _files(project)))
     if in_the_way := [str(path) for path, _ in files if path.is_dir()]:
         raise StorageError(
             f"{' and '.join(in_the_way)}: a folder, where a file goes; move it away, nothing was written"
@@ -251,6 +253,19 @@ def _files(project: Project) -> Iterator[tuple[Path, str]]:
         yield workflow, _workflow(project)
     if project.repository is not None and not project.ignores_runs and not (folder / IGNORE).exists():
         yield folder / IGNORE, _IGNORE
+
+
+def _with_schemas(folder: Path, files: Iterator[tuple[Path, str]]) -> Iterator[tuple[Path, str]]:
+    """The files, those that have a JSON Schema with a first line that names it; and the schemas."""
+    schemas = []
+    for path, text in files:
+        schema = _HERE.parent / "schemas" / f"{_SCHEMA_NAMES.get(path.name, '')}.schema.json"
+        header = ""
+        if schema.is_file():
+            schemas.append((folder / SCHEMAS / schema.name, schema.read_text("utf-8")))
+            header = f"# yaml-language-server: $schema={SCHEMAS}/{schema.name}\n"
+        yield path, header + text
+    yield from schemas
 
 
 def _workflow_path(project: Project) -> Path | None:
@@ -379,7 +394,7 @@ def _next(project: Project, *, workflow: bool, ignore: bool) -> Iterator[str]:
         if not (project.ignores_runs or ignore):
             yield f"add the line {RUNS}/ to {folder / IGNORE}: runs hold texts, which a repository should not have"
         names = [AGENT, *([f"{Path(AGENT).stem}.snapshot"] if project.mcp else []), *(project.datasets or [EVALS])]
-        names += [GATE, f"{Path(GATE).stem}.baseline", POLICIES, EXPERIMENT]
+        names += [GATE, f"{Path(GATE).stem}.baseline", POLICIES, EXPERIMENT, SCHEMAS]
         names += [IGNORE] if (folder / IGNORE).exists() else []
         paths = [*(str(folder / name) for name in names), str(_workflow_path(project))]
         yield f"{shlex.join(['git', 'add', *paths])}    # what a check in CI needs; not runs/, which holds texts"

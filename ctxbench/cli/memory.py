@@ -25,9 +25,10 @@ from ctxbench.io.files import folder_fault, readable, temporary_folder
 from ctxbench.io.rows import instant_text, named_instant
 from ctxbench.memory import ContextEngine, ContextOptions, EngineError, SearchOptions
 from ctxbench.memory.engine import BuiltContext
-from ctxbench.memory.memories import checked_name, feedback_dataset
+from ctxbench.memory.memories import checked_name
 from ctxbench.memory.service import ContextService
 from ctxbench.memory.sqlite_store import ImportedMemories, MemoryFile, SqliteStore, import_memories, read_memories
+from ctxbench.memory.stores import feedback_dataset
 from ctxbench.memory.web_app import LOOPBACK, Access, UserTokens, others_may_read, read_tokens, web_app
 from ctxbench.pipelines.strategies.format import FIELDS
 from ctxbench.search.embedders import open_embedder

@@ -356,9 +356,8 @@ def _show_history(path: Path, *, limit: int | None, chart: Path | None, csv: Pat
     refuse_outputs({"--csv": csv, "--chart": chart}, read, may_replace={"--csv": line_from("date,commit,")})
     with progress() as bar:
         folder = baseline_of(path)
-        gate_file = Path() if folder == path else path
         with gate_file_in_messages(Path(GATE) if folder == path else path):
-            history = read_history(folder, limit=limit, gate_path=gate_file, notify=bar)
+            history = read_history(folder, limit=limit, notify=bar)
     if csv is not None:
         write_atomic(csv, history_csv(history))
     if chart is not None:

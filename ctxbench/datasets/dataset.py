@@ -16,7 +16,7 @@ import numpy as np
 
 from ctxbench.datasets.queries import Contents, DatasetQuery, Label, check_contents, group_pairs
 from ctxbench.io.documents import dump_json
-from ctxbench.io.errors import Fault, ParameterError, UnknownNameError, raise_faults
+from ctxbench.io.errors import Fault, Message, ParameterError, UnknownNameError, raise_faults
 from ctxbench.model.arrays import starts
 from ctxbench.model.items import Catalog, ItemKey
 from ctxbench.model.labels import Grade, Judgments, Via
@@ -82,7 +82,8 @@ class Dataset:
         return len(self.queries)
 
     def __repr__(self) -> str:
-        return f"Dataset({self.name} {self.version}, {len(self)} queries, {len(self.catalog)} items, {self.hash[:12]})"
+        sizes = f"queries={len(self)}, items={len(self.catalog)}"
+        return f"Dataset({self.name!r}, {self.version!r}, {sizes})"
 
     def of_agent(self, path: Path | None) -> Dataset:
         """The dataset over the items of an agent file, which are read anew each time; None = over its own again."""
@@ -310,9 +311,7 @@ def split_of(key: str) -> str:
 
 def name_fault(name: str) -> str | None:
     """The fault of a dataset's name, or None."""
-    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        return None
-    return f"a dataset's name is letters, digits, '.', '-' and '_', got {name!r}"
+    return None if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) else Message("datasets.name", got=name)
 
 
 def name_of_path(path: Path, default: str) -> str:

@@ -13,27 +13,35 @@ from typing import Any
 
 from ctxbench.catalogs.agent_file import AbsentServer, read_agent
 from ctxbench.catalogs.snapshots import CORPUS, corpus_rows, read_items
-from ctxbench.datasets.dataset import FORMAT, Dataset, name_fault
+from ctxbench.datasets.dataset import Dataset, name_fault
 from ctxbench.datasets.layout import (
     ABOUT,
     AGENT,
     ANSWERS,
     CARD,
-    CARD_FIELDS,
-    DROPPED,
     LABELLING,
     QRELS,
     QRELS_HEADER,
     QUERIES,
     RENAMES,
+    DatasetCard,
     agent_of,
     near_folder,
     own_files,
     read_card,
 )
-from ctxbench.datasets.queries import Contents, DatasetQuery, Label, check_contents, label_fault, read_query
+from ctxbench.datasets.queries import Contents, DatasetQuery, Label, check_contents, read_query, repeated_label_fault
 from ctxbench.io.documents import YamlPath, dump_jsonl, dump_yaml, iter_jsonl, line_of, load_yaml
-from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, UserError, suggest, without_marks
+from ctxbench.io.errors import (
+    Fault,
+    InputError,
+    Message,
+    ParameterError,
+    StorageError,
+    UserError,
+    suggest,
+    without_marks,
+)
 from ctxbench.io.files import atomic_folder, folder_fault, iter_lines, read_bytes, recover_folder, special, write_atomic
 from ctxbench.io.rows import Row
 from ctxbench.model.items import Catalog, Item, ItemKey, read_key
@@ -179,11 +187,14 @@ class _FolderReader:
             gone=len(self.gone),
         )
 
+    def _fault(self, message: str, path: Path, line: int = 0) -> None:
+        self.faults.append(Fault(message, path, line))
+
     def _present(self, path: Path) -> bool:
         if path.is_file():
             return True
         actual = special(path) or ("a folder" if path.is_dir() else "missing")
-        self.faults.append(Fault(f"{path.name} is {actual}; a dataset has {CARD}, {CORPUS}, {QUERIES}, {QRELS}/", path))
+        self._fault(Message("datasets.file-missing", file=path.name, actual=actual), path)
         return False
 
     def _read_card(self) -> None:
@@ -196,29 +207,13 @@ class _FolderReader:
             self.faults += error.faults
             return
         if not isinstance(data, dict):
-            problem = "the file is empty; " if data is None else ""
-            self.faults.append(
-                Fault(f"{problem}expected a mapping with name, version, licence, source, labelling", path, 1)
-            )
+            self._fault(Message("datasets.card-type", got="nothing" if data is None else type(data).__name__), path, 1)
             return
         self.card = data
         row = Row(data, self.faults, path, 1, self.card_lines)
-        row.refuse_unknown(CARD_FIELDS)
-        if row.take("format", int, FORMAT) != FORMAT:
-            row.fault(f"format must be {FORMAT}, got {data['format']}; another release wrote this", at="format")
-        name = row.take("name", str, "", required=True)
-        if name and (fault := name_fault(name)):
+        row.check(DatasetCard)
+        if "name" in row.data and (fault := name_fault(row.data["name"])):
             row.fault(fault, at="name")
-        for required in ("version", "licence", "labelling"):
-            row.take(required, str, "", required=True)
-        if not isinstance(data.get("source"), str | dict | list) or not data["source"]:
-            row.fault(
-                "field 'source' is missing; expected where the data comes from, as a text or mapping", at="source"
-            )
-        row.take("frozen", str, "")
-        row.take(AGENT, str, "")
-        row.take("counts", dict, {})
-        row.take(DROPPED, dict, {})
         self._check_renames(row)
         self._read_scopes(row)
 
@@ -230,9 +225,7 @@ class _FolderReader:
                     read_key(value)
                 except (ParameterError, TypeError):
                     line = line_of(self.card_lines, (RENAMES, old))
-                    self.faults.append(
-                        Fault(f"field {RENAMES!r}: expected `old id: new id`, got {value!r:.60}", row.path, line)
-                    )
+                    self._fault(Message("datasets.card-renames", got=value), row.path, line)
 
     def _read_scopes(self, row: Row) -> None:
         scopes: dict[str, Any] = row.take("scopes", dict, {})
@@ -258,17 +251,14 @@ class _FolderReader:
         if not isinstance(self.card[AGENT], str):
             return  # the card's reader says so
         if corpus.exists():
-            message = (
-                f"the card names an agent, whose items are read anew, and {CORPUS} is there, too; delete one of them"
-            )
-            self.faults.append(Fault(message, card, line))
+            self._fault(Message("datasets.agent-and-corpus"), card, line)
         try:
             self.items = list(read_agent(Path(os.path.normpath(self.folder / self.card[AGENT]))).catalog())
             self.items_complete = True
         except InputError as error:
             self.faults += error.faults
         except UserError as error:
-            self.faults.append(Fault(str(error), card, line))
+            self._fault(str(error), card, line)
 
     def _read_queries(self) -> None:
         path = self.folder / QUERIES
@@ -280,7 +270,7 @@ class _FolderReader:
             for line, data in iter_jsonl(path, unreadable)
         ]
         if not rows and not unreadable:
-            unreadable.append(Fault("the file is empty; expected one query a line", path))
+            unreadable.append(Fault(Message("datasets.queries-empty"), path))
         self.faults += unreadable
         self.queries = [query for _, query in rows if query is not None]
         self.query_lines = [line for line, query in rows if query is not None]
@@ -289,17 +279,16 @@ class _FolderReader:
     def _read_qrels(self) -> None:
         folder = self.folder / QRELS
         if os.path.lexists(folder) and (fault := folder_fault(folder)):
-            self.faults.append(Fault(f"{QRELS} cannot be read: {fault}; expected a folder of labels", folder))
+            self._fault(Message("datasets.qrels-unreadable", why=fault), folder)
             return
         present = {path.stem: path for path in sorted(folder.glob("*.tsv"))}
         splits = {query.split for query in self.queries if query.split}
         for split in sorted(splits - set(present)):
-            message = f"{QRELS}/{split}.tsv is missing, but queries are of split {split!r}; expected its labels"
-            self.faults.append(Fault(message, folder / f"{split}.tsv"))
+            self._fault(Message("datasets.split-without-labels", split=split), folder / f"{split}.tsv")
         first: dict[tuple[str, ItemKey], tuple[Path, int]] = {}
         for split, path in present.items():
             if self.queries_complete and split not in splits:
-                self.faults.append(Fault(f"no query is of split {split!r}{suggest(split, splits)}", path))
+                self._fault(Message("datasets.split-without-queries", split=split, hint=suggest(split, splits)), path)
             if self._present(path):
                 self._read_split(split, path, first)
 
@@ -309,22 +298,19 @@ class _FolderReader:
         repeats = []  # a file that was put behind itself has as many as it has lines
         for line, label in read_labels(path, self.faults):
             location = (path, line)
-            first_path, first_line = first.setdefault((label.query, label.item), location)
-            if (first_path, first_line) != location:
-                repeats.append(
-                    label_fault(label, f"occurs twice, first in {first_path.name}, line {first_line}", location)
-                )
+            first_location = first.setdefault((label.query, label.item), location)
+            if first_location != location:
+                repeats.append(repeated_label_fault(label, location, first_location))
                 continue
             self.labels.append(label)
             self.label_places.append(location)
             actual = split_of_query.get(label.query, split)
             if actual not in (split, ""):
-                problem = f"label for query {label.query!r}, which is of split {actual!r}; it belongs in {actual}.tsv"
-                self.faults.append(Fault(problem, path, line))
+                self._fault(Message("datasets.label-in-other-split", query=label.query, split=actual), path, line)
         self.faults += repeats[:_SHOWN_REPEATS]
         if len(repeats) > _SHOWN_REPEATS:
-            problem = f"{len(repeats) - _SHOWN_REPEATS:,} more labels from here on occur twice"
-            self.faults.append(Fault(problem, path, repeats[_SHOWN_REPEATS].line))
+            message = Message("datasets.more-labels-repeated", n=len(repeats) - _SHOWN_REPEATS)
+            self._fault(message, path, repeats[_SHOWN_REPEATS].line)
 
 
 def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
@@ -337,11 +323,8 @@ def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
     columns = header.split("\t")
     is_known = set(columns[3:]) <= set(QRELS_HEADER[3:])
     if tuple(columns[:3]) != QRELS_HEADER[:3] or not is_known or len(set(columns)) != len(columns):
-        optional = ", ".join(QRELS_HEADER[3:])
-        expected = f"expected {' '.join(QRELS_HEADER[:3])}, then any of {optional}, separated by tabs"
-        message = f"the first line must be the header; {expected}, got {header!r:.80}"
-        empty = f"the file is empty or its header is missing; {expected}"
-        faults.append(Fault(message if header.strip() else empty, path, number or 1))
+        message = Message("datasets.labels-header", required=QRELS_HEADER[:3], optional=QRELS_HEADER[3:], got=header)
+        faults.append(Fault(message, path, number or 1))
         return
     fields_in_order = itemgetter(*(columns.index(name) if name in columns else len(columns) for name in QRELS_HEADER))
     for number, text in lines:
@@ -349,8 +332,8 @@ def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
             continue
         fields = text.split("\t")
         if not 3 <= len(fields) <= len(columns):
-            n_expected = "3" if len(columns) == 3 else f"3 to {len(columns)}"
-            faults.append(Fault(f"expected {n_expected} fields separated by tabs, got {len(fields)}", path, number))
+            message = Message("datasets.label-fields", expected=len(columns), got=len(fields))
+            faults.append(Fault(message, path, number))
             continue
         fields += [""] * (len(columns) + 1 - len(fields))
         query, item, score, via, *rest = fields_in_order(fields)
@@ -359,8 +342,7 @@ def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
         except ParameterError as error:
             faults.append(Fault(str(error), path, number))
         except KeyError:
-            message = f"score must be 0 irrelevant, 1 helpful or 2 required, got {score.strip()!r}"
-            faults.append(Fault(message, path, number))
+            faults.append(Fault(Message("datasets.label-score-text", got=score.strip()), path, number))
 
 
 def labelled_items(folder: Path) -> frozenset[str]:
@@ -373,10 +355,7 @@ def _frozen_faults(dataset: Dataset, reader: _FolderReader) -> list[Fault]:
     frozen = reader.card.get("frozen")
     if frozen in (None, dataset.hash) or reader.former_ids is not None:
         return []
-    message = (
-        f"the card says frozen: {frozen:.12}..., but the files hold {dataset.hash:.12}...: items, queries or labels "
-        "were changed since; bring them back, or give it a new version and take `frozen` out"
-    )
+    message = Message("datasets.frozen-changed", expected=frozen, got=dataset.hash)
     return [Fault(message, reader.folder / CARD, line_of(reader.card_lines, ("frozen",)))]
 
 
@@ -386,14 +365,11 @@ def _count_faults(dataset: Dataset, reader: _FolderReader) -> list[Fault]:
     for name, count in (reader.card.get("counts") or {}).items():
         true = dataset.counts.get(name)
         if true is None:
-            messages[name] = f"unknown count {name!r}{suggest(name, dataset.counts)}"
+            messages[name] = Message("datasets.unknown-count", name=name, hint=suggest(name, dataset.counts))
         elif AGENT in dataset.about and name in ("items", "types"):
             continue  # an agent's items are counted when they are read
         elif reader.former_ids is None and (count != true or isinstance(count, bool)):
-            messages[name] = (
-                f"counts says {name}: {count}, but the files hold {true}; after an edit by hand "
-                "take `counts` out of the card, or correct them"
-            )
+            messages[name] = Message("datasets.wrong-count", name=name, count=count, actual=true)
     lines, path = reader.card_lines, reader.folder / CARD
     return [Fault(message, path, line_of(lines, ("counts", name))) for name, message in messages.items()]
 
@@ -426,26 +402,17 @@ def refuse_loss(folder: Path, *, is_own: Callable[[Dataset], bool], sources: Col
         elif unexpected:
             problem = f"labels by {', '.join(sorted(unexpected))}"
         elif is_own(dataset) and RENAMES in dataset.about:
-            raise ParameterError(_renamed(folder, dataset))
+            pairs = [f"{old.id} is {new.id} now" for old, new in dataset.renames.items()]
+            more = f", and {len(pairs) - _SHOWN} more" if len(pairs) > _SHOWN else ""
+            raise ParameterError(Message("datasets.renamed-items", folder=folder, pairs=pairs[:_SHOWN], more=more))
         elif is_own(dataset):
             return
     raise loss(folder, problem)
 
 
-def _renamed(folder: Path, dataset: Dataset) -> str:
-    """The way to import anew what follows renamed items, whose old ids the files of the import may still have."""
-    pairs = [f"{old.id} is {new.id} now" for old, new in dataset.renames.items()]
-    end = f" and {len(pairs) - _SHOWN} more" if len(pairs) > _SHOWN else ""
-    return (
-        f"{folder} holds labels that follow renamed items ({', '.join(pairs[:_SHOWN])}{end}; `renames` in its card), "
-        "which would be lost. To import the edited file in its place: write the new ids where it still has the old "
-        f"ones, delete {folder}, and import again; or name another folder"
-    )
-
-
 def loss(folder: Path | str, problem: str) -> ParameterError:
     """The error that a folder holds what would be lost."""
-    return ParameterError(f"{folder} holds {problem}, which would be lost; name another folder, or delete it")
+    return ParameterError(Message("datasets.would-be-lost", folder=folder, problem=problem))
 
 
 def write_dataset(dataset: Dataset, folder: Path | str) -> None:

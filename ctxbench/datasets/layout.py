@@ -23,13 +23,16 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Required
+
+from annotated_types import MinLen
+from typing_extensions import TypedDict
 
 from ctxbench.catalogs.agent_file import AgentFile, read_agent
 from ctxbench.catalogs.mcp_config import server_names
 from ctxbench.catalogs.snapshots import CORPUS
 from ctxbench.io.documents import dump_jsonl, entry_lines, iter_jsonl, load_yaml, read_jsonc
-from ctxbench.io.errors import Fault, UserError, raise_faults
+from ctxbench.io.errors import Fault, Message, UserError, raise_faults
 from ctxbench.io.files import read_bytes, read_text, write_atomic
 from ctxbench.io.rows import Row, jsonl_rows, read_text_value
 from ctxbench.model.items import ItemKey, read_key
@@ -90,8 +93,38 @@ DROPPED = "dropped"  # ids of items that were gone, and how many labels a rebase
 KNOWN = "items.txt"  # of a dataset over an agent: the ids that the agent had when it was made or last rebased
 LABELLING, ANSWERS = "labelling", "answers.jsonl"  # a folder next to them, and its log of answers
 ABOUT = ("licence", "source", "labelling", "notes", "frozen", RENAMES, DROPPED, AGENT)
-CARD_FIELDS = ("format", "name", "version", *ABOUT, "counts", "scopes")
 QRELS_HEADER = ("query-id", "corpus-id", "score", "via", "alternatives", "source", "quote")
+
+
+class DatasetCard(TypedDict, total=False):
+    """The card of a dataset, `dataset.yaml`."""
+
+    format: Literal[1]
+    """The version of the format."""
+    name: Required[Annotated[str, MinLen(1)]]
+    """The name: letters, digits, `.`, `-` and `_`."""
+    version: Required[Annotated[str, MinLen(1)]]
+    """The version; any text."""
+    licence: Required[Annotated[str, MinLen(1)]]
+    """The licence of the data."""
+    source: Required[Annotated[str | dict[str, Any] | list[Any], MinLen(1)]]
+    """Where the data comes from."""
+    labelling: Required[Annotated[str, MinLen(1)]]
+    """How it was labelled."""
+    notes: Any
+    """Anything else that a reader should know."""
+    frozen: str | None
+    """The hash of the content; a frozen dataset is not overwritten."""
+    renames: dict[str, str] | None
+    """Items that were renamed since they were labelled: old id to new id."""
+    dropped: dict[str, Any] | None
+    """Ids of removed items, and how many labels were dropped with each."""
+    agent: str | None
+    """The path of an agent file whose items are the catalog, instead of `corpus.jsonl`."""
+    counts: dict[str, int | dict[str, int]] | None
+    """Counts of items, queries and labels; they are checked."""
+    scopes: dict[str, list[str] | None] | None
+    """Named sets of item ids that queries may be limited to."""
 
 
 def own_files(folder: Path) -> set[str]:
@@ -113,7 +146,7 @@ def near_folder(requested: Path | str, *bases: Path) -> str:
             for folder in sorted(card.parent for card in parent.glob(f"*/{CARD}")):
                 candidates.setdefault(folder.name, folder)
     close = get_close_matches(path.name, candidates, n=1, cutoff=0.7)
-    return f"; did you mean {candidates[close[0]].as_posix()!r}?" if close else ""
+    return Message("io.did-you-mean", names=repr(candidates[close[0]].as_posix())) if close else ""
 
 
 def read_card(folder: Path) -> Mapping[str, Any]:
@@ -286,7 +319,7 @@ def read_exposures(folder: Path | str) -> dict[str, Exposure]:
             continue
         exposure = _read(row, sets)
         if exposure.query in exposures:
-            row.fault(f"query {exposure.query!r} occurs twice; expected one row a query")
+            row.fault(Message("datasets.exposure-repeated", query=exposure.query))
         exposures[exposure.query] = exposure
     raise_faults(faults, subject=str(path))
     return exposures
@@ -326,14 +359,14 @@ def _read(row: Row, sets: Mapping[int, tuple[ItemKey, ...]]) -> Exposure:
     offered = row.data.get("offered")
     if isinstance(offered, int) and not isinstance(offered, bool):
         if offered not in sets:
-            row.fault(f"field 'offered' names set {offered}, which no row before has; expected one of {sorted(sets)}")
+            row.fault(Message("datasets.exposure-unknown-set", got=offered, sets=sorted(sets)))
         listed = sets.get(offered, ())
     else:
         listed = _keys(row, "offered")
     signals = row.read_list("signals", read_text_value, expected="a text")
     for signal in signals:
         if signal not in (*SIGNALS, NOT_SUFFICIENT):
-            row.fault(f"unknown signal {signal!r}; expected any of {', '.join((*SIGNALS, NOT_SUFFICIENT))}")
+            row.fault(Message("datasets.unknown-signal", got=signal, expected=(*SIGNALS, NOT_SUFFICIENT)))
     return Exposure(
         query=row.take("query", str, "", required=True),
         offered=listed,
@@ -365,9 +398,7 @@ def read_weights(folder: Path) -> dict[str, float]:
         if isinstance(query, str) and isinstance(weight, int | float) and weight > 0:
             weights[query] = float(weight)
         else:
-            faults.append(
-                Fault("expected a query and its weight above 0; the next `data label` writes it anew", path, line)
-            )
+            faults.append(Fault(Message("datasets.weight-row"), path, line))
     raise_faults(faults, subject=str(path))
     return weights
 
@@ -402,9 +433,9 @@ class LabellingCopy:
 
     def lines(self) -> list[str]:
         """What was copied and what was not, one line each."""
-        copied = [f"carried along: {', '.join(self.copied)}"] if self.copied else []
-        why = "the folder holds answers of its own" if self.own_answers else "they are about the catalog as it was"
-        return copied + ([f"left out, since {why}: {', '.join(self.left_out)}"] if self.left_out else [])
+        copied = [f"copied: {', '.join(self.copied)}"] if self.copied else []
+        key = "datasets.answers-present" if self.own_answers else "datasets.answers-outdated"
+        return copied + ([Message(key, files=self.left_out)] if self.left_out else [])
 
 
 def copy_labelling(source: Path, target: Path, *, answers: bool) -> LabellingCopy:

@@ -18,7 +18,7 @@ from ctxbench.datasets.queries import DatasetQuery, Label
 from ctxbench.io.cache import altered, is_sealed, seal_folder
 from ctxbench.io.console import Notify, nothing_said
 from ctxbench.io.documents import load_yaml, parse_json, values_with_lines
-from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, UnknownNameError, UserError
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, UnknownNameError, UserError
 from ctxbench.io.files import atomic_folder, cache_dir, folder_fault, read_bytes, read_text, recover_folder
 from ctxbench.io.rows import Row
 from ctxbench.model import registry
@@ -26,7 +26,7 @@ from ctxbench.model.items import Catalog, Item, ItemKey
 
 SOURCES = "sources"  # below the cache's folder
 HUB = "https://huggingface.co"
-_OWN_REMARK = "Made of files in the form of the published ones, not of these: `publishers` are who made them."
+
 OWNER = "publisher"  # the `source` of labels that the owner of the data wrote
 
 
@@ -264,7 +264,7 @@ class FileImporter:
         remarks = [*recipe["remarks"], *card.get("remarks", ())]
         if self._is_own:
             source = {"form": source["url"], "sha256": source["sha256"]}
-            remarks.insert(0, _OWN_REMARK)
+            remarks.insert(0, str(Message("datasets.own-files")))
         return Dataset(
             name=name,
             version=self.version,
@@ -290,16 +290,11 @@ class FileImporter:
         file = self._expected.file(path)
         location, digest = self._digest(file)
         if digest != file.sha256:
-            advice = "A changed file is another dataset: write it as a folder of its own"
-            if self.takes_own:
-                advice = (
-                    f"A file of your own in this form is another dataset: `ctxbench data import {self.provides[0]} "
-                    "--from PLACE --own --out FOLDER` makes it"
-                )
+            own = Message("datasets.import-own", name=self.provides[0])
             raise StorageError(
                 f"{location} is not the published file: its SHA-256 is {digest}, expected {file.sha256} "
-                f"({file.published} of {self.source.repository} at commit {self.source.commit}); {self._fix()}. "
-                f"{advice}"
+                f"({file.published} of {self.source.repository} at commit {self.source.commit}); {self._fix()}"
+                f"{own if self.takes_own else ''}"
             )
         return SourceText(location, read_text(location))
 
@@ -318,9 +313,7 @@ class FileImporter:
         return next((path for path in (folder / file.path, folder / file.published) if path.is_file()), None)
 
     def _fix(self) -> str:
-        if self._folder is None:
-            return f"get it with `{self.install}`"
-        return f"get it with `{self.install}`, or name a folder that holds {self._expected.files[0].path} as published"
+        return Message("datasets.get-source", command=self.install)
 
 
 def sha256_of(path: Path, *, fix: str) -> str:
@@ -349,7 +342,8 @@ def json_entries(source: SourceText, faults: list[Fault], *, expected: str) -> I
         if isinstance(entry, dict):
             yield Row(entry, faults, source.path, line)
         else:
-            faults.append(Fault(f"entry {number} must be an object, one of {expected}", source.path, line))
+            message = Message("datasets.entry-type", number=number, expected=expected)
+            faults.append(Fault(message, source.path, line))
 
 
 def text_key(text: str) -> str:
@@ -456,7 +450,7 @@ def open_dataset(
             raise StorageError(
                 f"dataset {text}: {fault} ({folder}), and its source is {_source_state(importer)}: {importer.install}"
             )
-        notify(f"dataset {text}: {fault}, importing {importer.version}")
+        notify(Message("datasets.importing-again", dataset=text, why=fault, version=importer.version))
     elif importer is None:
         for parent in (base or Path(), Path()):
             if os.path.lexists(parent / text) and (fault := folder_fault(parent / text)):
@@ -516,8 +510,7 @@ def import_own(name: str, source: Path, *, called: str) -> Dataset:
     """
     dataset = _file_importer_of(name).with_own(source).load(name)
     if not dataset.labels and not any(query.needs_nothing for query in dataset.queries):
-        message = f"no label could be read: the files give {len(dataset):,} queries, none of which is labelled"
-        raise InputError([Fault(f"{message}; expected files in the form of {name}", source)])
+        raise InputError([Fault(Message("datasets.no-label", n=len(dataset), form=name), source)])
     return replace(dataset, name=called)
 
 
@@ -537,9 +530,10 @@ def _write_to_cache(name: str, dataset: Dataset, notify: Notify) -> Dataset:
             write_files(dataset, temporary)
             seal_folder(temporary, sorted(own_files(temporary)))
     except StorageError as error:
-        notify(f"dataset {name}: imported, but not kept: {error}")
+        notify(Message("datasets.not-cached", dataset=name, why=error))
         return dataset
-    notify(f"dataset {name}: {len(dataset)} queries over {len(dataset.catalog)} items imported to {folder}")
+    n_items = len(dataset.catalog)
+    notify(Message("datasets.imported", dataset=name, n=len(dataset), n_items=n_items, folder=folder))
     return dataset
 
 
@@ -579,13 +573,13 @@ def _cache_folder(name: str) -> Path:
 def _cache_fault(name: str, importer: Importer | None) -> str:
     """Why a cached dataset cannot be used: it is damaged or, where it can be made again, outdated. Empty if it can."""
     if damaged := altered(_cache_folder(name)):
-        return f"{', '.join(damaged)} in the cache {'is' if len(damaged) == 1 else 'are'} damaged"
+        return Message("datasets.cache-damaged", files=damaged)
     if importer is None or not importer.available():
         return ""
     version = _cached_version(name)
     if version != importer.version:
         return f"version {version} is cached"
-    return "" if is_sealed(_cache_folder(name)) else f"version {version} is cached without checksums"
+    return "" if is_sealed(_cache_folder(name)) else Message("datasets.cache-unsealed", version=version)
 
 
 def _cached_names() -> set[str]:
@@ -611,6 +605,6 @@ def changed_sources(names: Iterable[str], base: Path) -> Iterator[str]:
                 case {"format": "golden", "sha256": dict(files), "path": str(path)} if (folder / path).is_file():
                     digests = files.get(Path(path).name)
                     if digests not in (None, hashlib.sha256(read_bytes(folder / path)).hexdigest()):
-                        yield f"{Path(path).name} has changed since it was imported: import it again"
+                        yield Message("datasets.source-changed", file=Path(path).name)
         except UserError:
             continue  # what cannot be read is said where it is needed

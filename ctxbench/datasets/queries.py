@@ -8,15 +8,19 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, Required, TypeAlias, TypeVar
+
+from annotated_types import Ge, MinLen
+from typing_extensions import TypedDict
 
 from ctxbench.catalogs.agent_file import AbsentServer
-from ctxbench.io.errors import Fault, ParameterError, suggest
+from ctxbench.io.errors import Fault, Message, ParameterError, count, suggest
 from ctxbench.io.rows import Row, instant, read_text_value
+from ctxbench.model import requests
 from ctxbench.model.candidates import quoted
 from ctxbench.model.items import Catalog, Item, ItemKey, read_key, suggest_items
 from ctxbench.model.labels import Grade
-from ctxbench.model.requests import Filter, Message, Request, SessionItem, check_uses, checked_vector
+from ctxbench.model.requests import Filter, Request, SessionItem, check_uses, checked_vector
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -58,11 +62,100 @@ def connected_rows(row_keys: Iterable[Iterable[Hashable]]) -> list[list[int]]:
 
 T = TypeVar("T", bound=Hashable)
 
-QUERY_FIELDS = (
-    *("_id", "text", "split", "group", "tags", "needs", "labelled", "history", "session", "removed", "explicit"),
-    *("recent", "uses", "available", "scope", "tool_results", "conversation", "turn", "user", "workspace", "time"),
-    *("only", "vector"),
-)
+
+class MessageRow(TypedDict):
+    """An earlier message of the conversation."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    """Who wrote it."""
+    content: str
+    """Its text."""
+
+
+class SessionRow(TypedDict, total=False):
+    """An item in the session."""
+
+    id: Required[str]
+    """The item id."""
+    mode: Literal["always", "manual"]
+    """How it was added: `always`, or by hand (`manual`, the default)."""
+
+
+class ToolResultRow(TypedDict):
+    """The result of a tool that was called for the request."""
+
+    tool: str
+    """The name of the tool."""
+    text: str
+    """What it returned."""
+
+
+class FilterRow(TypedDict, total=False):
+    """Restrictions of the search. An item without the fact in question is excluded."""
+
+    types: list[str] | None
+    """Item types; empty = any."""
+    kinds: list[str] | None
+    """Kinds of items, such as `fact` or `decision`; empty = any."""
+    since: str | None
+    """The earliest time of creation, ISO 8601."""
+    before: str | None
+    """The time before which items were created, ISO 8601."""
+    confidence: float | None
+    """The least confidence, 0 to 1."""
+    conversation: str | None
+    """The conversation that items are of."""
+
+
+class QueryRow(TypedDict, total=False):
+    """A row of `queries.jsonl`: a request with its split, and what the selector gets with it."""
+
+    _id: Required[Annotated[str, MinLen(1)]]
+    """The query id; unique, without blanks."""
+    text: Required[str]
+    """What the user asked; it may be empty."""
+    split: Required[Annotated[str, MinLen(1)]]
+    """`tuning`, `test`, or another name of letters, digits, `-` and `_`."""
+    group: str | None
+    """Queries of one group, such as paraphrases, stay in one split."""
+    tags: list[str] | None
+    """Tags for tables by tag."""
+    needs: Literal["nothing"] | None
+    """`nothing`: someone judged that no item is required."""
+    labelled: Literal["partly"] | None
+    """`partly`: more items may be required than the labels say."""
+    history: list[MessageRow] | None
+    """Earlier messages, oldest first."""
+    session: list[SessionRow] | None
+    """The items in the session; none = a new session, with the enabled `always` items."""
+    removed: list[str] | None
+    """Ids of items that the user removed from the session."""
+    explicit: list[str] | None
+    """Ids of items that the user named."""
+    recent: list[str] | None
+    """Ids of files that the user had open, the last one first."""
+    uses: dict[str, Annotated[int, Ge(0)]] | None
+    """How often the user found an item useful, by item id."""
+    available: list[str] | None
+    """Ids of the items that this request may get; none = the whole catalog."""
+    scope: str | None
+    """The name of a scope of `dataset.yaml`, instead of `available`."""
+    tool_results: list[ToolResultRow] | None
+    """Results of tools that were called for this request."""
+    conversation: str | None
+    """The conversation that the request is part of."""
+    turn: Annotated[int, Ge(0)] | None
+    """The position in the conversation, from 0."""
+    user: Annotated[str, MinLen(1)] | None
+    """The user; only items of this user and of nobody are visible."""
+    workspace: Annotated[str, MinLen(1)] | None
+    """The workspace; only items of this workspace and of none are visible."""
+    time: str | None
+    """When it was asked, ISO 8601; none = now."""
+    only: FilterRow | None
+    """Restrictions of the search."""
+    vector: list[float] | None
+    """Stands for the text in searches by similarity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,118 +235,78 @@ class Label:
 
 def read_query(row: Row, scopes: Mapping[str, tuple[ItemKey, ...]]) -> DatasetQuery | None:
     """Turn a row of `queries.jsonl` into a query; None if it has no `_id`."""
-    row.refuse_unknown(QUERY_FIELDS)
-    query_id = row.take("_id", str, "", required=True)
-    if not query_id:
+    row.check(QueryRow)
+    data = row.data
+    if "_id" not in data:
         return None
-    if "text" not in row.data:
-        row.fault("field 'text' is missing; expected a text (it may be empty)")
-    needs = row.optional("needs", str)
-    if needs not in (None, "nothing"):
-        row.fault(f"field 'needs' must be 'nothing' or absent, got {needs!r}; what is needed stands in qrels")
-    labelled = row.optional("labelled", str)
-    if labelled not in (None, "partly"):
-        row.fault(f"field 'labelled' must be 'partly' or absent, got {labelled!r}")
-    scope = row.optional("scope", str)
-    if scope is not None and row.data.get("available") is not None:
-        row.fault("fields 'available' and 'scope' exclude each other")
+    scope = data.get("scope")
+    if scope is not None and "available" in data:
+        row.fault(Message("datasets.query-available-and-scope"))
     available = None if scope is None else scopes.get(scope)
-    if scope is None and row.data.get("available") is not None:
+    if scope is None and "available" in data:
         available = row.read_list("available", read_key, expected="an item id")
     return DatasetQuery(
-        request=_request(row, query_id, available),
-        split=row.take("split", str, "", required=True),
-        group=row.optional("group", str),
+        request=_request(row, data["_id"], available),
+        split=data.get("split", ""),
+        group=data.get("group"),
         tags=row.read_list("tags", read_text_value, expected="a text"),
         scope=scope,
-        needs_nothing=needs == "nothing",
-        partly_labelled=labelled == "partly",
+        needs_nothing="needs" in data,
+        partly_labelled="labelled" in data,
     )
 
 
 def _request(row: Row, query_id: str, available: tuple[ItemKey, ...] | None) -> Request:
-    session = None
-    if row.data.get("session") is not None:
+    session, data = None, row.data
+    if "session" in data:
         session = row.read_list("session", _session_item, expected='{"id", "mode"}')
     return Request(
         id=query_id,
-        text=row.take("text", str, ""),
+        text=data.get("text", ""),
         history=row.read_list("history", _message, expected='{"role", "content"}, both texts'),
         session=session,
         removed=row.read_list("removed", read_key, expected="an item id"),
         explicit=row.read_list("explicit", read_key, expected="an item id"),
         recent=row.read_list("recent", read_key, expected="an item id"),
-        uses=_uses(row, query_id),
+        uses=_attempt(row, "uses", lambda counts: _uses(counts, query_id)) or (),
         available=available,
         tool_results=row.read_list("tool_results", _tool_result, expected='{"tool", "text"}, both texts'),
-        user=row.filled("user"),
-        workspace=row.filled("workspace"),
-        conversation=row.optional("conversation", str),
-        turn=_turn(row),
-        time=_time(row),
-        only=_read_filter(row),
-        vector=_vector(row, query_id),
+        user=data.get("user"),
+        workspace=data.get("workspace"),
+        conversation=data.get("conversation"),
+        turn=data.get("turn"),
+        time=data["time"] if _attempt(row, "time", instant) is not None else None,
+        only=_attempt(row, "only", lambda value: _read_filter(row.nested(value))),
+        vector=_attempt(row, "vector", lambda values: checked_vector(values, query_id)),
     )
 
 
-def _read_filter(row: Row) -> Filter | None:
-    """The restriction of the search; None if there is none."""
-    if row.optional("only", dict) is None:
+def _attempt(row: Row, name: str, read: Callable[[Any], V]) -> V | None:
+    """What `read` makes of a field; None if it is absent or refused, which is a fault."""
+    if name not in row.data:
         return None
-    inner = row.nested(row.data["only"])
-    inner.refuse_unknown(("types", "kinds", "since", "before", "confidence", "conversation"))
     try:
-        return Filter(
-            types=inner.read_list("types", read_text_value, expected="an item type"),
-            since=inner.optional("since", str),
-            before=inner.optional("before", str),
-            confidence=inner.number("confidence"),
-            conversation=inner.optional("conversation", str),
-            kinds=inner.read_list("kinds", read_text_value, expected="a text"),
-        )
+        return read(row.data[name])
     except ParameterError as error:
-        row.fault(f"field 'only': {error}")
+        row.fault(f"field {name!r}: {error}")
         return None
 
 
-def _uses(row: Row, query_id: str) -> tuple[tuple[ItemKey, int], ...]:
-    """How often items were useful; none if the value is not valid."""
-    counts = row.optional("uses", dict) or {}
-    try:
-        uses = tuple((ItemKey.parse(name), count) for name, count in counts.items())
-        check_uses(uses, query_id)
-    except ParameterError as error:
-        row.fault(f"field 'uses': {error}")
-        return ()
+def _read_filter(row: Row) -> Filter:
+    """The restrictions of the search."""
+    row.check(FilterRow)
+    names = {name: value for name, value in row.data.items() if name not in ("types", "kinds")}
+    return Filter(
+        types=row.read_list("types", read_text_value, expected="an item type"),
+        kinds=row.read_list("kinds", read_text_value, expected="a text"),
+        **names,
+    )
+
+
+def _uses(counts: Mapping[str, int], query_id: str) -> tuple[tuple[ItemKey, int], ...]:
+    uses = tuple((ItemKey.parse(name), count) for name, count in counts.items())
+    check_uses(uses, query_id)
     return uses
-
-
-def _vector(row: Row, query_id: str) -> tuple[float, ...] | None:
-    """The request's vector; None if there is none, or it is not valid."""
-    values = row.optional("vector", list)
-    try:
-        return None if values is None else checked_vector(values, query_id)
-    except ParameterError as error:
-        row.fault(f"field 'vector': {error}")
-        return None
-
-
-def _turn(row: Row) -> int | None:
-    turn = row.optional("turn", int)
-    if turn is not None and turn < 0:
-        row.fault(f"field 'turn' is a place in the conversation, 0 or more, got {turn}")
-    return turn
-
-
-def _time(row: Row) -> str | None:
-    time = row.optional("time", str)
-    if time is not None:
-        try:
-            instant(time)
-        except ParameterError as error:
-            row.fault(f"field 'time' {error}")
-            return None
-    return time
 
 
 def _fields(value: Any, *names: str, optional: str = "") -> Mapping[str, str]:
@@ -263,8 +316,8 @@ def _fields(value: Any, *names: str, optional: str = "") -> Mapping[str, str]:
     return {name: read_text_value(entry) for name, entry in value.items()}
 
 
-def _message(value: Any) -> Message:
-    return Message(**_fields(value, "role", "content"))
+def _message(value: Any) -> requests.Message:
+    return requests.Message(**_fields(value, "role", "content"))
 
 
 def _session_item(value: Any) -> SessionItem:
@@ -347,28 +400,20 @@ def _without_lonely(labels: Mapping[ItemKey, Label]) -> dict[ItemKey, Label]:
 
 
 def unlabelled_words(left_out: int, partly: int) -> str:
-    """The words for the number of queries without all their labels, and of those labelled in part."""
-    in_part = f" ({partly:,} of them in part)" if partly else ""
+    """The words for the number of unlabelled queries, and of those among them that are labelled in part."""
+    in_part = f" ({partly:,} in part)" if partly else ""
     return f"{left_out:,} {'is' if left_out == 1 else 'are'} unlabelled{in_part}"
 
 
 Place: TypeAlias = tuple[Path | None, int]
-_FIX = (
-    "correct the id, or put the item back, or drop what names it (`ctxbench data rebase`), or follow an item "
-    "that has another name now (the same with --renames FILE, which holds `old id: new id`, or --accept-renames)"
-)
-_AGENT_FIX = (
-    "correct the id, or put the item back, or drop what names it (`ctxbench data rebase DATASET --in-place`); "
-    "where it has another name now, add --renames FILE, which holds `old id: new id`"
-)
-_PLAIN_FIX = "correct the id, or put the item back; `ctxbench data rebase` moves labels to a catalog that changed"
+
 _SHOWN_LINES = 5  # lines of a file that a message names
 _LISTS = {
     "session": "session",
     "removed": "list of removed items",
-    "explicit": "list of items named by the user",
-    "recent": "list of files opened last",
-    "uses": "list of items found useful",
+    "explicit": "list of explicit items",
+    "recent": "list of recent files",
+    "uses": "list of useful items",
     "available": "list of available items",
 }  # where a query names items, and what that is called
 _SUGGESTIONS = 50  # faults that name the closest known name: a search among thousands takes a tenth of a second
@@ -432,8 +477,9 @@ class _Checker:
         self._told_servers: set[AbsentServer] = set()
         of_agent = contents.catalog != Contents.catalog
         edited = contents.former_ids is not None or of_agent
-        self._fix = f"; {_AGENT_FIX if of_agent else _FIX}" if edited else ""
-        self._plain_fix = "" if edited else f"; {_PLAIN_FIX}"
+        edited_fix = Message("datasets.fix-agent-item" if of_agent else "datasets.fix-edited-item")
+        self._fix = edited_fix if edited else ""
+        self._plain_fix = "" if edited else Message("datasets.fix-item")
         self._queries = {query.id: query for query in reversed(contents.queries)}
         self._scopes = {name: frozenset(keys) for name, keys in contents.scopes.items()}
         self._in_a_scope = frozenset[ItemKey]().union(*self._scopes.values())
@@ -443,10 +489,13 @@ class _Checker:
     def _is_unknown(self, key: ItemKey, *, or_gone: bool = False) -> bool:
         return key not in self._contents.items or (or_gone and key in self._contents.gone)
 
-    def _unknown_items(self, keys: Iterable[ItemKey], kind: str, *, or_gone: bool = False) -> Iterable[str]:
+    def _unknown_items(
+        self, keys: Iterable[ItemKey], kind: str, subject: str, *, or_gone: bool = False
+    ) -> Iterable[str]:
         """A message for each key that the catalog does not hold; with `or_gone`, for those that are gone as well.
 
-        An item is reported where it is named first, with all else that names it. The first message says what to do.
+        An item is reported where it is named first, with everything else that names it. The first message says what to
+        do. `subject` is the part that names the items.
         """
         for key in keys:
             if not self._is_unknown(key, or_gone=or_gone) or key in self._reported or not self._contents.items_complete:
@@ -455,25 +504,26 @@ class _Checker:
             self._n_suggestions += 1
             closest = suggest_items(key.id, self._item_ids) if self._n_suggestions <= _SUGGESTIONS else ""
             mentions = self._other_mentions(key, kind)
-            missing = f"which {self._contents.catalog} does not hold"
+            hint = f"{closest}{self._plain_fix}{self._next_fix()}"
             if absent := self._contents.absent_servers.get(key.server or ""):  # its labels are right
-                fix = "" if absent in self._told_servers else f"; {absent.fix}"
+                hint = f": {absent.why}" + ("" if absent in self._told_servers else f"; {absent.fix}")
                 self._told_servers.add(absent)
-                yield f"names item {key.id!r}, {missing}{mentions}: {absent.why}{fix}"
-                continue
-            yield f"names item {key.id!r}, {missing}{mentions}{closest}{self._plain_fix}{self._next_fix()}"
-            self._plain_fix = ""
+            else:
+                self._plain_fix = ""
+            catalog = self._contents.catalog
+            yield Message(
+                "datasets.unknown-item", subject=subject, item=key.id, catalog=catalog, mentions=mentions, hint=hint
+            )
 
     def _other_mentions(self, key: ItemKey, kind: str) -> str:
-        """All other mentions of an item, `, as do 2 more labels (test.tsv, lines 3 and 9) and 1 scope`."""
+        """All other mentions of an item, `; also named by 2 more labels (test.tsv, lines 3 and 9) and 1 scope`."""
         parts = []
         for mention_kind, locations in group_pairs(self._mentions.get(key, ())).items():
             rest = locations[1:] if mention_kind == kind else locations
             if rest:
                 extra = "more " if mention_kind == kind else ""
-                parts.append(f"{len(rest):,} {extra}{mention_kind}{'' if len(rest) == 1 else 's'}{_lines_of(rest)}")
-        several = len(parts) > 1 or (parts and not parts[0].startswith("1 "))
-        return f", as do{'' if several else 'es'} {_enumeration(parts)}" if parts else ""
+                parts.append(f"{count(len(rest), f'{extra}{mention_kind}')}{_lines_of(rest)}")
+        return f"; also named by {_enumeration(parts)}" if parts else ""
 
     @cached_property
     def _mentions(self) -> dict[ItemKey, list[tuple[str, Place]]]:
@@ -516,8 +566,9 @@ class _Checker:
     def scope_faults(self) -> Iterable[Fault]:
         """Faults of scopes."""
         for name, keys in self._contents.scopes.items():
-            for message in (*self._unknown_items(keys, "scope"), *_repeated(keys)):
-                yield Fault(f"scope {name!r} {message}", *self._contents.place_scope(name))
+            subject = f"scope {name!r}"
+            for message in (*self._unknown_items(keys, "scope", subject), *_repeated(keys, subject)):
+                yield Fault(message, *self._contents.place_scope(name))
 
     def query_faults(self) -> Iterable[Fault]:
         """Faults of queries; the first suggestion of each kind lists the known names again."""
@@ -527,32 +578,34 @@ class _Checker:
         for i, query in enumerate(self._contents.queries):
             messages = [*self._id(query, first, i), *_split_messages(query, split_by), *self._query_items(query)]
             if query.needs_nothing and query.partly_labelled:
-                messages.append("needs nothing and is labelled partly; one of the two")
-            yield from (Fault(f"query {query.id!r} {message}", *self._contents.place_query(i)) for message in messages)
+                messages.append(Message("datasets.query-nothing-and-partly", query=query.id))
+            yield from (Fault(message, *self._contents.place_query(i)) for message in messages)
 
     def _id(self, query: DatasetQuery, first: dict[str, int], i: int) -> Iterable[str]:
         if not query.id or re.search(r"\s", query.id):
-            yield "has an id that is empty or holds blanks; qrels and runs could not name it"
+            yield Message("datasets.query-id", query=query.id)
         j = first.setdefault(query.id, i)
         if j != i:
             path, line = self._contents.place_query(j)
-            yield "occurs twice" + (f", first in line {line}" if path else "") + "; ids must differ"
+            where = f", first in line {line}" if path else ""
+            yield Message("datasets.query-id-repeated", query=query.id, where=where)
 
     def _query_items(self, query: DatasetQuery) -> Iterable[str]:
         request, contents = query.request, self._contents
         if query.scope is not None:
             if query.scope not in contents.scopes:
                 if contents.scopes_complete:
-                    suggestion = self._suggest("scope", query.scope, contents.scopes)
-                    yield f"has scope {query.scope!r}, which dataset.yaml does not define{suggestion}"
+                    hint = self._suggest("scope", query.scope, contents.scopes)
+                    yield Message("datasets.unknown-scope", query=query.id, scope=query.scope, hint=hint)
             elif request.available != tuple(contents.scopes[query.scope]):
-                yield f"has scope {query.scope!r}, but is given other items than that scope"
+                yield Message("datasets.scope-differs", query=query.id, scope=query.scope)
         for noun, keys in _lists(query).items():
-            named = noun != "available"
-            items = [contents.items[key] for key in keys if named and key in contents.items]
-            hidden = (f"names {item.id!r}, which {why}" for item in items for why in _hidden_because(request, item))
-            for message in (*self._unknown_items(keys, _LISTS[noun], or_gone=named), *_repeated(keys), *hidden):
-                yield f"({noun}) {message}"
+            subject, named = f"query {query.id!r} ({noun})", noun != "available"
+            yield from self._unknown_items(keys, _LISTS[noun], subject, or_gone=named)
+            yield from _repeated(keys, subject)
+            for item in (contents.items[key] for key in keys if named and key in contents.items):
+                for why in _hidden_because(request, item):
+                    yield Message("datasets.hidden-item", subject=subject, item=item.id, why=why)
 
     # ------------------------------------------------------------------------------------------ labels
 
@@ -563,8 +616,8 @@ class _Checker:
         for i, label in enumerate(contents.labels):
             messages = list(self._label_messages(label))
             if first.setdefault((label.query, label.item), i) != i:  # those of a file are reported where it is read
-                messages.append("occurs twice")
-            yield from (label_fault(label, message, contents.place_label(i)) for message in messages)
+                messages.append(f"{_name_of(label)} occurs twice")
+            yield from (Fault(message, *contents.place_label(i)) for message in messages)
         required = (
             ((label.query, label.alternatives, None if label.alternatives else label.item), i)
             for i, label in enumerate(contents.labels)
@@ -572,41 +625,41 @@ class _Checker:
         )
         for (query_id, group, _), rows in group_pairs(required).items():
             if group and len(rows) == 1:
-                message = (
-                    f"stands alone in its group of alternatives {group!r}; give the items that stand for each "
-                    f"other the same text, or leave it empty"
-                )
-                yield label_fault(contents.labels[rows[0]], message, contents.place_label(rows[0]))
+                label = contents.labels[rows[0]]
+                message = Message("datasets.label-alone", label=_name_of(label), group=group)
+                yield Fault(message, *contents.place_label(rows[0]))
             if query_id in self._queries:
                 yield from self._reachable(self._queries[query_id], rows)
 
     def _label_messages(self, label: Label) -> Iterable[str]:
+        name = _name_of(label)
         if label.query not in self._queries and self._contents.queries_complete:
-            yield f"is for a query that queries.jsonl does not hold{self._suggest('query', label.query, self._queries)}"
-        yield from self._unknown_items([label.item], "label")
+            hint = self._suggest("query", label.query, self._queries)
+            yield Message("datasets.label-unknown-query", label=name, hint=hint)
+        yield from self._unknown_items([label.item], "label", name)
         if label.grade not in (0, 1, 2):
-            yield f"has score {label.grade}; expected 0 irrelevant, 1 helpful or 2 required"
+            yield Message("datasets.label-score", label=name, got=label.grade)
         if label.via not in ("direct", "dependency"):
-            yield f"has via {label.via!r}; expected direct or dependency"
+            yield Message("datasets.label-via", label=name, got=label.via)
         if label.alternatives and label.grade != 2:
-            yield f"has alternatives {label.alternatives!r}, but score {label.grade}; only required items (2) have any"
-        for noun, text in (("alternatives", label.alternatives), ("a source", label.source), ("a quote", label.quote)):
+            yield Message("datasets.label-alternatives", label=name, got=label.alternatives, score=label.grade)
+        for column, text in (("alternatives", label.alternatives), ("source", label.source), ("quote", label.quote)):
             if text and re.search(r"[\t\r\n]", text):
-                yield f"has {noun} with a tab or a line end, which qrels cannot hold"
+                yield Message("datasets.label-tab", label=name, column=column)
         query, item = self._queries.get(label.query), self._contents.items.get(label.item)
         if label.quote and item is not None and not quoted(item.prompt_text, label.quote):
-            yield f"quotes {label.quote!r:.100}, which the item's prompt text does not hold; quote it word for word"
+            yield Message("datasets.label-quote", label=name, quote=label.quote)
         if query is not None and query.needs_nothing and label.grade == 2:
-            yield "says required, but the query says `needs: nothing`"
+            yield Message("datasets.label-needs-nothing", label=name)
         if item is None or query is None:
             return
-        if label.grade != 2:  # what has ended may well be labelled as of no use any more; what was not there yet cannot
-            yield from (f"is of an item that {why}" for why in _younger(query.request, item))
-            return
-        yield from (f"says required, but the item {why}" for why in _hidden_because(query.request, item))
+        # an item that has ended may be irrelevant; one that was not created yet has no label
+        reasons = (_hidden_because if label.grade == 2 else _younger)(query.request, item)
+        yield from (Message("datasets.label-hidden-item", label=name, why=why) for why in reasons)
         filters, session_keys = query.request.only, {session_item.key for session_item in query.request.session or ()}
-        if filters is not None and item.key not in session_keys and not filters.of(Catalog([item]))[0]:
-            yield "says required, but what the query's `only` asks for leaves the item out; no search may offer it"
+        filtered = label.grade == 2 and filters is not None and item.key not in session_keys
+        if filtered and filters is not None and not filters.of(Catalog([item]))[0]:
+            yield Message("datasets.label-filtered-out", label=name)
 
     def _reachable(self, query: DatasetQuery, rows: Sequence[int]) -> Iterable[Fault]:
         """A fault if none of the items of a group of alternatives can ever be offered."""
@@ -624,43 +677,41 @@ class _Checker:
         enabled = {key for key, item in items.items() if item.enabled}
         reachable = {key for key in enabled if available is None or key in available or key in session}
         if not any(items[key].include != "manual" or key in session for key in reachable):
-            why = "is not among the items available to it" if enabled else "is not enabled"
+            why = "not available to it" if enabled else "not enabled"
             if reachable:
-                why = "is included by hand only (manual), and its session does not hold it"
+                why = "manual and not in the session"
             names = " or ".join(repr(label.item.id) for label in labels)
-            yield Fault(
-                f"query {query.id!r} requires {names}, which {why}; no selector could offer it" + self._next_fix(),
-                *contents.place_label(rows[0]),
-            )
+            message = Message("datasets.unreachable-item", query=query.id, items=names, why=why, hint=self._next_fix())
+            yield Fault(message, *contents.place_label(rows[0]))
 
 
-def label_fault(label: Label, message: str, location: Place) -> Fault:
-    """The fault of a label."""
-    return Fault(f"label of {label.item.id!r} for query {label.query!r} {message}", *location)
+def _name_of(label: Label) -> Message:
+    return Message("datasets.label-of", item=label.item.id, query=label.query)
 
 
-def _repeated(keys: Sequence[ItemKey]) -> Iterable[str]:
+def repeated_label_fault(label: Label, location: Place, first: Place) -> Fault:
+    """The fault of a label that is in the files twice."""
+    file = "" if first[0] is None else first[0].name
+    return Fault(Message("datasets.label-repeated", label=_name_of(label), file=file, line=first[1]), *location)
+
+
+def _repeated(keys: Sequence[ItemKey], subject: str) -> Iterable[str]:
     """A message for each key that is listed again."""
-    keys_so_far: set[ItemKey] = set()
-    for key in keys:
-        if key in keys_so_far:
-            yield f"names item {key.id!r} twice"
-        keys_so_far.add(key)
+    for key, n in Counter(keys).items():
+        yield from [f"{subject} names item {key.id!r} twice"] * (n - 1)
 
 
 def _split_messages(query: DatasetQuery, split_by: dict[tuple[str, str], tuple[str, str]]) -> Iterable[str]:
     if not query.split:
         return  # missing: the reader reports it
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", query.split):
-        yield f"has split {query.split!r}; expected letters, digits, '-' and '_', such as tuning or test"
+        yield Message("datasets.split-name", query=query.id, got=query.split)
     for noun, name in (("group", query.group), ("conversation", query.request.conversation)):
         if name is not None:
             split, first_query = split_by.setdefault((noun, name), (query.split, query.id))
             if split != query.split:
-                yield (
-                    f"is in split {query.split!r}, but query {first_query!r} of the same {noun} {name!r} is "
-                    f"in {split!r}; a {noun} stays in one split"
-                )
+                about = {"noun": noun, "name": name, "other_query": first_query, "other_split": split}
+                yield Message("datasets.group-in-two-splits", query=query.id, split=query.split, **about)
 
 
 def _lists(query: DatasetQuery) -> dict[str, Sequence[ItemKey]]:
@@ -697,16 +748,14 @@ def _hidden_because(request: Request, item: Item) -> Iterator[str]:
     """Reasons why a request does not see an item; none if it does (`Batch.visible`)."""
     for noun, required, actual in (("workspace", request.workspace, item.workspace), ("user", request.user, item.user)):
         if actual is not None and required != actual:
-            queries = f"that of the query is {required!r}" if required is not None else "the query names none"
-            yield f"is of {noun} {actual!r}, and {queries}; such a request never sees it"
+            yield Message("datasets.hidden-by-scope", noun=noun, actual=actual, required=required)
     yield from _younger(request, item)
     time = None if request.time is None else instant(request.time)
     if item.until is not None and (time is None or time >= instant(item.until)):
-        state = f"was asked at {request.time}" if time is not None else "has no time, so it is asked now"
-        yield f"ended ({item.until}) and the query {state}"
+        yield Message("datasets.hidden-ended", until=item.until, time=request.time or "now")
 
 
 def _younger(request: Request, item: Item) -> Iterator[str]:
     """Says that an item was not there yet when the request was made."""
     if None not in (request.time, item.created) and instant(str(item.created)) > instant(str(request.time)):
-        yield f"was created ({item.created}) after the query was asked ({request.time})"
+        yield Message("datasets.hidden-younger", created=item.created, time=request.time)

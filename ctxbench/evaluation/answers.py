@@ -27,7 +27,7 @@ import numpy as np
 
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.io.documents import dump_json
-from ctxbench.io.errors import Fault, InputError, ParameterError, SelectorError, StorageError
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, SelectorError, StorageError
 from ctxbench.io.files import read_bytes, write_atomic
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, ranges, starts
 from ctxbench.model.candidates import RECEIVED, SECONDS, SENT, SHOWN, Candidates, Note, Rule, holding
@@ -560,8 +560,7 @@ class Labels:
         """
         span = slice(0, len(self.ids)) if first is None else slice(first, first + len(answers.queries))
         if self.ids[span] != answers.queries:
-            fault = Fault(f"the answers are not those of dataset {self.dataset.name}'s queries, in its order")
-            raise InputError([fault])
+            raise InputError([Fault(Message("evaluation.answers-of-other-queries", dataset=self.dataset.name))])
         table = answers.candidates
         ranked, items = table.ranking()
         enough, chosen = enough_shown(self.dataset, table, first=span.start), table.chosen

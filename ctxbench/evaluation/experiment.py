@@ -12,11 +12,14 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias, TypeVar, cast
+
+from pydantic import AfterValidator, Field, ValidationInfo
 
 from ctxbench.io.documents import YamlPath, line_of, load_mapping
-from ctxbench.io.errors import Fault, ParameterError, UserError, suggest
-from ctxbench.io.rows import YamlForm
+from ctxbench.io.errors import Fault, Message, ParameterError, UserError, suggest
+from ctxbench.io.rows import YamlForm, is_file_name
+from ctxbench.model.formats import FileModel, Source, field_names, parsed, raise_located, validate
 from ctxbench.model.resources import Resources
 from ctxbench.pipelines.pipeline import PipelineError
 from ctxbench.selectors.definition import Definition, definition_hash
@@ -54,10 +57,77 @@ DEFAULT_METRICS = (
     "abstention",
     "false_items",
 )
-EXPERIMENT_KEYS = (
-    *("name", "about", "datasets", "split", "sample", "selectors", "metrics"),
-    *("embedder", "tokens", "seed", "compare_to"),
+
+
+M = TypeVar("M", bound=FileModel)
+
+
+def _distinct(names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    """Refuse a name that occurs twice in a list."""
+    faults = (
+        ((index,), Message("evaluation.name-repeated", key=info.field_name, name=name))
+        for index, name in enumerate(names)
+        if name in names[:index]
+    )
+    raise_located("names", faults)
+    return names
+
+
+Name: TypeAlias = Annotated[str, Field(min_length=1)]
+Names: TypeAlias = Annotated[tuple[str, ...], Field(strict=False, min_length=1), AfterValidator(_distinct)]
+
+
+class NamedSelector(FileModel):
+    """A selector that ctxbench ships, one of a file, or a tuned preset."""
+
+    noun = "a selector"
+    selector: Name = Field("", description="A shipped selector, `name/preset`, a definition in YAML, or an agent file.")
+    presets: Name = Field("", description="The presets file that the preset stands in.")
+    preset: Name = Field("", description="A preset of the selector or of the presets file.")
+    name: Name = Field("", description="The name in tables; by default the name of the selector.")
+    like: Name = Field("", description="The selector whose number of items is offered for each query.")
+    set: dict[str, Any] | None = Field(None, description="Values of parameters.")
+    vary: dict[str, Any] | None = Field(
+        None, description="Lists of values of parameters; there is one selector for each combination."
+    )
+
+
+class InlineSelector(FileModel):
+    """A pipeline that is written in the experiment."""
+
+    noun = "a selector"
+    pipeline: Any = Field(description="The steps: analyse, retrieve, refine and format.")
+    name: Name = Field(description="The name in tables.")
+
+
+_ENTRIES = parsed(  # validated one by one, so that a faulty one hides no other
+    lambda entries: entries,
+    Annotated[list[str | NamedSelector | InlineSelector | dict[str, Any]], Field(min_length=1)],
 )
+
+
+class ExperimentFields(FileModel):
+    """What an experiment and a gate file hold."""
+
+    noun = "an experiment"
+    name: str = Field("", description="The name of the run folder and the report; by default that of the file.")
+    about: str = Field("", description="The question that the experiment answers.")
+    datasets: Names = Field(description="Names or folders of datasets; a folder is relative to the file.")
+    split: str = Field("", description="The split whose queries are asked; by default all.")
+    sample: int | None = Field(None, ge=1, description="The number of queries per dataset at most; by default all.")
+    selectors: Annotated[tuple[Any, ...], Field(strict=False, min_length=1), _ENTRIES] = Field(
+        description="The selectors to run: names, or mappings."
+    )
+    metrics: Names = Field(DEFAULT_METRICS, description="Metrics, such as `completeness` or `R@5`.")
+    embedder: str = Field("minilm", description="The embedder.")
+    tokens: str = Field("o200k", description="The token counter.")
+    seed: int = Field(0, ge=0, lt=2**32, description="The seed of the sample and of the resampling in statistics.")
+
+
+class ExperimentFile(ExperimentFields):
+    """An experiment file."""
+
+    compare_to: str = Field("", description="The selector that the others are compared with; by default the first.")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -121,7 +191,7 @@ def examine(path: Path) -> tuple[Experiment, list[Fault]]:
         StorageError: the file is missing or cannot be read.
         InputError: it is no YAML, or no mapping.
     """
-    data, lines = load_mapping(path, description="an experiment", keys=EXPERIMENT_KEYS)
+    data, lines = load_mapping(path, description="an experiment", keys=field_names(ExperimentFile))
     return experiment_of(data, lines, path)
 
 
@@ -130,39 +200,40 @@ def experiment_of(
     lines: Mapping[YamlPath, int],
     path: Path,
     *,
-    noun: str = "an experiment",
-    keys: Sequence[str] = EXPERIMENT_KEYS,
+    model: type[ExperimentFields] = ExperimentFile,
 ) -> tuple[Experiment, list[Fault]]:
     """The experiment in a parsed file, and its faults by line: see `examine`.
 
     Args:
         data, lines: as `load_yaml` gives them.
         path: the file.
-        noun: what such a file is called in messages.
-        keys: those that it may have at its top; who passes more than an experiment's reads the rest.
+        model: of the file.
     """
-    reader = _ExperimentReader(path, lines, [])
-    reader.refuse_unknown(data, keys, noun)
-    data = {key: value for key, value in data.items() if key in keys}
-    selectors = reader.selectors(data.get("selectors"))
+    content, faults = validate(model, data, Source(path, lines), partial=True)
+    assert content is not None  # noqa: S101 - faulty fields have their defaults
+    reader = _SelectorReader(path, lines, faults)
+    name = content.name or path.stem
+    if not is_file_name(name) or data.get("name") == "":
+        reader.fault(Message("evaluation.folder-name-malformed", name=data.get("name", name)), "name")
+    selectors = reader.selectors(content.selectors or ())
     experiment = Experiment(
-        name=reader.name(data, path.stem),
-        about=reader.text(data, "about", ""),
+        name=name,
+        about=content.about,
         path=path,
         base=path.parent,
-        datasets=reader.texts(data, "datasets"),
-        split=reader.text(data, "split", ""),
-        sample=reader.sample(data),
+        datasets=content.datasets or (),
+        split=content.split,
+        sample=content.sample or 0,
         selectors=tuple(selectors),
-        metrics=reader.texts(data, "metrics", DEFAULT_METRICS),
-        embedder=reader.text(data, "embedder", "minilm"),
-        tokens=reader.text(data, "tokens", "o200k"),
-        seed=reader.seed(data),
-        compare_to=reader.compare_to(data, [spec.name for spec in selectors]),
+        metrics=content.metrics,
+        embedder=content.embedder,
+        tokens=content.tokens,
+        seed=content.seed,
+        compare_to=reader.compare_to(content, [spec.name for spec in selectors]),
         lines=lines,
         metrics_named="metrics" in data,
     )
-    return experiment, sorted(reader.faults, key=lambda fault: fault.line)
+    return experiment, sorted(faults, key=lambda fault: fault.line)
 
 
 def scoring(answers: Path, *, dataset: str, compare_with: Sequence[str], tokens: str) -> Experiment:
@@ -193,52 +264,36 @@ def scoring(answers: Path, *, dataset: str, compare_with: Sequence[str], tokens:
 
 
 @dataclass
-class _ExperimentReader(YamlForm):
-    """Reads the parts of an experiment and collects faults.
+class _SelectorReader(YamlForm):
+    """Reads the selectors of an experiment and collects faults.
 
     Attributes:
-        faulty: what the selectors that cannot be read are called, as far as one can tell.
+        faulty: the names of selectors that cannot be read, as far as they are known.
     """
 
     faulty: list[str] = field(default_factory=list)
 
-    def compare_to(self, data: Mapping[str, Any], names: Sequence[str]) -> str:
+    def compare_to(self, content: ExperimentFields, names: Sequence[str]) -> str:
         """The selector that others are compared with: by default the first."""
-        if "compare_to" not in data:
+        if not isinstance(content, ExperimentFile) or "compare_to" not in content.model_fields_set:
             return names[0] if names else ""
-        name = self.text(data, "compare_to", "")
-        if isinstance(data["compare_to"], str) and names and not self._is_named(name, names):
-            self.fault(f"compare_to names no selector of this experiment: {name!r}{suggest(name, names)}", "compare_to")
+        name = content.compare_to
+        if names and not self._is_named(name, names):
+            self.fault(Message("evaluation.compare-to-unknown", name=name, hint=suggest(name, names)), "compare_to")
         return name
 
     def _is_named(self, name: str, names: Sequence[str]) -> bool:
         """Whether a selector has this name, or an unreadable one may have it."""
         return name in names or any(name == prefix or name.startswith(f"{prefix} ") for prefix in self.faulty)
 
-    def texts(self, data: Mapping[str, Any], key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
-        value = data.get(key, list(default))
-        if key not in data and not value:
-            self.fault(f"{key} is missing; expected a list of names", key)
-            return ()
-        if not isinstance(value, list) or not value or not all(isinstance(entry, str) for entry in value):
-            self.fault(f"{key} must be a list of names, got {value!r}", key)
-            return ()
-        for index, entry in enumerate(value):
-            if entry in value[:index]:
-                self.fault(f"{key} names {entry!r} twice", key, index)
-        return tuple(dict.fromkeys(value))
-
-    def selectors(self, entries: Any) -> list[SelectorSpec]:
-        if not isinstance(entries, list) or not entries:
-            self.fault("selectors must be a list with at least one selector", "selectors")
-            return []
+    def selectors(self, entries: Sequence[Any]) -> list[SelectorSpec]:
         read = [
             (index, spec) for index, entry in enumerate(entries) for spec in self._read(entry, ("selectors", index))
         ]
         specs: dict[str, SelectorSpec] = {}
         for index, spec in read:
             if spec.name in specs:
-                self.fault(f"two selectors are called {spec.name!r}; give one another `name`", "selectors", index)
+                self.fault(Message("evaluation.selector-name-repeated", name=spec.name), "selectors", index)
             specs.setdefault(spec.name, replace(spec, line=line_of(self.lines, ("selectors", index))))
         for index, spec in read:
             self._check_like(spec, specs, ("selectors", index, "like"))
@@ -247,13 +302,11 @@ class _ExperimentReader(YamlForm):
     def _check_like(self, spec: SelectorSpec, specs: Mapping[str, SelectorSpec], where: YamlPath) -> None:
         if spec.like is None:
             return
-        if spec.like == spec.name:
-            self.fault(f"like names the selector itself: {spec.like!r}; name the one whose sizes it is to take", *where)
-        elif not self._is_named(spec.like, list(specs)):
-            self.fault(f"like names no other selector: {spec.like!r}{suggest(spec.like, specs)}", *where)
+        if spec.like == spec.name or not self._is_named(spec.like, list(specs)):
+            hint = suggest(spec.like, set(specs) - {spec.name})
+            self.fault(Message("evaluation.like-unknown", name=spec.like, hint=hint), *where)
         elif spec.like in specs and specs[spec.like].like is not None:
-            message = f"{spec.like!r} takes the sizes of {specs[spec.like].like!r} itself; name that one"
-            self.fault(f"like: {message}", *where)
+            self.fault(Message("evaluation.like-of-like", name=spec.like, like=specs[spec.like].like), *where)
 
     def _read(self, entry: Any, where: YamlPath) -> list[SelectorSpec]:
         entry = {"selector": entry} if isinstance(entry, str) else entry
@@ -264,13 +317,13 @@ class _ExperimentReader(YamlForm):
 
     def _selector(self, entry: Any, where: YamlPath) -> list[SelectorSpec]:
         if not isinstance(entry, Mapping):
-            self.fault(f"a selector is a name or a mapping, got {entry!r}", *where)
+            self.fault(Message("evaluation.selector-malformed", value=entry), *where)
             return []
         choices = ("selector", "presets", "pipeline", *EXTERNAL_KINDS)
         kinds = [key for key in choices if key in entry and not (key == "selector" and "presets" in entry)]
         if len(kinds) != 1:
-            got = ", ".join(kinds) or (f"none, only {', '.join(map(str, entry))}" if entry else "none")
-            self.fault(f"a selector needs exactly one of {', '.join(choices)}; got {got}", *where)
+            keys = kinds or list(entry) or ["none"]
+            self.fault(Message("evaluation.selector-kind", choices=choices, keys=keys), *where)
             return []
         try:
             if kinds[0] in ("selector", "presets"):
@@ -290,18 +343,15 @@ class _ExperimentReader(YamlForm):
             return [oracle_spec(_named(entry))]
         agent_spec = agent_own_spec(str(entry.get("selector", "")), name=_named(entry), base=self.base)
         if agent_spec is not None:
-            noun = "the selector of one's own that an agent file names"
-            self.refuse_unknown(entry, ("selector", "name"), noun, *where)  # it has no parameters
+            self.refuse_unknown(entry, ("selector", "name"), "an external selector", *where)  # it has no parameters
             return [agent_spec]
         before = len(self.faults)
-        names = ("selector", "presets", "preset", "like", "name")
-        self.refuse_unknown(entry, (*names, "set", "vary"), "a selector", *where)
-        for key in names:
-            if key in entry and not (isinstance(entry[key], str) and entry[key]):
-                self.fault(f"{key} must be a name, got {entry[key]!r}", *where, key)
-        set_values, vary = self._values(entry, "set", where), self._values(entry, "vary", where)
-        lists = {key: several if isinstance(several, list) else [several] for key, several in vary.items()}
-        if any(not (isinstance(entry[key], str) and entry[key]) for key in names[:3] if key in entry):
+        content = self._validated(NamedSelector, entry, where)
+        set_values = content.set or {}
+        lists = {
+            key: several if isinstance(several, list) else [several] for key, several in (content.vary or {}).items()
+        }
+        if {"selector", "presets", "preset"} & set(entry) - content.model_fields_set:
             return []
         definition, preset = self._tuned(entry) if "presets" in entry else self._find(entry)
         if preset:
@@ -311,9 +361,10 @@ class _ExperimentReader(YamlForm):
         for key, several in lists.items():
             for index, value in enumerate(several):
                 self.attempt(partial(definition.checked, key, value), *where, "vary", key, index)
-            if not several or key in set_values:
-                why = "set gives it a value already" if several else "it names no value"
-                self.fault(f"vary: nothing to vary in {key}: {why}", *where, "vary", key)
+            if not several:
+                self.fault(Message("evaluation.varied-parameter-without-values", key=key), *where, "vary", key)
+            elif key in set_values:
+                self.fault(Message("evaluation.varied-parameter-is-set", key=key), *where, "vary", key)
         if len(self.faults) > before:
             return []
         about = definition.about if preset is None else definition.abouts.get(preset, "")
@@ -356,22 +407,17 @@ class _ExperimentReader(YamlForm):
                 )
         return definition, preset
 
-    def _values(self, entry: Mapping[str, Any], key: str, where: YamlPath) -> Mapping[str, Any]:
-        values = entry.get(key)
-        if values is not None and not isinstance(values, Mapping):
-            self.fault(f"{key} must map parameters to values, got {values!r}", *where, key)
-        return values if isinstance(values, Mapping) else {}
-
     def _inline(self, entry: Mapping[str, Any], where: YamlPath) -> list[SelectorSpec]:
         before = len(self.faults)
-        self.refuse_unknown(entry, ("pipeline", "name"), "a selector", *where)
-        name = entry.get("name")
-        if not (isinstance(name, str) and name):
-            self.fault("an inline pipeline needs a name", *where)
-        pipeline = pipeline_of(rooted(entry["pipeline"], self.base))
-        if len(self.faults) > before:
-            return []
-        return [pipeline_spec(str(name), pipeline)]
+        content = self._validated(InlineSelector, entry, where)
+        pipeline = pipeline_of(rooted(content.pipeline, self.base))
+        return [] if len(self.faults) > before else [pipeline_spec(content.name, pipeline)]
+
+    def _validated(self, model: type[M], entry: Mapping[str, Any], where: YamlPath) -> M:
+        """The entry without its faulty fields, which are added to the faults."""
+        content, faults = validate(model, entry, Source(self.path, self.lines).at(*where), partial=True)
+        self.faults += faults
+        return cast("M", content)
 
 
 def _named(entry: Mapping[str, Any]) -> str:
@@ -386,16 +432,15 @@ _LINE = re.compile(r", line \d+\)$")  # of a file of answers, which an error end
 
 
 def failures_told(dataset: str, selector: str, errors: Mapping[str, str]) -> tuple[str, list[str]]:
-    """How many queries a selector failed on, with the first reason, and the other reasons.
+    """How many queries a selector failed on and why.
 
     Args:
         dataset, selector: their names.
         errors: why there is no answer, by query; at least one.
 
     Returns:
-        A sentence without a stop; and a line for each reason more, with the queries that share it. So do lines of a
-        process that are no answers, or answers to another request, whatever they say, since it prints them at every
-        request; and what is wrong in the same way in several lines of a file.
+        The number of queries with the first reason, and a line for each further reason. Queries share a reason if
+        only the line of a file differs, or if a process wrote lines for all of them that are not their answers.
     """
     shared: dict[str, list[tuple[str, str]]] = {}
     for query, error in errors.items():
@@ -408,9 +453,7 @@ def failures_told(dataset: str, selector: str, errors: Mapping[str, str]) -> tup
         f"query {query!r}{f' and {len(repeats):,} more' if repeats else ''}: {reason}"
         for (query, reason), *repeats in shared.values()
     )
-    n = len(errors)
-    summary = f"{n:,} quer{'y' if n == 1 else 'ies'} failed and count{'s' if n == 1 else ''} as nothing offered"
-    return f"{dataset}, {selector}: {summary}, first {first}", rest
+    return Message("evaluation.queries-failed", dataset=dataset, selector=selector, n=len(errors), first=first), rest
 
 
 # Those that steps, index, chunking, embedding and token counters compute with.

@@ -17,7 +17,7 @@ from ctxbench.evaluation.experiment import Experiment, examine
 from ctxbench.evaluation.metrics import Metric, parse_metric, parse_metrics
 from ctxbench.evaluation.run_folder import LONGEST_NAME
 from ctxbench.io.console import nothing_said
-from ctxbench.io.errors import Fault, InputError, UserError
+from ctxbench.io.errors import Fault, InputError, Message, UserError
 from ctxbench.io.files import cache_dir, file_name
 from ctxbench.io.rows import YamlForm
 from ctxbench.model.arrays import IntArray
@@ -104,7 +104,7 @@ def prepare(
     for index, name in enumerate(experiment.datasets):
         entry = form.dataset(index, name, open_one)
         if entry is not None and entry.selected.name in opened:
-            form.fault(f"two datasets are called {entry.selected.name!r}; rename one", "datasets", index)
+            form.fault(Message("evaluation.dataset-name-repeated", name=entry.selected.name), "datasets", index)
         elif entry is not None:
             opened[entry.selected.name] = entry
     datasets = {name: entry.selected for name, entry in opened.items()}
@@ -180,8 +180,8 @@ class _ExperimentForm(YamlForm):
         if full is None or of_split is None or selected is None:
             return None
         if not len(selected.measured()):
-            message = f"dataset {selected.name} has no query that is labelled or needs nothing"
-            self.fault(f"{message}; label some with `{shlex.join(['ctxbench', 'data', 'label', name])}`", *where)
+            command = shlex.join(["ctxbench", "data", "label", name])
+            self.fault(Message("evaluation.dataset-without-labels", dataset=selected.name, command=command), *where)
         return _OpenDataset(
             selected=selected,
             full=full,
@@ -194,7 +194,7 @@ class _ExperimentForm(YamlForm):
         """Names of selectors become those of folders."""
         for spec in self.experiment.selectors:
             if len(file_name(spec.name)) > LONGEST_NAME:
-                message = f"selector name {spec.name[:40]!r}... is too long for a folder; give it a shorter `name`"
+                message = Message("evaluation.selector-name-too-long", name=spec.name[:40])
                 self.faults.append(Fault(message, self.experiment.path, spec.line))
 
     def in_order(self) -> list[Fault]:
@@ -219,7 +219,9 @@ def _unsuited(experiment: Experiment, datasets: Mapping[str, Dataset], resources
             continue
         for pipeline, dataset in itertools.product(pipelines, datasets.values()):
             for message in checks.faults(pipeline, dataset):
-                text = f"selector {spec.name!r} on dataset {dataset.name}: {message}"
+                text = Message(
+                    "evaluation.selector-on-dataset", selector=spec.name, dataset=dataset.name, message=message
+                )
                 yield Fault(text, experiment.path, spec.line)
 
 
@@ -282,11 +284,8 @@ class StepChecks:
             return None  # it may need a model, or there is nothing to analyse
         if analyse.call(batch, self.resources).text:
             return None
-        steps = analyse.steps()
-        names = ", ".join(step.name for step in steps)
-        return (
-            f"the analysis ({names}) makes no chunk of any of the {len(batch)} requests, so that nothing would "
-            f"be searched for; put another beside it, for example `analyse: [sentences, ...]`"
+        return Message(
+            "evaluation.analysis-without-chunks", steps=[step.name for step in analyse.steps()], n=len(batch)
         )
 
 

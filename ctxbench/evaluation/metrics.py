@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ctxbench.evaluation import metric_kernels
 from ctxbench.evaluation.metric_kernels import Joined
-from ctxbench.io.errors import Fault, ParameterError, UnknownNameError, raise_faults
+from ctxbench.io.errors import Fault, Message, ParameterError, UnknownNameError, raise_faults
 from ctxbench.model import registry
 from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.model.labels import DEPTH, Evidence, Via
@@ -31,7 +31,7 @@ class Declaration:
     Attributes:
         name: as it is printed, without cutoff.
         title: its long name.
-        text: what it says, in one sentence.
+        description: what it measures, in one sentence.
         empty: its value where nothing is needed, and where nothing is offered or ranked.
         better: whether higher or lower is better.
         scale: yes/no = 0 or 1 by query; share = in [0, 1]; amount = at least 0; bits = any number.
@@ -47,7 +47,7 @@ class Declaration:
 
     name: str
     title: str
-    text: str
+    description: str
     empty: str
     better: Literal["higher", "lower"] = "higher"
     scale: Scale = "share"
@@ -71,87 +71,94 @@ def _full_ranking(kernel: Compute) -> Compute:
     return lambda joined, k: kernel(joined, k or DEPTH)
 
 
-_LEFT_OUT = "NaN where nothing is required, so that the mean leaves the query out"
-_SET = f"{_LEFT_OUT}; 0 where something is required and neither offered nor in the session."
-_RANKED = f"{_LEFT_OUT}, and where no ranking was given; 0 for an empty ranking."
-_OPEN = (
-    "NaN where nothing is required beyond the session's items, and where no ranking was given; 0 for an empty ranking."
+_of_required = partial(
+    Declaration,
+    empty="NaN where nothing is required, so that the mean leaves the query out; 0 where something is required and "
+    "neither offered nor in the session. 1 where the session holds all that is required.",
 )
-_ALWAYS = "0 where nothing was added, whether or not something is needed."
-_NOTHING = "NaN where something is required, so that the mean is over the queries that need nothing"
+_amount_added = partial(
+    Declaration,
+    empty="0 where nothing was added, whether or not something is needed.",
+    better="lower",
+    scale="amount",
+)
+_of_ranking = partial(
+    Declaration,
+    empty="NaN where nothing is required, so that the mean leaves the query out, and where no ranking was given; 0 for "
+    "an empty ranking.",
+    cutoff="required",
+    needs=("rankings",),
+)
+_of_open_ranking = partial(
+    Declaration,
+    empty="NaN where nothing is required beyond the session's items, and where no ranking was given; 0 for an empty "
+    "ranking.",
+    needs=("rankings",),
+)
 
 _SETS = (
-    Declaration(
+    _of_required(
         name="completeness",
         title="Completeness",
-        text="Share of queries with every required item in the prompt; one of several alternatives is enough.",
-        empty=f"{_SET} 1 where the session holds all that is required.",
+        description="Share of queries with every required item in the prompt; one of several alternatives is enough.",
         scale="yes/no",
         compute=_set(metric_kernels.completeness),
     ),
-    Declaration(
+    _of_required(
         name="recall",
         title="Recall",
-        text="Share of the required items of a query in the prompt; alternatives count once.",
-        empty=f"{_SET} 1 where the session holds all that is required.",
+        description="Share of the required items of a query in the prompt; alternatives count once.",
         compute=_set(metric_kernels.recall),
     ),
     Declaration(
         name="direct_recall",
         title="Recall of what is needed directly",
-        text="Recall over the required items that are needed for themselves.",
+        description="Recall over the required items that are needed for themselves.",
         empty="NaN where nothing is needed directly; 0 where something is and nothing is in the prompt.",
         compute=_set(partial(metric_kernels.recall_via, via=Via.DIRECT)),
     ),
     Declaration(
         name="dependency_recall",
         title="Recall of dependencies",
-        text="Recall over the required items that are needed only because another one leans on them.",
+        description="Recall over the required items that are needed only because another one leans on them.",
         empty="NaN where there are no dependencies; 0 where there are and nothing is in the prompt.",
         compute=_set(partial(metric_kernels.recall_via, via=Via.DEPENDENCY)),
     ),
     Declaration(
         name="precision",
         title="Precision",
-        text="Share of the items added to a query that are required or helpful; an unlabelled one counts as neither.",
-        empty=f"{_LEFT_OUT}; 0 where nothing was added though something is required beyond the session's items, NaN "
-        "where nothing was added because the session holds it all.",
+        description="Share of the items added to a query that are required or helpful; an unlabelled one counts as "
+        "neither.",
+        empty="NaN where nothing is required, so that the mean leaves the query out; 0 where nothing was added though "
+        "something is required beyond the session's items, NaN where nothing was added because the session holds it "
+        "all.",
         compute=_set(metric_kernels.precision),
     ),
     Declaration(
         name="precision_upper",
         title="Precision, upper bound",
-        text="Precision if every unlabelled item were relevant; `precision` is the lower bound.",
+        description="Precision if every unlabelled item were relevant; `precision` is the lower bound.",
         empty="As precision.",
         compute=_set(partial(metric_kernels.precision, lowest=-1)),
     ),
-    Declaration(
+    _amount_added(
         name="unlabelled",
         title="Unlabelled items",
-        text="How many of the items added have no label; what precision does not know.",
-        empty=_ALWAYS,
-        better="lower",
-        scale="amount",
+        description="How many of the items added have no label; what precision does not know.",
         unit="items",
         compute=_set(metric_kernels.unlabelled),
     ),
-    Declaration(
+    _amount_added(
         name="items",
         title="Items added",
-        text="How many items the selector added, by search or expansion; the session's are not counted.",
-        empty=_ALWAYS,
-        better="lower",
-        scale="amount",
+        description="How many items the selector added, by search or expansion; the session's are not counted.",
         unit="items",
         compute=_set(lambda joined: joined.n_added),
     ),
-    Declaration(
+    _amount_added(
         name="tokens",
         title="Prompt tokens",
-        text="Prompt tokens of the items that the selector added.",
-        empty=_ALWAYS,
-        better="lower",
-        scale="amount",
+        description="Prompt tokens of the items that the selector added.",
         unit="tokens",
         needs=("item_tokens",),
         compute=_set(metric_kernels.tokens),
@@ -159,7 +166,7 @@ _SETS = (
     Declaration(
         name="total_tokens",
         title="Prompt tokens with the session's",
-        text="Prompt tokens of all items in the prompt, those that the session held included.",
+        description="Prompt tokens of all items in the prompt, those that the session held included.",
         empty="0 where the prompt holds no item.",
         better="lower",
         scale="amount",
@@ -167,14 +174,11 @@ _SETS = (
         needs=("item_tokens",),
         compute=_set(lambda joined: metric_kernels.tokens(joined, np.ones(len(joined.added), dtype=np.bool_))),
     ),
-    Declaration(
+    _amount_added(
         name="loaded_tokens",
         title="Prompt tokens with the bodies of skills",
-        text="Prompt tokens of the items that the selector added, and of the bodies of the required skills among them, "
-        "which the model loads.",
-        empty=_ALWAYS,
-        better="lower",
-        scale="amount",
+        description="Prompt tokens of the items that the selector added, and of the bodies of the required skills "
+        "among them, which the model loads.",
         unit="tokens",
         needs=("item_tokens", "body_tokens"),
         compute=_set(metric_kernels.loaded_tokens),
@@ -182,8 +186,8 @@ _SETS = (
     Declaration(
         name="model_tokens",
         title="Tokens of the selector's own model",
-        text="Tokens that the selector itself sent to a language model and got from it to choose the items, as the "
-        "server counts them.",
+        description="Tokens that the selector itself sent to a language model and got from it to choose the items, as "
+        "the server counts them.",
         empty="0 where no model was asked.",
         better="lower",
         scale="amount",
@@ -194,7 +198,8 @@ _SETS = (
     Declaration(
         name="model_seconds",
         title="Seconds of the selector's own model",
-        text="Seconds that the selector waited for a language model to choose the items, when the model was asked.",
+        description="Seconds that the selector waited for a language model to choose the items, when the model was "
+        "asked.",
         empty="0 where no model was asked.",
         better="lower",
         scale="amount",
@@ -205,9 +210,9 @@ _SETS = (
     Declaration(
         name="same_server_confusions",
         title="Same-server confusions",
-        text="How many items added are irrelevant or unlabelled but share with a required item the type and the "
+        description="How many items added are irrelevant or unlabelled but share with a required item the type and the "
         "server, the type and the stem of the name (on any server), or a near-duplicate group.",
-        empty=f"{_LEFT_OUT}; 0 where nothing was added.",
+        empty="NaN where nothing is required, so that the mean leaves the query out; 0 where nothing was added.",
         better="lower",
         scale="amount",
         unit="items",
@@ -217,16 +222,18 @@ _SETS = (
     Declaration(
         name="abstention",
         title="Empty when nothing is needed",
-        text="Share of the queries that need nothing to which nothing was added.",
-        empty=f"{_NOTHING}; 1 where nothing was added.",
+        description="Share of the queries that need nothing to which nothing was added.",
+        empty="NaN where something is required, so that the mean is over the queries that need nothing; 1 where "
+        "nothing was added.",
         scale="yes/no",
         compute=_set(metric_kernels.abstention),
     ),
     Declaration(
         name="false_inclusion",
         title="False inclusion",
-        text="Share of the queries that need nothing to which an item was added that is not even helpful.",
-        empty=f"{_NOTHING}; 0 where nothing was added.",
+        description="Share of the queries that need nothing to which an item was added that is not even helpful.",
+        empty="NaN where something is required, so that the mean is over the queries that need nothing; 0 where "
+        "nothing was added.",
         better="lower",
         scale="yes/no",
         compute=_set(metric_kernels.false_inclusion),
@@ -234,8 +241,9 @@ _SETS = (
     Declaration(
         name="false_items",
         title="Items falsely included",
-        text="How many items that are not even helpful were added to a query that needs nothing.",
-        empty=f"{_NOTHING}; 0 where nothing was added.",
+        description="How many items that are not even helpful were added to a query that needs nothing.",
+        empty="NaN where something is required, so that the mean is over the queries that need nothing; 0 where "
+        "nothing was added.",
         better="lower",
         scale="amount",
         unit="items",
@@ -244,7 +252,7 @@ _SETS = (
     Declaration(
         name="forbidden_offered",
         title="Forbidden items offered",
-        text="Share of the queries with a forbidden item (labelled irrelevant) to which the selector added one.",
+        description="Share of the queries with a forbidden item (labelled irrelevant) to which the selector added one.",
         empty="NaN where no item is labelled irrelevant, so that the mean leaves the query out; 0 where nothing was "
         "added.",
         better="lower",
@@ -258,83 +266,71 @@ _RANKINGS = (
     Declaration(
         name="nDCG",
         title="Normalized discounted cumulative gain",
-        text="Sum of grade / log2(rank + 1) over the same sum of the best ranking; each alternative has its own gain.",
+        description="Sum of grade / log2(rank + 1) over the same sum of the best ranking; each alternative has its "
+        "own gain.",
         empty="NaN where no item is required or helpful beyond the session's, and where no ranking was given; 0 for "
         "an empty ranking.",
         cutoff="optional",
         needs=("rankings",),
         compute=_full_ranking(metric_kernels.ndcg),
         ir_measures="nDCG",
-        source="Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, ACM TOIS 20(4), 2002",
+        source="Järvelin and Kekäläinen, TOIS 2002",  # Cumulated gain-based evaluation of IR techniques, 20(4)
     ),
-    Declaration(
+    _of_ranking(
         name="R",
         title="Recall at k",
-        text="Share of the required items that are in the first k ranks or in the session; alternatives count once.",
-        empty=_RANKED,
-        cutoff="required",
-        needs=("rankings",),
+        description="Share of the required items that are in the first k ranks or in the session; alternatives count "
+        "once.",
         compute=metric_kernels.recall_at,
         ir_measures="R(rel=2)",
     ),
-    Declaration(
+    _of_ranking(
         name="Comp",
         title="Completeness at k",
-        text="Share of queries with every required item in the first k ranks or in the session.",
-        empty=_RANKED,
+        description="Share of queries with every required item in the first k ranks or in the session.",
         scale="yes/no",
-        cutoff="required",
-        needs=("rankings",),
         compute=metric_kernels.comp_at,
     ),
-    Declaration(
+    _of_open_ranking(
         name="P",
         title="Precision at k",
-        text="Required or helpful items in the first k ranks, over k, however short the ranking is.",
-        empty=_OPEN,
+        description="Required or helpful items in the first k ranks, over k, however short the ranking is.",
         cutoff="required",
-        needs=("rankings",),
         compute=metric_kernels.precision_at,
         ir_measures="P",
     ),
-    Declaration(
+    _of_open_ranking(
         name="RR",
         title="Reciprocal rank",
-        text="1 / the rank of the first required item, 0 if none is ranked.",
-        empty=_OPEN,
+        description="1 / the rank of the first required item, 0 if none is ranked.",
         cutoff="optional",
-        needs=("rankings",),
         compute=_full_ranking(metric_kernels.reciprocal_rank),
         ir_measures="RR(rel=2)",
-        source="Kantor and Voorhees, The TREC-5 confusion track, TREC 1996",
+        source="Kantor and Voorhees, TREC 1996",  # The TREC-5 confusion track
     ),
-    Declaration(
+    _of_open_ranking(
         name="AP",
         title="Average precision",
-        text="Mean over the required items of the precision at the rank of each, 0 for those not ranked; alternatives "
-        "count once, at the first.",
-        empty=_OPEN,
+        description="Mean over the required items of the precision at the rank of each, 0 for those not ranked; "
+        "alternatives count once, at the first.",
         cutoff="optional",
-        needs=("rankings",),
         compute=_full_ranking(metric_kernels.average_precision),
         ir_measures="AP(rel=2)",
-        source="Harman, Evaluation issues in information retrieval, IPM 28(4), 1992",
+        source="Harman, IPM 28(4), 1992",  # Evaluation issues in information retrieval
     ),
-    Declaration(
+    _of_open_ranking(
         name="Success",
         title="Success at k",
-        text="Share of queries with at least one required item in the first k ranks.",
-        empty=_OPEN,
+        description="Share of queries with at least one required item in the first k ranks.",
         scale="yes/no",
         cutoff="required",
-        needs=("rankings",),
         compute=metric_kernels.success_at,
         ir_measures="Success(rel=2)",
     ),
     Declaration(
         name="Chance",
         title="Chance of success at k",
-        text="The chance that k items drawn at random from those available hold a required one.",
+        description="The chance that k items drawn at random from those available hold a required one.",
         empty="NaN where nothing is required beyond the session's items, and where no ranking was given; it does not "
         "depend on what is ranked.",
         cutoff="required",
@@ -345,7 +341,7 @@ _RANKINGS = (
     Declaration(
         name="BoR",
         title="Bits over random at k",
-        text="log2 of mean Success@k over mean Chance@k: how many halvings of the pool the ranking is worth.",
+        description="log2 of mean Success@k over mean Chance@k: how many halvings of the pool the ranking is worth.",
         empty="NaN if no query requires anything; minus infinity if no query succeeds; 0 or less at k >= the pool.",
         scale="bits",
         cutoff="required",
@@ -448,7 +444,8 @@ def parse_metric(text: str) -> Metric:
     name = ALIASES.get(match[1], match[1])
     if name not in METRICS and name not in metric_names():
         cased = [metric for metric in METRICS if metric.lower() == name.lower()]
-        where = f"; did you mean {text.strip().replace(match[1], cased[0])!r}?" if cased else ""
+        spelt = text.strip().replace(match[1], cased[0]) if cased else ""
+        where = Message("selectors.did-you-mean", name=spelt) if cased else ""
         raise UnknownNameError("metric", text, _written_names(), where=where)
     if match[2] is not None and int(match[2]) == 0:
         raise ParameterError(f"the cutoff of metric {name!r} must be 1 to {DEPTH}, got {match[2]}")
@@ -504,14 +501,14 @@ class GroupMean:
 def unavailable(metrics: Iterable[Metric], evidence: Evidence) -> dict[Metric, str]:
     """The metrics that the evidence does not allow, with what it lacks; empty if all can be computed."""
     reasons = {
-        "rankings": "the selector returns no ranking",
-        "item_tokens": "the items' tokens were not counted",
-        "body_tokens": "the bodies of skills were not counted, which a file of counts cannot do",
-        "kinship": "it is not known which items are siblings",
-        "pool": "it is not known how many items the rankings were made from",
-        "model_use": "no step of the selector asks a language model",
+        "rankings": "evaluation.no-rankings",
+        "item_tokens": "evaluation.no-item-tokens",
+        "body_tokens": "evaluation.no-body-tokens",
+        "kinship": "evaluation.no-kinship",
+        "pool": "evaluation.no-pool",
+        "model_use": "evaluation.no-model-use",
     }
-    absent = {name: reason for name, reason in reasons.items() if getattr(evidence, name) is None}
+    absent = {name: Message(reason) for name, reason in reasons.items() if getattr(evidence, name) is None}
     missing = {metric: [absent[name] for name in metric.declaration.needs if name in absent] for metric in metrics}
     return {metric: "; ".join(texts) for metric, texts in missing.items() if texts}
 

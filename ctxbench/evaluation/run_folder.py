@@ -46,7 +46,7 @@ from ctxbench.evaluation.metrics import FORBIDDEN_OFFERED, GroupMean, Metric, pa
 from ctxbench.evaluation.statistics import Comparison, Estimate, correct
 from ctxbench.io.cache import files_in
 from ctxbench.io.documents import dump_json, read_json
-from ctxbench.io.errors import StorageError, UserError
+from ctxbench.io.errors import Message, StorageError, UserError
 from ctxbench.io.files import (
     atomic_folder,
     exclusive,
@@ -135,10 +135,11 @@ class RunFolder:
                 return False
             changed = [name for name in marker["files"] if _sha256_of(folder / name) != marker["files"][name]]
         except (UserError, *DAMAGE) as error:
-            _log.warning("%s: it is made again (%s)", folder, error)
+            _log.warning(Message("evaluation.part-computed-again", folder=folder, reason=error))
             return False
-        if changed:
-            _log.warning("%s: it is made again, as %s was changed or is damaged", folder, ", ".join(changed))
+        for name in changed:
+            reason = f"{name} was changed or damaged"
+            _log.warning(Message("evaluation.part-computed-again", folder=folder, reason=reason))
         return not changed
 
     def save(self, part: Part, catalog: Catalog) -> None:
@@ -298,10 +299,7 @@ class RunFolder:
         path = self.path / name
         if not path.exists():
             raise StorageError(f"{self.path} holds no {name}: expected the folder of a finished run (`ctxbench run`)")
-        value = _read_checked(path)
-        if value.get("format", FORMAT) != FORMAT:
-            raise _other_format(path, value)
-        return value
+        return _read_checked(path)
 
 
 def _undamaged(folder: Path, marker: Mapping[str, Any]) -> StoredAnswers:
@@ -316,7 +314,7 @@ def _undamaged(folder: Path, marker: Mapping[str, Any]) -> StoredAnswers:
 
 
 def _changed(path: Path) -> StorageError:
-    return StorageError(f"{path} was changed or is damaged; run the experiment again")
+    return StorageError(Message("evaluation.file-changed", path=path))
 
 
 def _sha256_of(path: Path) -> str:
@@ -353,10 +351,6 @@ def _read_checked(path: Path) -> dict[str, Any]:
     if checksum != content_key(value):
         raise _changed(path)
     return value
-
-
-def _other_format(path: Path, value: Mapping[str, Any]) -> StorageError:
-    return StorageError(f"{path} has format {value['format']}, this version reads {FORMAT}; run again")
 
 
 def _has_text(path: Path, text: str) -> bool:

@@ -25,7 +25,7 @@ from ctxbench.evaluation.metrics import FORBIDDEN_OFFERED, Metric, evaluate, for
 from ctxbench.evaluation.run_folder import FORMAT, MEANING, RunFolder, content_key
 from ctxbench.io.cache import refuse_unwritable
 from ctxbench.io.console import ProgressListener, silent
-from ctxbench.io.errors import ParameterError, StorageError, UserError
+from ctxbench.io.errors import Message, ParameterError, StorageError, UserError
 from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.model.items import Catalog
 from ctxbench.model.labels import Evidence
@@ -346,7 +346,7 @@ def run(prepared: Prepared, folder: Path, *, progress: ProgressListener = silent
     errors: dict[str, int] = {}
     reused_selectors: dict[str, None] = {}
     with (
-        store.locked(lambda: progress(f"waiting for another process that runs into {folder}", 0, 1)),
+        store.locked(lambda: progress(Message("evaluation.waiting-for-run", folder=folder), 0, 1)),
         ExitStack() as end,
     ):
         for name in prepared.datasets:
@@ -420,14 +420,13 @@ def _save_timings(store: RunFolder, times: Mapping[str, Mapping[str, Any]], *, e
     except (UserError, KeyError) as error:
         earlier = {}
         if (store.path / "timings.json").exists():
-            _log.warning("times of earlier runs are lost: %s", error)
-    note = "steps that selectors share count for the first that needs them; `ctxbench latency` measures for itself"
+            _log.warning(Message("evaluation.timings-lost", error=error))
     store.write(
         "timings.json",
         {
             "machine": machine(),
             "experiment_folder": os.path.relpath(experiment_folder, store.path),
-            "note": note,
+            "note": Message("evaluation.timings-note"),
             "parts": {name: {**earlier.get(name, {}), **times.get(name, {})} for name in {**earlier, **times}},
         },
     )

@@ -58,7 +58,7 @@ from ctxbench.gate.comparability import Comparability, open_edited, unasked
 from ctxbench.gate.differences import differences, is_unmoved, noise_margin
 from ctxbench.gate.results import PinFailure
 from ctxbench.gate.settings import CheckSettings, GateFile, plugin_steps
-from ctxbench.gate.snapshots import NEAR, AnswerFact, Identity, SelectorSnapshot, content_hash
+from ctxbench.gate.snapshots import NEAR, AnswerFact, Identity, SelectorSnapshot, content_hash, first_ids
 from ctxbench.io.documents import dump_json, dump_jsonl
 from ctxbench.io.errors import ParameterError, StorageError, UserError
 from ctxbench.io.files import atomic_folder, cache_dir, read_bytes, recover_folder, write_atomic
@@ -85,10 +85,10 @@ def undo_noise(new: SelectorSnapshot, old: SelectorSnapshot | None) -> SelectorS
         ParameterError: a query has no answer, or one with a score that is no finite number, or an unknown item.
     """
     if unanswered := [query for query in new.queries if query not in new.answers]:
-        message = (
-            f"{new.selector} on {new.dataset} has no answer to {len(unanswered)} queries ({', '.join(unanswered[:3])})"
+        raise ParameterError(
+            f"{new.selector} on {new.dataset} has no answer to {len(unanswered)} queries "
+            f"({first_ids(unanswered)}); a baseline needs all answers: run again"
         )
-        raise ParameterError(f"{message}; a baseline needs all of them: run again")
     for query in new.queries:
         _check_answer(new, new.answers[query])
     rounded_answers = {
@@ -111,11 +111,15 @@ def undo_noise(new: SelectorSnapshot, old: SelectorSnapshot | None) -> SelectorS
 def _check_answer(new: SelectorSnapshot, answer: AnswerFact) -> None:
     """Raise an error for an answer that cannot be written or compared."""
     for candidate in (*answer.offered, *answer.near):
-        fault = "" if candidate.id in new.items else "is no item of the catalog"
+        if candidate.id not in new.items:
+            raise ParameterError(
+                f"{new.selector} on {new.dataset}, query {answer.query}: {candidate.id} is not in the catalog"
+            )
         if candidate.score is not None and not math.isfinite(candidate.score):
-            fault = f"has a score of {candidate.score}; a score is a finite number"
-        if fault:
-            raise ParameterError(f"{new.selector} on {new.dataset}, query {answer.query}: {candidate.id} {fault}")
+            raise ParameterError(
+                f"{new.selector} on {new.dataset}, query {answer.query}: the score of {candidate.id} must be finite, "
+                f"got {candidate.score}"
+            )
 
 
 def _as_stored(candidates: Sequence[Offered]) -> tuple[Offered, ...]:
@@ -379,10 +383,10 @@ def _check_snapshots(snapshots: Sequence[SelectorSnapshot]) -> None:
             raise ParameterError(f"two selectors on {snapshot.dataset} are called {snapshot.selector!r}; rename one")
         earlier = first.setdefault(snapshot.dataset, snapshot)
         if (snapshot.items, snapshot.disabled, snapshot.queries) != (earlier.items, earlier.disabled, earlier.queries):
-            message = (
-                f"{earlier.selector} and {snapshot.selector} were run on different states of dataset {snapshot.dataset}"
+            raise ParameterError(
+                f"{earlier.selector} and {snapshot.selector} were run on different states of dataset "
+                f"{snapshot.dataset}; run both again"
             )
-            raise ParameterError(f"{message}; run both again")
 
 
 def _current_snapshots(folder: Path) -> dict[tuple[str, str], SelectorSnapshot]:

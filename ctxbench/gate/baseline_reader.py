@@ -61,7 +61,16 @@ from ctxbench.gate.snapshots import (
     flat_steps,
 )
 from ctxbench.io.documents import dump_json, parse_json
-from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, UserError, conflicts, raise_faults
+from ctxbench.io.errors import (
+    Fault,
+    InputError,
+    Message,
+    ParameterError,
+    StorageError,
+    UserError,
+    conflict_faults,
+    raise_faults,
+)
 from ctxbench.io.files import is_utf16, read_bytes, recover_folder
 from ctxbench.model.arrays import BoolArray, Float32Array, IntArray
 from ctxbench.model.candidates import MARGIN, Rule
@@ -83,9 +92,9 @@ T = TypeVar("T")
 _DAMAGE_ERRORS = (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 
 
-def restore_advice() -> str:
-    """What to do about a damaged baseline, for the gate file at hand."""
-    return f"bring it back from git, or accept again ({accept_command()})"
+def _damage(problem: str, path: Path, line: int = 0) -> Fault:
+    """The fault of a damaged file, with what to do."""
+    return Fault(Message("gate.damaged", problem=problem, command=accept_command()), path, line)
 
 
 class NewerFormatError(InputError):
@@ -117,11 +126,10 @@ def read_baseline(folder: Path, head: Mapping[str, Any] | None = None) -> list[S
             for snapshot in reader.snapshots(head, dataset, about)
         ]
     except (UserError, *_DAMAGE_ERRORS) as error:
-        raise InputError([Fault(f"damaged ({_error_text(error)}); {restore_advice()}", folder / MANIFEST)]) from error
+        raise InputError([_damage(f"damaged ({_error_text(error)})", folder / MANIFEST)]) from error
     raise_faults(reader.faults, subject=f"baseline {folder}")
     if not any(about["selectors"] for about in head["datasets"].values()):
-        message = "the baseline holds no selector, so that nothing could be judged"
-        raise InputError([Fault(f"{message}; {restore_advice()}", folder / MANIFEST)])
+        raise InputError([_damage("the baseline has no selector", folder / MANIFEST)])
     return snapshots
 
 
@@ -143,11 +151,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     raise_faults(_content_faults(data, path, folder))
     head = _parsed(data, path)
     if not isinstance(head, dict) or "format" not in head:
-        raise InputError([Fault(f"no baseline: expected an object with a format; {restore_advice()}", path, 1)])
+        raise InputError([_damage("no baseline: expected an object with a format", path, 1)])
     if head["format"] != FORMAT:
         raise _other_format(head, path)
     if head.get("hash") != manifest_hash(head):
-        raise InputError([Fault(f"was changed by hand, or merged; {restore_advice()}", path)])
+        raise InputError([_damage("edited by hand, or merged", path)])
     return head
 
 
@@ -160,19 +168,20 @@ def accepted_settings(head: Mapping[str, Any], folder: Path) -> CheckSettings:
     try:
         return CheckSettings.from_dict(head["settings"])
     except (UserError, *_DAMAGE_ERRORS) as error:
-        message = f"damaged settings ({_error_text(error)}); {restore_advice()}"
-        raise InputError([Fault(message, folder / MANIFEST)]) from error
+        raise InputError([_damage(f"damaged settings ({_error_text(error)})", folder / MANIFEST)]) from error
 
 
 def _other_format(head: Mapping[str, Any], path: Path) -> InputError:
     """The error for a baseline of another format, with what to do."""
     versions = head.get("versions")
-    by = f" (of ctxbench {versions.get('ctxbench')})" if isinstance(versions, dict) else ""
-    message = f"format {head['format']!r}{by}, this version of ctxbench reads {FORMAT}"
+    values = {
+        "format": head["format"],
+        "version": versions.get("ctxbench") if isinstance(versions, dict) else "unknown",
+        "expected": FORMAT,
+    }
     if isinstance(head["format"], int) and head["format"] > FORMAT:
-        return NewerFormatError([Fault(f"{message}; install the version that wrote it, or a newer one", path)])
-    how = f"check once more with the version that wrote it, then write it anew with this one ({accept_command()})"
-    return InputError([Fault(f"{message}; {how}", path)])
+        return NewerFormatError([Fault(Message("gate.newer-format", **values), path)])
+    return InputError([Fault(Message("gate.older-format", command=accept_command(), **values), path)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,17 +281,15 @@ class _BaselineReader:
         try:
             data = read_bytes(path)
         except StorageError:
-            state = "is missing" if not path.exists() else "cannot be read"
-            self.faults.append(Fault(f"{state}; {restore_advice()}", path))
+            self.faults.append(_damage("cannot be read" if path.exists() else "is missing", path))
             return []
         intact = file_hash(data) == digest
         faults = [] if intact else _content_faults(data, path, self.folder)
         rows = [] if faults else _read_lines(data, path, read, faults)
         if not faults and (rows or intact):
-            faults += [Fault(f"{message}; {restore_advice()}", path, line) for line, message in check(rows)]
+            faults += [_damage(message, path, line) for line, message in check(rows)]
         if not intact and not faults:
-            state = "was changed by hand, or merged: its hash is another" if data.strip() else "is empty"
-            faults.append(Fault(f"{state}; {restore_advice()}", path))
+            faults.append(_damage("edited by hand, or merged" if data.strip() else "is empty", path))
         self.faults.extend(faults)
         return rows
 
@@ -327,7 +334,7 @@ def _duplicate_ids(rows: Sequence[tuple[int, Any]]) -> Iterator[tuple[int, str]]
     ids = set()
     for line, row in rows:
         if row.id in ids:
-            yield line, f"{row.id} stands twice"
+            yield line, f"{row.id} occurs twice"
         ids.add(row.id)
 
 
@@ -345,12 +352,12 @@ def _answer_faults(
             "missing": [query for query in facts.queries if query not in counts],
             "twice": [query for query, count in counts.items() if count > 1],
         }
-        parts = [f"{len(ids)} {kind} ({first_ids(ids)})" for kind, ids in lists.items() if ids]
-        yield 0, f"its queries are not those of {QUERIES}: {', '.join(parts) or 'they stand in another order'}"
+        parts = [f"{len(ids)} {kind} ({first_ids(ids)})" for kind, ids in lists.items() if ids] or ["another order"]
+        yield 0, Message("gate.other-queries", file=QUERIES, differences=parts)
     for line, (answer, _) in rows:
         for candidate in (*answer.offered, *answer.near):
             if candidate.id not in facts.items:
-                yield line, f"query {answer.query} has {candidate.id}, which {ITEMS} does not have"
+                yield line, Message("gate.item-without-row", query=answer.query, item=candidate.id, file=ITEMS)
 
 
 def _read_lines(
@@ -366,7 +373,7 @@ def _read_lines(
         except InputError as error:
             faults.extend(error.faults)
         except (RowError, *_DAMAGE_ERRORS) as error:
-            faults.append(Fault(f"a damaged line: {_error_text(error)}; {restore_advice()}", path, number))
+            faults.append(_damage(f"a damaged line: {_error_text(error)}", path, number))
     return rows
 
 
@@ -381,11 +388,9 @@ def _parsed(data: bytes, path: Path, line: int = 1) -> Any:
     try:
         return parse_json(data.decode("utf-8"), path=path, line=line)
     except UnicodeDecodeError as error:
-        raise InputError([Fault(f"invalid UTF-8: {error.reason}; {restore_advice()}", path, line)]) from error
+        raise InputError([_damage(f"invalid UTF-8: {error.reason}", path, line)]) from error
     except InputError as error:
-        raise InputError(
-            [replace(fault, message=f"{fault.message}; {restore_advice()}") for fault in error.faults]
-        ) from error
+        raise InputError([_damage(fault.message, path, fault.line) for fault in error.faults]) from error
 
 
 def _object(row: Any) -> Mapping[str, Any]:
@@ -404,10 +409,9 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 def _content_faults(data: bytes, path: Path, folder: Path) -> list[Fault]:
     """Faults of a whole file: another encoding, and conflicts that git left, one for each location."""
     if is_utf16(data):
-        return [Fault(f"is UTF-16, and must be UTF-8; {restore_advice()}", path, 1)]
-    take = f"take one side of the whole folder, whichever (`git checkout --ours -- {shlex.quote(str(folder))}`)"
-    message = f"a merge conflict; {take}, and accept again ({accept_command()})"
-    return [Fault(message, path, line) for line in conflicts(data.decode("utf-8", "replace"))]
+        return [_damage("UTF-16, expected UTF-8", path, 1)]
+    message = Message("gate.merge-conflict", folder=shlex.quote(str(folder)), command=accept_command())
+    return [replace(fault, message=message) for fault in conflict_faults(data.decode("utf-8", "replace"), path)]
 
 
 def _error_text(error: Exception) -> str:
@@ -580,9 +584,7 @@ def gate_resources(
     if stored is None:
         missing_reason = f"{folder} has no {VECTORS}"
     elif stored.embedder != local_store.identity.key:
-        missing_reason = (
-            f"{folder / VECTORS} is of {stored.embedder}, the experiment's model is {local_store.identity.key}"
-        )
+        missing_reason = f"{folder / VECTORS} has those of {stored.embedder}"
     else:
         store, last = (local_store, stored) if accepting else (BaselineStore(stored, local_store.identity), None)
         missing_reason = f"new since {folder / VECTORS} was written"
@@ -619,8 +621,10 @@ def accepted_vectors(folder: Path) -> StoredVectors:
     path = folder / VECTORS
     stored = read_vectors(path)
     if read_manifest(folder).get("vectors") != file_hash(read_bytes(path)):
-        message = f"{path} is not the file that was accepted: {MANIFEST} has another hash of it, or none"
-        raise StorageError(f"{message}; bring both back from git, or accept again ({accept_command('--vectors')})")
+        raise StorageError(
+            f"{path} is not the accepted file: {MANIFEST} has another hash, or none; restore both from git, or accept "
+            f"again ({accept_command('--vectors')})"
+        )
     return stored
 
 
@@ -709,8 +713,7 @@ def vectors_bytes(vectors: Mapping[str, Float32Array], embedder: str, before: by
 
 def damaged(path: Path, wrong: str) -> StorageError:
     """The error for a file of vectors that cannot be used."""
-    how = f"bring it back from git, or write it again ({accept_command('--vectors')})"
-    return StorageError(f"{path} is damaged or of another version ({wrong}); {how}")
+    return StorageError(Message("gate.damaged-vectors", path=path, problem=wrong, command=accept_command("--vectors")))
 
 
 def _from_bytes(data: bytes, path: Path) -> StoredVectors:
@@ -720,11 +723,9 @@ def _from_bytes(data: bytes, path: Path) -> StoredVectors:
         with ZipFile(io.BytesIO(data)) as archive:
             meta = json.loads(_read_array(archive, "meta", "|u1", at_most=_LONGEST_META).tobytes())
             hashes, vectors = _read_array(archive, "hashes", "|u1"), _read_array(archive, "vectors", "<f4")
-        wrong = _content_fault(meta, hashes, vectors)
+        _check_content(meta, hashes, vectors)
     except _ARRAY_ERRORS as error:
-        wrong = str(error) or type(error).__name__
-    if wrong:
-        raise damaged(path, wrong)
+        raise damaged(path, str(error) or type(error).__name__) from error
     keys = hashes.tobytes()
     rows = {keys[_HASH * row : _HASH * (row + 1)]: row for row in range(len(hashes))}
     return StoredVectors(meta["embedder"], rows, vectors)
@@ -753,11 +754,15 @@ def _read_array(archive: ZipFile, name: str, kind: str, *, at_most: int | None =
     return np.frombuffer(content, dtype=kind, offset=head.end()).reshape(shape)
 
 
-def _content_fault(meta: object, hashes: npt.NDArray[np.uint8], vectors: Float32Array) -> str:
-    """What is wrong with the content; empty if nothing is."""
+def _check_content(meta: object, hashes: npt.NDArray[np.uint8], vectors: Float32Array) -> None:
+    """Check the content.
+
+    Raises:
+        ValueError: it is not that of a file of vectors.
+    """
     if not isinstance(meta, dict) or meta.get("format") != _FORMAT or not isinstance(meta.get("embedder"), str):
-        return f"expected format {_FORMAT} and the key of an embedder"
+        raise ValueError(f"expected format {_FORMAT} and the key of an embedder")
     if not len(hashes) or hashes.shape != (len(vectors), _HASH) or vectors.ndim != 2:
-        return f"hashes of shape {hashes.shape} do not fit vectors of shape {vectors.shape}"
-    squares = np.einsum("ij,ij->i", vectors, vectors)
-    return "" if np.all(np.abs(squares - 1.0) <= UNIT_TOLERANCE) else "a vector is not finite or not of unit length"
+        raise ValueError(f"hashes of shape {hashes.shape} do not fit vectors of shape {vectors.shape}")
+    if not np.all(np.abs(np.einsum("ij,ij->i", vectors, vectors) - 1.0) <= UNIT_TOLERANCE):
+        raise ValueError("a vector is not finite or not of unit length")

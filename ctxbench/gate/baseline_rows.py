@@ -124,8 +124,10 @@ def other_content(folder: Path) -> str:
         if name in names:
             return f"the folder of {kind}"
     if MANIFEST not in names and (VECTORS in names or next(folder.glob(f"*/{ITEMS}"), None)):
-        how = f"bring it back from git, or delete the folder and accept again ({accept_command()})"
-        raise StorageError(f"{folder / MANIFEST} is missing; {how}")
+        raise StorageError(
+            f"{folder / MANIFEST} is missing; restore it from git, or delete the folder and accept a new baseline "
+            f"({accept_command()})"
+        )
     return "a folder of something else" if names and MANIFEST not in names else ""
 
 

@@ -29,7 +29,7 @@ from ctxbench.gate.inputs import (
 )
 from ctxbench.gate.results import Cause, CauseKind, Change, phrase_cause
 from ctxbench.gate.snapshots import AnswerFact, FlatStep, SelectorSnapshot, first_few, flat_steps, has_all_candidates
-from ctxbench.io.errors import UserError
+from ctxbench.io.errors import Message, UserError
 from ctxbench.io.git import Repository
 from ctxbench.model.candidates import MARGIN, Rule
 from ctxbench.model.items import ITEM_TYPES
@@ -339,27 +339,32 @@ def is_kept(
 _FRONT, _BEST, _ROOM, _AMONG = "in front", "with the best score", "with more tokens", "among the candidates"
 _ALL, _CHUNKS = "in the catalog", "with more chunks"
 _STOOD, _MAYBE, _CHOICE = "in front, by its ranking", "anywhere in its ranking", "in its choice"
-MECHANISMS = {
-    _FRONT: ("came in front", "stood in front before"),
-    _BEST: ("raised the best score", "had the best score before"),
-    _ROOM: ("filled the budget", "filled the budget before"),
-    _AMONG: ("changed the choice", "changed the choice"),  # by diversity, or a gap
-    _CHUNKS: ("took up more of the topK chunks", "took up more of the topK chunks before"),
-    _ALL: ("moved the scores of others", "moved the scores of others"),  # by fusion, or how rare words are
-    _STOOD: ("stood in front in its ranking", "stood in front in its ranking"),
-    _MAYBE: ("may have moved the scores of others", "may have moved the scores of others"),
-    _CHOICE: ("may have changed the choice", "may have changed the choice"),  # where no score moved
+MECHANISMS = {  # the message for a lost item, and for a gained one
+    _FRONT: ("causes.items-above", "causes.items-no-longer-above"),
+    _BEST: ("causes.best-score-raised", "causes.best-score-lowered"),
+    _ROOM: ("causes.budget-filled", "causes.budget-freed"),
+    _AMONG: ("causes.choice-changed", "causes.choice-changed"),  # by diversity, or a gap
+    _CHUNKS: ("causes.chunks-filled", "causes.chunks-freed"),
+    _ALL: ("causes.scores-changed", "causes.scores-changed"),  # by fusion, or how rare words are
+    _STOOD: ("causes.external-items-above", "causes.external-items-above"),
+    _MAYBE: ("causes.external-scores-changed", "causes.external-scores-changed"),
+    _CHOICE: ("causes.external-choice-changed", "causes.external-choice-changed"),  # where no score moved
 }
-_ITEM_CHANGES = ("new", "enabled", "edited", "renamed", "gone", "disabled")  # what may have been done to an item
+_SETTINGS = {
+    CauseKind.PARAMETER: "causes.parameter-changed",
+    CauseKind.MODEL: "causes.model-changed",
+    CauseKind.CODE: "causes.code-changed",
+    CauseKind.EXTERNAL: "causes.external-selector-changed",
+}
+_ITEM_CHANGES = ("new", "enabled", "edited", "renamed", "gone", "disabled")
 _MAX_NAMED_SUBJECTS = 5  # subjects that are named where the catalog as a whole is the cause
 _BULK_EDIT = 10  # so many edited items, at least half of the catalog, are one edit
-_UNSEEN = "something changed that ctxbench does not follow, such as data that it reads, its environment or a service"
 
 
 def unseen_cause(pair: SnapshotPair) -> Cause:
     """The cause where all known inputs are the same; one that answered alike each time is deterministic."""
-    why = _UNSEEN if is_steady(pair) else f"the selector is not deterministic, or {_UNSEEN}"
-    return Cause(kind=CauseKind.UNKNOWN, detail=f"nothing that is under test differs: {why}")
+    detail = Message("causes.unrecorded-input" if is_steady(pair) else "causes.unrecorded-input-or-nondeterministic")
+    return Cause(kind=CauseKind.UNKNOWN, detail=detail)
 
 
 def is_steady(pair: SnapshotPair) -> bool:
@@ -395,10 +400,11 @@ class CauseFinder:
         if item in self.inputs.edited:
             total, edited = len(self.pair.head.items), len(self.inputs.edited)
             if edited >= _BULK_EDIT and 2 * edited >= total:
-                return Cause(kind=CauseKind.EDITED, detail=f"{edited} of {total} items edited")
+                detail = Message("causes.many-items-edited", edited=edited, total=total)
+                return Cause(kind=CauseKind.EDITED, detail=detail)
             return self._edit_cause(item)
         if item != old:
-            return Cause(kind=CauseKind.RENAMED, subjects=(item,), detail=f"was {old}")
+            return Cause(kind=CauseKind.RENAMED, subjects=(item,), detail=Message("causes.item-renamed", old=old))
         return self._catalog_cause(change)
 
     def _edit_cause(self, item: str) -> Cause:
@@ -498,7 +504,7 @@ class CauseFinder:
             return setting_cause(self.inputs.code, CauseKind.CODE)
         if not self.inputs:
             return unseen_cause(self.pair)
-        return Cause(kind=CauseKind.UNKNOWN, detail=f"cannot be told from scores; what differs: {self.inputs}")
+        return Cause(kind=CauseKind.UNKNOWN, detail=Message("causes.several-changes", changes=str(self.inputs)))
 
     def cause_by_evidence(self, change: ChangeContext, *, moved: bool = False) -> Cause:
         """The cause without a replay: by edits, by the rule that keeps the item out, and by the items in front."""
@@ -573,7 +579,8 @@ class CauseFinder:
         It is the same for all changes, so that all changes by the edit of the selector are one group.
         """
         changed = tuple(sorted(self.pair.changed_items))
-        return f"{crowd_text(changed, self.pair, _MAYBE, lost=True)} ({first_few(changed)})" if changed else ""
+        items = item_changes_text(changed, self.pair)
+        return Message("causes.items-may-change-scores", items=items, names=first_few(changed)) if changed else ""
 
     def _own_choice_cause(self, change: ChangeContext) -> Cause:
         """The cause where an external selector chose otherwise over a changed catalog, without giving a reason.
@@ -590,11 +597,10 @@ class CauseFinder:
         subjects = tuple(sorted(ahead or self.pair.changed_items))
         unmoved = self.pair.score_moves(change.query) and not self.pair.scores_moved(change.query)
         mechanism = _STOOD if ahead else _CHOICE if unmoved else _MAYBE
-        text = crowd_text(subjects, self.pair, mechanism, lost=change.lost)
         return Cause(
             kind=CauseKind.UNKNOWN,
             subjects=subjects if ahead or len(subjects) <= _MAX_NAMED_SUBJECTS else (),
-            detail=f"{text}; only your selector knows why",
+            detail=crowd_text(subjects, self.pair, mechanism, lost=change.lost),
         )
 
     def expansion_cause(self, change: ChangeContext, via: str | None) -> Cause:
@@ -635,12 +641,12 @@ def setting_cause(settings: Sequence[SettingDifference], kind: CauseKind = Cause
     return Cause(
         kind=kind,
         subjects=tuple(sorted({difference.name for difference in likely})),
-        detail=", ".join(dict.fromkeys(map(str, settings))),
+        detail=Message(_SETTINGS[kind], changes=", ".join(dict.fromkeys(map(str, settings)))),
     )
 
 
-def crowd_text(subjects: Sequence[str], pair: SnapshotPair, mechanism: str, *, lost: bool) -> str:
-    """Which items are in the way: `1 new and 2 edited items came in front`; the same text for the same subjects.
+def crowd_text(subjects: Sequence[str], pair: SnapshotPair, mechanism: str, *, lost: bool) -> Message:
+    """The items in the way: `1 new and 2 edited items ranked above it`; the same text for the same subjects.
 
     Args:
         subjects: item ids, those of the head where an item is on both sides.
@@ -648,12 +654,15 @@ def crowd_text(subjects: Sequence[str], pair: SnapshotPair, mechanism: str, *, l
         mechanism: a key of `MECHANISMS`.
         lost: whether the change is a loss.
     """
-    done = [item_change(name, pair) for name in subjects]
-    parts = [f"{done.count(change)} {change}" for change in _ITEM_CHANGES if change in done]
-    text = " and ".join([*([", ".join(parts[:-1])] if parts[:-1] else []), *parts[-1:]])
-    verb = MECHANISMS[mechanism][0 if lost else 1]
-    together = " together" if mechanism == _ALL and len(subjects) > 1 else ""
-    return f"{text} item{'s' if len(subjects) != 1 else ''}{together} {verb}"
+    return Message(MECHANISMS[mechanism][0 if lost else 1], items=item_changes_text(subjects, pair))
+
+
+def item_changes_text(items: Sequence[str], pair: SnapshotPair) -> str:
+    """The changes of some items: `2 new, 1 edited and 1 renamed items`."""
+    changes = [item_change(name, pair) for name in items]
+    parts = [f"{changes.count(change)} {change}" for change in _ITEM_CHANGES if change in changes]
+    text = " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
+    return f"{text} item{'s' if len(items) != 1 else ''}"
 
 
 def item_change(item: str, pair: SnapshotPair) -> str:

@@ -1,6 +1,6 @@
 """The cause of every change, suggested fixes for lost items, and their token change.
 
-How a cause is found: `ctxbench/gate/README.md`. A fix undoes the cause, or widens the cut.
+How a cause is found: `experiments/guide/causes.md`. A fix undoes the cause, or widens the cut.
 """
 
 from __future__ import annotations
@@ -47,62 +47,59 @@ from ctxbench.gate.inputs import (
 )
 from ctxbench.gate.results import Cause, CauseGroup, CauseKind, Change, Fix, MetricVerdict
 from ctxbench.gate.settings import PRICES
-from ctxbench.gate.snapshots import NONE, FlatStep, has_all_candidates, level, levels, shortened, size
+from ctxbench.gate.snapshots import NONE, FlatStep, first_few, has_all_candidates, level, levels, shortened, size
 from ctxbench.io.documents import dump_json
-from ctxbench.io.errors import UserError
+from ctxbench.io.errors import Message, UserError
 from ctxbench.labelling.rebase import likely_successors
 from ctxbench.model.candidates import MARGIN
 from ctxbench.model.items import ItemKey
 from ctxbench.search.chunking import ItemChunking, query_chunks, searched
 
-_CLOSE = 0.05  # similarities to the same request this close are of items that a request does not tell apart
+_CLOSE = 0.05  # items whose similarities to a request differ by at most this are nearly tied
 _SHORT = 3  # letters
 _MAX_QUOTED = 90  # characters of a lost sentence that are shown
 _MAX_NAMED_ITEMS = 3  # items of which each is named
 _UNDO_TEXTS = {
-    "new": "take {} out",
+    "new": "remove {}",
     "enabled": "disable {} again",
-    "edited": "take the edit of {} back",
-    "renamed": "give {} its old name back",
-    "gone": "put {} back",
+    "edited": "undo the edit of {}",
+    "renamed": "undo the renaming of {}",
+    "gone": "restore {}",
     "disabled": "enable {} again",
 }
 
 
 def find_fix(loss: Change, cause: Cause, pair: SnapshotPair) -> Fix:
-    """Find the fix for a lost required item; an empty one for other changes, and where nothing can be said."""
+    """Find the fix for a lost required item; an empty one for other changes, and if no fix is known."""
     if not (loss.lost and loss.required):
         return Fix()
     change = pair.context(loss)
     item = change.item
     match cause.kind:
         case CauseKind.GONE:
-            return Fix(f"{_put_back(item, pair)}{_follow_successor(item, pair)}")
+            return Fix(_with_successor(_restore_item(item, pair), item, pair))
         case CauseKind.RENAMED:
-            hint = "or say in its description what that said: names are searched"
-            return Fix(f"give {item} its old name back, {hint}")
+            return Fix(Message("causes.fix-old-name", item=item))
         case CauseKind.EDITED if cause.subjects == (item,):
-            back = f"take the edit of {item} back"
-            back += " and give it its old name" if item in pair.base_ids else ""
+            undo = Message("causes.fix-undo-renaming" if item in pair.base_ids else "causes.fix-undo-edit", item=item)
             if price := grown_price(change, pair):
-                grew = f"its price keeps it out, {price.before:,} -> {price.after:,} prompt tokens"
-                return Fix(f"{back}, or shorten it: {grew}" if price.enough else f"{back}: {grew}")
+                key = "causes.fix-shorten" if price.enough else "causes.fix-undo-longer-text"
+                return Fix(Message(key, undo=undo, before=price.before, after=price.after))
             if is_found_again(change, pair) and (lost := lost_words(change, pair)):
-                return Fix(back, quoted=f"say again what it may have been found by: {lost}")
-            return _with_alternative(f"{back}, or", _widen_cut(change, pair)) or Fix(back)
+                return Fix(undo, quoted=Message("causes.fix-restore-words", words=lost))
+            return _with_alternative(undo, _widen_cut(change, pair))
         case CauseKind.CROWDED:
             wider = _widen_cut(change, pair)
-            separated, undone = _separate_items(change, cause, pair, wider), Fix(_undo_items(cause, pair))
+            separated, undone = _separate_items(change, cause, pair, wider), _undo_items(cause, pair)
             return separated or (wider if wider.possible else undone) or undone or wider
         case CauseKind.PARAMETER:
-            return Fix(_undo_settings(cause, pair), changed=_settings_of_base(cause, pair))
+            return _undo_settings(cause, pair)
         case CauseKind.MODEL:
-            return Fix("tune the cut for the new model (`ctxbench tune`), or keep the old one")
+            return Fix(Message("causes.fix-tune"))
         case CauseKind.UNKNOWN if not pair.inputs:
-            advice = "ask more than once (`repeats` in the gate file), which tells whether it answers alike"
-            return Fix("look at what it reads beside its source files" if is_steady(pair) else advice)
+            return Fix(Message("causes.fix-check-inputs" if is_steady(pair) else "causes.fix-repeat"))
         case CauseKind.UNKNOWN if pair.changed_items == {*cause.subjects} and not _differs_beside_items(pair):
-            return Fix(_undo_items(cause, pair))
+            return _undo_items(cause, pair)
         case _:
             return _widen_cut(change, pair)
 
@@ -110,8 +107,8 @@ def find_fix(loss: Change, cause: Cause, pair: SnapshotPair) -> Fix:
 def agreeing_fixes(changes: Sequence[Change], pair: SnapshotPair) -> tuple[Change, ...]:
     """The changes with fixes that do not contradict each other: no parameter is set to two values.
 
-    Where one is to be set back for some losses, and a wider cut would fix others, setting it back is the fix of
-    those as well, if it is enough for them; else it is said that more is needed than to set it back.
+    If a parameter is set back for some losses, and a wider cut would fix others, setting it back is the fix of
+    those as well if that is enough for them; else the fix says that setting it back is not enough.
     """
     fixes = [change.fix for change in changes if change.cause.kind is CauseKind.PARAMETER and change.fix.changed]
     backs = {dump_json(fix.changed): fix for fix in fixes}
@@ -125,19 +122,19 @@ def agreeing_fixes(changes: Sequence[Change], pair: SnapshotPair) -> tuple[Chang
         context = pair.context(change)
         if is_kept(context.head.rows.get(context.item), context, pair.steps[1] or (), back.changed):
             return replace(change, fix=back)
-        return replace(change, fix=replace(change.fix, share="as to set it back is not enough"))
+        return replace(change, fix=replace(change.fix, share=Message("causes.fix-set-back-not-enough")))
 
     return tuple(map(agreeing, changes))
 
 
 def _differs_beside_items(pair: SnapshotPair) -> bool:
-    """Whether more than items differs, so that taking their changes back need not give the answers of the base."""
+    """Whether more than items differs: undoing the changes of items may then not restore the answers."""
     differences = [difference for difference in pair.inputs.external if not difference.adjacent]
     return any((pair.inputs.settings, differences, pair.inputs.embedder, pair.inputs.tokens))
 
 
 def undo_inclusion(cause: Cause, pair: SnapshotPair) -> Fix:
-    """Advise to include an item as before, where that is what changed; it costs tokens, and nothing need be lost."""
+    """Find the fix for an item whose include mode changed; it costs tokens even if nothing is lost."""
     (item, *rest) = cause.subjects or ("",)
     before, after = pair.base.items.get(pair.base_ids.get(item, item)), pair.head.items.get(item)
     if rest or cause.kind is not CauseKind.EDITED or before is None or after is None:
@@ -145,15 +142,16 @@ def undo_inclusion(cause: Cause, pair: SnapshotPair) -> Fix:
     old_mode, new_mode = ((fact.row or {}).get("include", "agent") for fact in (before, after))
     if before.row is None or after.row is None or old_mode == new_mode:
         return Fix()
-    if restore := _restore_command(item, pair):
-        return Fix(
-            f"include {item} by {old_mode} again, not by {new_mode}: take the edit of its file back (`{restore}`)"
-        )
-    return Fix(f"include {item} by {old_mode} again, not by {new_mode}")
+    restore = _in_brackets(_restore_command(item, pair))
+    return Fix(Message("causes.fix-include-mode", item=item, old=old_mode, new=new_mode, command=restore))
+
+
+def _in_brackets(command: str) -> str:
+    return f" (`{command}`)" if command else ""
 
 
 def _restore_command(item: str, pair: SnapshotPair) -> str:
-    """The command that gives the file of an agent's item back as it was accepted; empty where git does not have it."""
+    """The command that restores the file of an agent's item from the accepted commit; empty if git lacks it."""
     if pair.accepted_files is None or item.startswith("tool:"):
         return ""
     agent, root, commit, files = pair.accepted_files
@@ -165,37 +163,40 @@ def _restore_command(item: str, pair: SnapshotPair) -> str:
     return shlex.join(["git", "restore", f"--source={commit}", "--", os.path.relpath(file, os.path.realpath("."))])
 
 
-def _follow_successor(item: str, pair: SnapshotPair) -> str:
-    """How labels follow an item that took the place of one that is gone, as a clause; empty where none is new."""
+def _with_successor(fix: Message, item: str, pair: SnapshotPair) -> Message:
+    """The fix with a second one: move the labels of an item that is gone to the new item that replaces it."""
     kind = ItemKey.parse(item).type
     new = [name for name in pair.inputs.new if ItemKey.parse(name).type == kind]
     if not new or item in pair.head.items or item in pair.head.disabled:
-        return ""
+        return fix
     gone, added = items_of([pair.base.items[item]]), items_of(pair.head.items[name] for name in new)
     likely = [successor.new.id for successor in likely_successors(gone, added)]
-    line = f"{item}: {(likely or ['ID'])[0]}"
-    dataset = shlex.quote(pair.head.reference or "DATASET")
-    who = likely[0] if likely else "a new item"
-    command = f"ctxbench data rebase {dataset} --renames renames.yaml --in-place"
-    return f", or if {who} took its place, give it the labels: `{command}`; renames.yaml has the line `{line}`"
+    return Message(
+        "causes.fix-move-labels",
+        fix=fix,
+        successor=likely[0] if likely else "a new item",
+        dataset=shlex.quote(pair.head.reference or "DATASET"),
+        line=f"{item}: {(likely or ['ID'])[0]}",
+    )
 
 
-def _put_back(item: str, pair: SnapshotPair) -> str:
-    """Advise to make an item that is gone one that can be offered again."""
+def _restore_item(item: str, pair: SnapshotPair) -> Message:
+    """The fix that makes an item available again."""
     head = pair.head
     if item in head.items:
-        return f"put {item} back into a scope"
+        return Message("causes.fix-scope", item=item)
     if item in head.disabled:
-        return f"enable {item} again"
+        return Message("causes.fix-enable", item=item)
     if (absent := head.absent_servers.get(server_of(item))) is not None:
-        return absent.fix
-    restore = _restore_command(item, pair)
-    return f"put {item} back (`{restore}`)" if restore else f"put {item} back"
+        return Message("causes.fix-server", advice=absent.fix)
+    return Message("causes.fix-restore", item=item, command=_in_brackets(_restore_command(item, pair)))
 
 
-def _with_alternative(text: str, fix: Fix) -> Fix:
-    """A fix with a text before it; empty where no fix helps."""
-    return replace(fix, phrase=f"{text} {fix.phrase}") if fix and fix.possible else Fix()
+def _with_alternative(phrase: Message, fix: Fix) -> Fix:
+    """The fix of a phrase, with another fix as an alternative if that one helps."""
+    if not (fix and fix.possible):
+        return Fix(phrase)
+    return replace(fix, phrase=Message("causes.fix-either", first=phrase, second=fix.phrase))
 
 
 def lost_words(change: ChangeContext, pair: SnapshotPair) -> str:
@@ -234,7 +235,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _separate_items(change: ChangeContext, cause: Cause, pair: SnapshotPair, wider: Fix) -> Fix:
-    """Advise to distinguish an item from those ranked above with nearly the same score (similarities only)."""
+    """The fix that distinguishes an item from those ranked above with nearly the same score (similarities only)."""
     if pair.weighs_the_catalog:
         return Fix()
     after, item = change.head, change.item
@@ -242,31 +243,32 @@ def _separate_items(change: ChangeContext, cause: Cause, pair: SnapshotPair, wid
     alike = sorted((name for name in distance if distance[name] <= _CLOSE), key=lambda name: (distance[name], name))
     if not alike:
         return Fix()
-    suffix = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
-    text = f"say in its text what tells {item} from {alike[0]}{suffix}, or merge them"
-    return _with_alternative(f"{text}; or", wider) or Fix(text)
+    return _with_alternative(Message("causes.fix-distinguish", item=item, others=first_few(alike, 1)), wider)
 
 
-def _undo_items(cause: Cause, pair: SnapshotPair) -> str:
-    """Advise to undo the changes of the items in the way, where those are few."""
-    items = cause.subjects if len(cause.subjects) <= _MAX_NAMED_ITEMS else ()
-    return " and ".join(_UNDO_TEXTS[item_change(item, pair)].format(item) for item in items)
+def _undo_items(cause: Cause, pair: SnapshotPair) -> Fix:
+    """The fix that undoes the changes of the items in the way, if those are few."""
+    if not cause.subjects or len(cause.subjects) > _MAX_NAMED_ITEMS:
+        return Fix()
+    steps = [_UNDO_TEXTS[item_change(item, pair)].format(item) for item in cause.subjects]
+    return Fix(Message("causes.fix-undo-items", steps=" and ".join(steps)))
 
 
-def _undo_settings(cause: Cause, pair: SnapshotPair) -> str:
-    """Advise to set parameters back to their values at the base."""
+def _undo_settings(cause: Cause, pair: SnapshotPair) -> Fix:
+    """The fix that sets parameters back to their values at the base."""
     counter = () if pair.inputs.tokens is None else (pair.inputs.tokens,)
     settings = [setting for setting in (*pair.inputs.settings, *counter) if setting.name in cause.subjects]
-    phrases = [*dict.fromkeys(f"put the file back that {setting.step} reads" for setting in settings if setting.words)]
+    steps = [*dict.fromkeys(f"restore the file of {setting.step}" for setting in settings if setting.words)]
     values = [(setting.name, setting.before) for setting in settings if not setting.words]
     back = dict.fromkeys(f"{name} back to {before}" for name, before in values if before != NONE)
-    out = dict.fromkeys(name for name, before in values if before == NONE)
-    phrases += [f"set {', '.join(back)}"] * bool(back) + [f"take {', '.join(out)} out"] * bool(out)
-    return " and ".join(phrases)
+    added = dict.fromkeys(name for name, before in values if before == NONE)
+    steps += [f"set {', '.join(back)}"] * bool(back) + [f"remove {', '.join(added)}"] * bool(added)
+    phrase = Message("causes.fix-undo-settings", steps=" and ".join(steps)) if steps else ""
+    return Fix(phrase, changed=_settings_of_base(cause, pair))
 
 
 def _settings_of_base(cause: Cause, pair: SnapshotPair) -> tuple[tuple[str, str, Any], ...]:
-    """What sets the parameters of cuts back that a cause names; empty where it names another setting, too."""
+    """The old values of the parameters of cuts that a cause names; empty if it also names another setting."""
     settings = [setting for setting in pair.inputs.settings if setting.name in cause.subjects]
     base, head = ({step.path: step.values for step in side or ()} for side in pair.steps)
     cuts = [setting for setting in settings if not setting.scoring and not setting.chunk_limit]
@@ -281,10 +283,10 @@ def _settings_of_base(cause: Cause, pair: SnapshotPair) -> tuple[tuple[str, str,
 
 
 def _widen_cut(change: ChangeContext, pair: SnapshotPair) -> Fix:
-    """Advise to change the parameters of the cuts that keep the item out, to values that let it in.
+    """The fix that changes the parameters of the cuts that exclude the item, to values that include it.
 
-    Empty where that would not bring it back: cuts that can be replayed are tried with these values. Where a parameter
-    may not have its value, it says so and nothing else.
+    Empty if that would not restore the item: cuts that can be replayed are tried with these values. If a value is
+    out of the range of its parameter, the phrase says only that.
     """
     after, item = change.head, change.item
     row, steps = after.rows.get(item), pair.steps[1] or ()
@@ -305,15 +307,14 @@ def _widen_cut(change: ChangeContext, pair: SnapshotPair) -> Fix:
         label = user_name(name, cut, pair)
         parameter = pair.head.identity.parameters.get(label)
         if parameter is not None and not parameter.low <= value <= parameter.high:
-            return Fix(
-                f"no value that {label} may have ({parameter.low:g} to {parameter.high:g}) is enough", possible=False
-            )
+            limits = {"low": parameter.low, "high": parameter.high}
+            return Fix(Message("causes.fix-out-of-range", parameter=label, **limits), possible=False)
     phrase, verb, amount = "", "", 0.0
     for index, (cut, name, value) in enumerate(widenings):
         last, verb = verb, "lower" if value < cut.values[name] else "raise"
         text = user_name(name, cut, pair) if verb == last else f"{verb} {user_name(name, cut, pair)}"
         phrase, amount = f"{phrase} {amount:g} and {text} to" if index else f"{text} to", value
-    return Fix(phrase, amount, lower=verb == "lower", changed=changed)
+    return Fix(Message("causes.fix-widen", parameters=phrase), amount, lower=verb == "lower", changed=changed)
 
 
 def _wider_values(
@@ -408,7 +409,8 @@ class _ChangeExplainer:
         if context.lost and context.item in inputs.gone and out:
             return Cause(kind=CauseKind.GONE, subjects=(context.item,), detail=absence_text(context.item, head))
         if not context.lost and context.item in inputs.new:
-            detail = "no longer disabled" if context.item in self.pair.base.disabled else "new in the catalog"
+            enabled = context.item in self.pair.base.disabled
+            detail = Message("causes.item-enabled" if enabled else "causes.item-new")
             return Cause(kind=CauseKind.NEW, subjects=(context.item,), detail=detail)
         return None
 
@@ -471,7 +473,8 @@ class _ChangeExplainer:
             second = "the edit of the item"
         else:
             second = self.finder.rival_cause(context).detail
-        return replace(cause, detail=f"{cause.detail}, only together with this: {second}", mechanism="")
+        detail = Message("causes.only-together", first=cause.detail, second=second)
+        return replace(cause, detail=detail, mechanism="")
 
     def _largest_part(self, occurs: Mapping[tuple[bool, ...], bool], context: ChangeContext) -> str:
         """The factor that made most of a change; `occurs` as for `shapley`."""
@@ -659,23 +662,23 @@ def shapley(occurs: Mapping[tuple[bool, ...], bool]) -> tuple[float, float, floa
     return parts[0], parts[1], parts[2]
 
 
-_MOST_ROWS = 500_000  # candidates of all queries that are replayed; of more, no price is said
+_MOST_ROWS = 500_000  # candidates of all queries that are replayed; with more, token counts of fixes are left out
 
 
 def with_fix_prices(
     groups: Sequence[CauseGroup], pair: SnapshotPair, queries: Sequence[str], metrics: Sequence[MetricVerdict]
 ) -> tuple[CauseGroup, ...]:
-    """Add to the fixes of causes what they cost.
+    """Add the token count to the fixes of causes.
 
-    That is the mean of `tokens` over the queries, now and with the fix, and whether the check would find that worse.
-    Nothing is said of a fix that changes no parameter of a cut, and where a replay does not give what is offered
-    now: where steps need more than scores, or the candidates are not all known.
+    It is the mean of `tokens` over the queries, now and with the fix, and whether the check would find that worse.
+    It is left out for a fix that changes no parameter of a cut, and if a replay does not give the current offers:
+    a step needs more than scores, or not all candidates are known.
 
     Args:
-        groups: with their fixes.
+        groups: causes with their fixes.
         pair: base and head.
-        queries: ids of those compared.
-        metrics: as they were judged; without `tokens` among them nothing is added.
+        queries: ids of the queries compared.
+        metrics: the verdicts; without `tokens` among them nothing is added.
     """
     judged = next((verdict for verdict in metrics if verdict.metric == PRICES[0]), None)
     if judged is None or not any(group.fix.changed for group in groups):
@@ -689,11 +692,11 @@ def with_fix_prices(
         offers = replay_offers(with_changes(steps, fix.changed), cases)
         added = sum(row.tokens for rows in offers for row in rows if row.origin != "session")  # no session counts
         tokens = added / len(cases)
-        text = f"{levels(metric, comparison.other, tokens)} prompt tokens on average"
+        price = Message("gate.fix-tokens", change=levels(metric, comparison.other, tokens))
         if tokens - comparison.base > judged.tolerance:
-            base = level(metric, comparison.base)
-            text += f", which is worse: {size(metric, judged.tolerance)} over the baseline's {base} are tolerated"
-        return replace(fix, price=text)
+            base, tolerance = level(metric, comparison.base), size(metric, judged.tolerance)
+            price = Message("gate.fix-too-many-tokens", tokens=price, base=base, tolerance=tolerance)
+        return replace(fix, price=price)
 
     return tuple(replace(group, fix=with_price(group.fix)) if group.fix.changed else group for group in groups)
 

@@ -45,7 +45,7 @@ from ctxbench.gate.snapshots import (
     label_facts,
 )
 from ctxbench.io.console import nothing_said
-from ctxbench.io.errors import count
+from ctxbench.io.errors import Message
 from ctxbench.io.rows import Row
 from ctxbench.labelling.rebase import propose_renames
 from ctxbench.model.items import Item, ItemKey
@@ -227,12 +227,11 @@ def tool_names(tool: ItemKey) -> tuple[str, str, str]:
     return tool.name, f"{tool.server}/{tool.name}" if tool.server else tool.name, tool.id
 
 
-_UNNAMED = "Evals without ids get others when records are put in or taken out before them: give each an `id`"
 _ONE_SIDED = 0.05  # share of the queries on which a metric may apply to one side only without a notice
 LEFT_OUT_REASONS = {
     "removed": "gone",
-    "changed": "asked otherwise",
-    "relabelled": "labelled otherwise",
+    "changed": "changed",
+    "relabelled": "relabelled",
 }  # reasons why a query of the baseline cannot be compared
 
 
@@ -243,9 +242,9 @@ class Comparability:
     Attributes:
         queries: ids of those compared, in the order of the head.
         left_out: by why (`new`, `removed`, `relabelled`, `changed`), ids of the others; only reasons that there are.
-        reasons: why the two cannot be compared, a sentence each; empty if they can.
-        renamed: ids of items that go on under another id, old to new.
-        notices: what a reader must know, a sentence each.
+        reasons: messages why the two cannot be compared; empty if they can.
+        renamed: ids of renamed items, old to new.
+        notices: messages for the reader.
     """
 
     queries: tuple[str, ...] = ()
@@ -266,17 +265,17 @@ def assess_comparability(base: SelectorSnapshot, head: SelectorSnapshot, setting
         settings: which metrics are judged, and whether queries may be gone.
     """
     if base.dataset != head.dataset:
-        message = f"{base.source} is of dataset {base.dataset}, {head.source} of {head.dataset}"
-        return Comparability(reasons=(f"{message}; name the same dataset, or {_renewal_hint(base)}",))
+        values = {"base": base.source, "dataset": base.dataset, "head": head.source, "head_dataset": head.dataset}
+        return Comparability(reasons=(Message("gate.other-dataset", fix=_renewal_hint(base), **values),))
     renamed = renamed_items(base, head)
     questions = Questions(base, offered=head.items, scopes=scopes_of(head), renames=renamed)
     queries, left_out = _sort_queries(base, head, questions)
     differing = [*_query_differences(base, head, left_out, questions)]
     reasons = [*_missing_queries(base, head, queries)]
     if not (reasons or (settings.allow_removed and queries)):
-        reasons = [f"{text}; {_renewal_hint(base)}, or leave them out with --allow-removed" for text in differing]
-        if reasons and "changed" in left_out and _numbered(left_out["changed"]):
-            reasons[-1] += f". {_UNNAMED}"
+        unnamed = "changed" in left_out and _numbered(left_out["changed"])
+        key = "gate.numbered-queries-differ" if unnamed else "gate.queries-differ"
+        reasons = [Message(key, difference=text, fix=_renewal_hint(base)) for text in differing]
     reasons += [*_missing_answers(base, queries), *_missing_answers(head, head.queries)]
     answers_differ = head.answers is not base.answers  # not where no selector was asked
     reasons += [
@@ -291,15 +290,15 @@ def assess_comparability(base: SelectorSnapshot, head: SelectorSnapshot, setting
         renamed=renamed,
         notices=(
             *_notices(base, head, left_out, settings, renamed),
-            *(f"{text}, left out" for text in differing if settings.allow_removed),
+            *(Message("gate.queries-left-out", difference=text) for text in differing if settings.allow_removed),
             *_values_on_one_side(base, head, queries, settings),
         ),
     )
 
 
 def _renewal_hint(base: SelectorSnapshot) -> str:
-    """How to replace a base that does not fit: a baseline is accepted anew, a run is made again."""
-    return "write the baseline anew with --accept" if base.judged is None else "run both again"
+    """How to replace a base that does not fit: accept a new baseline, or repeat the runs."""
+    return "accept a new baseline (--accept)" if base.judged is None else "run both again"
 
 
 # ---------------------------------------------------------------------------------------------- queries
@@ -325,11 +324,11 @@ def _sort_queries(
 
 
 def unasked(dataset: Dataset, subset: Dataset) -> dict[str, Unasked]:
-    """The queries of a dataset that are not asked, by id, with why.
+    """The queries of a dataset that a check does not use, by id, with the reasons.
 
     Args:
-        dataset: as it was opened.
-        subset: the queries of it that are asked: of one split, a sample, what metrics apply to.
+        dataset: the whole dataset.
+        subset: the queries that the check uses: those of a split or a sample to which metrics apply.
     """
     ids = {query.id for query in subset.queries}
     splits = {query.split for query in subset.queries}
@@ -337,9 +336,8 @@ def unasked(dataset: Dataset, subset: Dataset) -> dict[str, Unasked]:
 
     def why(query: DatasetQuery) -> str:
         if query.id in unlabelled:
-            return "not labelled in full"
-        in_split = query.split in splits
-        return "not in the sample that is asked" if in_split else f"of split {query.split}, which is not asked"
+            return "not labelled completely"
+        return "not in the sample" if query.split in splits else f"in the unused split {query.split}"
 
     return {
         query.id: Unasked(why(query), labelled=query.id not in unlabelled, tags=query.tags)
@@ -353,11 +351,10 @@ def _missing_queries(base: SelectorSnapshot, head: SelectorSnapshot, queries: tu
     if queries:
         return
     if not base.queries and not head.queries:
-        yield f"dataset {head.dataset} has no labelled query on either side; label some"
+        yield Message("gate.no-labelled-query", dataset=head.dataset)
     elif not base.queries.keys() & {*head.queries, *head.unasked}:
-        message = f"no query of {base.source} is in dataset {head.dataset}: it may be of another one"
-        unnamed = f". {_UNNAMED}" if _numbered(base.queries) else ""
-        yield f"{message}; name the same dataset, or {_renewal_hint(base)}{unnamed}"
+        key = "gate.no-common-numbered-query" if _numbered(base.queries) else "gate.no-common-query"
+        yield Message(key, base=base.source, dataset=head.dataset, fix=_renewal_hint(base))
 
 
 def _numbered(ids: Iterable[str]) -> bool:
@@ -368,17 +365,16 @@ def _numbered(ids: Iterable[str]) -> bool:
 def _query_differences(
     base: SelectorSnapshot, head: SelectorSnapshot, left_out: Mapping[str, tuple[str, ...]], questions: Questions
 ) -> Iterator[str]:
-    """Texts about queries of the base that are gone, changed or relabelled, one for each reason."""
+    """Messages about queries of the base that are gone, changed or relabelled, one for each reason."""
     for why, text in LEFT_OUT_REASONS.items():
         skipped = head.unasked if why == "removed" else {}
         by = group_pairs(
             (f"{skipped[query].why} now" if query in skipped else text, query) for query in left_out.get(why, ())
         )
         for state, ids in by.items():
-            verb = "is" if len(ids) == 1 else "are"
-            message = f"{count(len(ids), 'query', 'queries')} of {base.source} {verb} {state} ({first_ids(ids)})"
             moved = [*questions.scope_changes(head.queries[query] for query in ids)] if why == "changed" else []
-            yield f"{message}: {'; '.join(moved)}" if moved else message
+            names = "; ".join([first_ids(ids), *moved])
+            yield Message("gate.queries-of-base", n=len(ids), base=base.source, state=state, names=names)
 
 
 # ---------------------------------------------------------------------------------------------- answers
@@ -387,15 +383,14 @@ def _query_differences(
 def _missing_answers(side: SelectorSnapshot, queries: Collection[str]) -> Iterator[str]:
     """Reasons: queries without an answer, and queries that the selector failed on."""
     if missing := [name for name in queries if name not in side.answers]:
-        message = f"{count(len(missing), 'query', 'queries')} without an answer in {side.source} ({first_ids(missing)})"
-        yield f"{message}; run it again, whole"
+        yield Message("gate.queries-unanswered", n=len(missing), source=side.source, names=first_ids(missing))
     errors = failures(side.answers)
     if failed := [name for name in queries if name in errors]:
-        message = f"{side.selector} failed on {count(len(failed), 'query', 'queries')} in {side.source}"
         why = errors[failed[0]].removeprefix(f"query {failed[0]!r}: ")
-        given_up = sum(errors[name].startswith(NOT_ASKED) for name in failed)
-        after = f" (after {len(failed) - given_up} of them the others were not asked)" if given_up else ""
-        yield f"{message}, first {failed[0]}: {why}{after}; fix that, and run it again"
+        skipped = sum(errors[name].startswith(NOT_ASKED) for name in failed)
+        values = {"selector": side.selector, "source": side.source, "first": failed[0], "why": why}
+        key = "gate.selector-gave-up" if skipped else "gate.selector-failed"
+        yield Message(key, n=len(failed), skipped=skipped, **values)
 
 
 def _invalid_answers(side: SelectorSnapshot) -> Iterator[str]:
@@ -414,29 +409,31 @@ def _invalid_answers(side: SelectorSnapshot) -> Iterator[str]:
             if candidate.score is not None and not math.isfinite(candidate.score)
         ]
         if wrong:
-            yield f"query {name}: the score of {wrong[0]} in {side.source} is no number; write it anew"
+            yield Message("gate.score-not-finite", query=name, item=wrong[0], source=side.source)
         elif len(ids) < len(candidates):
-            twice = sorted(
-                item_id for item_id, count in Counter(candidate.id for candidate in candidates).items() if count > 1
-            )
-            yield f"query {name}: {first_ids(twice)} stands twice in {side.source}; write it anew"
+            counts = Counter(candidate.id for candidate in candidates)
+            twice = sorted(item_id for item_id, n in counts.items() if n > 1)
+            yield Message("gate.candidate-twice", query=name, items=first_ids(twice), source=side.source)
         elif not side.items.keys() >= ids:
             unknown = sorted(ids - side.items.keys())
-            yield f"query {name}: {side.source} has no item {first_ids(unknown)}, but offers it; write it anew"
+            yield Message("gate.unknown-candidate", query=name, items=first_ids(unknown), source=side.source)
 
 
 def _missing_metrics(base: SelectorSnapshot, head: SelectorSnapshot, settings: CheckSettings) -> Iterator[str]:
     """Reasons: metrics that cannot be compared."""
     prices = [str(metric) for metric in settings.metrics if metric.name in PRICES]
     if prices and base.identity.tokens != head.identity.tokens:
-        how = f"by {base.identity.tokens} in {base.source} and by {head.identity.tokens} in {head.source}"
-        message = f"tokens are counted {how}, so that {' and '.join(prices)} cannot be compared"
-        yield f"{message}; count alike, or {_renewal_hint(base)}"
+        yield Message(
+            "gate.other-token-counter",
+            base=f"{base.identity.tokens} in {base.source}",
+            head=f"{head.identity.tokens} in {head.source}",
+            metrics=" and ".join(prices),
+            fix=_renewal_hint(base),
+        )
     for metric in settings.metrics:
         missing = [side.source for side in (base, head) if not set(metric.parts) <= side.metrics.keys()]
         if len(missing) == 1:
-            alternative = "" if str(metric) in PRICES else ", or judge another"  # prices are judged always
-            yield f"{missing[0]} has no values of {metric}; {_renewal_hint(base)}{alternative}"
+            yield Message("gate.metric-missing", source=missing[0], metric=metric, fix=_renewal_hint(base))
 
 
 def _notices(
@@ -448,20 +445,19 @@ def _notices(
 ) -> Iterator[str]:
     """Notices of items renamed, queries that are new, and metrics that neither side has."""
     if renamed:
-        pairs = [f"{old} is {new} now" for old, new in renamed.items()]
+        pairs = first_ids([f"{old} -> {new}" for old, new in renamed.items()])
         stated = set() if head.judged is None else {key.id for key in head.judged.renames}
-        carried = "; `ctxbench data rebase` with --renames FILE carries labels over that still hold an old name"
-        left = carried if renamed.keys() - stated else ""
-        yield f"{count(len(pairs), 'item')} renamed, taken for the same ({first_ids(pairs)}){left}"
+        key = "gate.items-renamed-unstated" if renamed.keys() - stated else "gate.items-renamed"
+        yield Message(key, n=len(renamed), pairs=pairs)
     if "new" in left_out:
         ids = left_out["new"]
-        fix = "; --accept takes them in" if base.judged is None else ""
-        yield f"{count(len(ids), 'query', 'queries')} not in {base.source}, left out ({first_ids(ids)}){fix}"
+        key = "gate.new-queries-of-baseline" if base.judged is None else "gate.new-queries"
+        yield Message(key, n=len(ids), base=base.source, names=first_ids(ids))
     for metric in settings.metrics:
         if not any(set(metric.parts) <= side.metrics.keys() for side in (base, head)):
-            yield f"{metric} cannot be computed for this selector, and is not judged"
+            yield Message("gate.metric-not-computable", metric=metric)
     if FORBIDDEN_OFFERED not in (*base.metrics, *settings.metrics) and FORBIDDEN_OFFERED in head.metrics:
-        yield f"{FORBIDDEN_OFFERED} is not judged: {base.source} has no values of it; {_renewal_hint(base)}"
+        yield Message("gate.metric-missing", source=base.source, metric=FORBIDDEN_OFFERED, fix=_renewal_hint(base))
 
 
 def _values_on_one_side(
@@ -480,9 +476,8 @@ def _values_on_one_side(
             [queries[row] for row in np.flatnonzero(mask).tolist()] for mask in (before & ~after, after & ~before)
         )
         if len(gone) + len(come) > _ONE_SIDED * len(queries):
-            some = f"{count(len(gone) + len(come), 'query', 'queries')} of {len(queries):,}"
-            counts = f"{len(gone):,} only before, {len(come):,} only now; {first_ids(gone + come)}"
-            yield f"{metric} has a value on one side only for {some} ({counts}), not judged there"
+            values = {"metric": metric, "total": len(queries), "names": first_ids(gone + come)}
+            yield Message("gate.metric-on-one-side", before=len(gone), now=len(come), **values)
 
 
 # ---------------------------------------------------------------------------------------------- renames

@@ -28,6 +28,7 @@ from ctxbench.gate.snapshots import (
     offered_ids,
     shown_tokens,
 )
+from ctxbench.io.errors import Message
 from ctxbench.model.candidates import MARGIN, NOT_CHOSEN
 from ctxbench.model.selection import Offered
 
@@ -432,8 +433,9 @@ def _merged_causes(causes: Collection[Cause], pair: SnapshotPair) -> dict[Cause,
         members = [cause for cause in causes if cause.kind == kind]
         items = sorted({item for cause in members for item in cause.subjects})
         if len(items) > 1:
-            details = " or ".join(sorted({cause.detail for cause in members}, reverse=True))
-            joint = Cause(kind=kind, subjects=tuple(items), detail=f"{len(items)} items {details}")
+            states = " or ".join(sorted({cause.detail for cause in members}, reverse=True))
+            key = "causes.items-new" if kind is CauseKind.NEW else "causes.items-gone"
+            joint = Cause(kind=kind, subjects=tuple(items), detail=Message(key, n=len(items), states=states))
             out |= dict.fromkeys(members, joint)
     shared = group_pairs(
         ((cause.kind, cause.mechanism), cause) for cause in causes if cause.kind in _MERGED_KINDS and cause.mechanism
@@ -509,7 +511,7 @@ def token_changes(
             queries=tuple(queries),
             why=edit_text(base_items[item], head.items[item])
             if base_items[item].hash != head.items[item].hash
-            else "counted otherwise",
+            else "counted differently",
         )
         for item, queries in queries_by_item.items()
     ]
@@ -525,16 +527,17 @@ def price_causes(prices: Sequence[TokenChange], head: SelectorSnapshot) -> tuple
     """
     position = {query: n for n, query in enumerate(head.queries)}
     groups = []
-    for kind, word, changed in (
-        (CauseKind.COSTS_MORE, "more", [change for change in prices if change.tokens > 0]),
-        (CauseKind.COSTS_LESS, "less", [change for change in reversed(prices) if change.tokens < 0]),
+    for kind, key, changed in (
+        (CauseKind.COSTS_MORE, "causes.items-cost-more", [change for change in prices if change.tokens > 0]),
+        (CauseKind.COSTS_LESS, "causes.items-cost-less", [change for change in reversed(prices) if change.tokens < 0]),
     ):
         if not changed:
             continue
         queries = sorted({query for change in changed for query in change.queries}, key=position.__getitem__)
-        detail = f"{len(changed)} items cost {word} prompt tokens"
+        detail = Message(key, n=len(changed))
         if len(changed) == 1:
-            detail = f"{changed[0].base:,} -> {changed[0].head:,} prompt tokens, {changed[0].why}"
+            (change,) = changed
+            detail = Message("causes.token-count-changed", before=change.base, after=change.head, change=change.why)
         groups.append(
             CauseGroup(
                 cause=Cause(kind=kind, subjects=tuple(change.item for change in changed), detail=detail),

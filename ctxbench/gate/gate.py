@@ -57,7 +57,7 @@ from ctxbench.gate.verdict import (
     with_servers,
 )
 from ctxbench.io.console import Notify, ProgressListener, nothing_said, silent
-from ctxbench.io.errors import InputError, ParameterError, count
+from ctxbench.io.errors import InputError, Message, ParameterError
 
 _MAX_NAMED = 3  # selectors that may have taken the place of another
 
@@ -86,7 +86,12 @@ def pair_snapshots(bases: Sequence[SelectorSnapshot], heads: Sequence[SelectorSn
             _missing_selector(snapshot, bases, heads) for key, snapshot in before.items() if key not in after
         ),
         notices=tuple(
-            f"{selector} on {dataset} is not in {bases[0].source if bases else 'the baseline'}, and is not checked"
+            Message(
+                "gate.selector-not-in-baseline",
+                selector=selector,
+                dataset=dataset,
+                baseline=bases[0].source if bases else "the baseline",
+            )
             for dataset, selector in after
             if (dataset, selector) not in before
         ),
@@ -96,18 +101,18 @@ def pair_snapshots(bases: Sequence[SelectorSnapshot], heads: Sequence[SelectorSn
 def _missing_selector(
     base: SelectorSnapshot, bases: Sequence[SelectorSnapshot], heads: Sequence[SelectorSnapshot]
 ) -> SelectorCheck:
-    source = heads[0].source if heads else "this run"
     selectors = [snapshot.selector for snapshot in heads if snapshot.dataset == base.dataset]
-    subject = f"{base.selector} on {base.dataset}" if selectors else f"dataset {base.dataset}"
     base_selectors = {snapshot.selector for snapshot in bases if snapshot.dataset == base.dataset}
-    fix = "put it back" + (", or write the baseline anew with --accept" if base.judged is None else "")
-    if new := [
-        selector for selector in selectors if selector not in base_selectors
-    ]:  # a preset changed that the selector has its name from
-        action = "in the gate file and check again" if base.judged is None else "and run it again"
-        took = f"if {' or '.join(new[:_MAX_NAMED])} took its place"
-        fix = f"{took}, give that `name: {base.selector}` {action}; else {fix}"
-    reason = f"{base.source} has {subject}, and {source} has not; {fix}"
+    values = {
+        "base": base.source,
+        "head": heads[0].source if heads else "this run",
+        "subject": f"{base.selector} on {base.dataset}" if selectors else f"dataset {base.dataset}",
+    }
+    if new := [selector for selector in selectors if selector not in base_selectors]:  # a preset gave it another name
+        names = " or ".join(new[:_MAX_NAMED])
+        reason = Message("gate.selector-replaced", names=names, selector=base.selector, **values)
+    else:
+        reason = Message("gate.selector-missing" if base.judged is None else "gate.selector-not-run", **values)
     return SelectorCheck(
         dataset=base.dataset,
         selector=base.selector,
@@ -209,9 +214,7 @@ class _PairCheck:
             deterministic=self._deterministic,
         )
         verdict, reasons = decide_verdict(metrics, pins, facts, alpha=1.0 - settings.confidence)
-        passed_over = (
-            [f"{unmet_text(unmet)}; passed over (--allow-removed)"] if settings.allow_removed and unmet else []
-        )
+        allowed_unmet = [unmet_text(unmet, "gate.unmet-allowed")] if settings.allow_removed and unmet else []
         return SelectorCheck(
             dataset=self.head.dataset,
             selector=self.head.selector,
@@ -232,7 +235,7 @@ class _PairCheck:
             n_with_requirements=len(requiring),
             nondeterministic=len({*self.base.nondeterministic, *self.head.nondeterministic}.intersection(requiring)),
             allowed=allowed,
-            notices=(*comparability.notices, *self._notices(metrics), *passed_over),
+            notices=(*comparability.notices, *self._notices(metrics), *allowed_unmet),
             differs=self._differs(changes),
             texts=_change_texts(changes, self.base, self.head),
             helps={name: parameter.help for name, parameter in self.head.identity.parameters.items() if parameter.help},
@@ -287,15 +290,11 @@ class _PairCheck:
     def _notices(self, metrics: Sequence[MetricVerdict]) -> Iterator[str]:
         base, head = self.base, self.head
         if swaps := self.differences.swaps:
-            text = (
-                f"{count(len(swaps), 'query', 'queries')} differ{'s' if len(swaps) == 1 else ''} only among scores that"
-            )
-            yield f"{text} noise may exchange (at most 1e-5 apart), counted as the same ({first_ids(swaps)})"
+            yield Message("gate.swaps", n=len(swaps), names=first_ids(swaps))
         if nondeterministic := [
             query for query in self.comparability.queries if query in {*base.nondeterministic, *head.nondeterministic}
         ]:
-            text = f"{count(len(nondeterministic), 'query', 'queries')} answered otherwise from time to time"
-            yield f"{text} ({first_ids(nondeterministic)}): in the metrics, but not among items lost and gained"
+            yield Message("gate.nondeterministic-queries", n=len(nondeterministic), names=first_ids(nondeterministic))
         for side, label in ((base, "baseline"), (head, "now")):
             spread = [
                 f"{metric.metric} {size(parse_metric(metric.metric), side.spread[metric.metric])}"
@@ -303,15 +302,13 @@ class _PairCheck:
                 if metric.metric in side.spread
             ]
             if spread:
-                yield f"spread of the means over {side.repeats} repeats, {label}: {', '.join(spread)}"
+                yield Message("gate.spread", side=label, repeats=side.repeats, spread=spread)
         for metric in metrics:
             if not metric.comparison.n:
-                queries = count(len(self.comparability.queries), "query", "queries")
-                yield f"{metric.metric} applies to none of the {queries}"
+                yield Message("gate.metric-not-applicable", metric=metric.metric, n=len(self.comparability.queries))
         if self._is_nondeterministic:
-            text = f"{head.selector} answers otherwise though catalog, queries, parameters, model and code are the same"
-            advice = ", or was changed; ask it repeatedly (repeats)" if head.identity.external else ""
-            yield f"{text}: it is not deterministic{advice}"
+            key = "gate.external-nondeterministic" if head.identity.external else "gate.nondeterministic"
+            yield Message(key, selector=head.selector)
 
 
 def _has_same_inputs(base: SelectorSnapshot, head: SelectorSnapshot) -> bool:
@@ -577,7 +574,7 @@ def check_runs(
     if len(before) == len(after) == 1 and before != after:
         (old,), (new,) = before, after
         bases = [replace(snapshot, selector=new) for snapshot in bases]
-        notices = (f"{new} of {names[1]} is compared with {old} of {names[0]}",)
+        notices = (Message("gate.selectors-compared", new=new, head=names[1], old=old, base=names[0]),)
     if sources:
         bases, heads = (
             [replace(snapshot, source=n) for snapshot in side] for n, side in zip(sources, (bases, heads), strict=True)
@@ -626,8 +623,8 @@ def _check_no_failures(snapshots: Sequence[SelectorSnapshot]) -> None:
         if wrong := [
             (query, snapshot.answers[query].error) for query in snapshot.queries if snapshot.answers[query].error
         ]:
-            n, (first, why) = count(len(wrong), "query", "queries"), wrong[0]
-            why = why.removeprefix(f"query {first!r}: ")
-            failed.append(f"{snapshot.selector} on {snapshot.dataset} failed on {n}, first {first}: {why}")
+            first, why = wrong[0]
+            values = {"dataset": snapshot.dataset, "first": first, "why": why.removeprefix(f"query {first!r}: ")}
+            failed.append(Message("gate.accept-failed", selector=snapshot.selector, n=len(wrong), **values))
     if failed:
-        raise ParameterError(f"nothing is accepted: {'; '.join(failed)}; fix it and accept again")
+        raise ParameterError(f"no baseline was accepted: {'; '.join(failed)}; fix the selector and accept again")

@@ -21,13 +21,13 @@ import yaml
 
 from ctxbench.evaluation.metrics import FORBIDDEN_OFFERED, Metric, parse_metric
 from ctxbench.gate.baseline import AcceptedFigures, summarise_selector
-from ctxbench.gate.baseline_reader import accepted_settings, read_baseline, read_manifest, restore_advice
+from ctxbench.gate.baseline_reader import accepted_settings, read_baseline, read_manifest
 from ctxbench.gate.baseline_rows import MANIFEST, VECTORS, accept_command, figures_of, other_content
 from ctxbench.gate.results import FigureChange, Loosened, Replacement
 from ctxbench.gate.settings import CheckSettings, GateFile, Pin, Tolerance, read_gate
 from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.gate.verdict import pin_text
-from ctxbench.io.errors import ParameterError, StorageError, UserError, faults_of
+from ctxbench.io.errors import Message, ParameterError, StorageError, UserError, faults_of
 from ctxbench.io.files import read_bytes, temporary_folder
 from ctxbench.io.git import Commit, Repository, file_versions, merge_base
 
@@ -88,7 +88,6 @@ def read_history(
     folder: Path,
     *,
     limit: int | None = None,
-    gate_path: Path = Path(),
     notify: Callable[[str, int, int], None] | None = None,
 ) -> BaselineHistory:
     """Read the baselines of a folder at every commit that changed it. The checkout is left as it is.
@@ -96,8 +95,6 @@ def read_history(
     Args:
         folder: of the baseline; it need not be there any more.
         limit: the newest so many commits, >= 1; None = all.
-        gate_path: the gate file that names it; else the working directory. For the message where the folder is in no
-            repository.
         notify: told how far it is.
 
     Raises:
@@ -113,13 +110,7 @@ def read_history(
         )
     repository = Repository.around(folder)
     if repository is None:
-        surrounding = Repository.around(gate_path)
-        where = (
-            "in no git repository"
-            if surrounding is None
-            else f"outside the git repository {surrounding.root}, and in no other"
-        )
-        raise StorageError(f"{folder} lies {where}; expected a baseline that is committed, since git keeps its history")
+        raise StorageError(f"{folder} is not in a git repository; commit the baseline, since git keeps its history")
     commits = repository.commits(folder, limit=None if limit is None else limit + 1)
     older = limit is not None and len(commits) > limit
     try:
@@ -165,7 +156,8 @@ def _worth_of(
         return tuple(summarise_selector(snapshot, FIGURES) for snapshot in read_baseline(target)), ""
     except UserError as error:
         first, *rest = faults_of(error)
-        message = str(first).replace(f"; {restore_advice()}", "").replace(str(target), str(folder))
+        problem = first.message.values.get("problem") if isinstance(first.message, Message) else None
+        message = str(replace(first, message=problem or first.message)).replace(str(target), str(folder))
         return (), f"{message}{f'; {len(rest)} more' if rest else ''}"
 
 
@@ -211,7 +203,7 @@ def lost_pins(current: Sequence[Pin], before: Sequence[Pin], renamed: Mapping[st
         before: those that the baseline was accepted with.
         renamed: ids of items that go on under another id, old to new.
     """
-    demands = (replace(demand, line=0) for pin in before for demand in pin.demands())
+    demands = (demand.at(0) for pin in before for demand in pin.demands())
     return tuple(demand for demand in demands if not any(pin.covers(demand, renamed) for pin in current))
 
 

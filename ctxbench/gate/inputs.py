@@ -30,7 +30,7 @@ from ctxbench.gate.snapshots import (
     shown_value,
 )
 from ctxbench.io.documents import dump_json
-from ctxbench.io.errors import UserError
+from ctxbench.io.errors import Message, UserError
 from ctxbench.model import registry
 from ctxbench.model.arrays import BoolArray, IntArray
 from ctxbench.model.candidates import BEYOND_CHUNKS, Candidates, Mode, Origin, Rule, place_among
@@ -62,37 +62,35 @@ def _metadata_keys(*rows: Mapping[str, Any]) -> list[str]:
     return differing(*(row.get("metadata") or {} for row in rows))
 
 
-def edit_text(before: ItemFact | None, after: ItemFact | None) -> str:
+_EDITS: dict[tuple[str, ...], str] = {
+    ("description",): "causes.description-edited",
+    ("text",): "causes.text-edited",
+    ("schema",): "causes.schema-edited",
+    ("metadata",): "causes.metadata-edited",
+}
+
+
+def edit_text(before: ItemFact | None, after: ItemFact | None) -> Message:
     """How an item was edited: `text and metadata (owner) edited`, `renamed from tool:a, enabled true -> false`.
 
-    Without texts, no more is known than that it is not the same.
+    Without texts it is only known that the content differs.
     """
-    if before is None or after is None:
-        return "edited"
-    if before.row is None or after.row is None:
-        return "its content hash is another"
+    if before is None or after is None or before.row is None or after.row is None:
+        return Message("causes.content-changed")
     renamed = before.id != after.id
     fields = [name for name in edited_fields(before, after) if not (renamed and name in NAME_FIELDS)]
-    rest = [
-        _metadata_text(before.row, after.row) if name == "metadata" else name
-        for name in fields
-        if name not in _VALUE_FIELDS
-    ]
-    parts = [f"renamed from {before.id}"] if renamed else []
+    keys = _metadata_keys(before.row, after.row)
+    metadata = f"metadata ({first_few([key for key in keys if key not in _HASHES] or keys)})"
+    texts = [metadata if name == "metadata" else name for name in fields if name not in _VALUE_FIELDS]
+    parts = [f"renamed from {before.id}"] * renamed
     parts += [
         f"{name} {' -> '.join(shown_value(row.get(name, _DEFAULTS.get(name))) for row in (before.row, after.row))}"
         for name in fields
         if name in _VALUE_FIELDS
     ]
-    if rest:
-        parts.append(f"{' and '.join([', '.join(rest[:-1]), rest[-1]]) if len(rest) > 1 else rest[0]} edited")
-    return ", ".join(parts) or "edited"
-
-
-def _metadata_text(*rows: Mapping[str, Any]) -> str:
-    """`metadata (owner, tier)`: with the first of the keys that differ; hashes of definitions only if nothing else."""
-    keys = _metadata_keys(*rows)
-    return f"metadata ({first_few([key for key in keys if key not in _HASHES] or keys)})"
+    parts += [f"{' and '.join(filter(None, [', '.join(texts[:-1]), texts[-1]]))} edited"] if texts else []
+    key = "causes.item-edited" if renamed else _EDITS.get(tuple(fields), "causes.item-edited")
+    return Message(key, changes=", ".join(parts) or "edited")
 
 
 _MOST_KEYS = 20  # of a mapping that are told one by one
@@ -149,7 +147,7 @@ def merge_file_differences(settings: Sequence[SettingDifference]) -> tuple[Setti
     files = [name for setting in about for name in setting.files]
     if len(files) < 2:
         return tuple(settings)
-    words = f"{len(files)} source files edited ({first_ids(files)}); the answers are the same"
+    words = Message("gate.source-files-edited", n=len(files), names=first_ids(files))
     together = in_words(files[0], about[0].path, words, files=tuple(files))
     return (*(setting for setting in settings if not setting.files), together)
 
@@ -249,8 +247,8 @@ def _file_differences(
         and {"unnamed"} & {*before, *after}
         and before.get("unnamed") != after.get("unnamed")
     ):
-        reason = "cannot be told from another version of itself: name a function as module:function"
-        yield in_words(files[0], f"{path}unnamed", f"callable {before[kind]} {reason}")
+        words = Message("gate.callable-without-source", callable=before[kind])
+        yield in_words(files[0], f"{path}unnamed", words)
     yield from _module_differences(before, after, kind, path)
     yield from _source_differences(before, after, kind, path)
 
@@ -290,8 +288,7 @@ def _source_differences(
         else:
             yield in_words(name, f"{path}files.{name}", f"{name} {done}", files=(name,))
     if adjacent:
-        subject = f"{len(adjacent)} source files" if len(adjacent) > 1 else "1 source file"
-        words = f"{subject} beside its own changed ({first_ids(adjacent)})"
+        words = Message("gate.adjacent-files-changed", n=len(adjacent), names=first_ids(adjacent))
         yield in_words(adjacent[0], f"{path}files.{adjacent[0]}", words, files=tuple(adjacent), adjacent=True)
 
 
@@ -453,14 +450,14 @@ def _disabled_differences(base: SelectorSnapshot, head: SelectorSnapshot) -> dic
     return differences
 
 
-def absence_text(item: str, head: SelectorSnapshot) -> str:
+def absence_text(item: str, head: SelectorSnapshot) -> Message:
     """Why the head cannot offer an item that the base could."""
     if item in head.items:
-        return "in no scope any more"
+        return Message("causes.item-out-of-scope")
     if item in head.disabled:
-        return "disabled"
+        return Message("causes.item-disabled")
     absent = head.absent_servers.get(server_of(item))
-    return "no longer in the catalog" if absent is None else absent.why
+    return Message("causes.item-removed") if absent is None else Message("causes.server-absent", why=absent.why)
 
 
 def server_of(item: str) -> str:
@@ -498,8 +495,8 @@ def _version_differences(before: Mapping[str, str], after: Mapping[str, str]) ->
         if name != "code":
             yield SettingDifference(name=name, path=f"versions.{name}", before=old, after=new, code=True)
         elif "ctxbench" not in names:
-            label = f"another edit of ctxbench {after.get('ctxbench', '')}".rstrip()
-            words = f"{label} ({old[:_CODE_DIGITS]} -> {new[:_CODE_DIGITS]})"
+            versions = {"version": after.get("ctxbench", NONE), "old": old[:_CODE_DIGITS], "new": new[:_CODE_DIGITS]}
+            words = Message("gate.ctxbench-code-changed", **versions)
             yield SettingDifference(
                 name="ctxbench", path="versions.code", before=old, after=new, code=True, words=words
             )
@@ -551,7 +548,9 @@ def _step_settings(before: Sequence[FlatStep], after: Sequence[FlatStep]) -> Ite
                     parameter=name if is_parameter else "",
                     keys=keys if is_parameter else (),
                     chunk_limit=is_parameter and name in new.built.declared("chunk_limits"),
-                    words=f"the file that {path} reads is another" if not is_parameter and name == "content" else "",
+                    words=Message("gate.step-file-changed", step=path)
+                    if not is_parameter and name == "content"
+                    else "",
                 )
     remaining = [path for path in olds if path in news]
     moved = [path for path in news if path in olds]

@@ -17,6 +17,7 @@ from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.statistics import Comparison, Estimate, Scale, correct, critical, estimate
 from ctxbench.gate.settings import CheckSettings
 from ctxbench.gate.snapshots import SelectorSnapshot
+from ctxbench.io.errors import Message, message_code
 from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.model.candidates import Rule
 
@@ -80,9 +81,9 @@ class Cause:
         kind: what was changed.
         subjects: what exactly: item ids (those that crowd out, the new name ...), or parameters; sorted, of prices by
             what they add or save.
-        detail: one phrase for a person, such as `contextTopN 5 -> 3`; equal causes have equal details.
+        detail: a `Message` with code and values, such as `contextTopN 5 -> 3`; equal causes have equal details.
         mechanism: how subjects crowd out or make room, a key of `cause_finder.MECHANISMS`; empty elsewhere.
-        either, also: what else may have done it, as a phrase: what is as likely, what is less so; empty = nothing.
+        either, also: other possible causes as phrases: an equally likely one, and a less likely one; may be empty.
     """
 
     kind: CauseKind
@@ -92,19 +93,29 @@ class Cause:
     either: str = ""
     also: str = ""
 
+    @property
+    def code(self) -> str:
+        """The stable code, such as `CTX101` for an edited description; empty if the detail is no `Message`."""
+        return message_code(self.detail)
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The values that the detail shows, by name."""
+        return self.detail.values if isinstance(self.detail, Message) else {}
+
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A suggested fix for a loss, as one phrase for a person; false where there is none.
+    """A suggested fix for a loss; false if there is none.
 
     Attributes:
-        phrase: the phrase, up to the amount and to what is quoted.
-        amount: to which the phrase raises or lowers a setting; None where it does neither.
+        phrase: a `Message` without the amount and the quoted alternative.
+        amount: the value to which the phrase raises or lowers a setting; None if it does neither.
         lower: whether it lowers it.
-        quoted: another way, which quotes what someone wrote; empty where there is none.
-        changed: the parameters that it changes, each as the path of its step, its name there, and the value.
-        possible: False where the phrase says that nothing is known to help.
-        price, share: what it costs, and how many losses it fixes if not all, to end the sentence; may be empty.
+        quoted: an alternative fix that quotes a text of the user; may be empty.
+        changed: the parameters that it changes: path of the step, name of the parameter, value.
+        possible: False if the phrase says that no fix is known.
+        price, share: the tokens that it costs, and how many losses it fixes if not all; may be empty.
     """
 
     phrase: str = ""
@@ -115,6 +126,11 @@ class Fix:
     possible: bool = True
     price: str = ""
     share: str = ""
+
+    @property
+    def code(self) -> str:
+        """The stable code, such as `CTX161`; empty without a fix."""
+        return message_code(self.phrase)
 
     def __bool__(self) -> bool:
         return bool(self.phrase)
@@ -433,27 +449,21 @@ class Check:
         return int(self.verdict is Verdict.WORSE)
 
 
-_KINDS = {CauseKind.CROWDED: "pushed out by other items' higher scores", CauseKind.FREED: "moved up"}
+_KINDS = {CauseKind.CROWDED: "pushed out", CauseKind.FREED: "moved up"}
 
 
 def phrase_cause(cause: Cause, text: str) -> str:
-    """A cause in words: what its kind means, and a text about it, which may be empty."""
-    if cause.detail.startswith(f"{cause.kind} "):  # `model minilm -> e5`
-        return _with_others(text, cause)
-    if cause.kind is CauseKind.FREED and text:
-        return _with_others(f"moved up because {text}", cause)
-    kind = str(_KINDS.get(cause.kind, cause.kind))
-    return _with_others(f"{kind}: {text}" if text else kind, cause)
+    """A cause in words: its kind and a text about it, which may be empty."""
+    if not cause.detail.startswith(f"{cause.kind} "):  # `model minilm -> e5` names its kind
+        kind = str(_KINDS.get(cause.kind, cause.kind))
+        text = f"{kind}: {text}" if text else kind
+    return whole_detail(replace(cause, detail=text))
 
 
 def whole_detail(cause: Cause) -> str:
-    """The detail of a cause with other possible causes; empty where there is neither."""
-    return _with_others(cause.detail, cause)
-
-
-def _with_others(text: str, cause: Cause) -> str:
-    sentence = f"either {text}, or {cause.either}" if cause.either else text
-    return f"{sentence}; it may also be that {cause.also}" if cause.also else sentence
+    """The detail of a cause with other possible causes."""
+    text = f"either {cause.detail}, or {cause.either}" if cause.either else cause.detail
+    return Message("gate.cause-with-possible-one", cause=text, possible=cause.also) if cause.also else text
 
 
 POWER = 0.8

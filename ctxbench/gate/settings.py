@@ -5,17 +5,27 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from ctxbench.evaluation.experiment import EXPERIMENT_KEYS, Experiment, experiment_of
+from pydantic import Field
+
+from ctxbench.evaluation.experiment import Experiment, ExperimentFields, experiment_of
 from ctxbench.evaluation.metrics import FORBIDDEN_OFFERED, Metric, parse_metric
 from ctxbench.io.documents import YamlPath, line_of, load_mapping
-from ctxbench.io.errors import CtxbenchError, Fault, ParameterError, SelectorError, UserError, raise_faults, suggest
-from ctxbench.io.rows import YamlForm
+from ctxbench.io.errors import (
+    CtxbenchError,
+    Fault,
+    Message,
+    ParameterError,
+    SelectorError,
+    UserError,
+    raise_faults,
+    suggest,
+)
+from ctxbench.model.formats import FileModel, Source, Texts, field_names, parsed, validate
 from ctxbench.model.items import ITEM_TYPES, ItemKey
 from ctxbench.selectors.callable import EndedError, confined, exit_held
 from ctxbench.selectors.selector import PipelineSelector, Selector, SizeMatched
@@ -23,7 +33,6 @@ from ctxbench.selectors.selector import PipelineSelector, Selector, SizeMatched
 PRICES = ("tokens", "total_tokens")  # judged always: what is no longer searched may still be sent, and paid for
 METRICS = ("completeness", "recall", *PRICES)  # judged where nothing else is asked
 DEMANDS = ("must_include", "must_not_include", "at_most_items", "at_most_tokens")
-PIN_KEYS = ("query", "tag", "dataset", "selector", *DEMANDS)
 LEAST_CONFIDENCE, MOST_CONFIDENCE = 0.5, 0.999  # beyond it nearly nothing is ever judged worse
 ALLOWED = 0.0025  # share of the queries in need that may lose one required item net; see reports/gate.md
 
@@ -67,50 +76,72 @@ class Tolerance:
         return self.amount * abs(base) if self.relative else self.amount
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pin:
-    """A demand on the offer of a query, or of every query with a tag, independent of metrics.
+def _list_faults(model: FileModel, *names: str) -> Iterator[tuple[YamlPath, str]]:
+    """Faults of fields that must be lists without repetitions, and not empty where they are given."""
+    for name in names:
+        entries = getattr(model, name)
+        if name in model.model_fields_set and not entries:
+            yield (name,), Message("gate.empty-list", field=name)
+        for index, entry in enumerate(entries):
+            if entry in entries[:index]:
+                yield (name, index), Message("gate.named-twice", field=name, name=entry)
 
-    Attributes:
-        query, tag: one of them is given, the other is empty.
-        must_include, must_not_include: item ids.
-        at_most_items, at_most_tokens: of what is offered, session items not counted; None = any number.
-        dataset, selector: where it holds; empty = wherever the query or the tag is, for every selector.
-        line: where it stands in the gate file; 0 = in none.
-    """
 
-    query: str = ""
-    tag: str = ""
-    must_include: tuple[str, ...] = ()
-    must_not_include: tuple[str, ...] = ()
-    at_most_items: int | None = None
-    at_most_tokens: int | None = None
-    dataset: str = ""
-    selector: str = ""
-    line: int = 0
+def _item_id(value: object) -> str:
+    """The id of an item as catalogs have it; any other text is reported once the items are known."""
+    try:
+        key = ItemKey.parse(str(value))
+    except UserError:
+        return str(value)
+    if key.type not in ITEM_TYPES:
+        raise ParameterError(Message("gate.unknown-item-type", item=value, hint=suggest(key.type, ITEM_TYPES)))
+    return key.id
+
+
+_ItemIds: TypeAlias = Texts[Annotated[str, parsed(_item_id, str)]]
+
+
+class Pin(FileModel):
+    """A demand on the offer of a query, or of every query with a tag, independent of metrics."""
+
+    noun = "a pin"
+    query: str = Field(default="", min_length=1, description="Id of the query; either this or `tag` is needed.")
+    tag: str = Field(default="", min_length=1, description="Tag of the queries; either this or `query` is needed.")
+    dataset: str = Field(default="", min_length=1, description="Name of the dataset; all datasets by default.")
+    selector: str = Field(default="", min_length=1, description="Name of the selector; all selectors by default.")
+    must_include: _ItemIds = Field(default=(), description="Ids of items that must be offered.")
+    must_not_include: _ItemIds = Field(default=(), description="Ids of items that must not be offered.")
+    at_most_items: int | None = Field(default=None, ge=0, description="Largest number of items offered.")
+    at_most_tokens: int | None = Field(default=None, ge=0, description="Largest number of prompt tokens offered.")
+    _line: int = 0
+
+    @property
+    def line(self) -> int:
+        """The line in the gate file; 0 = in none."""
+        return self._line
+
+    def at(self, line: int) -> Pin:
+        """This pin at a line of a gate file."""
+        pin = self.model_copy()
+        pin._line = line  # noqa: SLF001 (of the same class)
+        return pin
+
+    def faults(self, context: Any) -> Iterator[tuple[YamlPath, str]]:
+        """See `FileModel.faults`; the context is the names of the selectors that a pin may name, if known."""
+        if bool(self.query) == bool(self.tag):
+            yield (), Message("gate.pin-query-or-tag")
+        if not any(getattr(self, name) not in ((), None) for name in DEMANDS):
+            yield (), Message("gate.pin-without-demand", demands=DEMANDS)
+        if self.selector and context and self.selector not in context:
+            hint = suggest(self.selector, context)
+            yield ("selector",), Message("gate.pin-unknown-selector", selector=self.selector, hint=hint)
+        yield from _list_faults(self, *DEMANDS[:2])
+        for item in sorted({*self.must_include} & {*self.must_not_include}):
+            yield (), Message("gate.pin-contradiction", item=item)
 
     def as_dict(self) -> dict[str, Any]:
-        """As a gate file has it, without what it does not say."""
-        values = {name: getattr(self, name) for name in PIN_KEYS}
-        lists = {name: [*value] for name, value in values.items() if isinstance(value, tuple) and value}
-        return {name: lists.get(name, value) for name, value in values.items() if value not in ("", (), None)}
-
-    @classmethod
-    def from_dict(cls, row: Mapping[str, Any]) -> Pin:
-        """The pin that `as_dict` wrote; see `CheckSettings.from_dict`."""
-        query, tag, dataset, selector = (str(row.get(name, "")) for name in PIN_KEYS[:4])
-        include, exclude = (tuple(map(str, row.get(name, ()))) for name in DEMANDS[:2])
-        items, tokens = (None if row.get(name) is None else int(row[name]) for name in DEMANDS[2:])
-        return cls(
-            query=query,
-            tag=tag,
-            dataset=dataset,
-            selector=selector,
-            must_include=include,
-            must_not_include=exclude,
-            at_most_items=items,
-            at_most_tokens=tokens,
-        )
+        """The fields that are set, as in a gate file."""
+        return self.model_dump(mode="json", exclude_defaults=True)
 
     def covers(self, pin: Pin, renamed: Mapping[str, str]) -> bool:
         """Whether this pin demands all that another one does, wherever that one holds.
@@ -137,13 +168,12 @@ class Pin:
 
     def demands(self) -> Iterator[Pin]:
         """This pin as pins of one demand each."""
-        bare = replace(self, must_include=(), must_not_include=(), at_most_items=None, at_most_tokens=None)
-        yield from (replace(bare, must_include=(item,)) for item in self.must_include)
-        yield from (replace(bare, must_not_include=(item,)) for item in self.must_not_include)
-        if self.at_most_items is not None:
-            yield replace(bare, at_most_items=self.at_most_items)
-        if self.at_most_tokens is not None:
-            yield replace(bare, at_most_tokens=self.at_most_tokens)
+        bare = dict.fromkeys(DEMANDS[:2], ()) | dict.fromkeys(DEMANDS[2:])
+        for name in DEMANDS[:2]:
+            yield from (self.model_copy(update={**bare, name: (item,)}) for item in getattr(self, name))
+        for name in DEMANDS[2:]:
+            if (limit := getattr(self, name)) is not None:
+                yield self.model_copy(update={**bare, name: limit})
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -212,17 +242,131 @@ class CheckSettings:
             confidence=float(row["confidence"]),
             max_lost_required=None if max_lost is None else int(max_lost),
             repeats=int(row["repeats"]),
-            pins=tuple(map(Pin.from_dict, row["pins"])),
+            pins=tuple(map(Pin.model_validate, row["pins"])),
             seed=int(row["seed"]),
         )
 
 
-# Each selector is compared with its baseline, so there is no other to compare it with.
-_KEYS = (*(key for key in EXPERIMENT_KEYS if key != "compare_to"), "baseline", "gate")
-_GATE_KEYS = ("metrics", "tolerance", "confidence", "max_lost_required", "repeats", "pins")
 _PER_CENT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*%")
-_MOST_REPEATS = 100
-GATE = "gate"  # what a baseline is called after where there is no file
+GATE = "gate"  # the name of a baseline without a gate file
+
+
+def _judged_metric(text: object) -> Metric:
+    """A metric that can be judged: one with values by query."""
+    if not isinstance(text, str):
+        raise ParameterError(Message("gate.metric-name", value=text))
+    metric = parse_metric(text)
+    if metric.declaration.scale == "bits":
+        raise ParameterError(
+            Message("gate.metric-without-values", metric=metric, parts=" or ".join(map(str, metric.parts)))
+        )
+    return metric
+
+
+def _metric_name(text: object) -> str:
+    _judged_metric(text)
+    return str(text)
+
+
+def _tolerance(value: object) -> Tolerance:
+    size = _per_cent(value) if isinstance(value, str) else _number(value)
+    if not 0 <= size < math.inf:
+        raise ParameterError(Message("gate.tolerance-value", value=value))
+    return Tolerance(size, relative=isinstance(value, str))
+
+
+def _per_cent(value: str) -> float:
+    """The share of a text such as `5%`; NaN for anything else."""
+    match = _PER_CENT.fullmatch(value.strip())
+    return float(match[1]) / 100 if match else math.nan
+
+
+def _number(value: object) -> float:
+    """A number of YAML; NaN for what is none, and infinity for a whole number that no float holds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _baseline_folder(value: object) -> str:
+    if not isinstance(value, str) or Path(value).name in ("", "..") or "\0" in value:
+        raise ParameterError(Message("gate.baseline-folder", value=value))
+    return value
+
+
+_Metrics: TypeAlias = Texts[Annotated[Metric, parsed(_judged_metric, str)]]
+
+
+class GateSection(FileModel):
+    """The settings of a check, under `gate:`."""
+
+    noun = "gate"
+    metrics: _Metrics = Field(default=(), description="Metrics to judge, by default those of the file.")
+    tolerance: dict[
+        Annotated[str, parsed(_metric_name, str)], Annotated[Tolerance, parsed(_tolerance, float | str)]
+    ] = Field(
+        default_factory=dict,
+        description="By metric, the largest difference that counts as the same: a number, or a share as in `5%`.",
+    )
+    confidence: float = Field(
+        default=CheckSettings.confidence, gt=LEAST_CONFIDENCE, le=MOST_CONFIDENCE, description="1 - alpha of the tests."
+    )
+    max_lost_required: int | None = Field(
+        default=None,
+        ge=0,
+        description="How many more required items may be lost than gained; by default 1 for every 400 queries.",
+    )
+    repeats: int = Field(default=1, ge=1, le=100, description="How often each query is put to an external selector.")
+    pins: Texts[Pin] = Field(default=(), description="Demands on the offers of single queries.")
+
+    def faults(self, context: Any) -> Iterator[tuple[YamlPath, str]]:  # noqa: ARG002 (of the base)
+        """See `FileModel.faults`."""
+        yield from _list_faults(self, "metrics")
+        first: dict[Metric, str] = {}
+        for name, tolerance in self.tolerance.items():
+            metric = parse_metric(name)
+            if first.setdefault(metric, name) != name:
+                yield ("tolerance", name), Message("gate.named-twice", field="tolerance", name=metric)
+            if tolerance.amount >= 1 and (tolerance.relative or metric.declaration.scale != "amount"):
+                yield ("tolerance", name), Message("gate.tolerance-too-large", tolerance=tolerance, metric=metric)
+
+
+class GateFields(FileModel):
+    """What a gate file has besides an experiment; its metrics are those that the gate judges."""
+
+    noun = "a gate file"
+    metrics: _Metrics = Field(default=(), description="Metrics to judge.")
+    baseline: Annotated[str, parsed(_baseline_folder, str)] = Field(
+        default="", description="Folder of the baseline, by default `NAME.baseline` beside the gate file NAME.yaml."
+    )
+    gate: GateSection = Field(default_factory=GateSection, description="Settings of the check.")
+
+    def faults(self, context: Any) -> Iterator[tuple[YamlPath, str]]:  # noqa: ARG002 (of the base)
+        """See `FileModel.faults`."""
+        yield from _list_faults(self, "metrics")
+        if self.metrics and self.gate.metrics:
+            yield ("gate", "metrics"), Message("gate.metrics-twice")
+        for name in self.gate.tolerance:
+            if parse_metric(name) not in (*self.judged, FORBIDDEN_OFFERED):
+                hint = suggest(name, map(str, self.judged))
+                yield ("gate", "tolerance", name), Message("gate.tolerance-not-judged", metric=name, hint=hint)
+
+    @property
+    def judged(self) -> tuple[Metric, ...]:
+        """The metrics of the gate, else those at the top of the file, else the default; always with token counts."""
+        named = self.gate.metrics or self.metrics
+        return tuple(dict.fromkeys([*named, *map(parse_metric, PRICES if named else METRICS)]))
+
+
+class _GateExperiment(ExperimentFields):
+    """The experiment in a gate file. It has no `compare_to`: each selector is compared with its baseline."""
+
+    noun = "a gate file"
+    baseline: Any = None
+    gate: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,8 +376,8 @@ class GateFile:
     Attributes:
         path: the file.
         experiment: what is run; its metrics are those that the gate judges.
-        baseline: the folder of the baseline; it need not be there.
-        settings: what the check goes by.
+        baseline: the folder of the baseline, which may not exist yet.
+        settings: of the check.
     """
 
     path: Path
@@ -243,7 +387,7 @@ class GateFile:
 
 
 def read_gate(path: Path) -> GateFile:
-    """Read a gate file and check it whole.
+    """Read a gate file and check it completely.
 
     Raises:
         StorageError: the file is missing or cannot be read.
@@ -255,254 +399,44 @@ def read_gate(path: Path) -> GateFile:
 
 
 def examine_gate(path: Path) -> tuple[GateFile, list[Fault]]:
-    """Read what can be read of a gate file, and list what is wrong in it, by line.
+    """Read a gate file, and list what is wrong in it, by line.
 
-    With faults, it holds what is right in the file, so that what it names can be checked as well.
+    With faults in its settings, those are the default, so that the experiment can be checked as well.
 
     Raises:
         StorageError: the file is missing or cannot be read.
         InputError: it is no YAML, or no mapping.
     """
-    data, lines = load_mapping(path, description="a gate file", keys=_KEYS)
-    experiment, faults = experiment_of(data, lines, path, noun="a gate file", keys=_KEYS)
+    data, lines = load_mapping(path, description="a gate file", keys=field_names(_GateExperiment))
+    experiment, faults = experiment_of(data, lines, path, model=_GateExperiment)
     names = () if faults else tuple(spec.name for spec in experiment.selectors)  # with faults, some may be missing
-    reader = _GateReader(path, lines, faults, selectors=names)
-    settings = reader.settings(data, experiment.seed)
+    source = Source(path, lines)
+    metrics = data.get("metrics")  # the experiment reports what is no list of names
+    rest = {name: data[name] for name in ("baseline", "gate") if name in data}
+    rest |= {"metrics": metrics} if isinstance(metrics, list) and metrics else {}
+    fields, wrong = validate(GateFields, rest, source, context=names)
+    selectors = data.get("selectors", [])
+    for index, entry in enumerate(selectors if isinstance(selectors, list) else []):
+        if isinstance(entry, Mapping) and "repeats" in entry:
+            wrong.append(source.fault(Message("gate.repeats-of-selector"), "selectors", index, "repeats"))
+    fields = fields or GateFields()
+    section = fields.gate
+    settings = CheckSettings(
+        metrics=fields.judged,
+        tolerances={parse_metric(name): tolerance for name, tolerance in section.tolerance.items()},
+        confidence=section.confidence,
+        max_lost_required=section.max_lost_required,
+        repeats=section.repeats,
+        pins=tuple(pin.at(line_of(lines, ("gate", "pins", index))) for index, pin in enumerate(section.pins)),
+        seed=experiment.seed,
+    )
     gate = GateFile(
         path=path,
         experiment=replace(experiment, metrics=tuple(map(str, settings.metrics))),
-        baseline=path.parent / reader.baseline(data),
+        baseline=path.parent / (fields.baseline or f"{path.stem}.baseline"),
         settings=settings,
     )
-    return gate, sorted(faults, key=lambda fault: fault.line)
-
-
-@dataclass
-class _GateReader(YamlForm):
-    """Reads what a gate file has besides an experiment, and collects faults.
-
-    Attributes:
-        selectors: names that pins may use; empty = not known.
-    """
-
-    selectors: tuple[str, ...] = field(default=(), kw_only=True)
-
-    def baseline(self, data: Mapping[str, Any]) -> str:
-        default = f"{Path(self.path or GATE).stem}.baseline"
-        folder = self.text(data, "baseline", default)
-        if Path(folder).name in ("", "..") or "\0" in folder:
-            self.fault(f"baseline must name a folder of its own, such as {default}; got {folder!r}", "baseline")
-            return default
-        return folder
-
-    def settings(self, data: Mapping[str, Any], seed: int) -> CheckSettings:
-        gate = data.get("gate", {})
-        if not isinstance(gate, Mapping):
-            self.fault(f"gate is a mapping of {', '.join(_GATE_KEYS)}; got {gate!r}", "gate")
-            gate = {}
-        self.refuse_unknown(gate, _GATE_KEYS, "gate", "gate")
-        selectors = data.get("selectors", [])
-        for index, entry in enumerate(selectors if isinstance(selectors, list) else []):
-            if isinstance(entry, Mapping) and "repeats" in entry:
-                message = "in a gate file, repeats stands once, under gate:, and holds for every selector of yours"
-                self.fault(message, "selectors", index, "repeats")
-        metrics = self._metrics(data, gate)
-        return CheckSettings(
-            metrics=metrics,
-            tolerances=self._tolerances(gate, metrics),
-            max_lost_required=self._count(gate, "gate", "max_lost_required"),
-            pins=self._pins(gate),
-            seed=seed,
-            **{name: value for name, value in self._numbers(gate) if value is not None},
-        )
-
-    # ------------------------------------------------------------------------------------------ metrics
-
-    def _metrics(self, data: Mapping[str, Any], gate: Mapping[str, Any]) -> tuple[Metric, ...]:
-        """Those of the gate; else those at the top of the file; else the default. And always what an offer costs."""
-        if "metrics" in data and "metrics" in gate:
-            message = "metrics stand twice, here and at the top of the file; a check judges one list: leave one out"
-            self.fault(message, "gate", "metrics")
-        where = ("gate", "metrics") if "metrics" in gate else ("metrics",)
-        entries = gate.get("metrics", data.get("metrics", list(METRICS)))
-        if not isinstance(entries, list) or not entries:
-            if where != ("metrics",):  # else the experiment has said so
-                self.fault(f"metrics must be a list of names, got {entries!r}", *where)
-            entries = list(METRICS)
-        metrics: dict[Metric, None] = {}
-        for index, text in enumerate(entries):
-            metric = self._metric(text, *where, index)
-            if metric is not None and metric in metrics:
-                self.fault(f"metrics name {metric} twice", *where, index)
-            elif metric is not None:
-                metrics[metric] = None
-        return tuple(dict.fromkeys([*metrics, *map(parse_metric, PRICES if metrics else METRICS)]))
-
-    def _metric(self, text: Any, *where: str | int) -> Metric | None:
-        """A metric that can be judged: one with values by query."""
-        if not isinstance(text, str):
-            self.fault(f"a metric is a name such as completeness, got {text!r}", *where)
-            return None
-        metric = self.attempt(partial(parse_metric, text), *where)
-        if metric is not None and metric.declaration.scale == "bits":
-            parts = " or ".join(str(part) for part in metric.parts)
-            message = f"{metric} has no values by query, so that no difference of it can be tested"
-            self.fault(f"{message}; judge what it is made of: {parts}", *where)
-            return None
-        return metric
-
-    def _tolerances(self, gate: Mapping[str, Any], metrics: Sequence[Metric]) -> dict[Metric, Tolerance]:
-        entries = gate.get("tolerance", {})
-        if not isinstance(entries, Mapping):
-            message = "tolerance maps metrics to how large a difference may be, as in {completeness: 0.01, tokens: 5%}"
-            self.fault(f"{message}; got {entries!r}", "gate", "tolerance")
-            return {}
-        tolerances = {}
-        for name, value in entries.items():
-            where = ("gate", "tolerance", name)
-            metric, tolerance = self._metric(name, *where), self._tolerance(value, *where)
-            if metric is not None and metric not in (*metrics, FORBIDDEN_OFFERED):
-                names = [str(judged) for judged in metrics]
-                self.fault(f"tolerance is of {metric}, which is not judged{suggest(str(metric), names)}", *where)
-            elif metric is not None and metric in tolerances:
-                self.fault(f"tolerance names {metric} twice", *where)
-            elif metric is not None and tolerance is not None:
-                if tolerance.amount >= 1 and (tolerance.relative or metric.declaration.scale != "amount"):
-                    message = f"a tolerance of {value} would never be exceeded by {metric}"
-                    self.fault(f"{message}; expected less than 1, such as 0.01, or less than 100%", *where)
-                tolerances[metric] = tolerance
-        return tolerances
-
-    def _tolerance(self, value: Any, *where: str | int) -> Tolerance | None:
-        size = _per_cent(value) if isinstance(value, str) else _number(value)
-        if 0 <= size < math.inf:
-            return Tolerance(size, relative=isinstance(value, str))
-        message = (
-            "a tolerance is a number, 0 or more, in the unit of the metric, or per cent of the baseline's mean as in 5%"
-        )
-        self.fault(f"{message}; got {value!r}", *where)
-        return None
-
-    # ------------------------------------------------------------------------------------------ numbers
-
-    def _numbers(self, gate: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-        """Settings that are numbers, by name; None where the default holds."""
-        expected = f"above {LEAST_CONFIDENCE} and at most {MOST_CONFIDENCE}, as in 0.95; got"
-        yield (
-            "confidence",
-            self._fitting(
-                gate,
-                ("gate", "confidence"),
-                lambda value: LEAST_CONFIDENCE < _number(value) <= MOST_CONFIDENCE,
-                expected,
-            ),
-        )
-        fits = partial(_is_whole, at_least=1, at_most=_MOST_REPEATS)
-        expected = f"a whole number from 1 to {_MOST_REPEATS}, got"
-        yield "repeats", self._fitting(gate, ("gate", "repeats"), fits, expected)
-
-    def _fitting(self, entry: Mapping[str, Any], where: YamlPath, fits: Callable[[Any], bool], expected: str) -> Any:
-        """The value of a key, the last of its path; None where nothing is said, or what does not fit: a fault."""
-        value = entry.get(str(where[-1]))
-        if where[-1] not in entry or fits(value):
-            return value
-        self.fault(f"{where[-1]} must be {expected} {value!r}", *where)
-        return None
-
-    def _count(self, entry: Mapping[str, Any], *where: str | int) -> int | None:
-        """A number of items or tokens; None if nothing is said."""
-        number: int | None = self._fitting(
-            entry, where, partial(_is_whole, at_least=0), "a whole number, 0 or more, got"
-        )
-        return number
-
-    # ------------------------------------------------------------------------------------------ pins
-
-    def _pins(self, gate: Mapping[str, Any]) -> tuple[Pin, ...]:
-        entries = gate.get("pins", [])
-        if not isinstance(entries, list):
-            self.fault(f"pins must be a list, got {entries!r}", "gate", "pins")
-            return ()
-        read = (self._pin(entry, ("gate", "pins", index)) for index, entry in enumerate(entries))
-        return tuple(pin for pin in read if pin is not None)
-
-    def _pin(self, entry: Any, where: YamlPath) -> Pin | None:
-        if not isinstance(entry, Mapping):
-            self.fault(f"a pin is a mapping of {', '.join(PIN_KEYS)}; got {entry!r}", *where)
-            return None
-        before = len(self.faults)
-        self.refuse_unknown(entry, PIN_KEYS, "a pin", *where)
-        for key in PIN_KEYS[:4]:
-            if key in entry and not (isinstance(entry[key], str) and entry[key].strip()):
-                self.fault(f"{key} must be a text that is not empty, got {entry[key]!r}", *where, key)
-        misspelt = any(key not in PIN_KEYS for key in entry)  # which explains what is missing
-        if ("query" in entry) == ("tag" in entry) and not (misspelt and "query" not in entry):
-            got = "both" if "query" in entry else "neither"
-            self.fault(f"a pin needs one of query and tag, got {got}", *where)
-        if not any(key in entry for key in DEMANDS) and not misspelt:
-            self.fault(f"a pin demands nothing; give it at least one of {', '.join(DEMANDS)}", *where)
-        include, exclude = (self._ids(entry, key, where) for key in DEMANDS[:2])
-        for item in sorted({*include} & {*exclude}):
-            self.fault(f"{item} must be included and must not be included; no answer does both", *where)
-        items, tokens = (self._count(entry, *where, key) for key in DEMANDS[2:])
-        selector = entry.get("selector", "")
-        if isinstance(selector, str) and selector and self.selectors and selector not in self.selectors:
-            message = f"a pin names no selector of this file: {selector!r}{suggest(selector, self.selectors)}"
-            self.fault(message, *where, "selector")
-        if len(self.faults) > before:
-            return None
-        return Pin(
-            **{key: entry.get(key, "") for key in PIN_KEYS[:4]},
-            must_include=include,
-            must_not_include=exclude,
-            at_most_items=items,
-            at_most_tokens=tokens,
-            line=line_of(self.lines, where),
-        )
-
-    def _ids(self, entry: Mapping[str, Any], key: str, where: YamlPath) -> tuple[str, ...]:
-        """Item ids, put in the form that catalogs have them in; what is none is refused once items are known."""
-        values = entry.get(key, [])
-        if not isinstance(values, list) or (key in entry and not values):
-            self.fault(f"{key} must list item ids such as rule:code%20review, got {values!r}", *where, key)
-            return ()
-        ids: list[str] = []
-        for index, value in enumerate(values):
-            try:
-                parsed = ItemKey.parse(str(value))
-            except UserError:
-                name = str(value)  # of an item, perhaps
-            else:
-                name = parsed.id
-                if parsed.type not in ITEM_TYPES:
-                    message = f"{key}: {value!r} is of no known type{suggest(parsed.type, ITEM_TYPES)}"
-                    self.fault(message, *where, key, index)
-                    continue
-            if name in ids:
-                self.fault(f"{key} names {name} twice", *where, key, index)
-            else:
-                ids.append(name)
-        return tuple(ids)
-
-
-def _is_whole(value: Any, *, at_least: int, at_most: float = math.inf) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and at_least <= value <= at_most
-
-
-def _per_cent(value: Any) -> float:
-    """The share of a text such as `5%`; NaN for anything else."""
-    match = _PER_CENT.fullmatch(value.strip()) if isinstance(value, str) else None
-    return float(match[1]) / 100 if match else math.nan
-
-
-def _number(value: Any) -> float:
-    """A number of YAML; NaN for what is none, and infinity for a whole number that no float holds."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return math.nan
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
+    return gate, sorted([*faults, *wrong], key=lambda fault: fault.line)
 
 
 def plugin_steps(selector: Selector) -> tuple[str, ...]:

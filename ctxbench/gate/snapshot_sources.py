@@ -41,7 +41,7 @@ from ctxbench.gate.snapshots import (
 )
 from ctxbench.io.console import Notify, ProgressListener, silent
 from ctxbench.io.documents import dump_json
-from ctxbench.io.errors import Fault, ParameterError, StorageError, UserError
+from ctxbench.io.errors import Fault, Message, ParameterError, StorageError, UserError
 from ctxbench.io.files import cache_dir
 from ctxbench.model.arrays import FloatArray
 from ctxbench.model.candidates import SHOWN_TOO_LITTLE
@@ -291,18 +291,17 @@ def _datasets_of_run(
             split, sample = str(experiment.get("split", "")), int(experiment.get("sample", 0))
             dataset = select_queries(full_dataset, split=split, sample=sample, seed=int(experiment["seed"]))
         except UserError as error:
-            wrong.append(f"dataset {name} of {folder} cannot be read: {error}")
+            wrong.append(Message("gate.run-dataset-unreadable", dataset=name, run=folder, error=error))
             continue
         subset = dataset.measured()
         datasets.append((subset, unasked(full_dataset, subset)))
         if dataset.hash != about["hash"]:
-            message = f"hash {dataset.hash[:12]}, the run's is {str(about['hash'])[:12]}"
-            wrong.append(f"dataset {name} has changed since {folder} was made ({message})")
+            hashes = {"hash": dataset.hash[:12], "run_hash": str(about["hash"])[:12]}
+            wrong.append(Message("gate.run-dataset-changed", dataset=name, run=folder, **hashes))
     if wrong:
         raise ParameterError(
-            f"{'; '.join(wrong)}; two runs can be compared while their datasets are as they were in both: "
-            f"bring the datasets back, or run both again. To compare across an edit, accept the baseline of "
-            f"a gate file before it (`ctxbench check --accept`), and check after it"
+            f"{'; '.join(wrong)}; two runs can be compared only on unchanged datasets: restore the datasets, or run "
+            f"both again. To compare across an edit, accept a baseline before it (`ctxbench check --accept`)"
         )
     return datasets
 

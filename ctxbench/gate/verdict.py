@@ -37,7 +37,6 @@ from ctxbench.gate.snapshots import (
     ItemFact,
     QueryFact,
     SelectorSnapshot,
-    Unasked,
     answer_tokens,
     first_few,
     first_ids,
@@ -46,7 +45,7 @@ from ctxbench.gate.snapshots import (
     signed_difference,
     size,
 )
-from ctxbench.io.errors import Fault, count, suggest
+from ctxbench.io.errors import Fault, Message, count, suggest
 from ctxbench.labelling.rebase import item_content
 from ctxbench.model.items import suggest_items
 
@@ -62,12 +61,12 @@ def pin_failures(
 ) -> tuple[PinFailure, ...]:
     """Find the pins that do not hold in a snapshot, in the order of the pins, then of the queries.
 
-    An item that must not be offered must not be under its new name (`renamed`, new id by old) either, nor as a copy
-    that is new; one that must be offered is to be named as it is called. A pin of a tag is about the queries that had
-    it `before`, too: tags are no part of what is compared, and who takes one off would else take the pin off.
+    A forbidden item must not be offered under its new name (`renamed`, new id by old) or as a new copy either; a
+    required item must be named by its current id. A pin of a tag also applies to the queries that had the tag
+    `before`: removing a tag does not remove the pin.
 
-    What a session holds is offered, too, but counts neither as an item nor by its tokens. A pin that the snapshot's
-    dataset or selector is not meant by, or whose query or tag it lacks, says nothing here (see `unknown_pins`).
+    Session items count as offered, but not as items or tokens. A pin for another dataset or selector, or for a query
+    or tag that the snapshot lacks, gives no failure here (see `unknown_pins`).
     """
     failures = []
     pins = [*pins]
@@ -80,9 +79,12 @@ def pin_failures(
                 if fact is None or fact.error
                 else _violations(pin, fact, snapshot, aliases)
             )
-            off = "" if pin.query or pin.tag in snapshot.queries[query].tags else "; it had the tag in the baseline"
+            if not pin.query and pin.tag not in snapshot.queries[query].tags:
+                wrong = [
+                    (about, Message("gate.pin-of-removed-tag", failure=text, tag=pin.tag)) for about, text in wrong
+                ]
             failures += [
-                PinFailure(pin=pin_text(pin), line=pin.line, query=query, message=f"{message}{off}", about=about)
+                PinFailure(pin=pin_text(pin), line=pin.line, query=query, message=message, about=about)
                 for about, message in wrong
             ]
     return tuple(failures)
@@ -108,16 +110,16 @@ def unknown_pins(
     path: Path | None = None,
     folders: Mapping[str, Path] = MappingProxyType({}),
 ) -> list[Fault]:
-    """Find datasets, selectors, queries, tags and items that pins name and that do not exist or are not asked.
+    """Find datasets, selectors, queries, tags and items that pins name and that do not exist or are not used.
 
-    A query or tag must be known to the head, or its pin would hold for ever; unless its dataset or selector is not
-    there at all any more, which is no check that could pass. All else may be known to either side.
+    A query or tag must be known to the head, or its pin would always hold, unless its dataset or selector is gone,
+    which the check reports. Everything else may be known to either side.
 
     Args:
         pins: in any order.
         bases, heads: both sides of a check.
-        path: the file that they stand in.
-        folders: those of datasets, by name, as far as they are the user's own.
+        path: the gate file.
+        folders: folders of the user's datasets, by name.
     """
     sides = _Sides(bases, heads, folders)
     return [Fault(f"pin: {message}", path, pin.line) for pin in pins for message in sides.unknown_names(pin)]
@@ -155,52 +157,36 @@ def _violations(
     offered = {candidate.id: candidate for candidate in fact.offered}
     for item in pin.must_include:
         if item not in offered:
-            yield item, f"{item} is not offered: {_absence_reason(item, fact, snapshot)}"
+            yield item, Message("gate.pin-not-offered", item=item, why=_absence_reason(item, fact, snapshot))
     for item in pin.must_not_include:
         for candidate in (offered[name] for name in (item, *aliases.get(item, ())) if name in offered):
-            how = (
-                "held by the session"
-                if candidate.origin == "session"
-                else f"offered ({candidate.origin}{_score_text(candidate.score)})"
-            )
-            yield item, f"{candidate.id} is {how}"
+            origin = f"{candidate.origin}{_score_text(candidate.score)}"
+            yield item, Message("gate.pin-offered", item=candidate.id, origin=origin)
     added = [candidate.id for candidate in fact.offered if candidate.origin != "session"]
     if pin.at_most_items is not None and len(added) > pin.at_most_items:
-        yield ITEMS, f"{count(len(added), 'item')} offered, {len(added) - pin.at_most_items} too many"
-    if pin.at_most_tokens is not None:
-        tokens = answer_tokens(fact, snapshot)
-        if tokens > pin.at_most_tokens:
-            yield TOKENS, f"{count(tokens, 'token')} offered, {tokens - pin.at_most_tokens:,} too many"
+        yield ITEMS, Message("gate.pin-items", n=len(added), excess=len(added) - pin.at_most_items)
+    if pin.at_most_tokens is not None and (tokens := answer_tokens(fact, snapshot)) > pin.at_most_tokens:
+        yield TOKENS, Message("gate.pin-tokens", n=tokens, excess=tokens - pin.at_most_tokens)
 
 
 def _absence_reason(item: str, fact: AnswerFact, snapshot: SelectorSnapshot) -> str:
     if item not in snapshot.items:
-        return "it is disabled" if item in snapshot.disabled else "it is not in the catalog"
+        return "disabled" if item in snapshot.disabled else "not in the catalog"
     for candidate in fact.near:
         if candidate.id == item:
-            return f"{candidate.rule or 'it stayed out'}{_score_text(candidate.score)}"
-    return exclusion_reason(item, snapshot.queries[fact.query], snapshot.items[item]) or "the selector did not find it"
+            return f"{candidate.rule or 'excluded'}{_score_text(candidate.score)}"
+    return exclusion_reason(item, snapshot.queries[fact.query], snapshot.items[item]) or Message("gate.item-not-found")
 
 
 def exclusion_reason(item: str, query: QueryFact, fact: ItemFact) -> str:
-    """Why no search for a query may offer an item; empty if it may, or if that is not known."""
-    listed = query.lists.get("available", [item])
-    reasons = (
-        (item in query.lists.get("removed", ()), f"the user removed it from the session of query {query.id}"),
-        (
-            bool(query.scope) and query.scope not in fact.scopes,
-            f"it is not among what query {query.id} may get (scope {query.scope})",
-        ),
-        (
-            not query.scope and item not in listed,
-            f"it is not among what query {query.id} may get (its own list of available items)",
-        ),
-        (
-            fact.row is not None and fact.row.get("include") == "manual",
-            "its include mode is manual, so that no search brings it in",
-        ),
-    )
-    return next((why for applies, why in reasons if applies), "")
+    """Why no search for a query may offer an item; empty if one may, or if that is not known."""
+    if item in query.lists.get("removed", ()):
+        return Message("gate.item-removed-by-user", query=query.id)
+    if query.scope and query.scope not in fact.scopes:
+        return Message("gate.item-not-in-scope", query=query.id, scope=query.scope)
+    if not query.scope and item not in query.lists.get("available", [item]):
+        return Message("gate.item-not-available", query=query.id)
+    return Message("gate.item-manual") if fact.row is not None and fact.row.get("include") == "manual" else ""
 
 
 def _score_text(score: float | None) -> str:
@@ -227,10 +213,10 @@ class _Sides:
         datasets = {snapshot.dataset for snapshot in snapshots}
         selectors = {snapshot.selector for snapshot in snapshots}
         if pin.dataset and pin.dataset not in datasets:
-            yield f"no dataset {pin.dataset!r} in this check{self._closest(pin, 'dataset', pin.dataset, datasets)}"
+            yield self._unknown(pin, "dataset", pin.dataset, datasets)
             return
         if pin.selector and pin.selector not in selectors:
-            yield f"no selector {pin.selector!r} in this check{self._closest(pin, 'selector', pin.selector, selectors)}"
+            yield self._unknown(pin, "selector", pin.selector, selectors)
             return
         matching = [
             snapshot
@@ -238,7 +224,7 @@ class _Sides:
             if pin.dataset in ("", snapshot.dataset) and pin.selector in ("", snapshot.selector)
         ]
         if not matching:
-            yield f"selector {pin.selector!r} is not checked on dataset {pin.dataset!r}"
+            yield Message("gate.pin-selector-not-on-dataset", selector=pin.selector, dataset=pin.dataset)
         elif (
             wrong := self._unasked_target(pin, matching)
             or self._missing_target(pin, matching)
@@ -247,18 +233,20 @@ class _Sides:
             yield wrong
         else:
             items = {name for snapshot in matching if _pin_queries(pin, snapshot) for name in snapshot.all_items}
-            where = f" in dataset {pin.dataset}" if pin.dataset else ""
             for item in (*pin.must_include, *pin.must_not_include):
                 if item not in items:
-                    yield f"no item {item!r} in catalog or baseline{where}{suggest_items(item, items)}"
+                    yield Message("gate.pin-unknown-item", item=item, hint=suggest_items(item, items))
 
-    def _closest(self, pin: Pin, kind: str, name: str, names: Iterable[str]) -> str:
+    def _unknown(self, pin: Pin, kind: str, name: str, names: Iterable[str]) -> Message:
+        """That the check has no such dataset, selector, query or tag; the first such message lists the known names."""
         first = (kind, pin.dataset) not in self.listed
         self.listed.add((kind, pin.dataset))
-        return suggest(name, names, listed=first)
+        where = f"dataset {pin.dataset}" if pin.dataset and kind != "dataset" else "this check"
+        hint = suggest(name, names, listed=first)
+        return Message("gate.pin-unknown-name", kind=kind, name=name, where=where, hint=hint)
 
     def _unasked_target(self, pin: Pin, matching: Sequence[SelectorSnapshot]) -> str:
-        """Why a query or tag of a dataset is in no query that is asked now; empty if it is, or if it is not there."""
+        """Why no query of the check has the query id or tag of a pin; empty if one has, or if the dataset lacks it."""
         heads = [snapshot for snapshot in self.heads if snapshot in matching]
         if any(_pin_queries(pin, snapshot) for snapshot in heads):
             return ""
@@ -267,34 +255,28 @@ class _Sides:
                 (name, query) for name, query in head.unasked.items() if name == pin.query or pin.tag in query.tags
             ]:
                 name, query = matches[0]
-                have = "has" if len(matches) == 2 else "have"
-                suffix = f", as {len(matches) - 1:,} more that {have} it" if len(matches) > 1 else ""
-                prefix = "" if pin.query else f"no query that is asked has the tag {pin.tag}: "
-                message = f"{prefix}query {name} is in dataset {head.dataset}, but {query.why}{suffix}"
-                return f"{message}; {self._mend(head.dataset, query)}, or take the pin out"
+                about = name if pin.query else f"{name} (tag {pin.tag})"
+                values = {"query": about, "dataset": head.dataset, "why": query.why}
+                if query.labelled:
+                    return Message("gate.pin-query-not-drawn", **values)
+                folder = self.folders.get(head.dataset)
+                command = "" if folder is None else f" (`{shlex.join(['ctxbench', 'data', 'label', str(folder)])}`)"
+                return Message("gate.pin-query-not-labelled", command=command, **values)
         return ""
 
-    def _mend(self, dataset: str, query: Unasked) -> str:
-        if query.labelled:
-            return "have the gate file ask it (`split`, `sample`)"
-        folder = self.folders.get(dataset)
-        command = "" if folder is None else shlex.join(["ctxbench", "data", "label", str(folder)])
-        return f"label it (`{command}`)" if command else "label it"
-
     def _missing_target(self, pin: Pin, matching: Sequence[SelectorSnapshot]) -> str:
-        """That no side has the query or tag; empty if one has."""
+        """The message that no side has the query or tag; empty if one has."""
         if any(_pin_queries(pin, snapshot) for snapshot in matching):
             return ""
-        where = f" in dataset {pin.dataset}" if pin.dataset else ""
         if pin.query:
-            names = {name for snapshot in matching for name in (*snapshot.queries, *snapshot.unasked)}
-            return f"no query {pin.query!r}{where or ' in this check'}{self._closest(pin, 'query', pin.query, names)}"
-        tags = {tag for snapshot in matching for query in snapshot.queries.values() for tag in query.tags}
-        tags |= {tag for snapshot in matching for query in snapshot.unasked.values() for tag in query.tags}
-        return f"no query has the tag {pin.tag!r}{where}{self._closest(pin, 'tag', pin.tag, tags)}"
+            names = {name for side in matching for name in (*side.queries, *side.unasked)}
+            return self._unknown(pin, "query", pin.query, names)
+        tags = {tag for side in matching for query in side.queries.values() for tag in query.tags}
+        tags |= {tag for side in matching for query in side.unasked.values() for tag in query.tags}
+        return self._unknown(pin, "tag", pin.tag, tags)
 
     def _lost_target(self, pin: Pin) -> str:
-        """What only the base knows of the query or tag of a pin, and what to do; empty if there is nothing."""
+        """The message that only the base has the query or tag of a pin; empty if the head has it."""
         pairs = {(snapshot.dataset, snapshot.selector) for snapshot in self.heads}
         former = [
             snapshot
@@ -304,8 +286,8 @@ class _Sides:
         if not former or any(_pin_queries(pin, snapshot) for snapshot in self.heads):
             return ""
         if not pin.query:
-            return f"no query that is asked now has the tag {pin.tag}; take the pin out, or put the tag back"
-        return f"query {pin.query} is no longer in the dataset; take the pin out, or put the query back"
+            return Message("gate.pin-tag-gone", tag=pin.tag)
+        return Message("gate.pin-query-gone", query=pin.query)
 
 
 def explain_pins(
@@ -335,7 +317,7 @@ def _with_base_ids(pin: Pin, pair: SnapshotPair) -> Pin:
     include, exclude = (
         tuple(pair.base_ids.get(item, item) for item in items) for items in (pin.must_include, pin.must_not_include)
     )
-    return replace(pin, must_include=include, must_not_include=exclude)
+    return pin.model_copy(update={"must_include": include, "must_not_include": exclude})
 
 
 class _PinExplainer:
@@ -367,12 +349,13 @@ class _PinExplainer:
     ) -> Iterator[str]:
         if (new := self.pair.renamed.get(failure.about)) is not None:
             is_offered = any(offered.id == new for offered in self.pair.head.answers[failure.query].offered)
-            yield f"{failure.about} is {new} now, which the pin is to name{', and is offered' if is_offered else ''}"
+            key = "gate.pin-item-renamed-offered" if is_offered else "gate.pin-item-renamed"
+            yield Message(key, old=failure.about, new=new)
         if change is not None:
             yield _cause_text(change.cause, self.pair.head_id(change.item))
-            return  # all that there is to say of an item
+            return  # the cause explains an item completely
         if (failure.query, self.pair.base_ids.get(failure.about, failure.about)) in before:
-            yield "it did not hold in the baseline either"
+            yield Message("gate.pin-broken-before")
         came = [(name, change) for name, change in self.changes.get(failure.query, {}).items() if not change.lost]
         if came and failure.about in (ITEMS, TOKENS):
             yield f"came in: {first_few([f'{name} ({_cause_text(change.cause, name)})' for name, change in came])}"
@@ -405,12 +388,12 @@ class LossFacts:
     """The losses of a selector, which decide its verdict together with metrics and pins.
 
     Attributes:
-        unmet: what queries require, and nothing can meet any more; empty where that is allowed.
-        lost, gained: how many.
+        unmet: requirements that no item can meet any more; empty where that is allowed.
+        lost, gained: numbers of required items.
         allowed: how many more may be lost than gained.
-        by_group: where the selector is not deterministic, how many groups of queries lost net and how many gained net:
-            items of one group come and go together, so that groups alone are evidence. None = they are facts.
-        deterministic: whether it is known to answer alike whenever it is asked.
+        by_group: of a nondeterministic selector, how many groups of queries lost net and how many gained net: items of
+            a group come and go together. None = losses are facts.
+        deterministic: whether the selector is known to repeat its answers.
     """
 
     unmet: Sequence[UnmetRequirement]
@@ -431,8 +414,7 @@ class LossFacts:
         net = self.lost - self.gained
         if net <= self.allowed:
             return ""
-        message = f"{net} more required item{'' if net == 1 else 's'} lost than gained"
-        return f"{message}, {self.allowed} allowed ({self.lost} lost, {self.gained} gained)"
+        return Message("gate.too-many-lost", net=net, allowed=self.allowed, lost=self.lost, gained=self.gained)
 
 
 def decide_verdict(
@@ -447,20 +429,19 @@ def decide_verdict(
         alpha: at or below which lost items of a selector that is not deterministic are no chance.
     """
     by = {verdict: [metric for metric in metrics if metric.verdict is verdict] for verdict in Verdict}
-    worse = [f"pin broken, query {failure.query}: {failure.message}" for failure in pins]
+    worse: list[str] = [Message("gate.pin-broken", query=failure.query, failure=failure.message) for failure in pins]
     worse += [unmet_text(facts.unmet)] if facts.unmet else []
-    unsure = []
+    unsure: list[str] = []
     if facts.too_many and facts.p <= alpha:
         worse.append(facts.too_many)
     elif facts.by_group is not None and facts.too_many:
         lost, gained = facts.by_group
-        groups = f"{lost} group{'' if lost == 1 else 's'} of queries lost net, {gained} gained"
-        message = f"{facts.too_many}, by a selector that is not deterministic"
-        unsure.append(f"{message}: it may be chance ({groups}, p = {facts.p:.2g})")
-    worse += [
-        f"{_change_text(metric)}, more than {_tolerance_text(metric)}{_p_text(metric, facts)}"
-        for metric in by[Verdict.WORSE]
-    ]
+        unsure.append(Message("gate.lost-by-chance", losses=facts.too_many, lost=lost, gained=gained, p=facts.p))
+    for metric in by[Verdict.WORSE]:
+        p_value = _p_text(metric, facts)
+        worse.append(
+            Message("gate.metric-worse", change=_change_text(metric), tolerance=_tolerance(metric), p_value=p_value)
+        )
     if worse:
         return Verdict.WORSE, tuple(worse)
     if unsure or by[Verdict.INCONCLUSIVE]:
@@ -475,9 +456,9 @@ def decide_verdict(
 
 
 def _moved_into_sessions(metrics: Sequence[MetricVerdict]) -> tuple[str, ...]:
-    """That fewer tokens are added only because sessions hold them now, which saves nothing; empty if it is not so.
+    """The reason that fewer tokens are added only because sessions hold them now; empty if tokens are saved.
 
-    Nothing is saved where the total fell by no more than is tolerated of the tokens that are added.
+    No tokens are saved if the total fell by no more than the tolerance of the added tokens.
     """
     by_name = {metric.metric: metric for metric in metrics}
     added, total = by_name.get(_ADDED), by_name.get(_TOTAL)
@@ -485,7 +466,7 @@ def _moved_into_sessions(metrics: Sequence[MetricVerdict]) -> tuple[str, ...]:
         return ()
     if -total.comparison.difference > added.tolerance:
         return ()
-    return (f"{_change_text(added)}, which the session holds now: {_change_text(total)}",)
+    return (Message("gate.tokens-moved-to-session", added=_change_text(added), total=_change_text(total)),)
 
 
 def _change_text(verdict: MetricVerdict) -> str:
@@ -496,8 +477,8 @@ def _change_text(verdict: MetricVerdict) -> str:
     return f"{verdict.metric} {sides} ({signed_difference(metric, comparison.difference, beyond=exceeds)})"
 
 
-def _tolerance_text(verdict: MetricVerdict) -> str:
-    return f"the {size(parse_metric(verdict.metric), verdict.tolerance)} tolerated"
+def _tolerance(verdict: MetricVerdict) -> str:
+    return size(parse_metric(verdict.metric), verdict.tolerance)
 
 
 def _p_text(verdict: MetricVerdict, facts: LossFacts) -> str:
@@ -506,51 +487,49 @@ def _p_text(verdict: MetricVerdict, facts: LossFacts) -> str:
 
 
 def _p_value(verdict: MetricVerdict) -> str:
-    """`p = 0.031`; `p <= 0.0002` where random flips know no more of it."""
+    """`p = 0.031`; `p <= 0.0002` at the floor of the random sign flips."""
     return f"p {'<=' if verdict.comparison.p_holm_at_floor else '='} {verdict.comparison.p_holm:.2g}"
 
 
-def undecided_text(verdict: MetricVerdict, *, deterministic: bool) -> str:
-    """A metric that moved by more than is tolerated, and why that is inconclusive; in a sentence."""
+def undecided_text(verdict: MetricVerdict, *, deterministic: bool) -> Message:
+    """The reason of a metric that moved by more than its tolerance, but inconclusively."""
     why = undecided_reason(verdict, deterministic=deterministic)
-    return f"{_change_text(verdict)}: more than {_tolerance_text(verdict)}, but {why}"
+    return Message("gate.metric-inconclusive", change=_change_text(verdict), tolerance=_tolerance(verdict), why=why)
 
 
-def undecided_reason(verdict: MetricVerdict, *, deterministic: bool) -> str:
-    """Why a difference is inconclusive: too few queries, and how many would suffice, where that is known."""
-    suffix = "" if verdict.comparison.needed is None else f"; {verdict.comparison.needed:,} queries would tell"
-    return f"{_weak_evidence_text(verdict, deterministic=deterministic)}{suffix}"
+def undecided_reason(verdict: MetricVerdict, *, deterministic: bool) -> Message:
+    """Why a difference is inconclusive: too few queries, and how many would be enough, if that is known."""
+    why = _weak_evidence(verdict, deterministic=deterministic)
+    needed = verdict.comparison.needed
+    return why if needed is None else Message("gate.queries-needed", why=why, n=needed)
 
 
-def _weak_evidence_text(verdict: MetricVerdict, *, deterministic: bool) -> str:
-    queries = count(verdict.comparison.n, "query", "queries")
+def _weak_evidence(verdict: MetricVerdict, *, deterministic: bool) -> Message:
     if deterministic:
-        are, them = ("is", "it") if verdict.comparison.n == 1 else ("are", "them")
-        return f"{queries} {are} too few to tell it of others like {them}"
-    return f"not significant on {queries} ({_p_value(verdict)})"
+        return Message("gate.too-few-queries", n=verdict.comparison.n)
+    return Message("gate.not-significant", n=verdict.comparison.n, p_value=_p_value(verdict))
 
 
 def _same_reason(metrics: Sequence[MetricVerdict], facts: LossFacts, *, reported: str = "") -> str:
-    """Why nothing moved enough; the metric `reported` is left out."""
-    parts = []
+    """Why the verdict is `same`; the metric `reported` is left out."""
+    parts: list[str] = []
     if facts.lost or facts.gained:
-        lost = f"{facts.lost} required item{'' if facts.lost == 1 else 's'} lost"
-        parts.append(f"{lost}, {facts.gained} gained (a net loss of {facts.allowed} is allowed)")
+        parts.append(Message("gate.lost-within-limit", lost=facts.lost, gained=facts.gained, allowed=facts.allowed))
     for verdict in metrics:
         if verdict.metric == reported:
             continue
         if exceeds(verdict.comparison, verdict.tolerance):
-            rises = verdict.comparison.difference > 0
-            direction = "better" if rises == (parse_metric(verdict.metric).declaration.better == "higher") else "worse"
-            message = f"{_change_text(verdict)}: for the {direction} by more than {_tolerance_text(verdict)}"
-            parts.append(f"{message}, but {_weak_evidence_text(verdict, deterministic=facts.deterministic)}")
+            why = _weak_evidence(verdict, deterministic=facts.deterministic)
+            values = {"change": _change_text(verdict), "tolerance": _tolerance(verdict), "why": why}
+            parts.append(Message("gate.metric-inconclusive", **values))
         elif verdict.comparison.n and verdict.comparison.difference:
-            parts.append(f"{_change_text(verdict)} within {_tolerance_text(verdict)}")
-    return "; ".join(parts) or ("no required item lost" if reported else "no required item lost, no metric moved")
+            change = _change_text(verdict)
+            parts.append(Message("gate.metric-within-tolerance", change=change, tolerance=_tolerance(verdict)))
+    return "; ".join(parts) or Message("gate.nothing-lost" if reported else "gate.nothing-changed")
 
 
 def with_servers(check: SelectorCheck, servers: Sequence[CapturedServer]) -> SelectorCheck:
-    """The check with the servers that were not asked among its reasons; inconclusive where one is outdated.
+    """The check with the servers that were not queried among its reasons; inconclusive where one is outdated.
 
     Args:
         check: over the tools as captured.
@@ -561,47 +540,42 @@ def with_servers(check: SelectorCheck, servers: Sequence[CapturedServer]) -> Sel
     reasons = tuple(server_reasons(servers))
     if not any(server.outdated for server in servers) or check.verdict not in (Verdict.SAME, Verdict.BETTER):
         return replace(check, reasons=(*check.reasons, *reasons), servers=tuple(servers))
-    unless = tuple(f"as captured, it is {check.verdict}: {reason}" for reason in check.reasons)
+    verdict = str(check.verdict)
+    unless = tuple(Message("gate.verdict-as-captured", verdict=verdict, reason=reason) for reason in check.reasons)
     return replace(check, verdict=Verdict.INCONCLUSIVE, reasons=(*reasons, *unless), servers=tuple(servers))
 
 
 def server_reasons(servers: Sequence[CapturedServer]) -> Iterator[str]:
-    """Sentences on servers that were not asked: one for each that is outdated or absent, then one for all of a date."""
+    """Messages on servers that were not queried: one for each outdated or absent server, then one for each date."""
     for server in servers:
+        values = {"server": server.name, "day": _day(server)}
         if server.error:
-            why = server.error.splitlines()[0].partition("; its last lines")[0]  # what a program printed is not quoted
-            text = f"server {server.name} did not answer, so that its tools as captured {_day(server)} were checked"
-            yield f"{text}: {why}"
+            why = server.error.splitlines()[0].partition("; its last lines")[0]  # the output of a program is not quoted
+            yield Message("gate.server-failed", why=why, **values)
         elif server.absent:
-            ask = ": ask it (--recapture)" if server.outdated else ""
-            yield f"server {server.name} was never captured, so that none of its tools were checked{ask}"
+            key = "gate.server-absent-outdated" if server.outdated else "gate.server-absent"
+            yield Message(key, server=server.name)
         elif server.changed:
-            text = f"server {server.name} was not asked, and {first_ids(server.changed)} changed since it was captured"
-            yield f"{text} {_day(server)}: ask it again (--recapture)"
+            yield Message("gate.server-changed", files=first_ids(server.changed), **values)
         elif server.unverified:
-            text = f"server {server.name} was not asked, and its snapshot {_day(server)} does not say what was then in"
-            yield f"{text} {first_ids(server.unverified)}: ask it again (--recapture)"
+            yield Message("gate.server-unverified", files=first_ids(server.unverified), **values)
     by = group_pairs(
         ((_day(server), server.verified), server.name) for server in servers if not (server.outdated or server.absent)
     )
     for (day, verified), names in by.items():
-        alone = len(names) == 1
-        text = f"server {names[0]} was" if alone else f"servers {', '.join(names)} were"
-        tools = "its tools are" if alone else "their tools are"
-        since = "" if verified else ", and not verified since: no files of the repository are known that give them"
-        yield f"{text} not asked: {tools} as captured {day}{since}"
+        yield Message("gate.servers-captured" if verified else "gate.servers-captured-unverified", names=names, day=day)
 
 
 def _day(server: CapturedServer) -> str:
-    return f"on {server.captured[:10]}" if server.captured else "on an unknown day"
+    return server.captured[:10] or "an unknown day"
 
 
 def unmet_requirements(
     base: SelectorSnapshot, head: SelectorSnapshot, comparability: Comparability
 ) -> tuple[UnmetRequirement, ...]:
-    """Find requirements that could be met at the base and cannot be at the head, whatever a selector does.
+    """Find requirements that could be met at the base and cannot be met at the head by any selector.
 
-    Whether it was offered makes no difference: what no selector offered is not lost, so that nothing else would tell.
+    They count even if no selector offered the item: it is then not lost, and no other part of the check shows it.
 
     Args:
         base, head: the two.
@@ -611,7 +585,7 @@ def unmet_requirements(
         One for each set of alternatives (of one item, mostly), in the order of the queries.
     """
     if head.items is base.items:
-        return ()  # no selector was asked, since nothing has changed
+        return ()  # nothing has changed
     old = {new: name for name, new in comparability.renamed.items()}
     unmet: dict[tuple[str, ...], list[str]] = {}
     for query in comparability.queries:
@@ -634,18 +608,19 @@ def unmet_requirements(
     )
 
 
-def unmet_text(unmet: Sequence[UnmetRequirement]) -> str:
-    """All unmet requirements in a sentence.
+def unmet_text(unmet: Sequence[UnmetRequirement], key: str = "gate.unmet") -> Message:
+    """All unmet requirements as one message.
 
     Args:
         unmet: at least one.
+        key: of the message.
     """
     items = [*dict.fromkeys(item for requirement in unmet for item in requirement.items)]
     queries = [*dict.fromkeys(query for requirement in unmet for query in requirement.queries)]
     why = " or ".join(dict.fromkeys(requirement.why for requirement in unmet))
     before = sum(requirement.before for requirement in unmet)
-    text = f"required by {count(len(queries), 'query', 'queries')}, offered to {before or 'none'} before"
-    return f"{text}, and nothing else would do: {first_ids(items)} ({why}; {first_ids(queries)})"
+    names = {"items": first_ids(items), "queries": first_ids(queries)}
+    return Message(key, n=len(queries), before=before, why=why, **names)
 
 
 def _can_be_met(group: Sequence[str], side: SelectorSnapshot, query: str) -> bool:
@@ -658,5 +633,5 @@ def _can_be_met(group: Sequence[str], side: SelectorSnapshot, query: str) -> boo
 def _item_reason(item: str, head: SelectorSnapshot) -> str:
     fact = head.items.get(item)
     if fact is not None and fact.row is not None and fact.row.get("include") == "manual":
-        return "included by hand only"
+        return "include mode manual"
     return absence_text(item, head)

@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 from zlib import crc32
 
-from ctxbench.io.errors import ParameterError, StorageError
+from ctxbench.io.errors import Message, ParameterError, StorageError
 from ctxbench.io.files import exclusive, make_folder, make_private_file, read_bytes, readable, sweep, write_atomic
 
 _TEXTS = {"--csv": ".csv", "--markdown": ".md", "--junit": ".xml"}  # options whose files are never read again
@@ -69,8 +69,10 @@ def refuse_outputs(
                 does = "overwrite" if os.path.lexists(path) else "be among"
                 raise ParameterError(f"{option} {path} would {does} {label}; name another file")
         if option in _TEXTS and path.suffix.lower() in _READ:
-            ends = f"{option} {path} ends in {path.suffix}, as files that ctxbench reads do"
-            raise ParameterError(f"{ends}; name a file that ends otherwise, such as in {_TEXTS[option]}")
+            raise ParameterError(
+                f"{option} {path} ends in {path.suffix}, which is for files that ctxbench reads; use another ending, "
+                f"such as {_TEXTS[option]}"
+            )
         if (
             may_replace
             and option in may_replace
@@ -192,10 +194,10 @@ def read_sealed(path: Path) -> bytes | None:
         data = _unsealed(path)
     except StorageError as error:
         if os.path.lexists(path):
-            _log.warning("%s; what it held is made again", error)
+            _log.warning("%s", Message("io.cache-unreadable", why=error))
         return None
     if data is None:
-        _log.warning("%s does not fit its checksum; what it held is made again", path)
+        _log.warning("%s", Message("io.cache-checksum", path=path))
     return data
 
 
@@ -395,7 +397,7 @@ class CheckedRows:
                     unfit = True
         if unfit:
             if not self._warned:
-                _log.warning("rows of %s do not fit their checksums; what they held is made again", self.path)
+                _log.warning("%s", Message("io.cache-checksum", path=self.path))
             self._warned = True
             if self._may_write():
                 with self._alone():
@@ -510,16 +512,16 @@ class CheckedRows:
             return False
         why = f"{self.path} cannot be used ({str(error)!a})"
         if not self._may_write():
-            self._give_up(f"{why} nor replaced: nothing is kept there")
+            self._give_up(Message("io.cache-given-up", why=f"{why} or replaced"))
             return True
         try:
             with self._alone():
                 if self._is_damaged():  # or another process has replaced it
                     for ending in ("-journal", ""):
                         self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
-                    _log.warning("%s: it was replaced, and what it held is made again", why)
+                    _log.warning("%s", Message("io.cache-replaced", why=why))
         except (OSError, StorageError) as fault:
-            self._give_up(f"{why} nor replaced ({fault}): nothing is kept there")
+            self._give_up(Message("io.cache-given-up", why=f"{why} or replaced ({fault})"))
         return True
 
     def _is_damaged(self) -> bool:
@@ -544,24 +546,16 @@ class CheckedRows:
         """
         kind = _error_kind(error)
         if kind == sqlite3.SQLITE_FULL:
-            message = f"no room in {self.path}: {error}. Free some and run again; what was stored is kept"
-        elif kind in _BUSY:
-            message = self._kept_locked()
-        elif kind in _NOT_PERMITTED and action != "written":
-            self._give_up(f"{self.path} cannot be opened ({error}): nothing is kept there")
-            return
-        else:
-            message = (
-                f"{self.path} could not be {action}: {error}. Check its folder, "
-                "or choose another cache folder (CTXBENCH_CACHE)"
-            )
-        raise StorageError(message) from error
+            raise StorageError(f"no room in {self.path}: {error}; free some and run again") from error
+        if kind in _BUSY:
+            raise StorageError(self._kept_locked()) from error
+        if kind not in _NOT_PERMITTED or action == "written":
+            about = {"path": self.path, "action": action, "why": error}
+            raise StorageError(Message("io.cache-unusable", **about)) from error
+        self._give_up(Message("io.cache-given-up", why=f"{self.path} cannot be opened ({error})"))
 
     def _kept_locked(self) -> str:
-        return (
-            f"{self.path} was kept locked by another process for {_BUSY_SECONDS:.0f} s; "
-            "end that process, or choose another cache folder (CTXBENCH_CACHE)"
-        )
+        return Message("io.cache-locked", path=self.path, n=_BUSY_SECONDS)
 
     def _give_up(self, why: str) -> None:
         self._given_up = True
@@ -576,7 +570,7 @@ class OptionalRows(CheckedRows):
         try:
             return super().get(keys)
         except StorageError as error:
-            _log.warning("%s; what it held is made again", error)
+            _log.warning("%s", Message("io.cache-unreadable", why=error))
             return {}
 
     def put(self, rows: Mapping[bytes, bytes]) -> None:
@@ -585,7 +579,7 @@ class OptionalRows(CheckedRows):
             if rows and self.writable:
                 super().put(rows)
         except StorageError as error:
-            _log.warning("%s; what was made is not kept", error)
+            _log.warning("%s", Message("io.cache-unwritable", why=error))
 
 
 class _Unopened(sqlite3.Connection):

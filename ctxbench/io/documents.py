@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from ctxbench.io.errors import MERGED, Fault, InputError, Message, conflicts, without_marks
+from ctxbench.io.errors import Fault, InputError, Message, conflict_faults, without_marks
 from ctxbench.io.files import iter_lines, read_text
 
 _DEEP = "JSON is nested too deeply"
@@ -43,7 +43,7 @@ def iter_jsonl(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, dic
         if isinstance(row, dict):
             yield number, row
         else:
-            faults.append(Fault(f"expected a JSON object {{...}} on each line, got {_kind(row)}", path, number, 1))
+            faults.append(Fault(Message("io.row-type", got=_kind(row)), path, number, 1))
 
 
 def iter_records(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, str]]:
@@ -177,8 +177,8 @@ def parse_json(text: str, *, path: Path | str | None = None, line: int = 1) -> A
     try:
         value = json.loads(text, object_pairs_hook=pairs, parse_constant=_no_constant, parse_float=finite)
     except json.JSONDecodeError as error:
-        if conflict_lines := conflicts(text):
-            raise InputError([Fault(MERGED, path, line + number - 1) for number in conflict_lines]) from error
+        if faults := conflict_faults(text, path, line):
+            raise InputError(faults) from error
         message = Message("io.empty-json") if not text.strip() else _malformed(text, error)
         raise InputError([Fault(message, path, line + error.lineno - 1, error.colno)]) from error
     except RecursionError as error:
@@ -224,7 +224,7 @@ def values_with_lines(text: str, position: int = 0, *, end: str = "") -> Iterato
 def _malformed(text: str, error: json.JSONDecodeError) -> str:
     """What is wrong with JSON; a string that does not end goes on to the end of the text."""
     cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
-    return f"malformed JSON: it ends too early, as if cut off ({error.msg})" if cut else f"malformed JSON: {error.msg}"
+    return Message("io.json-cut" if cut else "io.malformed-json", why=error.msg)
 
 
 def dump_json(value: Any, *, indent: int | None = None) -> str:
@@ -313,16 +313,14 @@ def _duplicate_keys(text: str) -> Iterator[tuple[int, str]]:
         last = (start, word)
 
 
-_PRESET = "an agent file takes a preset of it as `selector: {form}`, an experiment as `{form}`; its path from there"
-
 # By kind: the keys that tell it, and what takes such a file.
 _KINDS = {
-    "an agent file": ({"sources"}, "`ctxbench select TEXT --agent {path}`"),
-    "a gate file": ({"gate"}, "`ctxbench check {path}`"),
-    "an experiment": ({"datasets", "selectors"}, "`ctxbench run {path}`"),
-    "a policy file": ({"policies"}, "`ctxbench tune DATASET --policy {path}`"),
-    "a presets file": ({"format", "presets"}, _PRESET),
-    "a selector": ({"pipeline"}, "`ctxbench select TEXT --catalog CATALOG --selector {path}`"),
+    "an agent file": ({"sources"}, "io.use-agent"),
+    "a gate file": ({"gate"}, "io.use-gate"),
+    "an experiment": ({"datasets", "selectors"}, "io.use-experiment"),
+    "a policy file": ({"policies"}, "io.use-policy"),
+    "a presets file": ({"format", "presets"}, "io.use-presets"),
+    "a selector": ({"pipeline"}, "io.use-selector"),
 }
 
 
@@ -348,8 +346,8 @@ def refuse_other_kind(data: Any, path: Path, *, expected: str, keys_allowed: Col
     presets = data.get("presets")
     preset = next(iter(presets), "NAME") if isinstance(presets, Mapping) else "NAME"  # the first of a presets file
     form = f"{{presets: {path}, preset: {preset}}}"
-    how = _KINDS[kinds[0]][1].format(path=shlex.quote(str(path)), form=form)
-    raise InputError([Fault(f"{path} is {kinds[0]}, not {expected}: {how}")])
+    use = Message(_KINDS[kinds[0]][1], path=shlex.quote(str(path)), form=form)
+    raise InputError([Fault(Message("io.other-kind", path=path, kind=kinds[0], expected=expected, use=use))])
 
 
 YamlPath: TypeAlias = tuple[str | int, ...]
@@ -395,8 +393,8 @@ def load_yaml(path: Path | str) -> tuple[Any, dict[YamlPath, int]]:
             raise InputError(list(dict.fromkeys(faults)))  # what an alias repeats is wrong once
         return loader.construct_document(node), lines
     except yaml.MarkedYAMLError as error:
-        if conflict_lines := conflicts(text):
-            raise InputError([Fault(MERGED, path, line) for line in conflict_lines]) from error
+        if conflicts := conflict_faults(text, path):
+            raise InputError(conflicts) from error
         mark = error.problem_mark or error.context_mark
         message = f"malformed YAML: {' '.join(filter(None, (error.context, error.problem)))}"
         where = (mark.line + 1, mark.column + 1) if mark else (0, 0)
@@ -497,6 +495,7 @@ def _dumper() -> type[yaml.SafeDumper]:
         return dumper.represent_scalar(f"{_TAG}str", value, style=style)
 
     CoreDumper.add_representer(str, text)
+    CoreDumper.add_multi_representer(str, text)  # a `Message`
     return CoreDumper
 
 
@@ -522,8 +521,7 @@ def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
     """The number of values of a node with aliases and merges expanded; `known` caches those of nodes."""
     if id(node) in sizes:
         if not sizes[id(node)]:
-            problem = "an alias refers to what it stands in"
-            raise yaml.composer.ComposerError(None, None, problem, node.start_mark)
+            raise yaml.composer.ComposerError(None, None, "an alias contains itself", node.start_mark)
         return sizes[id(node)]
     sizes[id(node)] = 0  # being counted
     size = 1
@@ -547,8 +545,7 @@ def _walk(node: yaml.Node, path: YamlPath, lines: dict[YamlPath, int], faults: l
     lines.setdefault(path, mark.line + 1)
     if not _is_json_node(node):
         tag = node.tag.replace(_TAG, "!!")
-        message = f"tag {tag} does not fit: a value is what JSON has; leave the tag out, or put a text in quotes"
-        faults.append(Fault(message, file, mark.line + 1, mark.column + 1))
+        faults.append(Fault(Message("io.yaml-tag", tag=tag), file, mark.line + 1, mark.column + 1))
         return
     if isinstance(node, yaml.SequenceNode):
         for index, entry in enumerate(node.value):
@@ -561,8 +558,7 @@ def _walk(node: yaml.Node, path: YamlPath, lines: dict[YamlPath, int], faults: l
                 _walk(value, (), {}, faults, file)
                 continue
             if not isinstance(key, yaml.ScalarNode) or key.tag != f"{_TAG}str":
-                message = "a key must be a plain text; put it in quotes if it is meant so"
-                faults.append(Fault(message, file, mark.line + 1, mark.column + 1))
+                faults.append(Fault(Message("io.yaml-key"), file, mark.line + 1, mark.column + 1))
             elif key.value in keys:
                 message = Message("io.duplicate-yaml-key", key=key.value)
                 faults.append(Fault(message, file, mark.line + 1, mark.column + 1))

@@ -271,7 +271,7 @@ def merge_equal_faults(faults: Sequence[Fault]) -> list[Fault]:
     for fault in faults:
         groups.setdefault((fault.message, fault.path), []).append(fault)
     return [
-        replace(first, message=f"{first.message}; so are {len(repeats):,} more lines" if repeats else first.message)
+        replace(first, message=Message("io.repeated-fault", fault=first.message, n=len(repeats))) if repeats else first
         for first, *repeats in groups.values()
     ]
 
@@ -332,7 +332,7 @@ def faults_of(error: Exception) -> tuple[Fault, ...]:
 def none_found(names: Sequence[str], kind: str, where: str, existing: Sequence[str]) -> str:
     """The message that two inputs do not match: none of the names of one is in the other, with examples of both."""
     listing = _some(existing) if existing else "nothing"
-    return f"none of the {len(names):,} {kind} is in {where}: {_some(names)}; {where} holds {listing}"
+    return Message("io.no-match", n=len(names), kind=kind, where=where, names=_some(names), existing=listing)
 
 
 def _some(names: Sequence[str]) -> str:
@@ -346,9 +346,9 @@ def suggest(name: str, candidates: Iterable[str], *, listed: bool = True) -> str
     """
     names = sorted(candidates)
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
+    hint: str = Message("io.did-you-mean", names=" or ".join(map(repr, close))) if close else ""
     if (new := RENAMED.get(name)) in names:
-        hint = f"; its name is {new!r} now."
+        hint = Message("io.renamed", name=new)
     if not listed:
         return hint
     if not names:
@@ -388,26 +388,26 @@ def _from_record(record: str | None, extra: str) -> str:
     if folder is None and url:
         commit = origin.get("vcs_info", {})
         address = f"{commit['vcs']}+{url}@{commit['commit_id']}" if commit else url
-        return f'"{_NAME}{extra} @ {address}"'
+        return Message("io.install-url", extra=extra, url=address)
     from urllib.request import url2pathname  # loads SSL, which few need
 
     location = Path(url2pathname(unquote(urlsplit(url).path))) if url else None
     if location is None or not (location / "pyproject.toml").is_file():
-        return f'-e ".{extra}" in a clone of {_NAME}'
+        return Message("io.install-clone", extra=extra)
     return f'{"-e " if folder.get("editable") else ""}"{location}{extra}"'
 
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DENIED = (errno.EACCES, errno.EPERM)
-_WANTED = {
-    errno.EROFS: "name a place that can be written",
+_FIXES = {  # of system errors
+    errno.EROFS: "name a writable folder",
     errno.ENAMETOOLONG: "give a shorter name",
-    errno.ELOOP: "expected no link that leads back to itself",
-    errno.ENOTDIR: "expected a folder before the last slash",
-    errno.EISDIR: "expected a file, not a folder",
-    errno.ENOTEMPTY: "expected an empty folder",
-    errno.EIO: "look at the disk",
-    errno.EMFILE: "let the process open more files (ulimit -n)",
+    errno.ELOOP: "a link leads to itself",
+    errno.ENOTDIR: "name a folder",
+    errno.EISDIR: "name a file",
+    errno.ENOTEMPTY: "name an empty folder",
+    errno.EIO: "check the disk",
+    errno.EMFILE: "raise ulimit -n",
 }
 
 
@@ -419,26 +419,25 @@ def system_fault(error: OSError) -> StorageError | None:
     """
     message = error.strerror or str(error)
     if error.errno in _NO_ROOM:
-        return StorageError(f"cannot write {error.filename or 'the output'}: {message}; make room and try again")
+        return StorageError(Message("io.disk-full", path=error.filename or "the output", why=message))
     try:
         Path.cwd()
     except OSError:
-        return StorageError("the folder that you are in is gone; go to another one and try again")
+        return StorageError(Message("io.folder-gone"))
     if error.filename is None:
         return None
     path = Path(os.fsdecode(error.filename))
     if error.errno in _DENIED:
         for folder in reversed(path.parents):
             if folder.is_dir() and not os.access(folder, os.X_OK):
-                return StorageError(f"cannot read {folder}: {message}; expected a folder that can be read")
-        kind = "folder" if path.is_dir() else "file"
-        return StorageError(f"cannot use {path}: {message}; expected a {kind} that can be read and written")
-    if error.errno in _WANTED:
-        return StorageError(f"cannot use {path}: {message}; {_WANTED[error.errno]}")
+                return StorageError(Message("io.unreadable-folder", path=folder, why=message))
+        fix = "make it readable and writable"
+        return StorageError(Message("io.unusable-path", path=path, why=message, fix=fix))
+    if error.errno in _FIXES:
+        return StorageError(Message("io.unusable-path", path=path, why=message, fix=_FIXES[error.errno]))
     return None
 
 
-MERGED = "a merge conflict: keep what is right of both sides, and delete the lines <<<<<<<, ======= and >>>>>>>"
 _MARK = re.compile(r"^(?:<{7}|\|{7}|>{7})(?: .*)?\r?$|^={7}\r?$", re.MULTILINE)
 
 
@@ -450,11 +449,12 @@ def without_marks(lines: Iterable[tuple[int, str]], path: Path | str, faults: li
             yield number, text
             continue
         if not inside or text.startswith("<"):
-            faults.append(Fault(MERGED, path, number))
+            faults.append(Fault(Message("io.merge-conflict"), path, number))
         inside = not text.startswith(">")
 
 
-def conflicts(text: str) -> list[int]:
-    """The 1-based lines at which git's conflicts start; without a start, the line of the first marker."""
-    marks = [(text.count("\n", 0, mark.start()) + 1, mark.group()) for mark in _MARK.finditer(text)]
-    return [line for line, mark in marks if mark.startswith("<")] or [line for line, _ in marks[:1]]
+def conflict_faults(text: str, path: Path | str | None, first_line: int = 1) -> list[Fault]:
+    """A fault for each of git's conflicts, at the line where it starts; without a start, for the first marker."""
+    marks = [(text.count("\n", 0, mark.start()) + first_line, mark.group()) for mark in _MARK.finditer(text)]
+    lines = [line for line, mark in marks if mark.startswith("<")] or [line for line, _ in marks[:1]]
+    return [Fault(Message("io.merge-conflict"), path, line) for line in lines]

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
-from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError
 
 TEMPORARY, ASIDE = ".tmp", ".old"  # what is being made; a whole folder that makes room for another
 _TRIES = 100  # of making a folder that nobody takes for a leftover before it is held
@@ -79,8 +79,7 @@ def expanded(path: str, variable: str) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
-        message = f"{variable} is {path!r}, but that home folder is not known; write the folder's full path"
-        raise ParameterError(message) from error
+        raise ParameterError(f"{variable} is {path!r}, but that home folder is unknown; write the full path") from error
 
 
 def make_folder(path: Path) -> None:
@@ -233,10 +232,9 @@ def suggest_file(missing: Path) -> str:
         return ""
     stems = {Path(name).stem: name for name in sorted(names, key=lambda name: name.endswith(missing.suffix))}
     close = get_close_matches(missing.stem, stems, n=1, cutoff=_CLOSE)
-    return f"; did you mean {str(missing.with_name(stems[close[0]]))!r}?" if close else ""
+    return Message("io.did-you-mean", names=repr(str(missing.with_name(stems[close[0]])))) if close else ""
 
 
-UTF16 = "the file is UTF-16; save it as UTF-8"
 _GZIP = b"\x1f\x8b"
 
 
@@ -250,7 +248,7 @@ def gzip_fault(data: bytes, path: Path | str) -> str:
     """What to do about a file that gzip compressed; empty if it did not."""
     if not data.startswith(_GZIP):
         return ""
-    return f"it is compressed with gzip; unpack it first (gunzip -k {shlex.quote(str(path))})"
+    return Message("io.gzip", path=shlex.quote(str(path)))
 
 
 _BOM = b"\xef\xbb\xbf"
@@ -282,7 +280,7 @@ def folder_fault(path: Path | str) -> str:
     except FileNotFoundError:
         return "no such folder"
     except NotADirectoryError:
-        return "it is a file, and a folder is wanted"
+        return "it is a file"
     except OSError as error:
         return error.strerror or str(error)
 
@@ -300,8 +298,7 @@ def readable(path: Path | str, *, repeatedly: bool = False) -> Path:
     """
     kind = special(path)
     if kind and (repeatedly or not str(path).startswith(_GIVEN)):
-        suffix = ", which can be read more than once" if repeatedly else ""
-        raise StorageError(f"cannot read {path}: it is {kind}; expected a file{suffix}")
+        raise StorageError(f"cannot read {path}: it is {kind}; expected a file")
     return _usable(path)
 
 
@@ -329,9 +326,9 @@ def read_text(path: Path | str) -> str:
     if packed := gzip_fault(data, path):
         raise InputError([Fault(packed, path)])
     if is_utf16(data):
-        raise InputError([Fault(UTF16, path, 1)])
+        raise InputError([Fault(Message("io.utf16"), path, 1)])
     if (before := data.find(b"\0")) >= 0:
-        message = "the file holds a NUL byte, which no text has; take it out, or name another file"
+        message = Message("io.nul-byte")
         column = len(data[data.rfind(b"\n", 0, before) + 1 : before].decode("utf-8", "replace")) + 1
         raise InputError([Fault(message, path, data.count(b"\n", 0, before) + 1, column)])
     try:
@@ -359,7 +356,7 @@ def iter_lines(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, str
                 if number == 1 and (packed := gzip_fault(raw, path)):
                     raise InputError([Fault(packed, path)])
                 if number == 1 and is_utf16(raw):
-                    faults.append(Fault(UTF16, path, 1))
+                    faults.append(Fault(Message("io.utf16"), path, 1))
                     return
                 line = raw.removeprefix(_BOM) if number == 1 else raw
                 text = _decoded(line.removesuffix(b"\n").removesuffix(b"\r"), path, number, faults)
@@ -593,8 +590,8 @@ def _usable(path: Path | str) -> Path:
             return Path(path)
     except UnicodeEncodeError as error:
         character, code = error.object[error.start], sys.getfilesystemencoding()
-        why = f"the locale's encoding ({code}) has no {character!a}; set LC_ALL=C.UTF-8 or PYTHONUTF8=1"
-        why = "it holds half a character" if "\ud800" <= character <= "\udfff" else why
+        is_half = "\ud800" <= character <= "\udfff"
+        why = "it holds half a character" if is_half else Message("io.locale", encoding=code, character=character)
     raise StorageError(f"{str(path)!r} can be no path: {why}; expected the path of a file")
 
 
@@ -610,11 +607,11 @@ def _sync_folder(folder: Path) -> None:
 
 def _unreadable(path: Path | str, error: OSError) -> StorageError:
     suggestion = suggest_file(Path(path)) if isinstance(error, FileNotFoundError) else ""
-    return StorageError(f"cannot read {path}: {error.strerror or error}; expected a readable file{suggestion}")
+    return StorageError(Message("io.unreadable", path=path, why=error.strerror or error, hint=suggestion))
 
 
 def _unwritable(path: Path | str, error: OSError) -> StorageError:
-    return StorageError(f"cannot write {path}: {error.strerror or error}; nothing was changed there")
+    return StorageError(Message("io.unwritable", path=path, why=error.strerror or error))
 
 
 def _decoded(line: bytes, path: Path | str, number: int, faults: list[Fault]) -> str | None:
@@ -622,8 +619,8 @@ def _decoded(line: bytes, path: Path | str, number: int, faults: list[Fault]) ->
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
         column = len(line[: error.start].decode("utf-8")) + 1
-        byte = f"byte 0x{line[error.start]:02x}"
-        faults.append(Fault(f"invalid UTF-8: {error.reason} at {byte}; save the file as UTF-8", path, number, column))
+        message = Message("io.invalid-utf8", why=error.reason, byte=line[error.start])
+        faults.append(Fault(message, path, number, column))
         return None
 
 

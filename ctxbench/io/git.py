@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self, cast
 
-from ctxbench.io.errors import StorageError
+from ctxbench.io.errors import Message, StorageError
 
 _SETTINGS = ("-c", "log.showSignature=false", "-c", "color.ui=false", "--literal-pathspecs", "--no-pager")
 SILENCE_S = 60.0
@@ -324,10 +324,7 @@ def _started(
 
 
 def _silent(folder: Path) -> StorageError:
-    return StorageError(
-        f"git printed nothing for {SILENCE_S:g} s while it read the repository around {folder}, and was ended; check "
-        "that no file that git reads there is a named pipe or a device, and that its disk answers"
-    )
+    return StorageError(Message("io.git-silent", n=SILENCE_S, folder=folder))
 
 
 def checked_output(done: subprocess.CompletedProcess[bytes], folder: Path) -> bytes:

@@ -21,7 +21,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
-from ctxbench.io.errors import ParameterError, UserError, one_line
+from ctxbench.io.errors import Message, ParameterError, UserError, one_line
 from ctxbench.io.secrets import Secrets, secrets_in_url, shown_text, shown_url
 
 if TYPE_CHECKING:
@@ -236,8 +236,7 @@ def environment_fault(error: Exception) -> str:
     import httpx
 
     quotes = isinstance(error, ValueError | httpx.InvalidURL)
-    why = "a proxy is no URL such as http://host:8080" if quotes else str(error)
-    return f"cannot use the network as the environment says (HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE ...): {why}"
+    return Message("io.network-settings", why=Message("io.proxy-url") if quotes else error)
 
 
 def is_this_machine(host: str) -> bool:
@@ -323,7 +322,7 @@ class OpenAIServer:
     key: ClassVar[str] = KEY
     default: ClassVar[str] = DEFAULT_ADDRESS
     kind: ClassVar[str] = "an OpenAI-compatible server"
-    ends: ClassVar[str] = "up to and with its /v1"
+    ends: ClassVar[str] = "including its /v1"
 
     def __init__(self, model: str, path: str, *, returns: str, timeout: float, tries: int, pause: float) -> None:
         self._gives = returns
@@ -383,7 +382,7 @@ class OpenAIServer:
             try:
                 text = (message if isinstance(message, str) else json.dumps(message, ensure_ascii=False))[:20_000]
             except RecursionError:
-                text = "what nests too deep to be shown"
+                text = "a deeply nested value"
         text = shown_text(self._secrets.hide(text) if self._secrets else text)
         line = one_line(" ".join(text.split()))
         return "nothing" if not line else line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."
@@ -433,7 +432,7 @@ class OpenAIServer:
                 log.end()
             if left:
                 if left == self._tries - 1:
-                    _log.warning("%s: %s; trying again in %g s", self.who, why, seconds)
+                    _log.warning("%s", Message("io.server-retry", server=self.who, why=why, n=seconds))
                 time.sleep(seconds)
                 wait *= 2
         raise ServerError(
@@ -445,24 +444,18 @@ class OpenAIServer:
         """What to say of a status that another try would not change."""
         status = response.status
         if status in (401, 403):  # what a server says of a key may hold a part of it
-            have = (
-                f"the value of {self.key}" if self._has_key else f"a request without a key, for {self.key} is not set"
-            )
-            return ServerError(
-                f"{self.who} refused {have} (status {status}); set {self.key} to a key that may use this model, and "
-                f"{self.variable} to the address that the key is for"
-            )
+            name = "io.server-refused-key" if self._has_key else "io.server-needs-key"
+            about = {"server": self.who, "status": status, "key": self.key, "variable": self.variable}
+            return ServerError(Message(name, **about))
+        detail = self._error_detail(response)
         if status == 404:
-            return ServerError(
-                f"there is no {self.who} (status 404: {self._error_detail(response)}); check the model's name, and "
-                f"that {self.variable} is the address {self.ends}"
-            )
-        message = f"{self.who} refused (status {status}): {self._error_detail(response)}"
+            about = {"server": self.who, "why": detail, "variable": self.variable, "ends": self.ends}
+            return ServerError(Message("io.server-not-found", **about))
+        message = Message("io.server-refused", server=self.who, status=status, why=detail)
         if status in _REFUSED:
             return RefusedError(message)
-        if 300 <= status < 400:
-            message += f"; redirects are not followed: set {self.variable} to where it leads"
-        return ServerError(message)
+        redirect = Message("io.server-redirect", variable=self.variable) if 300 <= status < 400 else ""
+        return ServerError(f"{message}{redirect}")
 
     def _connection(self) -> Connection:
         """The connection of this thread, made at first.
@@ -502,7 +495,7 @@ class OpenAIServer:
     def _error_detail(self, response: Response) -> str:
         """What a server says in its body, as a message may show it."""
         if response.compression:
-            return f"a body in the encoding {self.quoted(response.compression)}, which was not read"
+            return Message("io.server-encoding", encoding=self.quoted(response.compression))
         try:
             return self.error_text(json.loads(response.body))
         except (ValueError, RecursionError):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.io.documents import line_of, load_yaml
-from ctxbench.io.errors import Fault, InputError, ParameterError, suggest
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, suggest
 
 
 @dataclass(frozen=True, slots=True)
@@ -552,7 +552,7 @@ def read_rules(path: Path | str) -> tuple[tuple[SecretRule, ...], tuple[str, ...
     ]
     keep = _list(data, "keep", faults, path)
     faults += [
-        Fault(f"'keep' must hold texts, got {text!r:.60}", path, line_of(lines, ("keep", i)))
+        Fault(Message("io.redaction-keep", got=text), path, line_of(lines, ("keep", i)))
         for i, text in enumerate(keep)
         if not isinstance(text, str) or not text
     ]
@@ -565,7 +565,7 @@ def _list(data: Mapping[str, Any], name: str, faults: list[Fault], path: Path | 
     value = data.get(name)
     if value is None or isinstance(value, list):
         return value or []
-    faults.append(Fault(f"field {name!r} must be a list, got {value!r:.60}", path))
+    faults.append(Fault(Message("io.field-type", name=name, expected="a list", got=value), path))
     return []
 
 
@@ -575,13 +575,13 @@ def _own_rule(entry: Any) -> SecretRule | str:
         return f"expected {{kind, pattern}}, got {entry!r:.60}"
     kind, pattern = entry["kind"], entry["pattern"]
     if not isinstance(kind, str) or not _KIND.fullmatch(kind):
-        return f"kind is small letters, digits and '-', such as customer, got {kind!r:.60}"
+        return Message("io.redaction-kind", got=kind)
     try:
         compiled = re.compile(str(pattern), re.MULTILINE)
     except re.error as error:
-        return f"malformed regular expression {pattern!r:.60}: {error}"
+        return Message("io.redaction-pattern", pattern=pattern, why=error)
     if compiled.search(""):
-        return f"{pattern!r:.60} matches the empty text and would stand everywhere"
+        return Message("io.redaction-pattern-empty", pattern=pattern)
     return SecretRule(kind, compiled)
 
 

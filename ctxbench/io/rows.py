@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Required, TypeVar, Union, cast, get_args, get_origin
+
+from annotated_types import Ge, MinLen
+from typing_extensions import get_type_hints, is_typeddict
 
 from ctxbench.io.documents import YamlPath, iter_jsonl, line_of
-from ctxbench.io.errors import Fault, InputError, ParameterError, UserError, suggest
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, suggest
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -70,9 +76,85 @@ _CALLED = {
     str: "a text",
     bool: "true or false",
     int: "a whole number",
+    float: "a number",
     list: "a list",
     dict: "an object",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRule:
+    """What a format allows in one field.
+
+    Attributes:
+        kinds: the types of its value.
+        required: whether it must be there.
+        choices: its values; empty = any.
+        filled: whether an empty value is a fault.
+        low: the least number.
+    """
+
+    kinds: tuple[type, ...]
+    required: bool = False
+    choices: tuple[Any, ...] = ()
+    filled: bool = False
+    low: float = -math.inf
+
+    @property
+    def expected(self) -> str:
+        """The types in words."""
+        return " or ".join(
+            dict.fromkeys(_CALLED[kind] for kind in self.kinds if kind is not int or len(self.kinds) < 2)
+        )
+
+    def fault(self, name: str, value: Any) -> str:
+        """What is wrong with a value that is not None; empty if it is allowed."""
+        if not isinstance(value, self.kinds) or (isinstance(value, bool) and bool not in self.kinds):
+            return Message("io.field-type", name=name, expected=self.expected, got=value)
+        if self.choices and value not in self.choices:
+            return Message("io.field-choice", name=name, choices=self.choices, got=value)
+        if self.filled and not value:
+            return Message("io.field-empty", name=name)
+        if isinstance(value, int | float) and value < self.low:
+            return Message("io.field-low", name=name, low=self.low, got=value)
+        return ""
+
+
+@cache
+def _rule(kind: Hashable, required: bool = False, filled: bool = False) -> FieldRule:
+    return FieldRule((cast("type", kind),), required=required, filled=filled)
+
+
+@cache
+def row_fields(form: type) -> dict[str, FieldRule]:
+    """The rules of the fields of a declared row: a `TypedDict` whose annotations JSON Schema is made of, too.
+
+    Read are types, `Required`, `Literal`, `MinLen(1)` and `Ge(n)`. What a list or mapping holds is up to the reader.
+    """
+    rules = {}
+    for name, hint in get_type_hints(form, include_extras=True).items():
+        is_required = get_origin(hint) is Required
+        hints = [get_args(hint)[0]] if is_required else [hint]
+        kinds: list[type] = []
+        choices: tuple[Any, ...] = ()
+        marks: list[Any] = []
+        for part in hints:  # grows
+            origin: Any = get_origin(part)
+            arguments = get_args(part)
+            if origin is Annotated:
+                hints.append(arguments[0])
+                marks += arguments[1:]
+            elif origin in (Union, UnionType):
+                hints += [argument for argument in arguments if argument is not NoneType]
+            elif origin is Literal:
+                kinds, choices = [*kinds, *map(type, arguments)], arguments
+            else:
+                kind = dict if is_typeddict(part) else origin or part
+                kinds += [float, int] if kind is float else [object, bool] if kind is Any else [kind]
+        low: Any = next((mark.ge for mark in marks if isinstance(mark, Ge)), -math.inf)
+        filled = any(isinstance(mark, MinLen) for mark in marks)
+        rules[name] = FieldRule(tuple(dict.fromkeys(kinds)), is_required, choices, filled, low)
+    return rules
 
 
 @dataclass
@@ -103,49 +185,50 @@ class Row:
         """The fields of an object in this one, at the same line; none if the value is no object."""
         return replace(self, data=value if isinstance(value, dict) else {}, lines={})
 
+    def check(self, form: type) -> None:
+        """Note the fields that a declared format does not allow, and leave them out of `data`.
+
+        Args:
+            form: a `TypedDict` that declares the fields of the row, see `row_fields`.
+        """
+        fields = row_fields(form)
+        self.refuse_unknown(tuple(fields))
+        values = ((name, self._allowed(name, rule)) for name, rule in fields.items())
+        self.data = {name: value for name, value in values if value is not None}
+
+    def _allowed(self, name: str, rule: FieldRule) -> Any:
+        """The value of a field; None if it is absent, null or not allowed, which is a fault."""
+        value = self.data.get(name)
+        if value is None:
+            if rule.required:
+                self.fault(Message("io.field-missing", name=name, expected=rule.expected), at=name)
+        elif problem := rule.fault(name, value):
+            self.fault(problem, at=name)
+            value = None
+        return float(value) if value is not None and rule.kinds == (float, int) else value
+
     def refuse_unknown(self, fields: tuple[str, ...]) -> None:
         """Note every field that is not known, with the closest."""
         for name in self.data:
             if name not in fields:
-                self.fault(f"unknown field {name!r}{suggest(name, fields)}", at=name)
+                self.fault(Message("io.unknown-field", name=name, hint=suggest(name, fields)), at=name)
 
     def take(self, name: str, kind: type[T], default: T, *, required: bool = False) -> T:
-        """The value of a field, or `default` if it is absent or null.
+        """The value of a field, or `default` if it is absent, null or of another type.
 
         A required field that is absent, null or an empty text is a fault.
         """
-        value = self.data.get(name)
-        if value is None:
-            if required:
-                self.fault(f"field {name!r} is missing; expected {_CALLED[kind]}", at=name)
-            return default
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            self.fault(f"field {name!r} must be {_CALLED[kind]}, got {value!r:.60}", at=name)
-            return default
-        if required and not value and kind is str:
-            self.fault(f"field {name!r} must not be empty", at=name)
-        return value
+        value = self._allowed(name, _rule(kind, required, required and kind is str))
+        return default if value is None else value
 
     def optional(self, name: str, kind: type[T]) -> T | None:
         """The value of a field, or None if it is absent, null or of another type (a fault)."""
-        return None if self.data.get(name) is None else self.take(name, cast("type[T | None]", kind), None)
+        value: T | None = self._allowed(name, _rule(kind))
+        return value
 
     def filled(self, name: str) -> str | None:
         """The text of a field, or None if it is absent or null; an empty one is a fault."""
-        value = self.optional(name, str)
-        if value == "":
-            self.fault(f"field {name!r} must not be empty; leave it out where there is none", at=name)
-        return value or None
-
-    def number(self, name: str) -> float | None:
-        """The value of a field as a number, or None if it is absent, null or no number (a fault)."""
-        value = self.data.get(name)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            self.fault(f"field {name!r} must be a number, got {value!r:.60}", at=name)
-            return None
-        return float(value)
+        return self._allowed(name, _rule(str, False, True)) or None
 
     def read_list(self, name: str, read: Callable[[Any], T], *, expected: str) -> tuple[T, ...]:
         """The entries of a list, read one by one; those that `read` refuses are faults and left out."""
@@ -155,9 +238,10 @@ class Row:
             try:
                 out.append(read(entry))
             except ParameterError as error:
-                self.fault(f"field {name!r}, entry {number}: {error}", at=name)
+                self.fault(Message("io.entry", name=name, number=number, why=error), at=name)
             except (KeyError, TypeError):
-                self.fault(f"field {name!r}, entry {number}: expected {expected}, got {entry!r:.60}", at=name)
+                message = Message("io.entry-type", name=name, number=number, expected=expected, got=entry)
+                self.fault(message, at=name)
         return tuple(out)
 
 
@@ -222,7 +306,8 @@ class YamlForm:
             if key not in keys_allowed:
                 suggestions = () if where else get_close_matches(str(key), keys_allowed, cutoff=0.5)
                 self.misspelt.update(suggestion for suggestion in suggestions if suggestion not in keys)
-                self.fault(f"{description} has no {key!r}{suggest(str(key), keys_allowed)}", *where, key)
+                hint = suggest(str(key), keys_allowed)
+                self.fault(Message("io.unknown-key", what=description, key=key, hint=hint), *where, key)
 
     def attempt(self, read: Callable[[], T], *where: str | int) -> T | None:
         """What a call returns; None if it raises what is the user's fault, which is noted."""
@@ -239,14 +324,14 @@ class YamlForm:
         value = data.get(key, default)
         if isinstance(value, str):
             return value
-        self.fault(f"{key} must be a text, got {value!r}", key)
+        self.fault(Message("io.text", name=key, got=value), key)
         return default
 
     def name(self, data: Mapping[str, Any], default: str) -> str:
         """A name that does for a folder."""
         name = self.text(data, "name", default)
         if not is_file_name(name):
-            self.fault(f"name must do for a folder: not empty, no slash, no dot in front; got {name!r}", "name")
+            self.fault(Message("io.folder-name", got=name), "name")
         return name
 
     def seed(self, data: Mapping[str, Any]) -> int:
@@ -254,7 +339,7 @@ class YamlForm:
         seed = data.get("seed", 0)
         if isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**32:
             return seed
-        self.fault(f"seed must be an integer from 0 to 4294967295, got {seed!r}", "seed")
+        self.fault(Message("io.seed", got=seed), "seed")
         return 0
 
     def sample(self, data: Mapping[str, Any]) -> int:
@@ -262,5 +347,5 @@ class YamlForm:
         sample = data.get("sample")
         if sample is None or (isinstance(sample, int) and not isinstance(sample, bool) and sample >= 1):
             return sample or 0
-        self.fault(f"sample must be how many queries a dataset are asked at most, 1 or more, got {sample!r}", "sample")
+        self.fault(Message("io.sample", got=sample), "sample")
         return 0

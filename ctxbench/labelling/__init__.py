@@ -1,1 +1,42 @@
-"""Labels: imports, traces, evals, labelling sessions, git history and curation."""
+"""Labels: imports, traces, evals, labelling sessions, git history and curation.
+
+Every import returns a `Dataset`, and a report of what was converted, what could not be, and why. No query is dropped
+silently. For users: `datasets/README.md`, `datasets/traces.md`, `datasets/labelling.md`, `datasets/curation.md` and
+`datasets/repositories.md`.
+
+Where to start, and the rule of each task:
+    Public datasets: `BFCL` in `published`. Files are pinned by version and SHA-256; no data goes into this repository.
+    Other formats: `conversion`, then `judgment_files`. The definitions of items are those that were offered; a file
+        with unreadable labels is refused.
+    Logs: `trace_import`, then `Builder` in `trace_labels`. Items that were called are required; others are unknown,
+        except in turns that offered everything.
+    Git history: `history_dataset` in `git_history`. A dataset cut after a commit holds the same items in the same order
+        for all queries up to it.
+    Labelling: `session`, then `Queue` in `sampling`. The stratified sample is drawn before the first answer;
+        predictions decide what is asked first, never what is estimated. `experiments/labelling` measures how well its
+        intervals hold.
+    Curation: `curation`, then `rebase`. A report names everything that is dropped.
+
+Modules:
+    answer_log: The log of labelling answers, and the state of each query.
+    chat_benchmarks: Importers of LoCoMo and LongMemEval.
+    conversion: Build a dataset from documents, queries and scored pairs.
+    curation: Compare datasets, make new splits, find leaked names, and compute statistics.
+    evals: Datasets from hand-written evals and from trigger evals of skills.
+    git_history: Datasets from git history: commits as queries, changed files as labels.
+    judgment_files: Read BEIR, TREC and AutoRAG files as datasets, and export datasets to them.
+    overlap: Near-duplicate items, and items that a search confuses.
+    pools: Pools of what selectors offer, and predictions of what queries require.
+    published: Datasets from installed packages, and files fetched from publishers.
+    rebase: Move a dataset to a changed catalog, following renamed items.
+    record_files: Read records from JSON, YAML, CSV or Parquet, and resolve their field and item names.
+    review: Labels that selectors contradict, and agreement between two labellings.
+    sampling: The stratified sample of queries to label, and estimates from the answers to it.
+    session: A labelling session and the folder that it is stored in.
+    tool_benchmarks: Importers of LiveMCPBench, MetaTool and ToolLens.
+    trace_import: Import logs: read them, report what is unreadable, and write a dataset.
+    trace_labels: Queries and labels from turns, and the report of an import.
+    trace_messages: Records of a log, and chat messages in the formats of providers and libraries.
+    trace_spans: Turns from OpenTelemetry spans, the AI SDK and Langfuse.
+    trace_turns: Turns from rows and API bodies, and turns grouped into conversations.
+"""

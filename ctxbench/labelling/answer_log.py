@@ -1,9 +1,8 @@
 """The log of labelling answers, and the state of each query.
 
-`labelling/answers.jsonl` is only appended to, one answer per line, on disk before the next question. Undoing an answer
-is an entry, too. The labels of a query are a function of its labels before the first answer (stored in that entry) and
-of the entries. So applying the log again changes nothing, and a query whose labels were changed elsewhere is left alone
-and reported.
+`labelling/answers.jsonl` has one answer per line and is only appended to. Undoing an answer is an entry, too. Labels
+of a query follow from its labels before the first answer (stored in that entry) and from the entries. So applying the
+log again changes nothing. A query whose labels were changed elsewhere is reported and not changed.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.queries import DatasetQuery, Label, graded, group_pairs, standing_in
 from ctxbench.io.documents import dump_json, parse_json
-from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, raise_faults
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, raise_faults
 from ctxbench.io.files import read_bytes, write_atomic
 from ctxbench.labelling.pools import Pool
 from ctxbench.labelling.sampling import Known
@@ -34,18 +33,18 @@ class KeyPress:
 
     Attributes:
         number: 1, 2 ... in the order of the log.
-        kind: `needed` (the item is), `wrong` (the item was called, or labelled, and is not needed), `helpful`,
-            `done` (nothing more is needed), `nothing` (nothing is), `alternative` (whether `item` would do as well as
-            `of`), `skip` (cannot say), `undo` (takes back the answer numbered `takes_back`).
-        query: its id; of an undo, that of the answer taken back.
-        item: the item asked about, or None.
-        of: of an alternative, the item that it may replace.
-        yes: of an alternative, the answer; None if it cannot be said.
-        seconds: how long the question stood there.
+        kind: `needed`, `wrong` (a called or labelled item is not needed), `helpful`, `done` (nothing more is needed),
+            `nothing` (nothing is needed), `alternative` (whether `item` is an alternative of `of`), `skip` (unknown),
+            `undo` (withdraws the answer with the number `takes_back`).
+        query: the id of the query.
+        item: the item of the question, or None.
+        of: for an alternative, the item that it may replace.
+        yes: for an alternative, the answer; None = unknown.
+        seconds: the time until the answer.
         at: when, ISO 8601.
-        stratum: of the query in the queue; -1 for one that was not drawn.
-        takes_back: the number of the answer taken back, 0 = none.
-        before: of the first answer of a query, its state as `state_of` has it.
+        stratum: the stratum of the query in the queue; -1 if it was not drawn.
+        takes_back: the number of the withdrawn answer, 0 = none.
+        before: for the first answer of a query, its state from `state_of`.
     """
 
     number: int
@@ -61,7 +60,7 @@ class KeyPress:
     before: Mapping[str, Any] | None = None
 
     def as_row(self) -> dict[str, Any]:
-        """The answer as a line of the log; what is empty is left out."""
+        """The answer as a line of the log, without empty fields."""
         row = {
             "n": self.number,
             "kind": self.kind,
@@ -82,7 +81,7 @@ class KeyPress:
         """Read a line back.
 
         Raises:
-            ParameterError: it is no answer.
+            ParameterError: it is not an answer.
         """
         if not isinstance(row, Mapping):
             raise ParameterError("expected a JSON object on each line")
@@ -103,21 +102,21 @@ class KeyPress:
                 before=row.get("before"),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise ParameterError(f"this is no answer of a labelling session ({error})") from error
+            raise ParameterError(f"not an answer of a labelling session ({error})") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """The labels and doubts of one query.
+    """The labels and open questions of one query.
 
     Attributes:
         labels: in any order.
-        partly: more may be needed.
+        partly: more items may be needed.
         nothing: it needs nothing.
-        finished: a person said that this is all, or that nothing is needed.
-        skipped: a person could not say what is needed, and has not said it since.
-        judged: pairs (item, item it might stand for) that were asked about.
-        unsure: such pairs of which a person could not say.
+        finished: a person answered that nothing more is needed.
+        skipped: a person skipped the query, and has not answered since.
+        judged: answered pairs (item, item that it might replace).
+        unsure: skipped pairs.
     """
 
     labels: tuple[Label, ...] = ()
@@ -134,7 +133,7 @@ class State:
         return tuple(label for label in self.labels if label.grade == 2)
 
     def as_row(self) -> dict[str, Any]:
-        """The part that a dataset holds, as JSON."""
+        """The part that is stored in a dataset, as JSON."""
         rows = [
             [i.item.id, i.grade, i.via, i.alternatives, i.source, *filter(None, [i.quote])]
             for i in sorted(self.labels, key=lambda label: label.item.id)
@@ -148,7 +147,7 @@ def state_of(dataset: Dataset, query: DatasetQuery) -> State:
 
 
 def state_before(answer: KeyPress) -> State:
-    """The state of a query before its first answer, which that answer's entry holds."""
+    """The state of a query before its first answer, from the entry of that answer."""
     try:
         row = dict(answer.before or {})
         rows = row.get("labels", [])
@@ -197,7 +196,7 @@ def _step(state: State, answer: KeyPress) -> State:
 
 
 def _judged(state: State, labels: dict[ItemKey, Label], answer: KeyPress) -> State:
-    """Apply whether one item would do as well as another: if so, they become alternatives."""
+    """Apply the answer whether one item is an alternative of another."""
     item, of = answer.item, answer.of
     if item is None or of is None:
         return state
@@ -216,10 +215,10 @@ class Applied:
 
     Attributes:
         dataset: the result.
-        changed: queries that are otherwise than they were.
-        left: queries whose labels were changed by other means since they were answered, or whose answers name an item
-            that is no longer in the catalog; their answers are not in.
-        gone: queries that the log answers and the dataset does not hold.
+        changed: changed queries.
+        left: queries whose answers were not applied: their labels were changed elsewhere, or an item is no longer in
+            the catalog.
+        gone: answered queries that are not in the dataset.
     """
 
     dataset: Dataset
@@ -229,7 +228,7 @@ class Applied:
 
 
 def apply_answers(dataset: Dataset, answers: Sequence[KeyPress]) -> Applied:
-    """The dataset with the answers of a log, of which it may hold a part already."""
+    """The dataset with the answers of a log; some of them may be applied already."""
     by_query = group_pairs((answer.query, answer) for answer in answers)
     queries = {query.id: query for query in dataset.queries}
     states: dict[str, State] = {}
@@ -271,14 +270,14 @@ def _with_states(dataset: Dataset, states: Mapping[str, State]) -> Dataset:
 
 
 class AnswerLog:
-    """The log of one dataset: read whole, added to line by line."""
+    """The log of one dataset."""
 
     def __init__(self, path: Path) -> None:
-        """Read the log; an incomplete last line is removed, and `repaired` is set.
+        """Read the log; an incomplete last line is removed, and described in `repaired`.
 
         Raises:
-            InputError: a line is no answer; all such lines.
-            StorageError: it cannot be read.
+            InputError: lines are not answers; all of them.
+            StorageError: the log cannot be read.
         """
         self.path = path
         self.repaired = ""
@@ -290,7 +289,7 @@ class AnswerLog:
         data = read_bytes(self.path)
         complete, torn = data[: data.rfind(b"\n") + 1], data[data.rfind(b"\n") + 1 :]
         if torn:
-            self.repaired = f"the last answer in {self.path} was cut short and is dropped: {torn[:80]!r}"
+            self.repaired = Message("labelling.log-cut-short", path=self.path, got=torn[:80])
             write_atomic(self.path, complete)
         faults: list[Fault] = []
         for number, line in enumerate(complete.split(b"\n"), start=1):
@@ -305,10 +304,10 @@ class AnswerLog:
         raise_faults(faults, subject="the log of answers")
 
     def add(self, answer: KeyPress) -> None:
-        """Put an answer on disk.
+        """Write an answer to disk.
 
         Raises:
-            StorageError: the disk is full, or the place cannot be written.
+            StorageError: the disk is full, or the file cannot be written.
         """
         line = (dump_json(answer.as_row()) + "\n").encode("utf-8")
         try:
@@ -318,7 +317,9 @@ class AnswerLog:
                 stream.flush()
                 os.fsync(stream.fileno())
         except OSError as error:
-            raise StorageError(f"cannot write {self.path}: {error.strerror or error}; make room and go on") from error
+            raise StorageError(
+                f"cannot write {self.path}: {error.strerror or error}; free some space and continue"
+            ) from error
         self.answers.append(answer)
 
     @property
@@ -338,20 +339,20 @@ class MemoryLog(AnswerLog):
         self.answers.append(answer)
 
 
-TRACE = "trace"  # the source of labels that a log gave
+TRACE = "trace"  # the source of labels from a log
 
 
 class States:
     """The states of queries, updated with each answer.
 
-    Where the dataset's labels were changed by other means, or an item of an answer is no longer in the catalog, the
-    dataset's state counts, not that of the answers.
+    If the labels of a query were changed elsewhere, or an item of an answer is no longer in the catalog, the state in
+    the dataset is used.
 
     Attributes:
-        left: the queries whose answers do not count.
-        entries: of the log, by query.
-        before: gives what was known of a query before its first answer.
-        through_before: gives whether its needs were known then.
+        left: the queries whose answers are not used.
+        entries: the entries of the log, by query.
+        before: returns the state of a query before its first answer.
+        through_before: returns whether the required items were known then.
     """
 
     def __init__(self, pool: Pool, answers: Iterable[KeyPress], *, left: Iterable[str] = ()) -> None:
@@ -362,7 +363,7 @@ class States:
         self.through_before = cache(self._find_through_before)
         self._now: dict[str, State] = {}
         self._answered: set[str] = set()
-        self._known: dict[str, Known | None] = {}  # these two are asked for all queries after every answer
+        self._known: dict[str, Known | None] = {}  # both are needed for all queries after each answer
         self._through: dict[str, bool] = {}
         for query_id in self.entries:
             self._refresh(query_id)
@@ -408,10 +409,10 @@ class States:
     # ------------------------------------------------------------------------------------------ known or not
 
     def through(self, query_id: str) -> bool:
-        """Whether the needs of a query are known, as far as they decide the figures.
+        """Whether the required items of a query are known, as far as the figures depend on them.
 
-        That is: nothing is open by its labels, and of a query that a log or a session labelled, no selector offers an
-        item in place of a needed one which it resembles without someone having said whether it would do.
+        For a query labelled by a log or a session, this also needs an answer for each similar item that a selector
+        offers instead of a required one.
         """
         if query_id not in self._through:
             self._through[query_id] = self._settled(
@@ -420,7 +421,7 @@ class States:
         return self._through[query_id]
 
     def _find_through_before(self, query_id: str) -> bool:
-        """The same before its first answer: answers do not decide whether a query belongs to the sample."""
+        """Whether they were known before the first answer, which decides whether the query is in the sample."""
         state, find = self.before(query_id), self.pool.dataset.catalog.find
         labels = tuple(label for label in state.labels if find(label.item) is not None)
         return self._settled(query_id, replace(state, labels=labels), by_person=False)
@@ -439,7 +440,7 @@ class States:
         return not state.skipped if _unknown(state) else self.undecided(query_id, state) is not None
 
     def completeness(self, query_id: str) -> Known | None:
-        """The completeness of a query, with what is in doubt; None while questions about it are open."""
+        """The completeness of a query, with its bounds; None while it has open questions."""
         if query_id not in self._known:
             self._known[query_id] = self._find_known(query_id)
         return self._known[query_id]
@@ -459,12 +460,12 @@ class States:
         return _in_doubt((False,) * len(self.pool.offers), self.pool.complete(row, self._granted(label_groups, state)))
 
     def nothing_sure(self) -> Known:
-        """The completeness of a query with everything in doubt."""
+        """The completeness of a query that can be anything."""
         n = len(self.pool.offers)
         return _in_doubt((False,) * n, (True,) * n)
 
     def _granted(self, groups: Sequence[tuple[int, ...]], state: State) -> list[tuple[int, ...]]:
-        """The groups, as if all similar items that were not judged were alternatives."""
+        """The groups with all similar items that were not judged as alternatives."""
         asked_items = self._judged_items(state)
         return [
             (*group, *(item for of in group for item in self.pool.likenesses.of(of) if item not in asked_items))
@@ -474,19 +475,19 @@ class States:
     # ------------------------------------------------------------------------------------------ alternatives
 
     def undecided(self, query_id: str, state: State, *, include_unsure: bool = False) -> tuple[int, int] | None:
-        """An item that some selector offers instead of a needed one that it resembles, and the needed one.
+        """An item that a selector offers instead of a similar required one, and the required one.
 
         Args:
-            query_id: of the query.
-            state: of it.
-            include_unsure: whether what was skipped is among the open questions.
+            query_id: the id of the query.
+            state: its state.
+            include_unsure: whether skipped pairs are open questions.
         """
         return next(self.open_pairs(query_id, state, deciding=True, include_unsure=include_unsure), None)
 
     def open_pairs(
         self, query_id: str, state: State, *, deciding: bool, include_unsure: bool = False
     ) -> Iterator[tuple[int, int]]:
-        """Such pairs that nobody was asked about; all of them, or only those that decide the figures."""
+        """Unanswered pairs of similar items; all of them, or only those that the figures depend on."""
         row, catalog = self.pool.row[query_id], self.pool.dataset.catalog
         groups = self.pool.groups(state.labels)
         required_items = {item for group in groups for item in group}
@@ -496,7 +497,7 @@ class States:
         always_offered = self.pool.always_offered(row)
         for group in groups:
             if not always_offered.isdisjoint(group):
-                continue  # met in every prompt, whatever else would do
+                continue  # always offered
             met = [any(item in offers.offered[row] for item in group) for offers in self.pool.offers]
             offered = [offers.offered[row] for offers, done in zip(self.pool.offers, met, strict=True) if not done]
             for of in group:
@@ -511,7 +512,7 @@ class States:
 
 
 def _unknown(state: State) -> bool:
-    """Whether more may be needed than the labels say, or they say nothing at all."""
+    """Whether more items may be needed, or nothing is known."""
     return state.partly or not (state.nothing or state.required)
 
 

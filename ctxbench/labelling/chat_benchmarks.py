@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 from ctxbench.datasets.dataset import Dataset, split_of
 from ctxbench.datasets.lookup import OWNER, FileImporter, json_entries, recipes
 from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_pairs, minimal_groups
-from ctxbench.io.errors import Fault, raise_faults
+from ctxbench.io.errors import Fault, Message, raise_faults
 from ctxbench.io.rows import Row
 from ctxbench.model.items import Item, ItemKey
 from ctxbench.model.labels import Grade
@@ -35,7 +35,7 @@ CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 
 MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july"),
     *("august", "september", "october", "november", "december"),
-)  # English whatever the machine's language
+)  # English in every locale
 
 _TURN_ID = re.compile(r"D:?(\d+):(\d+)")
 _TIME = re.compile(r"(\d{1,2}):(\d{2}) ([ap])m on (\d{1,2}) ([A-Za-z]+), (\d{4})")
@@ -99,20 +99,20 @@ class LoCoMo(FileImporter, recipe="locomo"):
 
 
 def _sessions(mapping: Mapping[str, Any], pattern: str) -> Iterator[tuple[int, Any]]:
-    """The numbers in the keys of a pattern, ascending, with the values: the file does not promise an order."""
+    """The values of keys with a pattern, by the number in the key."""
     matches = [(match, value) for key, value in mapping.items() if (match := re.fullmatch(pattern, key))]
     yield from sorted(((int(match[1]), value) for match, value in matches), key=lambda session: session[0])
 
 
 def _locomo_time(text: str) -> datetime:
-    """`1:56 pm on 8 May, 2023`."""
+    """A time such as `1:56 pm on 8 May, 2023`."""
     hour, minute, half, day, month, year = next(_TIME.finditer(text)).groups()
     hours = int(hour) % 12 + (12 if half == "p" else 0)
     return datetime(int(year), MONTHS.index(month.lower()) + 1, int(day), hours, int(minute))  # noqa: DTZ001
 
 
 def _turns(entry: Mapping[str, Any], *, as_memories: bool) -> Iterator[Item]:
-    """The turns of a conversation, in order; as memories, those of a session are a second apart."""
+    """The turns of a conversation, in order; as memories, the turns of a session are a second apart."""
     conversation = entry["sample_id"]
     for session, turns in _sessions(entry["conversation"], r"session_(\d+)"):
         published_time = entry["conversation"][f"session_{session}_date_time"]
@@ -138,7 +138,7 @@ def _turns(entry: Mapping[str, Any], *, as_memories: bool) -> Iterator[Item]:
 
 
 def _observations(entry: Mapping[str, Any]) -> Iterator[Item]:
-    """The sentences that a model made of turns, with the ids of these."""
+    """The sentences that a model wrote about turns, with the ids of the turns."""
     conversation = entry["sample_id"]
     for session, speakers in _sessions(entry["observation"], r"session_(\d+)_observation"):
         time = _locomo_time(entry["conversation"][f"session_{session}_date_time"]).isoformat()
@@ -160,8 +160,8 @@ def _turn_ids(texts: Iterable[str]) -> tuple[str, ...]:
 def _labels(query: str, keys: list[list[ItemKey]], source: str) -> tuple[list[Label], bool]:
     """Labels for the items of each turn of the evidence, and whether every turn has one.
 
-    The observations of one turn are alternatives. A turn whose observations imply those of another is enough; turns
-    that share an observation otherwise cannot be expressed, and are left unlabelled.
+    The observations of one turn are alternatives. A turn that implies another replaces it; other turns that share an
+    observation are left unlabelled.
     """
     groups, _, overlap = minimal_groups(keys)
     n_groups = Counter(key for group in groups for key in group)
@@ -169,17 +169,17 @@ def _labels(query: str, keys: list[list[ItemKey]], source: str) -> tuple[list[La
     return list(group_labels(query, separate, name="turn", source=source)), all(keys) and not overlap
 
 
-ABSTENTION = "_abs"  # ends the id of a question that the history does not answer
+ABSTENTION = "_abs"  # the end of ids of questions without an answer in the history
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _HistoryQuestion:
-    """One question, with the turns of its history by time, and those that answer it."""
+    """One question, with the turns of its history by time, and the turns that answer it."""
 
     query: DatasetQuery
     turns: Sequence[Item]
     evidence: Sequence[Item]
-    repeated: int  # sessions with the id of another of the same history
+    repeated: int  # sessions with a repeated id
 
 
 class LongMemEvalOracle(FileImporter, recipe="longmemeval-oracle"):
@@ -193,13 +193,13 @@ class LongMemEvalOracle(FileImporter, recipe="longmemeval-oracle"):
     takes_own = True
 
     def make(self, name: str) -> Dataset:
-        """Make the dataset; the file is held in memory as a whole."""
+        """Make the dataset; the whole file is read into memory."""
         (file,) = self.source.files
         faults: list[Fault] = []
         entries = json_entries(self.read(file.path), faults, expected="questions with haystack_sessions")
         questions = [question for entry in entries if (question := _read_longmemeval_question(entry)) is not None]
         n_by_id = Counter(question.query.request.id for question in questions)
-        faults += [Fault(f"question_id {id_!r} occurs {n} times; expected once") for id_, n in n_by_id.items() if n > 1]
+        faults += [Fault(Message("labelling.question-twice", name=id_, n=n)) for id_, n in n_by_id.items() if n > 1]
         raise_faults(faults, subject="LongMemEval")
         return self.dataset(
             name,
@@ -232,7 +232,7 @@ def _read_longmemeval_question(entry: Row) -> _HistoryQuestion | None:
     names = ("haystack_session_ids", "haystack_dates", "haystack_sessions")
     columns = [entry.take(name, list, [], required=True) for name in names]
     if len(lengths := {len(column) for column in columns}) > 1:
-        entry.fault(f"question {id_!r}: {', '.join(names)} must be as long as each other, got {sorted(lengths)}")
+        entry.fault(Message("labelling.question-lengths", name=id_, columns=names, got=sorted(lengths)))
     if len(entry.faults) > n_faults or time is None:
         return None
     history, n_by_id = [], Counter[str]()
@@ -240,7 +240,7 @@ def _read_longmemeval_question(entry: Row) -> _HistoryQuestion | None:
         where = f"question {id_!r}, session {session!r:.60}"
         start = _longmemeval_time(date, f"{where}, date", entry)
         if not isinstance(session, str) or not session or not isinstance(turns, list):
-            entry.fault(f"{where} must be a text with a list of turns, got {turns!r:.60}")
+            entry.fault(Message("labelling.session-form", where=where, got=turns))
         elif start is not None:
             n_by_id[session] += 1
             name = session if n_by_id[session] == 1 else f"{session}~{n_by_id[session]}"
@@ -256,7 +256,7 @@ def _read_longmemeval_question(entry: Row) -> _HistoryQuestion | None:
         group=group,
         tags=(type_, "abstention") if unanswered else (type_,),
         needs_nothing=unanswered,
-        partly_labelled=len(evidence) < len(marked),  # those of after the question are no evidence
+        partly_labelled=len(evidence) < len(marked),  # later turns are no evidence
     )
     turns, repeated = [item for item, _ in turns_by_time], sum(n_by_id.values()) - len(n_by_id)
     return _HistoryQuestion(query=query, turns=turns, evidence=evidence, repeated=repeated)
@@ -265,17 +265,14 @@ def _read_longmemeval_question(entry: Row) -> _HistoryQuestion | None:
 def _read_session(
     turns: Sequence[Any], session_key: tuple[str, str, datetime], where: str, entry: Row
 ) -> list[tuple[Item, bool]]:
-    """The turns of a session, given its question, name and time; each with whether it is marked."""
+    """The turns of a session (question, name, time), each with whether it is marked as evidence."""
     question, session, start = session_key
     marked_items = []
     for number, turn in enumerate(turns, start=1):
         fields = turn if isinstance(turn, dict) else {}
         role, content, marked = fields.get("role"), fields.get("content"), fields.get("has_answer") or False
         if role not in ("user", "assistant") or not isinstance(content, str) or not isinstance(marked, bool):
-            entry.fault(
-                f"{where}, turn {number} must have role (user or assistant), text content and, if it says so, "
-                f"has_answer (true or false), got {turn!r:.80}"
-            )
+            entry.fault(Message("labelling.turn-form", where=where, turn=number, got=turn))
             continue
         item = Item(
             type="memory",
@@ -292,11 +289,11 @@ def _read_session(
 
 
 def _longmemeval_time(value: Any, where: str, entry: Row) -> datetime | None:
-    """`2023/05/30 (Tue) 23:40`; the day of the week is not read."""
+    """A time such as `2023/05/30 (Tue) 23:40`."""
     try:
         return datetime.strptime(re.sub(r" \(\w+\)", "", value), "%Y/%m/%d %H:%M")  # noqa: DTZ007
     except (TypeError, ValueError):
-        entry.fault(f"{where} must read like '2023/05/30 (Tue) 23:40', got {value!r:.60}")
+        entry.fault(Message("labelling.longmemeval-time", where=where, got=value))
         return None
 
 
@@ -307,9 +304,7 @@ def _longmemeval_counts(questions: Sequence[_HistoryQuestion]) -> dict[str, int]
     return {
         "questions published": len(questions),
         "questions that need nothing": len(questions) - len(answered),
-        "other questions without a marked turn": len(unmarked),
-        "other questions with a marked turn after their date": sum(
-            question.query.partly_labelled for question in answered
-        ),
-        "sessions with the id of another of their history": sum(question.repeated for question in questions),
+        "questions without a marked turn": len(unmarked),
+        "questions with late marked turns": sum(question.query.partly_labelled for question in answered),
+        "sessions with a repeated id": sum(question.repeated for question in questions),
     }

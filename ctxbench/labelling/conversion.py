@@ -27,7 +27,7 @@ from ctxbench.datasets.dataset import SPLITS, Dataset, name_fault, name_of_path,
 from ctxbench.datasets.layout import ABOUT
 from ctxbench.datasets.queries import DatasetQuery, Label, read_query
 from ctxbench.io.documents import read_json
-from ctxbench.io.errors import Fault, InputError, ParameterError, none_found, raise_faults
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, none_found, raise_faults
 from ctxbench.io.files import iter_lines, read_bytes, readable
 from ctxbench.io.rows import Row, jsonl_rows
 from ctxbench.model.items import ITEM_TYPES, Catalog, Item, ItemKey, read_key
@@ -37,8 +37,8 @@ from ctxbench.model.requests import Request
 EXPORT_KEY = "ctxbench"  # of `metadata`: under it an export keeps what the format has no place for
 EXPORT_FILE = "export.json"  # in the folder of exported files: their names, the card, and what the format does not hold
 SOURCE = "publisher"  # the `source` of labels that came with the files
-PASSED_OVER = "fields that were passed over"
-RENAMED = "query ids with blanks, which were percent-encoded"
+PASSED_OVER = "ignored fields"
+RENAMED = "percent-encoded query ids"
 _TUNING = ("train", "training", "dev", "valid", "validation")
 _SHOWN = 3  # ids, or files, that a line names
 
@@ -196,15 +196,16 @@ class Draft:
             InputError: all faults at once; or the files state labels, and none of them could be read.
         """
         if self.stated.total() and not self.faults and not self.labels:
-            scores = ", ".join(f"{name} ({n:,})" for name, n in self.stated.items() if n)
-            self.faults.append(Fault("; ".join([f"no label could be read from {scores}", *_counted(self.ids)]), where))
+            sources = [f"{name} ({n:,})" for name, n in self.stated.items() if n]
+            message = Message("labelling.no-label-read", sources=sources, counts="; ".join(_counted(self.ids)))
+            self.faults.append(Fault(message, where))
         raise_faults(self.faults, subject=_some(list(dict.fromkeys(str(fault.path) for fault in self.faults))))
         card: Mapping[str, Any] = {} if export is None else export.card
         about = {name: card[name] for name in ABOUT if name in card} or {
             "licence": "not stated in the files",
             "source": {"format": form, "sha256": {_shown_name(path, files): _sha256(path) for path in files}},
             "labelling": labelling,
-            "notes": {"counted": {oddity: len(ids) for oddity, ids in self.ids.items()}},
+            "notes": {"counted": {str(oddity): len(ids) for oddity, ids in self.ids.items()}},
         }
         dataset = Dataset(
             name=self.settings.name or card.get("name") or name_of_path(where, "imported"),
@@ -254,7 +255,7 @@ def unique_entries(noun: str, entries: Iterable[tuple[str, Row, T]]) -> dict[str
     lines: dict[str, int] = {}
     for name, row, entry in entries:
         if name in unique:
-            row.fault(f"{noun} {name!r} stands twice, first in line {lines[name]}")
+            row.fault(f"{noun} {name!r} occurs twice, first in line {lines[name]}")
         elif name:
             unique[name], lines[name] = entry, row.line
     return unique
@@ -263,7 +264,7 @@ def unique_entries(noun: str, entries: Iterable[tuple[str, Row, T]]) -> dict[str
 def refuse_empty(entries: Sized, path: Path, faults: list[Fault], *, expected: str) -> None:
     """Add a fault for an empty file, unless there are faults already."""
     if not entries and not faults:
-        faults.append(Fault(f"the file is empty; expected {expected}", path))
+        faults.append(Fault(Message("labelling.file-empty", expected=expected), path))
 
 
 def split_name(published: str) -> str:
@@ -282,10 +283,10 @@ def grading(scores: Iterable[int], grades: Mapping[int, int] | None, where: Path
     positive = sorted(score for score in n_labels if score > 0)
     if grades is None:
         if len(positive) > 1:
-            score_list = ", ".join(f"{score} ({n_labels[score]:,} labels)" for score in positive[:10])
+            counts = [f"{score} ({n_labels[score]:,} labels)" for score in positive[:10]]
             example = ",".join(f"{score}={2 if score == positive[-1] else 1}" for score in positive[:10])
-            message = f"the scores are graded: {score_list}; say which of them mean required (2), for example"
-            raise InputError([Fault(f"{message} --grades {example}", where)])
+            message = Message("labelling.scores-need-grades", scores=counts, example=example)
+            raise InputError([Fault(message, where)])
         return {score: 2 if score > 0 else 0 for score in n_labels}
     if missing := [score for score in positive if score not in grades]:
         score_list = ", ".join(str(score) for score in missing[:10])
@@ -329,14 +330,14 @@ def _some(names: Sequence[str], limit: int = _SHOWN) -> str:
     return ", ".join(unique[:limit]) + (", ..." if len(unique) > limit else "")
 
 
-DUPLICATES = "label rows that repeat another"
-NO_QUERY = "labels for queries that are not there"
-NO_DOCUMENT = "labels for documents that are not there"
-PARTLY = "queries kept as partly labelled, because a required document is not there"
-UNLABELLED = "queries without a required document, kept unlabelled"
-NEGATIVE = "labels with a score below 0"
+DUPLICATES = "repeated label rows"
+NO_QUERY = "labels for missing queries"
+NO_DOCUMENT = "labels for missing documents"
+PARTLY = "partly labelled queries (missing documents)"
+UNLABELLED = "unlabelled queries (no required document)"
+NEGATIVE = "labels with negative scores"
 SEVERAL = "queries labelled in several splits"
-DETAILS = "details of labels that are not among the labels"
+DETAILS = "label details without a label"
 ODD = (DUPLICATES, NO_QUERY, NO_DOCUMENT, PARTLY, UNLABELLED, NEGATIVE, SEVERAL, RENAMED, DETAILS)
 
 _IDS = ("_id", "id", "docno", "docid", "doc_id", "qid", "query_id")
@@ -397,10 +398,7 @@ def _item(row: Row, document: PublishedDocument, item_type: str, *, by_title: bo
         return document.item(item_type, by_title=by_title) if document.id else None
     item = read_item(row.nested({"_id": document.id, **exported}))
     if item is not None and item.search_text != document.text:
-        row.fault(
-            f"field 'text' is another than the export wrote for {document.id!r}; change metadata.{EXPORT_KEY} as "
-            "well, or take it out"
-        )
+        row.fault(Message("labelling.export-text-changed", name=document.id, key=EXPORT_KEY))
     return item
 
 
@@ -487,10 +485,9 @@ class Assembly:
             elif first.score == judgment.score:
                 ids[DUPLICATES].append(query)
             else:
-                message = (
-                    f"query {query!r} and document {judgment.document!r} have score {judgment.score} here and "
-                    f"{first.score} in {first.path.name}, line {first.line}; one of the two is wrong"
-                )
+                pair = {"query": query, "document": judgment.document, "score": judgment.score}
+                earlier = {"first": first.score, "file": first.path.name, "line": first.line}
+                message = Message("labelling.score-conflict", **pair, **earlier)
                 self.draft.faults.append(Fault(message, judgment.path, judgment.line))
         return by_query
 
@@ -579,7 +576,7 @@ def _rows(path: Path, faults: list[Fault], columns: Sequence[str]) -> Iterator[R
             yield Row(dict(zip(("_id", *columns[-(len(fields) - 1) :]), fields, strict=True)), faults, path, line)
         else:
             expected = "id and " + ", ".join(columns[-1:]) + (f" (or id, {', '.join(columns)})" if columns[1:] else "")
-            faults.append(Fault(f"expected {expected}, separated by tabs, got {len(fields)} fields", path, line))
+            faults.append(Fault(Message("labelling.tabs", expected=expected, got=len(fields)), path, line))
 
 
 def _id(row: Row) -> str:
@@ -590,7 +587,7 @@ def _id(row: Row) -> str:
             return str(value)
         if value is not None:
             return row.take(name, str, "", required=True)
-    row.fault("no id; expected a field '_id'")
+    row.fault(Message("labelling.no-id"))
     return ""
 
 
@@ -598,7 +595,7 @@ def _text(row: Row) -> str:
     for name in _TEXTS:
         if row.data.get(name) is not None:
             return row.take(name, str, "")
-    row.fault("no text; expected a field 'text' (it may be empty)")
+    row.fault(Message("labelling.no-text"))
     return ""
 
 

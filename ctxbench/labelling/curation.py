@@ -1,9 +1,8 @@
 """Compare datasets, make new splits, find leaked names, and compute statistics.
 
-A query leaks an item that it requires if it has the item's name as written (ignoring case; at least three characters,
-with no letter or digit around it), or the words of a name of two or more words in a row: "please create issue 7" names
-`create_issue`, `createIssue` and `create-issue`. A name that is one ordinary word, such as `search`, counts as well:
-the reader must judge it.
+A query leaks a required item if it has the name of the item (ignoring case; at least three characters, without
+letters or digits around it), or the words of a name of several words in sequence: "please create issue 7" names
+`create_issue`, `createIssue` and `create-issue`. Names of one ordinary word, such as `search`, count as well.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import numpy as np
 from ctxbench.datasets.dataset import SPLITS, Dataset, split_of
 from ctxbench.datasets.queries import DatasetQuery, Label, connected_rows, group_pairs
 from ctxbench.io.documents import dump_json
-from ctxbench.io.errors import ParameterError
+from ctxbench.io.errors import Message, ParameterError
 from ctxbench.labelling.overlap import (
     VECTORS,
     VECTORS_THRESHOLD,
@@ -44,7 +43,7 @@ GRADES = {2: "required", 1: "helpful", 0: "irrelevant"}
 
 @dataclass(frozen=True, slots=True)
 class FieldChanges:
-    """An item, query or field of the card that both datasets have, and its fields that differ."""
+    """A common item, query or field of the card, and its changed fields."""
 
     id: str
     fields: tuple[str, ...]
@@ -52,7 +51,7 @@ class FieldChanges:
 
 @dataclass(frozen=True, slots=True)
 class SplitChange:
-    """A query with its splits in the two datasets."""
+    """A query with its splits in both datasets."""
 
     query: str
     before: str
@@ -65,8 +64,7 @@ class LabelChange:
 
     Attributes:
         query, item: ids.
-        before, after: its fields (`grade`, `via`, `alternatives`, `source`, and `quote` if it has one), None where
-            there is no label.
+        before, after: its fields (`grade`, `via`, `alternatives`, `source` and perhaps `quote`), None = no label.
     """
 
     query: str
@@ -82,7 +80,7 @@ class LabelChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartChanges:
-    """Ids that only one dataset has, and changes of fields, in the order of the dataset that has them."""
+    """Ids that only one dataset has, and changed fields, in the order of the dataset."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -99,12 +97,12 @@ class DatasetDifference:
     Attributes:
         a, b: "name version hash" of each.
         items: by id; the fields are those of `corpus.jsonl`.
-        reordered: items of both datasets have another order, which decides ties.
+        reordered: common items have another order, which decides ties.
         queries: by id; the fields are those of `queries.jsonl` without the split.
-        splits: queries of another split.
+        splits: queries with another split.
         labels: by query and item.
-        card: fields of the card that differ; counts follow from the rest and are left out.
-        scopes: named sets of items that differ: (name, added ids, removed ids).
+        card: changed fields of the card, without counts.
+        scopes: changed named sets of items: (name, added ids, removed ids).
     """
 
     a: str
@@ -119,13 +117,13 @@ class DatasetDifference:
 
     @property
     def equal(self) -> bool:
-        """Whether nothing differs; the order of queries and labels in the files does not count."""
+        """Whether the datasets are equal, ignoring the order of queries and labels."""
         parts = (self.items, self.queries, self.splits, self.labels, self.card, self.scopes)
         return not self.reordered and not any(parts)
 
     @property
     def label_counts(self) -> dict[str, dict[str, int]]:
-        """How many labels were added and removed, by grade, and changed, as `required -> helpful` or by field."""
+        """Counts of labels: added and removed ones by grade, changed ones as `required -> helpful` or by field."""
         counts: dict[str, Counter[str]] = {"added": Counter(), "removed": Counter(), "changed": Counter()}
         for change in self.labels:
             counts[change.kind][_count_name(change)] += 1
@@ -150,7 +148,7 @@ class DatasetDifference:
 
 
 def diff_datasets(a: Dataset, b: Dataset) -> DatasetDifference:
-    """Compare two datasets, whatever their names."""
+    """Compare two datasets, ignoring their names."""
     queries_a = {query.id: query for query in a.queries}
     queries_b = {query.id: query for query in b.queries}
     common = [query for query in queries_a if query in queries_b]
@@ -184,9 +182,9 @@ def _parts(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[
 
 
 def differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
-    """The fields that are in one only or differ, in order of appearance.
+    """The fields that differ or exist in one only, in order of appearance.
 
-    Values are compared as the JSON that is hashed and sent: the order of keys counts, and 1 is not `true`.
+    Values are compared as JSON: the order of keys counts, and 1 is not `true`.
     """
     texts = [{name: dump_json(value) for name, value in row.items()} for row in (before, after)]
     return tuple(name for name in {**before, **after} if texts[0].get(name) != texts[1].get(name))
@@ -217,7 +215,7 @@ def _row(label: Label) -> dict[str, Any]:
 
 
 def _count_name(change: LabelChange) -> str:
-    """The name under which a change of a label is counted."""
+    """The name of the count of a changed label."""
     if change.before is not None and change.after is not None:
         if change.before["grade"] != change.after["grade"]:
             return f"{GRADES[change.before['grade']]} -> {GRADES[change.after['grade']]}"
@@ -252,13 +250,13 @@ class Resplit:
     """A dataset with new splits, and the changes.
 
     Attributes:
-        dataset: with the new splits; all else is as before.
-        before, after: queries by split.
-        judged: queries by new split that metrics can be computed for.
-        bundles: how many sets of queries that stay together there are, by new split.
-        moved: queries whose split is another one now.
+        dataset: the dataset with the new splits.
+        before, after: numbers of queries by split.
+        judged: numbers of queries that metrics use, by new split.
+        bundles: numbers of sets of queries that stay together, by new split.
+        moved: the number of queries with another split.
         cut: the latest time of a tuning query, for a split by time; else empty.
-        late: test queries asked no later than `cut`: at that very time, or earlier and kept together with later ones.
+        late: the number of test queries that are not after `cut`.
     """
 
     dataset: Dataset
@@ -271,7 +269,7 @@ class Resplit:
     late: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """What changed, as JSON, without the dataset."""
+        """The changes as JSON, without the dataset."""
         return {
             "dataset": self.dataset.name,
             "version": self.dataset.version,
@@ -290,29 +288,27 @@ class Resplit:
 def split_dataset(
     dataset: Dataset, *, by: str = "hash", share: float | None = None, folds: int = 0, version: str | None = None
 ) -> Resplit:
-    """Give every query its split anew. Queries of one group or conversation stay in one split.
+    """Make new splits. Queries of one group or conversation stay in one split.
 
-    By hash, a query's split follows from its group (else its conversation, else its id) alone: with `share` 0.5 it is
-    that of `split_of`. By time, `tuning` holds the earlier queries: what belongs together is placed by its last query,
-    so that no tuning query is later than `cut`. A test query may be earlier, or of the very time of `cut`: what ends
-    at the same time is ordered by name, and the cut may fall in its midst.
+    By hash, the split of a query depends on its group only (else its conversation, else its id); with `share` 0.5 it
+    is the split of `split_of`. By time, `tuning` has the earlier queries. Queries that stay together are placed by the
+    last of them, so that no tuning query is later than `cut`; some test queries may be earlier.
 
     Args:
         dataset: any.
-        by: `hash` or `time` (a time without an offset is taken as UTC).
-        share: of queries in `tuning`, above 0 and below 1. By time, as close as what stays together allows (at least
-            one set of queries is in each split); by hash, it is the chance of each set, and `tuning` may be empty.
-            None = 0.5.
-        folds: with 2 or more, splits `fold-1`, `fold-2` ... by hash in place of tuning and test; no more than there
-            are sets of queries that stay together. Some may be empty.
-        version: of the result; None = as it is.
+        by: `hash` or `time` (by default in UTC).
+        share: the share of queries in `tuning`, above 0 and below 1; None = 0.5. By time, as close as possible, with at
+            least one set of queries in each split; by hash, the chance of each set.
+        folds: with 2 or more, splits `fold-1`, `fold-2` ... by hash instead of tuning and test; at most as many as
+            sets of queries that stay together. Some may be empty.
+        version: the version of the result; None = unchanged.
 
     Raises:
-        ParameterError: a parameter is out of range, share and folds are both given, queries have no time to be split
-            by, or everything belongs together.
+        ParameterError: a parameter is out of range, share and folds are both set, queries have no time for a split by
+            time, or all queries stay together.
     """
     if folds and share is not None:
-        raise ParameterError("a share is of tuning and test, and folds stand in their place; leave one of the two out")
+        raise ParameterError("share and folds exclude each other; remove one of them")
     share = 0.5 if share is None else share
     _check(by, share, folds)
     bundles = bundles_of(dataset.queries)
@@ -342,10 +338,10 @@ def split_dataset(
 
 
 def bundles_of(queries: Sequence[DatasetQuery]) -> list[tuple[str, list[int]]]:
-    """The sets of queries that stay together, with the name that each is hashed by, in order of their first query.
+    """The sets of queries that stay together, with their names for hashing, in order of their first query.
 
-    Together are queries of one group and of one conversation, and what these connect. The name is the group (the
-    first by name, if several are connected), else the conversation, else the id.
+    Queries of a group or conversation, and connected ones, stay together. The name is the first group by name, else
+    the first conversation, else the id.
     """
     names = ((("group", query.group), ("conversation", query.request.conversation)) for query in queries)
     keys = ([key for key in pair if key[1] is not None] for pair in names)
@@ -379,7 +375,7 @@ def _time_splits(dataset: Dataset, bundles: Sequence[tuple[str, list[int]]], sha
     order = sorted(range(len(bundles)), key=lambda b: (last[b], bundles[b][0]))
     sizes = [len(bundles[b][1]) for b in order]
     if len(order) < 2:
-        raise ParameterError(f"dataset {dataset.name}: all queries belong together; there is nothing to split")
+        raise ParameterError(f"dataset {dataset.name}: all queries stay together; there is nothing to split")
     n_tuning = min(range(1, len(order)), key=lambda n: abs(sum(sizes[:n]) - share * len(dataset)))
     tuning = set(order[:n_tuning])
     splits = [SPLITS[0] if b in tuning else SPLITS[1] for b in range(len(bundles))]
@@ -397,24 +393,24 @@ def _check(by: str, share: float, folds: int) -> None:
     if by not in WAYS:
         raise ParameterError(f"a dataset is split by {' or '.join(WAYS)}, got {by!r}")
     if not 0 < share < 1:
-        raise ParameterError(f"the share of tuning is above 0 and below 1, got {share}")
+        raise ParameterError(f"the share of tuning must be above 0 and below 1, got {share}")
     if folds and (folds < 2 or by != "hash"):
-        raise ParameterError(f"folds are 2 or more, by hash; got {folds} by {by}")
+        raise ParameterError(f"folds must be 2 or more, by hash; got {folds} by {by}")
 
 
-RULE = "the name as written (3 characters or more), or all words of a name of two or more, side by side"
+RULE = Message("labelling.name-leak-rule")
 _SHORTEST = 3
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """A query that names an item it requires.
+    """A query that names a required item.
 
     Attributes:
         query: the query id.
         item: the item's id.
-        how: `as written`, `by its words`, or `server` where only the item's server is named.
+        how: `as written`, `by its words`, or `server` (only the server is named).
     """
 
     query: str
@@ -423,7 +419,7 @@ class Leak:
 
 
 def find_leaks(dataset: Dataset) -> tuple[Leak, ...]:
-    """The required items that their queries name, in the order of the labels; history is not read."""
+    """The required items that queries name (without their history), in order of the labels."""
     leaks = []
     for query in dataset.queries:
         if required := [label.item for label in dataset.labels_of(query.id) if label.grade == Grade.REQUIRED]:
@@ -436,7 +432,7 @@ def find_leaks(dataset: Dataset) -> tuple[Leak, ...]:
 
 
 class _Text:
-    """A query's text, folded once for all its items."""
+    """The text of a query, prepared for the search for names."""
 
     def __init__(self, text: str) -> None:
         self._folded = text.casefold()
@@ -444,7 +440,7 @@ class _Text:
         self._apart = f" {' '.join(words(_HUMP.sub(' ', text)))} "
 
     def names(self, name: str) -> str:
-        """How a name is named; empty if it is not."""
+        """How the text has a name (see `Leak.how`); empty if it does not."""
         if len(name) >= _SHORTEST and any(self._stands_alone(name.casefold())):
             return "as written"
         parts = words(_HUMP.sub(" ", name))
@@ -461,18 +457,18 @@ class _Text:
             start = self._folded.find(name, start + 1)
 
 
-AS_CARD = "as the card says"  # the source of a label that names none
-LARGEST = 10  # items listed by price
-MOST_COMPARED = 10_000  # items; above, near-duplicates are not looked for: it would take minutes
+AS_CARD = "as the card says"  # for labels without a source
+LARGEST = 10  # listed items with most tokens
+MOST_COMPARED = 10_000  # items that are compared; more would take minutes
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The distribution of some whole numbers; all 0 where there are none.
+    """The distribution of whole numbers; all 0 if there are none.
 
     Attributes:
-        n: how many numbers.
-        total, mean, least, median, p95, most: of them.
+        n: the count.
+        total, mean, least, median, p95, most: statistics of the numbers.
     """
 
     n: int
@@ -499,13 +495,13 @@ class SimilarityStats:
     """Near-duplicate items.
 
     Attributes:
-        method: how similarity is computed; empty if it was not.
-        threshold: least similarity of a pair.
+        method: the kind of similarity; empty if it was not computed.
+        threshold: the least similarity of a pair.
         pairs: (id, id, similarity, whether the servers differ), most similar first.
-        groups: how many sets of items the pairs connect.
-        items: how many items are in one.
-        across: pairs whose servers differ.
-        skipped: why nothing was computed; empty if it was.
+        groups: the number of connected sets of items.
+        items: the number of items in these sets.
+        across: the number of pairs with different servers.
+        skipped: why nothing was computed; else empty.
     """
 
     method: str = ""
@@ -519,7 +515,7 @@ class SimilarityStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagRow:
-    """Queries of one tag: by split, unlabelled, needing nothing, and required items a judged query that has any."""
+    """Queries of one tag: by split, unlabelled, without needs; `required` is the mean of required items per query."""
 
     tag: str
     queries: int
@@ -534,19 +530,19 @@ class DatasetStats:
     """Statistics of a dataset.
 
     Attributes:
-        name, version, hash: which dataset.
-        counts: as the card's.
-        labels: how many by `grade`, `via` and `source`.
-        spreads: by what is counted; `labels a query` and `required a query` (alternatives once) leave queries
-            without any out.
-        counter: of tokens.
-        tokens_by: prompt tokens of items by `type` and by `server` (empty = none), each with the number of items.
-        largest: (id, tokens) of the items that cost most.
+        name, version, hash: of the dataset.
+        counts: the counts of the card.
+        labels: counts of labels by `grade`, `via` and `source`.
+        spreads: distributions by name; `labels per query` and `required per query` (alternatives once) are without
+            queries that have none.
+        counter: the token counter.
+        tokens_by: (items, prompt tokens) by `type` and by `server` (empty = none).
+        largest: (id, tokens) of the items with most tokens.
         near: near-duplicate items.
-        leaks: queries that name an item they require, or its server.
-        leak_queries: queries with a required item; what leaks are a share of.
+        leaks: queries that name a required item, or its server.
+        leak_queries: the number of queries with a required item.
         never_required: ids of items that no query requires, in catalog order.
-        unlabelled: ids of queries whose required items are not all known.
+        unlabelled: ids of queries that are not labelled in full.
         tags: by tag, sorted.
     """
 
@@ -568,7 +564,7 @@ class DatasetStats:
 
     @property
     def named(self) -> int:
-        """How many queries name an item that they require; naming its server alone does not count."""
+        """The number of queries that name a required item, not only its server."""
         return len({leak.query for leak in self.leaks if leak.how != "server"})
 
     def as_dict(self) -> dict[str, Any]:
@@ -615,13 +611,13 @@ def dataset_stats(
     embed: Callable[[Sequence[str]], Float32Array] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> DatasetStats:
-    """Describe a dataset. Without `embed` no model is needed.
+    """Compute statistics of a dataset. Without `embed` no model is needed.
 
     Args:
         dataset: any.
-        counter: of prompt tokens. A file of counts knows items only; queries are then counted by `chars/4`.
-        threshold: least similarity of near-duplicates; None = 0.7 by words, 0.85 by vectors.
-        embed: makes unit vectors of texts; given, near-duplicates are looked for by vectors.
+        counter: counts prompt tokens. With a file of counts of items, tokens of queries are counted by `chars/4`.
+        threshold: the least similarity of near-duplicates; None = 0.7 by words, 0.85 by vectors.
+        embed: makes unit vectors of texts, to find near-duplicates by vectors instead of words.
         progress: called with (items compared, items to compare), by words.
 
     Raises:
@@ -666,7 +662,7 @@ def _labels(dataset: Dataset) -> dict[str, dict[str, int]]:
 
 
 def required_counts(dataset: Dataset) -> dict[str, int]:
-    """How many items each query requires, alternatives counted once; queries that require none are left out."""
+    """The number of required items per query (alternatives once), for queries with any."""
     return {query: len(groups) for query, groups in dataset.required.items() if groups}
 
 
@@ -675,14 +671,14 @@ def _spreads(dataset: Dataset, counter: TokenCounter, item_tokens: IntArray) -> 
     of_queries = CharsCounter() if counter.name.startswith("file:") else counter
     search = [item.search_text for item in dataset.catalog]
     return {
-        "labels a query": Spread.of(Counter(label.query for label in dataset.labels).values()),
-        "required a query": Spread.of(required_counts(dataset).values()),
-        "words a query": Spread.of(len(words(text)) for text in texts),
-        f"tokens a query ({of_queries.name})": Spread.of(of_queries.count([q.id for q in dataset.queries], texts)),
-        "chunks a query": Spread.of(len(query_chunks(text)) for text in texts),
-        "words an item": Spread.of(len(words(text)) for text in search),
-        f"prompt tokens an item ({counter.name})": Spread.of(item_tokens),
-        "chunks an item": Spread.of(len(chunks_of(item)) for item in dataset.catalog),
+        "labels per query": Spread.of(Counter(label.query for label in dataset.labels).values()),
+        "required per query": Spread.of(required_counts(dataset).values()),
+        "words per query": Spread.of(len(words(text)) for text in texts),
+        f"tokens per query ({of_queries.name})": Spread.of(of_queries.count([q.id for q in dataset.queries], texts)),
+        "chunks per query": Spread.of(len(query_chunks(text)) for text in texts),
+        "words per item": Spread.of(len(words(text)) for text in search),
+        f"tokens per item ({counter.name})": Spread.of(item_tokens),
+        "chunks per item": Spread.of(len(chunks_of(item)) for item in dataset.catalog),
     }
 
 
@@ -700,9 +696,7 @@ def _near(
 ) -> SimilarityStats:
     catalog = dataset.catalog
     if len(catalog) > MOST_COMPARED:
-        return SimilarityStats(
-            skipped=f"{len(catalog):,} items; near-duplicates are looked for among at most {MOST_COMPARED:,}"
-        )
+        return SimilarityStats(skipped=Message("labelling.too-many-items", n=len(catalog), most=MOST_COMPARED))
     pairs: tuple[SimilarPair, ...]
     if embed is None:
         method, minimum = WORDS, WORDS_THRESHOLD if threshold is None else threshold

@@ -33,7 +33,7 @@ from ctxbench.catalogs.tool_lists import as_option, describes_item
 from ctxbench.datasets.dataset import split_of
 from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_pairs, minimal_groups
 from ctxbench.io.documents import entry_lines, parse_json
-from ctxbench.io.errors import Fault, InputError, check_choice, none_found, suggest
+from ctxbench.io.errors import Fault, InputError, Message, check_choice, none_found, suggest
 from ctxbench.io.files import read_text
 from ctxbench.io.rows import Row
 from ctxbench.labelling.conversion import PASSED_OVER, RENAMED, Conversion, Draft, ImportSettings, grading, refuse_empty
@@ -70,25 +70,19 @@ from ctxbench.model.items import Catalog, Item, ItemKey
 from ctxbench.model.labels import Grade
 from ctxbench.model.requests import Request
 
-NOTHING = "queries that need nothing (`expected` is empty)"
-UNSAID = "queries without `expected`, kept unlabelled"
-NONE_REQUIRED = "queries whose `expected` has grades, none of them required, kept unlabelled"
-AVAILABLE = "queries that list what was offered, which became `available`"
-NOT_IN_CATALOG = "offered items that the catalog does not have, or has several of"
-AGAIN = "requests that stand in the file more than once, kept as one group, so in one split"
-UNNAMED = (
-    "queries without an id, named by their place in the file: give each an `id`, so that `check` knows them again when "
-    "others are put in before them or taken out"
-)
-# members of a label that is an object; those of a call are none of the label's
+NOTHING = "queries that need nothing"
+UNSAID = "unlabelled queries (no `expected`)"
+NONE_REQUIRED = "unlabelled queries (nothing required)"
+AVAILABLE = "queries with offered items (`available`)"
+NOT_IN_CATALOG = "offered items missing in catalog"
+AGAIN = "repeated requests (one group each)"
+UNNAMED = Message("labelling.queries-without-id")
+# members of a label that is an object: those of labels, and those of calls
 _OF_LABELS = {
     *(*GRADES, *map(snake, NAME_KEYS), "server", "server_name"),
     *("function", "type", "arguments", "args", "input", "parameters"),
 }
 _MARKS = ("|", ";", ",")  # between names in one field of a table
-_EVAL_LABELLING = (
-    "As in the file: what a request should be offered is required, what it should not be offered irrelevant."
-)
 
 
 def import_golden(
@@ -134,8 +128,10 @@ def import_golden(
     odd = (NOTHING, UNSAID, NONE_REQUIRED, AVAILABLE, NOT_IN_CATALOG, AGAIN, UNNAMED, PASSED_OVER, RENAMED)
     draft = Draft(settings or ImportSettings(), odd)
     rows = list(read_records(file, draft.faults))
-    if not names:
-        _refuse_log(rows, file)
+    if not names and rows and all(is_log(row.data) for row in rows):
+        fields = ", ".join(map(repr, list(rows[0].data)[:5]))
+        command = shlex.join(["ctxbench", "data", "import", "traces", str(file)])
+        raise InputError([Fault(Message("labelling.log-as-eval", fields=fields, command=command), file)])
     if useless := useless_names([row.data for row in rows], names):
         raise InputError([Fault(message, file) for message in useless])
     rows = [replace(row, data=with_names(row.data, names)) for row in rows]
@@ -149,37 +145,28 @@ def import_golden(
     reader.put_in_groups()
     draft.faults.sort(key=lambda fault: fault.line)
     draft.ids |= reader.hints
-    _refuse_unsaid(reader, file)
+    _check_expected(reader, file)
     if unknown:
         draft.faults.insert(0, Fault(unknown, file))
-    refuse_empty(draft.queries, file, draft.faults, expected='{"query": text, "expected": [names]} a line')
-    return draft.conversion(catalog, form="golden", files=[file], labelling=_EVAL_LABELLING, where=file)
+    refuse_empty(draft.queries, file, draft.faults, expected='{"query": text, "expected": [names]}')
+    labelling = str(Message("labelling.card-golden"))
+    return draft.conversion(catalog, form="golden", files=[file], labelling=labelling, where=file)
 
 
-def _refuse_log(rows: Sequence[Row], file: Path) -> None:
-    """Refuse an agent's log as a whole.
-
-    Raises:
-        InputError: every record is a line of one.
-    """
-    if rows and all(is_log(row.data) for row in rows):
-        fields = ", ".join(map(repr, list(rows[0].data)[:5]))
-        how = shlex.join(["ctxbench", "data", "import", "traces", str(file)])
-        message = f"this looks like a log, with {fields} in a line, and not like evals with query and expected"
-        raise InputError([Fault(f"{message}; import it with `{how}`", file)])
-
-
-def _refuse_unsaid(reader: _EvalReader, file: Path) -> None:
-    """Add a fault if no record has expected items though fields were passed over, one of which may hold them."""
-    passed_over = dict.fromkeys(reader.draft.ids[PASSED_OVER])
-    if not passed_over or not reader.says_nothing or reader.draft.faults:
+def _check_expected(reader: _EvalReader, file: Path) -> None:
+    """Add a fault if no record has expected items, and an ignored field may have them."""
+    ignored = dict.fromkeys(reader.draft.ids[PASSED_OVER])
+    if not ignored or not reader.says_nothing or reader.draft.faults:
         return
-    hints = "".join(f"; {hint}" for hint in reader.hints)
-    message = f"no record says what it should be offered; passed over: {', '.join(map(repr, passed_over))}{hints}"
-    option = as_option({"expected": next(iter(passed_over))})
-    names = f"expected one of {', '.join(EXPECTED)}; or, for what should not be offered, {', '.join(FORBIDDEN)}"
-    later = f"Or say which one holds it: {option}. To label the requests later, leave out the other fields"
-    reader.draft.faults.append(Fault(f"{message} -- rename the field: {names}. {later}", file))
+    message = Message(
+        "labelling.expected-missing",
+        fields=", ".join(map(repr, ignored)),
+        hints="".join(f"; {hint}" for hint in reader.hints),
+        expected=EXPECTED,
+        forbidden=FORBIDDEN,
+        option=as_option({"expected": next(iter(ignored))}),
+    )
+    reader.draft.faults.append(Fault(message, file))
 
 
 def _file_names(item: Item) -> list[str]:
@@ -285,9 +272,7 @@ class _EvalReader:
         grades = self.draft.settings.grades
         if negative := sorted({score for score in scores if score < 0} - set(grades or ())):
             example = ",".join(f"{score}=0" for score in negative)
-            message = (
-                f"labels have scores below 0: {', '.join(map(str, negative))}; say what they mean: --grades {example}"
-            )
+            message = Message("labelling.negative-grades", scores=negative, example=example)
             self.draft.faults.append(Fault(message, file))
             return
         try:
@@ -303,7 +288,7 @@ class _EvalReader:
         if keys:
             self.draft.ids[NOT_IN_CATALOG] += [match.name for match in resolved if match.key is None]
         elif resolved and snake(name) in OFFERED:
-            subject = f"items that {name!r} lists as offered"
+            subject = f"offered items in {name!r}"
             row.fault(none_found([match.name for match in resolved], subject, "the catalog", self._known))
         return keys
 
@@ -324,21 +309,19 @@ class _EvalReader:
         if not own_id:
             self.draft.ids[UNNAMED].append(query_id)
         if query_id in self._lines:
-            row.fault(f"query {query_id!r} stands twice, first in line {self._lines[query_id]}")
+            row.fault(Message("labelling.query-twice", name=query_id, line=self._lines[query_id]))
         self._lines.setdefault(query_id, row.line)
         groups, graded = self._graded(record)
         available = self._available(record.offered)
         if available is not None:
             self.draft.ids[AVAILABLE].append(query_id)
-            self._refuse_not_offered(record, groups, available)
+            self._check_offered(record, groups, available)
         if record.expected is not None and text:
-            self._refuse_other(row, text, frozenset(map(frozenset, groups)))
+            self._check_repeated(row, text, frozenset(map(frozenset, groups)))
         for name in passed_over:
             if likely := likely_role(name, row.data[name], fields, self._mapped):
-                role, close = likely
-                self.hints.setdefault(
-                    f"queries without `{role}` but with {name!r}, which was passed over; did you mean {close!r}?", []
-                ).append(query_id)
+                hint = Message("labelling.field-for-role", close=likely[1], role=likely[0], name=name)
+                self.hints.setdefault(hint, []).append(query_id)
         self.says_nothing &= fields["expected"] is None and fields["forbidden"] is None
         needs_nothing = record.expected == []
         if not groups:
@@ -366,25 +349,25 @@ class _EvalReader:
                 required.append([label.key for label in group])
                 continue
             if len(group) > 1:
-                record.row.fault("alternatives are all required; give them the grade for that, or list them one by one")
+                record.row.fault(Message("labelling.alternatives-not-required"))
             for label, grade in zip(group, grades, strict=True):
                 if graded.setdefault(label.key, grade) != grade:
-                    record.row.fault(f"{label.key.id} is listed twice, with different grades; keep one of them")
+                    record.row.fault(Message("labelling.grade-conflict", item=label.key.id))
         groups, _, overlap = minimal_groups(required)
         if overlap:
-            record.row.fault("two lists of alternatives share an item; expected each item in one of them")
+            record.row.fault(Message("labelling.alternatives-overlap"))
         required_keys = {key for group in groups for key in group}
         forbidden = {label.key: label.score for group in record.forbidden or [] for label in group}
         for key, score in forbidden.items():
             if graded.setdefault(key, Grade.IRRELEVANT) != Grade.IRRELEVANT or key in required_keys:
-                record.row.fault(f"{key.id} is expected and forbidden; keep one of them")
+                record.row.fault(Message("labelling.expected-and-forbidden", item=key.id))
             elif score:
-                record.row.fault(f"{key.id} is forbidden and has grade {score}; expected 0 or none")
+                record.row.fault(Message("labelling.forbidden-graded", item=key.id, grade=score))
         for key in sorted((required_keys & set(graded)) - set(forbidden), key=lambda key: key.id):
-            record.row.fault(f"{key.id} is listed twice, with different grades; keep one of them")
+            record.row.fault(Message("labelling.grade-conflict", item=key.id))
         return groups, graded
 
-    def _refuse_not_offered(
+    def _check_offered(
         self, record: _Eval, groups: Sequence[Sequence[ItemKey]], available: Collection[ItemKey]
     ) -> None:
         """Add a fault if a required item was not offered by the record."""
@@ -392,24 +375,21 @@ class _EvalReader:
         for group in groups:
             if not set(group) & set(available):
                 names = " or ".join(key.id for key in group)
-                record.row.fault(
-                    f"{names} is expected, and {fields}, which says what may be offered, does not list it; add it "
-                    f"there, or leave {fields} out if another selector offered that"
-                )
+                record.row.fault(Message("labelling.expected-not-offered", items=names, fields=fields))
 
     def _text(self, row: Row, name: str) -> str:
         """The text of the request; a fault if the record has none, though others have."""
         theirs = self._mapped.get(name)
         if theirs is not None and row.data.get(name) is None:
-            row.fault(f"field {theirs!r} is missing, which holds the {name}; expected a text")
+            row.fault(Message("labelling.mapped-field-missing", name=theirs, role=name))
             return ""
         return row.take(name, str, "", required=self._has_requests)
 
-    def _refuse_other(self, row: Row, text: str, groups: frozenset[frozenset[ItemKey]]) -> None:
+    def _check_repeated(self, row: Row, text: str, groups: frozenset[frozenset[ItemKey]]) -> None:
         """Add a fault if an earlier record of the same request expects other items."""
         line, before = self._asked.setdefault(text, (row.line, groups))
         if before != groups:
-            row.fault(f"the request of line {line} stands here again, and other items are expected; keep one of them")
+            row.fault(Message("labelling.request-conflict", line=line))
 
     def put_in_groups(self) -> None:
         """Make the queries of one text a group, count them, and give every query a split that states none."""
@@ -419,7 +399,11 @@ class _EvalReader:
             positions = [first, *repeats] if text else []
             stated = {queries[position].split: position for position in reversed(positions) if queries[position].split}
             if len(stated) > 1:
-                self._refuse_splits(sorted(stated.values()))
+                first_stated, *others = sorted(stated.values())
+                for position in others:
+                    splits = {"split": queries[position].split, "first": queries[first_stated].split}
+                    line = self._rows[first_stated].line
+                    self._rows[position].fault(Message("labelling.request-split-conflict", line=line, **splits))
             group = queries[first].id if text and repeats else None
             for position in [first, *repeats]:
                 query = queries[position]
@@ -429,35 +413,22 @@ class _EvalReader:
             lines = [str(self._rows[position].line) for position in positions]
             self.draft.ids[AGAIN] += [f"lines {', '.join(lines[:-1])} and {lines[-1]}"] if group else []
 
-    def _refuse_splits(self, positions: Sequence[int]) -> None:
-        """Add a fault if a request is in different splits in different lines."""
-        first, *repeats = positions
-        before = f"the request of line {self._rows[first].line} stands here again"
-        for position in repeats:
-            self._rows[position].fault(
-                f"{before}, for split {self.draft.queries[position].split!r}, there for "
-                f"{self.draft.queries[first].split!r}; put both into one split, or keep one of them"
-            )
-
     def _groups(self, row: Row, role: str, name: str | None) -> list[list[_Labelled]] | None:
         """The items of the field of a role, alternatives together; None if the record has no such field."""
         if name is None or row.data.get(name) is None:
             return None
         if any(map(describes_item, entries_of(row.data[name]))):
-            row.fault(
-                f"field {name!r} holds definitions (with a description or a schema), which say what was offered; name "
-                f"the items alone, or say which field names them: {as_option({role: 'FIELD'})}"
-            )
+            row.fault(Message("labelling.definitions-as-labels", name=name, option=as_option({role: "FIELD"})))
             return [[]]
         entries = _entries(row.data[name], self._resolve)
         if entries is None:
-            row.fault(f"field {name!r} must be a list of items, got {row.data[name]!r:.60}")
+            row.fault(Message("labelling.field-choice", name=name, choices="a list of items", got=row.data[name]))
             return []
         if [] in entries:
-            row.fault(f"field {name!r} holds an empty list of alternatives; leave it out")
+            row.fault(Message("labelling.empty-alternatives", name=name))
         groups = [self._items(row, name, entry if isinstance(entry, list) else [entry]) for entry in entries]
         if len({label.score is None for group in groups for label in group}) > 1:
-            row.fault(f"field {name!r} has grades for some of its items; give each of them one")
+            row.fault(Message("labelling.grades-missing", name=name))
         return [group for group in groups if group]
 
     def _items(self, row: Row, field_name: str, entries: Sequence[Any]) -> list[_Labelled]:
@@ -466,25 +437,22 @@ class _EvalReader:
             try:
                 name = named(entry)
             except TypeError:
-                row.fault(f"field {field_name!r} names an item by {entry!r:.60}; expected its name or id")
+                row.fault(Message("labelling.item-form", field=field_name, got=entry))
                 continue
             score = _score(row, field_name, entry)
             unread = (member for member, _ in _members(entry) if snake(member) not in _OF_LABELS)
             self.draft.ids[PASSED_OVER] += [f"{field_name}.{member}" for member in unread]
             resolved = self._resolve(name)
             if resolved.key in self._by_hand:
-                row.fault(
-                    f"{name!r} in {field_name!r} is included by hand only (manual), so that no search may offer it; "
-                    "leave it out of the eval, or let the model have it (`include`)"
-                )
+                row.fault(Message("labelling.manual-item", name=name, field=field_name))
             elif resolved.key is not None:
                 labels.append(_Labelled(resolved.key, score))
             elif resolved.rule == AMBIGUOUS:
                 several = " or ".join(key.id for key in resolved.candidates[:5])
-                row.fault(f"{name!r} in {field_name!r} is the name of several items; write the id: {several}")
+                row.fault(Message("labelling.ambiguous-item", name=name, field=field_name, ids=several))
             else:
                 hint = suggest(name, self._known, listed=False)
-                row.fault(f"{name!r} in {field_name!r} is no item of the catalog{hint}")
+                row.fault(Message("labelling.unknown-item", name=name, field=field_name, hint=hint))
         return labels
 
 
@@ -507,12 +475,9 @@ def _score(row: Row, field_name: str, entry: Any) -> int | None:
         return None
     stated = " and ".join(f"{name} {entry[name]!r:.40}" for name in members)
     if len(members) > 1:
-        row.fault(f"an item in {field_name!r} has {stated}; keep the one that is its grade")
+        row.fault(Message("labelling.several-grades", field=field_name, members=stated))
     elif isinstance(entry[members[0]], bool) or not isinstance(entry[members[0]], int):
-        row.fault(
-            f"an item in {field_name!r} has {stated}; expected a whole number, 0 for irrelevant (--grades says what "
-            "others mean, as in 1=1,2=2); leave it out where it is no grade"
-        )
+        row.fault(Message("labelling.grade-form", field=field_name, members=stated))
     else:
         return int(entry[members[0]])
     return None
@@ -522,7 +487,7 @@ def _id(row: Row, name: str | None) -> str:
     """The id, a text or a whole number; empty if there is none."""
     value = row.data.get(name or "")
     if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
-        row.fault(f"field {name!r} must be a text or a whole number, got {value!r:.60}")
+        row.fault(Message("labelling.field-choice", name=name, choices="a text or a whole number", got=value))
         return ""
     return "" if value is None else str(value)
 
@@ -530,7 +495,7 @@ def _id(row: Row, name: str | None) -> str:
 def _split(row: Row) -> str:
     split = row.take("split", str, "")
     if not re.fullmatch(r"[A-Za-z0-9_-]*", split):
-        row.fault(f"field 'split' is {split!r:.40}; expected letters, digits, '-' and '_', such as tuning or test")
+        row.fault(Message("labelling.split-form", got=split))
     return split
 
 
@@ -555,21 +520,16 @@ def _tags(row: Row) -> Iterator[str]:
     entries = [part.strip() for part in value.split(",")] if isinstance(value, str) else row.take("tags", list, [])
     for entry in entries:
         if not isinstance(entry, str):
-            row.fault(f"field 'tags' must hold texts, got {entry!r:.40}")
+            row.fault(Message("labelling.field-choice", name="tags", choices="a list of texts", got=entry))
         elif entry:
             yield entry
 
 
 NAMES = ("trigger*eval*.json", "eval*trigger*.json")
-TRIGGER_FREE = "queries that trigger none of their skills, and may need another (unlabelled)"
+TRIGGER_FREE = "unlabelled queries (no skill triggered)"
 NOTED = "notes on files of skills"
-UNTRIED = "skills without trigger evals, which no query of the dataset needs"
-_TRIGGER_LABELLING = (
-    "As in the skills' own trigger evals: a request that should trigger a skill requires it, one that should not does "
-    "not need it."
-)
+UNTRIED = "skills without trigger evals"
 _FIELDS = {"query", "should_trigger", "id", "split"}
-_EXPECTED = '{"query": text, "should_trigger": true or false}'
 
 
 @dataclass
@@ -611,21 +571,17 @@ def import_triggers(
         raise InputError([Fault("no SKILL.md under it; expected a folder of skills with their trigger evals", folder)])
     files = sorted(_files(folder))
     if not files:
-        draft.faults.append(
-            Fault(f"no file called {' or '.join(NAMES)} under it; expected one beside a SKILL.md", folder)
-        )
+        draft.faults.append(Fault(Message("labelling.no-trigger-file", names=" or ".join(NAMES)), folder))
     requests: dict[str, _Request] = {}
     by_folder = {(folder / str(item.metadata["path"])).parent: item for item in catalog}
     for path in files:
         skill = next((by_folder[parent] for parent in path.parents if parent in by_folder), None)
         if skill is None:
-            draft.faults.append(
-                Fault("no SKILL.md in its folder or above; put the file beside the skill that it is of", path)
-            )
+            draft.faults.append(Fault(Message("labelling.no-skill"), path))
         else:
             _read_file(path, skill, requests, draft.faults)
     if not requests and not draft.faults:
-        draft.faults.append(Fault(f"its trigger evals hold no request; expected a list of {_EXPECTED}", folder))
+        draft.faults.append(Fault(Message("labelling.trigger-empty"), folder))
     tried = {key for request in requests.values() for key in request.triggers}
     draft.ids[UNTRIED] += [item.id for item in catalog if item.key not in tried]
     for text, request in requests.items():
@@ -636,7 +592,8 @@ def import_triggers(
         split = request.split or split_of(query_id)
         draft.queries.append(DatasetQuery(request=Request(id=query_id, text=text), split=split, needs_nothing=nothing))
         draft.labels += [Label(query_id, key, 2 if triggered else 0) for key, (triggered, _) in triggers.items()]
-    return draft.conversion(catalog, form="trigger evals", files=files, labelling=_TRIGGER_LABELLING, where=folder)
+    labelling = str(Message("labelling.card-triggers"))
+    return draft.conversion(catalog, form="trigger evals", files=files, labelling=labelling, where=folder)
 
 
 def _skills(folder: Path, draft: Draft) -> Catalog:
@@ -661,9 +618,9 @@ def _read_file(path: Path, skill: Item, requests: dict[str, _Request], faults: l
         faults += error.faults
         return
     if not isinstance(entries, list):
-        faults.append(Fault(f"expected a list of {_EXPECTED}, got {type(entries).__name__}", path))
+        faults.append(Fault(Message("labelling.trigger-list", got=type(entries).__name__), path))
         return
-    lines, wrong, entry_faults = entry_lines(source), dict[str, list[int]](), list[Fault]()
+    lines, wrong, entry_faults = entry_lines(source), dict[tuple[str, str], list[int]](), list[Fault]()
     query_ids = {request.id for request in requests.values()}
     for number, entry in enumerate(entries, start=1):
         if fault := _entry_fault(entry):
@@ -677,43 +634,40 @@ def _read_file(path: Path, skill: Item, requests: dict[str, _Request], faults: l
             requests[text] = _Request(query_id, split, entry_name)
         request = requests[text]
         if split and request.split and split != request.split:
-            message = f"entry {number} puts a request into split {split!r} that {request.entry} puts into"
-            entry_faults.append(Fault(f"{message} {request.split!r}; keep one of them", path, lines[(number - 1,)]))
+            splits = {"split": split, "first": request.entry, "first_split": request.split}
+            message = Message("labelling.trigger-split-conflict", entry=number, **splits)
+            entry_faults.append(Fault(message, path, lines[(number - 1,)]))
             continue
         first_triggered, first_place = request.triggers.setdefault(skill.key, (triggered, entry_name))
         if first_triggered != triggered:
-            message = f"entry {number} says {str(triggered).lower()} of a request of which {first_place} says otherwise"
-            entry_faults.append(Fault(f"{message}; keep one of them", path, lines[(number - 1,)]))
-    for fault, (first, *repeats) in reversed(wrong.items()):
-        repeated = f"; so do {len(repeats):,} more entries" if repeats else ""
-        entry_faults.insert(
-            0, Fault(f"entry {first} {fault}; expected {_EXPECTED}{repeated}", path, lines[(first - 1,)])
-        )
+            answers = {"triggered": str(triggered).lower(), "first": first_place}
+            message = Message("labelling.trigger-conflict", entry=number, **answers)
+            entry_faults.append(Fault(message, path, lines[(number - 1,)]))
+    for (got, hint), numbers in reversed(wrong.items()):
+        more = f"; {len(numbers) - 1:,} more like this" if numbers[1:] else ""
+        message = Message("labelling.trigger-entry", entry=numbers[0], got=got, hint=hint, more=more)
+        entry_faults.insert(0, Fault(message, path, lines[(numbers[0] - 1,)]))
     faults += sorted(entry_faults, key=lambda fault: fault.line)
 
 
-def _entry_fault(entry: Any) -> str:
-    """The fault of an entry; empty if it has none."""
+def _entry_fault(entry: Any) -> tuple[str, str] | None:
+    """The wrong part of an entry and a hint; None if nothing is wrong."""
     if not isinstance(entry, dict):
-        return f"is {entry!r:.40}"
+        return f"{entry!r:.40}", ""
     unknown = sorted(set(entry) - _FIELDS)
-    suggestion = suggest(unknown[0], _FIELDS, listed=False).removesuffix("?") if unknown else ""
-    checks: Sequence[tuple[bool, str]] = (
-        (bool(suggestion), f"has {', '.join(map(repr, unknown))}, which is not known{suggestion}"),
-        (not isinstance(entry.get("query"), str) or not entry["query"].strip(), "has no query, or an empty one"),
-        ("should_trigger" not in entry, "has no should_trigger"),
-        (not isinstance(entry.get("should_trigger"), bool), f"has should_trigger {entry.get('should_trigger')!r:.40}"),
-        (
-            not isinstance(entry.get("id", "x"), str) or not entry.get("id", "x").strip().isprintable(),
-            f"has id {entry.get('id')!r:.40}, which is no text of one line",
-        ),
-        (
-            re.fullmatch(r"[A-Za-z0-9_-]*", str(entry.get("split", ""))) is None,
-            f"has split {entry.get('split')!r:.40}, which is no word",
-        ),
-        (bool(unknown), f"has {', '.join(map(repr, unknown))}, which is not known"),
-    )
-    return next((message for wrong, message in checks if wrong), "")
+    hint = suggest(unknown[0], _FIELDS, listed=False).removesuffix("?") if unknown else ""
+    query, query_id, split = entry.get("query"), entry.get("id", "x"), str(entry.get("split", ""))
+    is_wrong = {
+        "query": not isinstance(query, str) or not query.strip(),
+        "should_trigger": not isinstance(entry.get("should_trigger"), bool),
+        "id": not isinstance(query_id, str) or not query_id.strip().isprintable(),
+        "split": re.fullmatch(r"[A-Za-z0-9_-]*", split) is None,
+    }
+    first = next((name for name, fault in is_wrong.items() if fault), "")
+    wrong = f"{first} {entry[first]!r:.40}" if first in entry else first and f"no {first}"
+    if unknown and (hint or not wrong):
+        return f"unknown fields {', '.join(map(repr, unknown))}", hint
+    return (wrong, "") if wrong else None
 
 
 def _query_id(entry_id: str | None, skill: Item, number: int, query_ids: set[str]) -> str:

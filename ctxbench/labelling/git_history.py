@@ -38,7 +38,7 @@ from ctxbench.catalogs.git_trees import (
 )
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.queries import DatasetQuery, Label
-from ctxbench.io.errors import ParameterError, check_choice, check_range
+from ctxbench.io.errors import Message, ParameterError, check_choice, check_range
 from ctxbench.model.items import Catalog, Item, ItemKey, Link
 from ctxbench.model.labels import Grade
 from ctxbench.model.requests import Request
@@ -48,9 +48,9 @@ from ctxbench.search.code_index import RENAMED
 
 MOST_FILES = 10
 MERGE, REVERT, BOT, VERSION = "merges", "reverts", "by bots", "version bumps and releases"
-NO_WORD, REPEATED, NOTHING = "without a word in the message", "repeated messages", "without a change"
+NO_WORD, REPEATED, NOTHING = "messages without words", "repeated messages", "without a change"
 ADDITIONS, DOCUMENTATION, MANY = "only additions", "only documentation or generated files", f"over {MOST_FILES} files"
-FORMATTING, UNREADABLE = "only white space", "no changed file that the catalog can hold"
+FORMATTING, UNREADABLE = "only white space", "no changed file in catalog"
 
 _REVERT = re.compile(r"\W*(?:revert(?:s|ed)?|back ?out)\b", re.IGNORECASE)
 _REVERT_LATER = re.compile(r"^This reverts commit\b", re.MULTILINE)
@@ -88,9 +88,9 @@ class ChosenCommit:
     """A commit that is a request.
 
     Attributes:
-        position: in the line of commits.
-        text: its message, or the text that replaces it, cleaned.
-        changes: what it did to files.
+        position: the position in the line of commits.
+        text: the cleaned message, or the text that replaces it.
+        changes: the changes of files.
     """
 
     position: int
@@ -99,12 +99,12 @@ class ChosenCommit:
 
     @property
     def changed(self) -> tuple[FileChange, ...]:
-        """The changes of files that the tree before it holds."""
+        """The changes of files in the tree before the commit."""
         return tuple(change for change in self.changes if change.old_blob is not None)
 
     @property
     def blobs(self) -> list[str]:
-        """Those files as they were and as they are."""
+        """The blobs of these files before and after the commit."""
         return [blob for change in self.changed for blob in (change.old_blob, change.new_blob) if blob]
 
 
@@ -113,10 +113,10 @@ class CommitRules:
     """The rules for commits that are requests.
 
     Attributes:
-        queries: at most so many, the newest.
-        merges: a merge counts, too, if its message says what was merged: `Merge pull request ...` alone says nothing.
-        keep_issues: numbers of issues stay in messages.
-        texts: take the place of messages, as queries; items of commits have their messages.
+        queries: the largest number of queries, the newest.
+        merges: whether merges with a descriptive message are requests.
+        keep_issues: keep numbers of issues in messages.
+        texts: texts that replace messages as queries; items of commits keep their messages.
     """
 
     queries: int = 300
@@ -125,18 +125,18 @@ class CommitRules:
     texts: QueryTexts = field(default_factory=QueryTexts)
 
     def text_of(self, commit: LineCommit) -> str:
-        """A commit's message, cleaned."""
+        """The cleaned message of a commit."""
         return clean_message(commit.message, keep_issues=self.keep_issues)
 
     def query_of(self, commit: LineCommit) -> str:
-        """The query of a commit: the text that replaces its message, if there is one, or its message; cleaned."""
+        """The query of a commit: its message, or the text that replaces it; cleaned."""
         text = self.texts.of(commit)
         return self.text_of(commit) if text is None else clean_message(text, keep_issues=self.keep_issues)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommitChoice:
-    """The commits that are requests, oldest first, and how many others between them were passed over, by reason."""
+    """The commits that are requests, oldest first, and the numbers of the other commits by reason."""
 
     chosen: tuple[ChosenCommit, ...]
     out: Mapping[str, int] = field(default_factory=dict)
@@ -144,7 +144,7 @@ class CommitChoice:
 
 
 Texts = Callable[[Sequence[str]], Mapping[str, str | None]]
-"""Gives the texts of blobs by their hashes; None of those that no item can hold."""
+"""From hashes of blobs to their texts; None for blobs that cannot be items."""
 _AT_ONCE = 50  # commits whose files are in memory together
 
 
@@ -155,13 +155,12 @@ def choose_commits(
 
     Args:
         line: commits, oldest first.
-        rules: see there.
-        texts: reads files; asked for those of a few commits at once.
-        first: all from this position on are chosen, however many, and none before; None = the newest.
+        rules: the rules for requests.
+        texts: reads files, for a few commits at once.
+        first: choose all requests from this position on; None = the newest.
 
     Returns:
-        The requests, and the reasons of all commits from the oldest of them to the newest commit of the line; where
-        there are none, of all.
+        The requests, and the reasons of the other commits from the oldest request on.
     """
     candidates: list[ChosenCommit] = []
     reasons: list[str] = []
@@ -189,7 +188,7 @@ def choose_commits(
 
 
 def _reason(commit: LineCommit, candidate: ChosenCommit, rules: CommitRules, messages: set[str]) -> str:
-    """Why a commit is no request, by its message and paths; empty if it may be one."""
+    """Why a commit is not a request, by its message and paths; empty if it may be one."""
     text, message = candidate.text, rules.text_of(commit)
     paths = [change.path for change in commit.changes]
     checks = (
@@ -208,7 +207,7 @@ def _reason(commit: LineCommit, candidate: ChosenCommit, rules: CommitRules, mes
 
 
 def _text_reason(candidate: ChosenCommit, blob_texts: Mapping[str, str | None]) -> str:
-    """Why a commit is no request, by the texts of its files; empty if it is one."""
+    """Why a commit is not a request, by the texts of its files; empty if it is one."""
     pairs = [
         (blob_texts.get(change.old_blob or ""), blob_texts.get(change.new_blob or ""), change)
         for change in candidate.changed
@@ -225,20 +224,20 @@ def _text_reason(candidate: ChosenCommit, blob_texts: Mapping[str, str | None]) 
 
 
 FileView: TypeAlias = Callable[[str, str | None], Sequence[Item]]
-"""The items of a file by path and text, with versions in their names; of a file that no item can hold (None) none."""
+"""From a path and text (None = not an item) to the items of the file, with versions in their names."""
 
 CommitView: TypeAlias = Callable[[int, Sequence[ItemKey]], Item | None]
-"""The item of a commit by its position in the line, and what it changed; None of one that changed no file."""
+"""From the position of a commit and its changed items to its item; None if it changed no file."""
 
 LineView: TypeAlias = Callable[[str, str | None], Sequence[str]]
-"""The definition around each line of a file by path and text, see `definition_lines`."""
+"""From a path and text to the definition around each line; see `definition_lines`."""
 
 SeenItems: TypeAlias = Mapping[str, ItemKey]
-"""The items of one file that a query sees, by their names without the version."""
+"""The visible items of one file by their names without the version."""
 
 
 class ItemVersions:
-    """Begins and ends items along a history."""
+    """Creates and ends the versions of items along a history."""
 
     def __init__(self, file: FileView, commit: CommitView, lines: LineView = lambda *_: ()) -> None:
         self._file = file
@@ -257,16 +256,16 @@ class ItemVersions:
         query_paths: Sequence[Iterable[str]],
         hunks: Hunks,
     ) -> list[Mapping[str, SeenItems]]:
-        """Go through a history.
+        """Process a history.
 
         Args:
-            stretches: one for each query.
-            texts: of the files that come in them, in their order.
-            query_paths: by query, the paths whose items are looked up.
-            hunks: of the changes of all commits, for links to definitions.
+            stretches: one per query.
+            texts: the texts of the files that are added in them, in order.
+            query_paths: by query, the paths whose items are returned.
+            hunks: the hunks of all commits, for links to definitions.
 
         Returns:
-            By query, the items that it sees at each of these paths.
+            By query, the visible items at each of these paths.
         """
         visible: list[Mapping[str, SeenItems]] = []
         for stretch, paths in zip(stretches, query_paths, strict=True):
@@ -289,7 +288,7 @@ class ItemVersions:
         return Catalog(replace(item, until=self._ends.get(at)) for at, item in enumerate(self._items))
 
     def _become(self, path: str, items: Sequence[Item], stretch: TreeStretch, start: Mapping[str, SeenItems]) -> None:
-        """Replace the items of a path; those that exist already go on."""
+        """Replace the items of a path; existing versions continue."""
         before, current = self._live.pop(path, {}), dict[str, int]()
         old = stretch.renamed.get(path, "")
         was = start.get(old, {}).get(old)
@@ -304,7 +303,7 @@ class ItemVersions:
             self._live[path] = current
 
     def _begin(self, item: Item, time: int | None) -> int:
-        """Add an item; one that had ended and comes back becomes a new one, `NAME.2`."""
+        """Add an item; a version that is restored becomes a new one, `NAME.2`."""
         self._n_versions[item.id] += 1
         n = self._n_versions[item.id]
         name = item.name if n == 1 else f"{item.name}.{n}"
@@ -319,27 +318,10 @@ class ItemVersions:
 
 
 NAMED, TESTS = "names a file", "tests"
-_LABELLING = {
-    "files": (
-        "A commit's message is the query, and the files of the tree before it that the commit changed, deleted or "
-        "renamed are required (2); documentation, changelogs, lock files and generated files among them help (1). "
-        "Files that it added cannot be offered. Every other file counts as not needed."
-    ),
-    "definitions": (
-        "A commit's message is the query, and the definitions of the tree before it that hold changed lines are "
-        "required (2): for lines that were only added the one around their place, for lines outside of all the outline "
-        "of their file, which also stands for a file that was only renamed, or deleted. In documentation, changelogs, "
-        "lock files and generated files they help (1). What the commit added cannot be offered. All else counts as not "
-        "needed."
-    ),
-}
-_NOTES = (
-    "Nobody has read the labels: a commit may change what its message does not say, and developers read files that "
-    "they do not change."
-)
+_LABELLING = {"files": "labelling.card-git-files", "definitions": "labelling.card-git-definitions"}
 
 Notify = Callable[[str, int, int], None]
-"""Told how far something is: what, how much is done, and of how much."""
+"""Called with the step, the finished part and the total."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,14 +329,13 @@ class HistorySettings:
     """Settings of a dataset of a history.
 
     Attributes:
-        name: of the dataset.
+        name: the name of the dataset.
         head: the newest commit: a branch, a tag or a hash.
-        commits: how many of the newest commits of its first-parent line are looked at, >= 1.
-        rules: which of them are queries.
+        commits: the number of commits of its first-parent line to read, >= 1.
+        rules: the rules for queries.
         view: items are `files`, or `definitions`: outlines of files, and a chunk for each definition.
-        first: the hash of the commit that is the first query, if all from there on are to be queries; else the newest
-            are, as many as the rules say.
-        test_share: the share of the queries, the newest, that are the split `test`, 0 to 1; the others are `tuning`.
+        first: the hash of the first query, to use all requests from there on; None = the newest requests.
+        test_share: the share of the newest queries in the split `test`, 0 to 1; the others are `tuning`.
     """
 
     name: str = "history"
@@ -377,19 +358,19 @@ def history_dataset(
 ) -> tuple[Dataset, CommitChoice]:
     """Make a dataset of the newest commits that are requests.
 
-    The query of a commit is asked one second before it, so that it sees the first parent's tree and the commits before.
+    The time of a query is one second before its commit, so that it sees the tree and the commits before.
 
     Args:
-        repository: whose history; of a folder in it, what is below that.
-        settings: see there.
-        notify: told how far it is.
+        repository: the repository, or a folder in it.
+        settings: settings of the dataset.
+        notify: called with the progress.
 
     Returns:
-        The dataset, and which commits it is made of.
+        The dataset, and its commits.
 
     Raises:
         ParameterError: there is no such commit, or no commit is a request.
-        StorageError: the repository cannot be read, or lacks files.
+        StorageError: the repository cannot be read, or has missing files.
     """
     head = repository.resolve(settings.head)
     notify("reading commits", 0, settings.commits)
@@ -405,7 +386,7 @@ def history_dataset(
     )
     if not choice.chosen:
         why = "; ".join(f"{n:,} {reason}" for reason, n in choice.out.items())
-        shallow = "; the clone is shallow, `git fetch --unshallow` gets the others" if repository.shallow else ""
+        shallow = "; the clone is shallow (`git fetch --unshallow`)" if repository.shallow else ""
         raise ParameterError(
             f"none of the {len(line):,} newest commits of {repository.path} is a request ({why}){shallow}; expected "
             "commits that change files of the tree before them and say why"
@@ -414,7 +395,7 @@ def history_dataset(
     history = _History(repository=repository, settings=settings, line=line, times=times, chosen=choice.chosen)
     catalog, visible = history.items(notify)
     about = {
-        "licence": "that of the repository, whose texts these are",
+        "licence": "that of the repository",
         "source": {
             "format": "git",
             "head": head,
@@ -428,8 +409,8 @@ def history_dataset(
             "keep_issues": settings.rules.keep_issues,
             **({"texts_used": settings.rules.texts.used(line)} if len(settings.rules.texts) else {}),
         },
-        "labelling": _LABELLING[settings.view],
-        "notes": _NOTES,
+        "labelling": str(Message(_LABELLING[settings.view])),
+        "notes": str(Message("labelling.card-git-notes")),
     }
     dataset = Dataset(
         name=settings.name,
@@ -444,7 +425,7 @@ def history_dataset(
 
 @dataclass(frozen=True, kw_only=True)
 class _History:
-    """A line of commits, and those of it that are queries. Files that no item can hold are counted by reason."""
+    """A line of commits with its queries. Files that cannot be items are counted by reason."""
 
     repository: GitRepository
     settings: HistorySettings
@@ -454,7 +435,7 @@ class _History:
     left_out: Counter[str] = field(default_factory=Counter)
 
     def items(self, notify: Notify) -> tuple[Catalog, list[Mapping[str, SeenItems]]]:
-        """The catalog of all queries, and for each query the items of the files that its commit changed."""
+        """The catalog, and for each query the items of the files that its commit changed."""
         positions = [commit.position for commit in self.chosen]
         parent = self.line[positions[0]].parents[0]
         stretches = tree_stretches(self.line, self.times, positions, self.repository.files(parent))
@@ -495,7 +476,7 @@ class _History:
         return self.line[commit.position].sha[:12]
 
     def _groups(self) -> Sequence[str | None]:
-        """A group for the queries of one author and day; none where one holds over a tenth, or all are of a day."""
+        """Groups of queries by author and day; none if one has over a tenth of the queries, or all are of one day."""
         authors: dict[str, dict[str, int]] = {}
         groups = []
         for commit in self.chosen:
@@ -506,7 +487,7 @@ class _History:
         return groups if small else [None] * len(groups)
 
     def _splits(self, groups: Sequence[str | None]) -> list[str]:
-        """`tuning`, then `test` from the query on that makes the share; with groups from the nearest new day on."""
+        """The splits of queries: `tuning`, then `test`; with groups, `test` begins at the nearest new day."""
         n = len(groups)
         first = n - round(self.settings.test_share * n)
         days = [(group or "").split(" ")[0] for group in groups]
@@ -520,7 +501,7 @@ class _History:
 
         Args:
             visible: by query, the items of each changed file.
-            notify: told how far it is.
+            notify: called with the progress.
         """
         read = _read(self.repository, [blob for commit in self.chosen for blob in commit.blobs])
         for number, (commit, items) in enumerate(zip(self.chosen, visible, strict=True)):
@@ -535,10 +516,10 @@ class _History:
                         yield Label(self._id(commit), items[path][name], int(grade))
 
     def _changed_names(self, change: FileChange, old: str, new: str | None) -> tuple[str, ...]:
-        """The definitions that a change was made in; an empty name is the file itself."""
+        """The definitions with changes; an empty name is the file itself."""
         if self.settings.view == "files" or new is None or new == old:
             return ("",)
-        from ctxbench.search.code_facts import code_facts  # grammars wait until definitions are asked for
+        from ctxbench.search.code_facts import code_facts  # loads grammars
 
         return changed_definitions(old, new, code_facts(_old_path(change), old).definitions) or ("",)
 
@@ -548,16 +529,16 @@ def _lines(path: str, text: str | None) -> Sequence[str]:
 
 
 def _item_name(path: str, definition: str, items: SeenItems) -> str:
-    """The name of the item of a definition, or of the innermost around it that is one; of none the file's."""
+    """The name of the innermost item around a definition, or of its file."""
     while definition and f"{path}::{definition}" not in items:
         definition = definition.rpartition(".")[0]
     return f"{path}::{definition}" if definition else path
 
 
 def _read(repository: GitRepository, blobs: Sequence[str]) -> Iterator[tuple[str, str | None, str]]:
-    """Blobs in their order with their texts; None and why of one that no item can hold. Large ones are not read."""
+    """Blobs in order with their texts, or None and why they cannot be items. Large ones are not read."""
     sizes = repository.sizes(blobs)
-    small = [sizes.get(blob, 0) <= MOST_BYTES for blob in blobs]  # a missing blob is reported when it is read
+    small = [sizes.get(blob, 0) <= MOST_BYTES for blob in blobs]  # missing blobs are reported on reading
     read = repository.blobs(compress(blobs, small))
     for blob, is_small in zip(blobs, small, strict=True):
         text, fault = text_or_fault(next(read)[1]) if is_small else ("", f"over {MOST_BYTES / 1_000_000:g} MB")
@@ -586,7 +567,7 @@ def _names(text: str, path: str) -> bool:
     return any(re.search(rf"(?<![\w/.-]){re.escape(name)}(?![\w/-])", text) for name in names)
 
 
-_SAME = ("view", "merges", "keep_issues", "folder")  # what decides which items a query sees
+_SAME = ("view", "merges", "keep_issues", "folder")  # settings that the visible items depend on
 
 
 def grown_history(
@@ -594,19 +575,19 @@ def grown_history(
 ) -> tuple[Dataset, CommitChoice]:
     """The dataset with the requests of the commits after its head.
 
-    Queries and labels that are there stay as they are, those that were taken out stay out, and the new ones are in the
-    split of the last one. How many queries it has does not count. Version 1 becomes 2; another text stays.
+    Existing queries and labels stay, removed ones stay removed, and new queries get the split of the last one. The
+    limit of queries is ignored. Version 1 becomes 2; a version that is not a number stays.
 
     Args:
-        old: as `history_dataset` made it, or as somebody edited it.
-        repository, settings, notify: as of `history_dataset`.
+        old: from `history_dataset`, perhaps edited.
+        repository, settings, notify: as in `history_dataset`.
 
     Returns:
-        The dataset, and which commits it is made of.
+        The dataset, and its commits.
 
     Raises:
-        ParameterError: it is of another history or made in another way, or its labels name items that are in none.
-        StorageError: the repository cannot be read, or lacks files.
+        ParameterError: it is of another history, has other settings, or has items that do not exist with these.
+        StorageError: the repository cannot be read, or has missing files.
     """
     source = old.about.get("source")
     if not isinstance(source, dict) or source.get("format") != "git" or not {"head", "first"} <= source.keys():
@@ -616,20 +597,20 @@ def grown_history(
         if source[name] not in line:
             raise ParameterError(
                 f"dataset {old.name}: commit {source[name]} ({name} in its card) is not among the {len(line):,} newest "
-                f"of the first-parent line of {settings.head} in {repository.path}; name a head that follows it or "
-                "look at more --commits, or write to another folder"
+                f"of the first-parent line of {settings.head} in {repository.path}; name a later head, read more "
+                "--commits, or write to another folder"
             )
     new, choice = history_dataset(repository, replace(settings, first=source["first"]), notify=notify)
     about = new.about["source"]
     if changed := [name for name in _SAME if source.get(name, about[name]) != about[name]]:
         was = ", ".join(f"{name} {source[name]}" for name in changed)
-        raise ParameterError(f"dataset {old.name} was made with {was} (its card says so); ask for the same to grow it")
+        raise ParameterError(f"dataset {old.name} was made with {was} (see its card); use the same settings")
     later = {sha[:12] for sha in line[line.index(source["head"]) + 1 :]}
     added = [replace(query, split=old.queries[-1].split) for query in new.queries if query.id in later]
     if lost := sorted(item.id for item in old.catalog if new.catalog.find(item.key) is None):
         raise ParameterError(
-            f"dataset {old.name}: {len(lost):,} of its items are none of what is asked for now, such as {lost[0]}; "
-            "give the --commits and --queries-from that it was made with, or write to another folder"
+            f"dataset {old.name}: {len(lost):,} of its items do not exist with these settings, such as {lost[0]}; "
+            "use the --commits and --queries-from that it was made with, or write to another folder"
         )
     labels = (*old.labels, *(label for label in new.labels if label.query in later))
     version = str(int(old.version) + 1) if added and old.version.isdecimal() else old.version

@@ -36,15 +36,18 @@ from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_p
 from ctxbench.evaluation.answers import Slice, StoredAnswers
 from ctxbench.evaluation.run_folder import RunFolder
 from ctxbench.io.documents import dump_json, dump_jsonl, read_json
-from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, none_found, raise_faults
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, none_found, raise_faults
 from ctxbench.io.files import atomic_folder, file_name, iter_lines, write_atomic
 from ctxbench.io.rows import Row
 from ctxbench.labelling.conversion import (
     EXPORT_FILE,
     EXPORT_KEY,
+    NO_DOCUMENT,
     ODD,
+    PARTLY,
     RENAMED,
     SOURCE,
+    UNLABELLED,
     Assembly,
     Conversion,
     Draft,
@@ -65,8 +68,6 @@ from ctxbench.model.requests import Request
 from ctxbench.selectors.protocol import catalog_message, request_messages
 
 HEADER = ("query-id", "corpus-id", "score")
-_BEIR_LABELLING = "As published in BEIR's layout; what is not labelled may do as well."
-_TREC_LABELLING = "As published in TREC's qrels; what is not labelled may do as well."
 
 
 def import_beir(folder: Path | str, settings: ImportSettings | None = None) -> Conversion:
@@ -100,7 +101,12 @@ def import_beir(folder: Path | str, settings: ImportSettings | None = None) -> C
         items=read_documents(corpus, draft.settings, draft.faults),
         queries=read_queries(queries, draft.faults),
         judgments=[judgment for path in qrels for judgment in read_qrels(path, draft.faults)],
-    ).conversion(form="BEIR", files=[corpus, queries, *qrels], labelling=_BEIR_LABELLING, where=folder)
+    ).conversion(form="BEIR", files=[corpus, queries, *qrels], labelling=_published("BEIR's layout"), where=folder)
+
+
+def _published(form: str) -> str:
+    """The card's `labelling` of a published format."""
+    return str(Message("labelling.card-published", form=form))
 
 
 def read_qrels(path: Path, faults: list[Fault]) -> Iterator[Judgment]:
@@ -108,9 +114,8 @@ def read_qrels(path: Path, faults: list[Fault]) -> Iterator[Judgment]:
     lines = iter_lines(path, faults)
     number, header = next(lines, (1, ""))
     if tuple(header.split("\t")) != HEADER:
-        expected = f"expected {' '.join(HEADER)}, separated by tabs"
-        message = f"the first line must be the header; {expected}, got {header!r:.80}"
-        faults.append(Fault(message if header else f"the file is empty; {expected}", path, number))
+        message = Message("labelling.qrels-header", header=" ".join(HEADER), got=header)
+        faults.append(Fault(message, path, number))
         return
     for number, text in lines:
         if not text.strip():
@@ -121,7 +126,7 @@ def read_qrels(path: Path, faults: list[Fault]) -> Iterator[Judgment]:
             faults.append(Fault(f"malformed line: {error}", path, number))
             continue
         if len(fields) != len(HEADER):
-            faults.append(Fault(f"expected 3 fields separated by tabs, got {len(fields)}", path, number))
+            faults.append(Fault(Message("labelling.tabs", expected="3 fields", got=len(fields)), path, number))
             continue
         if (score := score_of(fields[2], path, number, faults)) is not None:
             yield Judgment(fields[0], fields[1], score, path.stem, path, number)
@@ -132,7 +137,7 @@ def score_of(text: str, path: Path, line: int, faults: list[Fault]) -> int | Non
     try:
         return int(text)
     except ValueError:
-        faults.append(Fault(f"a score must be a whole number, got {text!r:.40}", path, line))
+        faults.append(Fault(Message("labelling.score-form", kind="whole", got=text), path, line))
         return None
 
 
@@ -164,7 +169,9 @@ def import_trec(
         judgments=[
             judgment for split, path in qrels.items() for judgment in read_trec_qrels(path, split, draft.faults)
         ],
-    ).conversion(form="TREC", files=[corpus, queries, *qrels.values()], labelling=_TREC_LABELLING, where=queries)
+    ).conversion(
+        form="TREC", files=[corpus, queries, *qrels.values()], labelling=_published("TREC's qrels"), where=queries
+    )
 
 
 def read_trec_qrels(path: Path, split: str, faults: list[Fault]) -> Iterator[Judgment]:
@@ -181,7 +188,7 @@ def _rows(path: Path, columns: Sequence[str], faults: list[Fault]) -> Iterator[t
         if len(fields) == len(columns):
             yield number, fields
         elif fields:
-            message = f"expected {len(columns)} fields ({', '.join(columns)}) separated by blanks, got {len(fields)}"
+            message = Message("labelling.fields-by-blanks", n=len(columns), columns=columns, got=len(fields))
             faults.append(Fault(message, path, number))
 
 
@@ -203,9 +210,9 @@ def read_run(path: Path | str) -> dict[str, list[tuple[str, float]]]:
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            faults.append(Fault(f"a score must be a finite number, got {score!r:.40}", path, number))
+            faults.append(Fault(Message("labelling.score-form", kind="finite", got=score), path, number))
         elif document in rows.setdefault(query, {}):
-            faults.append(Fault(f"document {document!r} stands twice for query {query!r}", path, number))
+            faults.append(Fault(Message("labelling.document-twice", document=document, query=query), path, number))
         else:
             rows[query][document] = value
     refuse_empty(rows, path, faults, expected="one ranked document a line")
@@ -256,9 +263,9 @@ def answers_of_run(
         )
     answers = [{"query": query, "items": rows[:keep], "ranking": rows} for query, rows in rankings.items()]
     return answers, {
-        "queries that the dataset does not hold": [query for query in run if query not in queries],
-        "queries that the run does not answer": [query for query in queries if query not in run],
-        "ranked documents that the dataset does not hold": [
+        "queries not in the dataset": [query for query in run if query not in queries],
+        "queries not in the run": [query for query in queries if query not in run],
+        "documents not in the dataset": [
             f"{query} {document}"
             for query, pairs in queries.items()
             for document, _ in pairs
@@ -267,15 +274,8 @@ def answers_of_run(
     }
 
 
-NO_DOCUMENT = "documents of retrieval_gt that are not in the corpus"
-PARTLY = "queries kept as partly labelled, because a group of documents is not in the corpus"
-UNLABELLED = "queries without a required document, kept unlabelled"
-IMPLIED = "groups left out because another group of the query implies them"
-OVERLAP = "queries kept unlabelled, because their groups share documents in a way that labels cannot say"
-
-_LABELLING = (
-    "As published in AutoRAG's form: of each group of documents one is required; what is not labelled may do as well."
-)
+IMPLIED = "groups implied by other groups"
+OVERLAP = "unlabelled queries (overlapping groups)"
 
 
 def import_autorag(qa: Path | str, *, corpus: Path | str, settings: ImportSettings | None = None) -> Conversion:
@@ -299,7 +299,7 @@ def import_autorag(qa: Path | str, *, corpus: Path | str, settings: ImportSettin
     rows = ((row.take("qid", str, "", required=True), row) for row in read_records(qa, draft.faults))
     entries = ((draft.query_id(qid), row, (_text(row, "query"), _groups(row))) for qid, row in rows)
     queries = unique_entries("query", entries)
-    refuse_empty(queries, qa, draft.faults, expected="questions with qid, query and retrieval_gt")
+    refuse_empty(queries, qa, draft.faults, expected="qid, query and retrieval_gt")
     item_type = draft.settings.type
     for query_id, (text, groups) in queries.items():
         minimal, partly = _minimal_groups(query_id, groups, documents, draft)
@@ -310,7 +310,8 @@ def import_autorag(qa: Path | str, *, corpus: Path | str, settings: ImportSettin
         draft.labels += group_labels(query_id, keys, source=SOURCE)
         draft.stated["'retrieval_gt'"] += len(groups)
     items = (PublishedDocument(id=name, title="", text=text).item(item_type) for name, text in documents.items())
-    return draft.conversion(Catalog(items), form="AutoRAG", files=[corpus, qa], labelling=_LABELLING, where=qa)
+    labelling = _published("AutoRAG's form: one document of each group is required")
+    return draft.conversion(Catalog(items), form="AutoRAG", files=[corpus, qa], labelling=labelling, where=qa)
 
 
 def _minimal_groups(
@@ -331,7 +332,7 @@ def _minimal_groups(
 
 def _text(row: Row, name: str) -> str:
     if row.data.get(name) is None:
-        row.fault(f"field {name!r} is missing; expected a text (it may be empty)")
+        row.fault(f"field {name!r} is missing; expected a text")
     return row.take(name, str, "")
 
 
@@ -347,7 +348,7 @@ def _groups(row: Row) -> list[list[str]]:
             return [value] if value else []
         if all(isinstance(group, list) and all(isinstance(entry, str) for entry in group) for group in value):
             return [group for group in value if group]
-    row.fault(f"field 'retrieval_gt' must be document ids in groups, such as [[a, b], [c]], got {published!r:.60}")
+    row.fault(Message("labelling.retrieval-gt", got=published))
     return []
 
 
@@ -477,7 +478,7 @@ def _refuse_other(folder: Path) -> None:
         extra = next((path for path in folder.rglob("*") if path.relative_to(folder).as_posix() not in names), None)
         if extra is None:
             return
-        problem = f"it holds {extra.relative_to(folder)}, which is no file of an export ({EXPORT_FILE} lists those)"
+        problem = f"{extra.relative_to(folder)} is not in {EXPORT_FILE}"
     raise ParameterError(f"{folder} would be replaced, but {problem}; name another folder, or delete it")
 
 
@@ -503,24 +504,24 @@ def not_held(dataset: Dataset) -> dict[str, int]:
         "labels that are dependencies": sum(label.via != "direct" for label in labels),
         "labels with a source": sum(bool(label.source) for label in labels),
         "labels with a quote": sum(bool(label.quote) for label in labels),
-        "labels of queries that metrics leave out": sum(label.query not in judged for label in labels),
+        "labels of unlabelled queries": sum(label.query not in judged for label in labels),
         "queries that need nothing": sum(query.needs_nothing for query in queries),
-        "queries that are unlabelled or partly labelled": len(dataset.unlabelled),
+        "unlabelled or partly labelled queries": len(dataset.unlabelled),
         "queries with a group": sum(query.group is not None for query in queries),
         "queries with tags": sum(bool(query.tags) for query in queries),
-        "queries with a scope or a list of what they may get": sum(r.available is not None for r in requests),
+        "queries with scope or `available`": sum(r.available is not None for r in requests),
         "queries with a session": sum(request.session is not None for request in requests),
         "queries with history": sum(bool(request.history) for request in requests),
-        "queries with removed or explicit items": sum(bool(r.removed or r.explicit) for r in requests),
-        "queries with recent files or uses": sum(bool(r.recent or r.uses) for r in requests),
+        "queries with `removed` or `explicit`": sum(bool(r.removed or r.explicit) for r in requests),
+        "queries with `recent` or `uses`": sum(bool(r.recent or r.uses) for r in requests),
         "queries with tool results": sum(bool(request.tool_results) for request in requests),
-        "queries with a conversation, turn, user, workspace or time": sum(
+        "queries with conversation, user or time": sum(
             any(v is not None for v in (r.conversation, r.turn, r.user, r.workspace, r.time)) for r in requests
         ),
         "named scopes": len(dataset.scopes),
         "items with a schema": sum(item.schema is not None for item in dataset.catalog),
-        "items that are always or manually included": sum(item.include != "agent" for item in dataset.catalog),
-        "items that are disabled": sum(not item.enabled for item in dataset.catalog),
+        "always or manually included items": sum(item.include != "agent" for item in dataset.catalog),
+        "disabled items": sum(not item.enabled for item in dataset.catalog),
     }
     return {noun: count for noun, count in counts.items() if count}
 
@@ -641,11 +642,7 @@ def _other_values(dataset: Dataset, judged: set[str]) -> dict[str, tuple[str, ..
         if any(label.item in keys and label.grade >= Grade.HELPFUL for label in dataset.labels_of(query.id)):
             with_session_label.append(query.id)
     queries_by_reason = {
-        "alternatives count once here, and one by one in qrels": [
-            q.id for q in dataset.queries if q.id in alternatives & judged
-        ],
-        "the session holds a labelled item, which is met here and not ranked": [
-            q for q in with_session_label if q in judged
-        ],
+        Message("labelling.alternatives-in-qrels"): [q.id for q in dataset.queries if q.id in alternatives & judged],
+        Message("labelling.session-in-runs"): [q for q in with_session_label if q in judged],
     }
     return {why: tuple(queries) for why, queries in queries_by_reason.items() if queries}

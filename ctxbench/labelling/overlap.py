@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ctxbench.datasets.queries import connected_rows, group_pairs
-from ctxbench.io.errors import ParameterError
+from ctxbench.io.errors import Message, ParameterError
 from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray
 from ctxbench.model.items import Catalog, Item
 from ctxbench.search.chunking import CHUNK_LIMIT, query_chunks, sentences
@@ -20,8 +20,8 @@ from ctxbench.search.dense import chunks_of
 from ctxbench.search.tokens import TokenCounter
 from ctxbench.search.words import STOP_WORDS, name_parts, words
 
-WORDS = "how alike the words are, 0 to 1 (cosine of TF-IDF)"
-VECTORS = "how alike the texts are by meaning, up to 1 (cosine of mean vectors)"
+WORDS = Message("labelling.similar-words")
+VECTORS = Message("labelling.similar-meaning")
 WORDS_THRESHOLD = 0.7
 VECTORS_THRESHOLD = 0.85
 _BLOCK = 4_000_000  # cells of a product held at once

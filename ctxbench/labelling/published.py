@@ -25,12 +25,13 @@ from ctxbench.datasets.files import read_dataset
 from ctxbench.datasets.lookup import FileImporter, PublishedSource, SourceFile, importers, recipes, sha256_of, text_key
 from ctxbench.datasets.queries import DatasetQuery, Label, connected_rows
 from ctxbench.io.console import Notify, nothing_said
-from ctxbench.io.errors import ParameterError, StorageError, UnknownNameError, install_command
+from ctxbench.io.errors import Message, ParameterError, StorageError, UnknownNameError, install_command
 from ctxbench.io.files import exclusive, make_folder, read_text
 from ctxbench.io.http import AS_IT_IS, Deadline, compression, environment_fault, offline
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.labels import Grade
-from ctxbench.model.requests import Message, Request
+from ctxbench.model.requests import Message as ChatTurn
+from ctxbench.model.requests import Request
 
 if TYPE_CHECKING:
     import httpx
@@ -82,7 +83,7 @@ TIMEOUT_S = 30.0  # in which `LEAST` bytes come, or the file is whole
 LEAST = 30_000  # bytes; a server that drips would hold everybody up for days
 REDIRECTS = 5  # of one exchange
 TRY_AGAIN = (408, 425, 429, 500, 502, 503, 504)
-_SLOW = f"fewer than {LEAST:,} bytes came in {TIMEOUT_S:g} s"
+_SLOW = Message("labelling.slow-server", n=LEAST, seconds=TIMEOUT_S)
 _AGAIN = "remove it and try again"
 PART = ".part"  # a hidden file in the same folder, until the download is complete
 
@@ -160,7 +161,7 @@ def fetch(
 
     @cache  # said once
     def waiting() -> None:
-        notify(f"{source.name}: another process is fetching it; waiting")
+        notify(Message("labelling.fetch-waiting", name=source.name))
 
     with exclusive(source.folder / ".lock", waiting=waiting):
         missing = [file for file in source.files if not _is_right(source.folder / file.path, file, notify)]
@@ -197,7 +198,7 @@ def _is_right(path: Path, file: SourceFile, notify: Notify) -> bool:
         return False
     digest = sha256_of(path, fix=_AGAIN)
     if digest != file.sha256:
-        notify(f"{path}: its SHA-256 is {digest}, expected {file.sha256}; fetching it again")
+        notify(Message("labelling.fetch-again", path=path, got=digest, expected=file.sha256))
     return digest == file.sha256
 
 
@@ -254,7 +255,7 @@ class _Download:
                     ) from error
                 time.sleep(pause * 2**attempt)
             except KeyboardInterrupt as stopped:
-                stopped.add_note("what has come is kept: the same command goes on from there")
+                stopped.add_note(Message("labelling.fetch-resumes"))
                 raise
             else:
                 return
@@ -347,7 +348,7 @@ class _Download:
             self.part.unlink()
 
     def _unwritable(self, error: OSError) -> StorageError:
-        return StorageError(f"cannot write {self.target}: {error.strerror or error}; nothing was changed there")
+        return StorageError(Message("labelling.cannot-write", path=self.target, error=error.strerror or error))
 
 
 def _first(response: httpx.Response) -> int:
@@ -366,7 +367,7 @@ class _BfclEntry(NamedTuple):
 
     id: str
     part: str
-    messages: tuple[Message, ...]
+    messages: tuple[ChatTurn, ...]
     functions: Sequence[Mapping[str, Any]]
     answer_names: tuple[str, ...]
 
@@ -424,7 +425,7 @@ class BFCL:
             _BfclEntry(
                 id=row["id"],
                 part=part,
-                messages=tuple(Message(m["role"], m["content"]) for turn in row["question"] for m in turn),
+                messages=tuple(ChatTurn(m["role"], m["content"]) for turn in row["question"] for m in turn),
                 functions=row["function"],
                 answer_names=tuple(dict.fromkeys(name for call in calls.get(row["id"], ()) for name in call)),
             )

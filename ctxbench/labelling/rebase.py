@@ -13,26 +13,21 @@ from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.layout import AGENT, DROPPED, RENAMES
 from ctxbench.datasets.queries import DatasetQuery, Label, group_pairs
 from ctxbench.io.documents import dump_json, line_of, load_yaml
-from ctxbench.io.errors import Fault, InputError, ParameterError, raise_faults
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, raise_faults
 from ctxbench.labelling.curation import FieldChanges, differing
 from ctxbench.labelling.overlap import WORDS_THRESHOLD, similar_by_words
 from ctxbench.model.items import Catalog, Item, ItemKey, name_likeness, suggest_items
 from ctxbench.model.labels import Grade
 from ctxbench.model.requests import Request, SessionItem
 
-_DROPPED = (
-    " any more: an earlier `ctxbench data rebase` dropped its labels with it; bring the dataset's folder back as it "
-    "was before (`git restore`, or delete it and import again), and rebase that with --renames"
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """An item with its old and its new identity.
+    """An item with its old and its new key.
 
     Attributes:
         old, new: keys.
-        how: `given`, `same content on another server`, `same content under another name`, or what makes it likely.
+        how: `given`, `same content on another server`, `same content under another name`, or why it is likely.
     """
 
     old: ItemKey
@@ -46,7 +41,7 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class AmbiguousRename:
-    """An item that is gone, and several new ones with the same content: a person must say which is its successor."""
+    """A removed item, and several new ones with the same content."""
 
     old: ItemKey
     candidates: tuple[ItemKey, ...]
@@ -57,7 +52,7 @@ def read_renames(path: Path | str) -> dict[ItemKey, ItemKey]:
 
     Raises:
         StorageError: the file cannot be read.
-        InputError: it is no mapping of item ids; all faults, with their lines.
+        InputError: it is not a mapping of item ids; all faults, with their lines.
     """
     data, lines = load_yaml(path)
     if not isinstance(data, dict):
@@ -89,58 +84,46 @@ def check_renames(
     """Check that the old and the new items of renames exist.
 
     Args:
-        renames: old to new identity.
+        renames: old to new keys.
         old, new: the catalogs.
-        dropped: ids of items that are not in the old one because an earlier rebase dropped their labels.
-        file: that the renames were read from, for the lines of faults.
+        dropped: ids of items whose labels an earlier rebase removed.
+        file: the file of the renames, for lines of faults.
 
     Raises:
-        InputError: all such renames.
+        InputError: an item does not exist, or two items would become one; all faults.
     """
     faults: list[Fault] = []
     lines = {} if file is None else load_yaml(file)[1]
     for before, after in renames.items():
         known_faults = len(faults)
         for key, catalog, noun in ((before, old, "the dataset"), (after, new, "the new catalog")):
-            if catalog.find(key) is None:
-                suggestion = suggest_items(key.id, catalog.ids)
-                if catalog is old and key.id in dropped:
-                    suggestion = _DROPPED
-                faults.append(
-                    Fault(
-                        f"rename {before.id} to {after.id}: {noun} holds no {key.id!r}{suggestion}",
-                        file,
-                        line_of(lines, (before.id,)),
-                    )
-                )
+            if catalog.find(key) is not None:
+                continue
+            values = {"old": before.id, "new": after.id, "name": key.id}
+            message = Message("labelling.rename-dropped", **values)
+            if catalog is not old or key.id not in dropped:
+                hint = suggest_items(key.id, catalog.ids)
+                message = Message("labelling.rename-unknown", catalog=noun, hint=hint, **values)
+            faults.append(Fault(message, file, line_of(lines, (before.id,))))
         if old.find(after) is not None and after not in renames and len(faults) == known_faults:
-            problem = (
-                f"rename {before.id} to {after.id}: the dataset holds {after.id!r} as well, so that two items would "
-            )
-            faults.append(
-                Fault(
-                    f"{problem}become one; rename that one, too, or leave this one out",
-                    file,
-                    line_of(lines, (before.id,)),
-                )
-            )
+            message = Message("labelling.rename-merges", old=before.id, new=after.id)
+            faults.append(Fault(message, file, line_of(lines, (before.id,))))
     first: dict[ItemKey, ItemKey] = {}
     for before, after in renames.items():
         previous = first.setdefault(after, before)
         if previous != before:
-            problem = f"{previous.id} and {before.id} are both renamed to {after.id}; two cannot become one"
-            faults.append(Fault(problem, file, line_of(lines, (before.id,))))
+            message = Message("labelling.renames-to-one", first=previous.id, second=before.id, new=after.id)
+            faults.append(Fault(message, file, line_of(lines, (before.id,))))
     raise_faults(faults, subject="renames")
 
 
 def propose_renames(
     gone: Iterable[Item], added: Iterable[Item]
 ) -> tuple[tuple[Rename, ...], tuple[AmbiguousRename, ...]]:
-    """Pair items that are gone with new ones of the same type and the same description, text and schema.
+    """Pair removed items with new ones of the same type, description, text and schema.
 
-    An item without any of the three is never paired. Among several new ones with the same content, the one of the
-    same name is taken if there is just one; else the rename is ambiguous. So it is where several that are gone have the
-    same content and the names do not tell them apart.
+    An item without any of the three is never paired. Several items with the same content are paired by name; without
+    a unique name the rename is ambiguous.
 
     Returns:
         The pairs and the ambiguous renames, in the order of `gone`.
@@ -174,24 +157,22 @@ def item_content(item: Item) -> str:
     return dump_json([item.type, *parts]) if any(parts) else ""
 
 
-_MOST_PAIRS = 100_000  # that are compared; where a whole catalog was exchanged, nobody reads guesses
-_LIKE = 0.7  # of names, and
-_SHARED = 0.4  # the share of words that two descriptions have in common, from which one may be the other
-_ALIKE = "much the same {}"
-_ALONE = "the only {} that is gone, and the only new one"
+_MOST_PAIRS = 100_000  # pairs to compare; with more, the whole catalog was replaced
+_LIKE = 0.7  # least similarity of names of a likely successor
+_SHARED = 0.4  # least share of common words in descriptions of a likely successor
 
 
 def likely_successors(gone: Sequence[Item], new: Sequence[Item], *, alone: bool = True) -> tuple[Rename, ...]:
-    """For items that are gone the new ones that they may go on as, each new one once, likeliest pairs first taken.
+    """The likely successors of removed items; each new item is used once, for its likeliest pair.
 
     Args:
-        gone: what is gone; of an agent's item no more than the name is known.
-        new: what may have taken its place.
-        alone: where one item of a type is gone and one is new, they may be the same however they are called.
+        gone: removed items; of an item of an agent only the name may be known.
+        new: possible successors.
+        alone: also pair the only removed and the only new item of a type.
 
     Returns:
-        The pairs, in the order of `gone`; how they are alike stands in `how`. Empty where none is, or where there are
-        more than 100,000 pairs to compare.
+        The pairs, in the order of `gone`, with a reason in `how`. Empty if there are more than 100,000 pairs to
+        compare.
     """
     if len(gone) * len(new) > _MOST_PAIRS:
         return ()
@@ -204,9 +185,9 @@ def likely_successors(gone: Sequence[Item], new: Sequence[Item], *, alone: bool 
             names, words = name_likeness(old.name, candidate.name), _word_likeness(old, candidate)
             if names >= _LIKE or words >= _SHARED:
                 reason = "name" if names >= _LIKE else "description"
-                pairs.append((-max(names, words), old, candidate, _ALIKE.format(reason)))
+                pairs.append((-max(names, words), old, candidate, f"similar {reason}"))
             elif alone and n_gone[old.type] == n_new[old.type] == 1:
-                pairs.append((0.0, old, candidate, _ALONE.format(old.type)))
+                pairs.append((0.0, old, candidate, f"only {old.type} gone and new"))
     renames: dict[ItemKey, Rename] = {}
     taken_keys: set[ItemKey] = set()
     for _, old, successor, how in sorted(pairs, key=lambda pair: (pair[0], pair[1].id, pair[2].id)):
@@ -217,7 +198,7 @@ def likely_successors(gone: Sequence[Item], new: Sequence[Item], *, alone: bool 
 
 
 def _word_likeness(item: Item, second_item: Item) -> float:
-    """The share of the words of two descriptions, and texts, that both have."""
+    """The share of common words in the descriptions and texts of two items."""
     first, second = (
         set(re.findall(r"\w{3,}", f"{item.description} {item.text or ''}".lower())) for item in (item, second_item)
     )
@@ -225,50 +206,46 @@ def _word_likeness(item: Item, second_item: Item) -> float:
 
 
 def dropped_items(dataset: Dataset) -> Mapping[str, int]:
-    """Ids of items that were gone, and how many labels earlier rebases dropped with each, as the card says."""
+    """From ids of removed items to the numbers of labels that earlier rebases removed, from the card."""
     return dataset.about.get(DROPPED) or {}
 
 
 def recorded(dataset: Dataset, note: str, *, renames: Mapping[ItemKey, ItemKey], dropped: Mapping[str, int]) -> Dataset:
-    """The dataset with what a rebase did in its card.
+    """The dataset with the changes of a rebase in its card.
 
     Args:
-        dataset: over the new catalog.
-        note: one more of its notes.
-        renames: that were followed; with earlier ones they end at the ids of now.
-        dropped: how many labels were lost with each item that is gone, by id; of those and of earlier ones the card
-            names what is not there again.
+        dataset: the dataset over the new catalog.
+        note: a note to add.
+        renames: the followed renames; earlier ones are extended by them.
+        dropped: the numbers of labels lost by id of removed item; items that are in the catalog again are removed.
     """
     notes = dataset.about.get("notes") or []
     about = {**dataset.about, "notes": [*(notes if isinstance(notes, list) else [notes]), note]}
     followed = {old: renames.get(new, new) for old, new in dataset.renames.items()} | dict(renames)
-    if renamed := {old.id: new.id for old, new in followed.items() if old != new}:
-        about[RENAMES] = renamed
-    else:
-        about.pop(RENAMES, None)
+    about[RENAMES] = {old.id: new.id for old, new in followed.items() if old != new}
     counts = Counter(dropped) + Counter(dropped_items(dataset))
-    if left := {item: n for item, n in sorted(counts.items()) if dataset.catalog.find(ItemKey.parse(item)) is None}:
-        about[DROPPED] = left
-    else:
-        about.pop(DROPPED, None)
-    return replace(dataset, about=about)
+    about[DROPPED] = {
+        item: n for item, n in sorted(counts.items()) if dataset.catalog.find(ItemKey.parse(item)) is None
+    }
+    empty = {name for name in (RENAMES, DROPPED) if not about[name]}
+    return replace(dataset, about={name: value for name, value in about.items() if name not in empty})
 
 
-_SPLIT = 0.3  # the share of the words that an item lost from which a new item may be a part of it
-_FEWEST_WORDS = 3  # that an item must have lost to count as split
-_REBASED = re.compile(r"\+[0-9a-f]{8}$")  # what an earlier rebase put behind a version
+_SPLIT = 0.3  # least share of the lost words of an item in a new item that may be a part of it
+_FEWEST_WORDS = 3  # lost words of an item that may be split
+_REBASED = re.compile(r"\+[0-9a-f]{8}$")  # the suffix of a version by an earlier rebase
 
 
 @dataclass(frozen=True, slots=True)
 class LostLabel:
-    """A label that the dataset over the new catalog cannot have.
+    """A label that is lost with the new catalog.
 
     Attributes:
-        query, item: ids, as they were.
-        grade: of the label.
+        query, item: ids in the old dataset.
+        grade: the grade of the label.
         why: `gone`, `disabled`, `by hand only` or `out of scope`.
-        effect: `dropped` (not required), `alternative lost` (others of its group are left), `partly labelled` or
-            `unlabelled`: what the query is now.
+        effect: `dropped` (not required), `alternative lost` (other alternatives remain), `partly labelled` or
+            `unlabelled` (the new state of the query).
     """
 
     query: str
@@ -280,7 +257,7 @@ class LostLabel:
 
 @dataclass(frozen=True, slots=True)
 class LostMention:
-    """An item that a scope, or a query's session, removed, explicit, recent, uses or available, names no more."""
+    """An item that was removed from a scope or a field of a request."""
 
     where: str
     item: str
@@ -289,7 +266,7 @@ class LostMention:
 
 @dataclass(frozen=True, slots=True)
 class ReviewCandidate:
-    """A query to review: a new item is much like one that it requires.
+    """A query to review: a new item is similar to a required one.
 
     Attributes:
         query, required, new: ids.
@@ -304,14 +281,13 @@ class ReviewCandidate:
 
 @dataclass(frozen=True, slots=True)
 class SplitCandidate:
-    """A query to review: its label followed one part of an item, and a new item seems to hold another.
+    """A query to review: its required item was renamed or shortened, and a new item may be another part of it.
 
     Attributes:
-        query: id.
-        item: id of the item that the label followed to.
-        other: id of the new item.
-        share: how much of the words that the item had and has no more stand in the new one, 0 to 1; None where it is
-            not known what the item said.
+        query: the id of the query.
+        item: the id of the item that the label has now.
+        other: the id of the new item.
+        share: the share of the lost words of the item that the new item has, 0 to 1; None if the old text is unknown.
     """
 
     query: str
@@ -326,23 +302,23 @@ class RebaseReport:
 
     Attributes:
         dataset: the result.
-        source: "name version hash" of the dataset it was made of.
-        renamed: items that have another identity in the new catalog.
-        proposed: pairs with the same content that were not accepted; the old ones count as gone.
+        source: "name version hash" of the old dataset.
+        renamed: items with another key in the new catalog.
+        proposed: pairs with the same content that were not accepted; the old items count as gone.
         ambiguous: items with several possible successors.
-        likely: items that labels are lost with, and the new ones that they may go on as; not followed.
+        likely: likely successors of items with lost labels; not followed.
         gone: ids of items without a successor.
-        added: ids of new items, which no query is labelled for.
-        changed: items under the same identity (or a new one) with other fields.
-        reordered: the items of both catalogs have another order, which decides ties.
-        lost_labels: labels that the result cannot have.
-        lost_mentions: items gone from scopes and from requests.
-        to_review: queries to review, because of a new item.
-        split: queries to review, because a required item seems to have been split.
-        open_queries: queries that may be offered a new item, so that for them it is new and unlabelled.
-        changed_labels: labels whose item has other fields than it had.
-        now_unlabelled: ids of queries that metrics could be computed for, and cannot any more.
-        threshold: of `to_review`.
+        added: ids of new items, which have no labels.
+        changed: items with changed fields.
+        reordered: common items have another order, which decides ties.
+        lost_labels: lost labels.
+        lost_mentions: items removed from scopes and requests.
+        to_review: queries to review because of a similar new item.
+        split: queries to review because a required item may have been split.
+        open_queries: the number of queries that may be offered a new item without a label.
+        changed_labels: the number of labels of changed items.
+        now_unlabelled: ids of queries that metrics no longer use.
+        threshold: the least similarity of `to_review`.
     """
 
     dataset: Dataset
@@ -408,25 +384,24 @@ def rebase_dataset(
 ) -> RebaseReport:
     """Move queries, labels and scopes to a changed catalog.
 
-    A label follows its item if that is renamed. Where the item is gone, or can no longer be offered (disabled, by hand
-    only, out of scope), a required label is lost: if others of its alternatives are left, the query only loses an
-    alternative; else something is required that nobody can name, so that the query is labelled in part (or not at
-    all), and left out of every figure until someone has looked.
+    Labels follow renamed items. A required label is lost if its item is gone or can no longer be offered (disabled,
+    manual, out of scope). If it has other alternatives, the query only loses an alternative. Otherwise the query is
+    labelled in part (or not at all), and no metric uses it until it is reviewed.
 
     Args:
         dataset: any.
-        catalog: the changed one.
-        renames: old to new identity.
-        accept: also follow pairs of a gone and a new item with the same content; otherwise they are only listed.
-        version: of the result; None = the old one, `+` and the start of the catalog's hash.
-        former: by id, what items said when they were labelled, where the dataset's own catalog does not tell.
+        catalog: the new catalog.
+        renames: old to new keys.
+        accept: also follow pairs of a removed and a new item with the same content; otherwise they are only listed.
+        version: the version of the result; None = the old one, `+` and the start of the hash of the catalog.
+        former: by id, the texts of items when they were labelled, if the catalog of the dataset lacks them.
 
     Raises:
-        InputError: a rename names an item that is not there, or makes one of two.
+        InputError: a rename names an unknown item, or merges two items.
         ParameterError: the catalog is empty.
     """
     if not len(catalog):
-        raise ParameterError("the new catalog holds no item; a dataset cannot be carried to it")
+        raise ParameterError("the new catalog is empty; name another catalog")
     renames = dict(renames or {})
     check_renames(renames, dataset.catalog, catalog, dropped=dropped_items(dataset))
     gone = [i for i in dataset.catalog if i.key not in renames and catalog.find(i.key) is None]
@@ -444,11 +419,12 @@ def rebase_dataset(
     source, lost = f"{dataset.name} {dataset.version} {dataset.hash[:12]}", tuple(move.lost_labels)
     without = [i for i in gone if i.key not in move.renames]
     lost_gone = tuple(i.id for i in without)
+    figures = {"renamed": len(followed), "gone": len(lost_gone), "added": len(added)}
+    figures |= {"changed": len(changed), "lost": len(lost)}
     return RebaseReport(
         dataset=recorded(
             moved,
-            f"Carried from {source} to another catalog: {len(followed)} items renamed, {len(lost_gone)} gone, "
-            f"{len(added)} new, {len(changed)} changed; {len(lost)} labels lost.",
+            str(Message("labelling.rebased", source=source, **figures)),
             renames=move.renames,
             dropped=Counter(label.item for label in lost if label.why == "gone"),
         ),
@@ -475,9 +451,9 @@ def rebase_dataset(
 def _likely_renames(
     dataset: Dataset, gone: Sequence[Item], added: Sequence[Item], labelled: Collection[str]
 ) -> tuple[Rename, ...]:
-    """What the items that labels are lost with may go on as: new items, or of an agent others without a label."""
+    """The likely successors of items with lost labels: new items, or for an agent other unlabelled items."""
     candidates: Sequence[Item] = added
-    if not added and AGENT in dataset.about:  # which items are new is not known
+    if not added and AGENT in dataset.about:  # new items are unknown
         labelled_keys = {label.item for label in dataset.labels}
         candidates = [item for item in dataset.catalog if item.enabled and item.key not in labelled_keys]
     return tuple(
@@ -487,7 +463,7 @@ def _likely_renames(
 
 @dataclass
 class _Rebaser:
-    """Moves one dataset to another catalog, and lists what it loses."""
+    """Moves one dataset to another catalog, and lists its losses."""
 
     old: Dataset
     catalog: Catalog
@@ -523,19 +499,19 @@ class _Rebaser:
         return self._items.get(self.renames.get(key, key))
 
     def changed(self) -> tuple[FieldChanges, ...]:
-        """The items, renamed or not, whose fields differ; by their new id, in the new order."""
+        """The changed items, by new id, in the new order."""
         pairs = ((item, self.item(item.key)) for item in self.old.catalog if _is_known(item))
         fields = {after.key: _changed_fields(before, after) for before, after in pairs if after is not None}
         return tuple(FieldChanges(key.id, fields[key]) for key in self._items if fields.get(key))
 
     def reordered(self) -> bool:
-        """Whether the items of both catalogs have another order."""
+        """Whether the common items have another order."""
         items = map(self.item, (old.key for old in self.old.catalog if _is_known(old)))
         common = [item.key for item in items if item is not None]
         return common != sorted(common, key=self.catalog.position)
 
     def _keys(self, keys: Sequence[ItemKey], where: str) -> tuple[ItemKey, ...]:
-        """The items of a list under their new names, without those that are gone."""
+        """The items of a list with their new keys, without removed items."""
         self.lost_mentions += [LostMention(where, key.id, "gone") for key in keys if self.item(key) is None]
         return tuple(item.key for item in map(self.item, keys) if item is not None)
 
@@ -552,13 +528,11 @@ class _Rebaser:
             removed=self._keys(request.removed, f"query {query.id}, removed"),
             explicit=self._keys(request.explicit, f"query {query.id}, explicit"),
             recent=self._keys(request.recent, f"query {query.id}, recent"),
-            uses=tuple(self._uses(query).items()),
+            uses=tuple(
+                {new: n for key, n in request.uses for new in self._keys([key], f"query {query.id}, uses")}.items()
+            ),
             available=available,
         )
-
-    def _uses(self, query: DatasetQuery) -> dict[ItemKey, int]:
-        where = f"query {query.id}, uses"
-        return {new: count for key, count in query.request.uses for new in self._keys([key], where)}
 
     def _session(self, query: DatasetQuery) -> tuple[SessionItem, ...] | None:
         if query.request.session is None:
@@ -574,7 +548,7 @@ class _Rebaser:
         )
 
     def _labels(self, query: DatasetQuery, request: Request) -> tuple[list[Label], bool]:
-        """The labels of a query that are left, and whether something required is lost without a substitute."""
+        """The remaining labels of a query, and whether a requirement is lost."""
         labels = self.old.labels_of(query.id)
         required = [label for label in labels if label.grade == Grade.REQUIRED]
         moved = self._moved([label for label in labels if label.grade != Grade.REQUIRED], "dropped")
@@ -592,14 +566,14 @@ class _Rebaser:
         return moved, bool(unmet) and still_required
 
     def _moved(self, labels: Iterable[Label], effect: str) -> list[Label]:
-        """The labels whose items are not gone; the others are lost, with an effect on their query."""
+        """The labels of existing items; others are lost, with an effect on their query."""
         pairs = [(label, self.item(label.item)) for label in labels]
         lost = [label for label, item in pairs if item is None]
         self.lost_labels += [LostLabel(label.query, label.item.id, label.grade, "gone", effect) for label in lost]
         return [replace(label, item=item.key) for label, item in pairs if item is not None]
 
     def _why_not(self, label: Label, request: Request) -> str:
-        """Why no selector could offer the item of a label any more; empty if one could."""
+        """Why the item of a label can no longer be offered; empty if it can."""
         item = self.item(label.item)
         if item is None or not item.enabled:
             return "gone" if item is None else "disabled"
@@ -611,18 +585,18 @@ class _Rebaser:
 
 
 def _is_known(item: Item) -> bool:
-    """Whether more than its id is known of an item: of what an agent no longer has, nothing is."""
+    """Whether more than the id of an item is known, unlike for removed items of an agent."""
     return item.enabled or any((item.description, item.text, item.schema))
 
 
 def _changed_fields(before: Item, after: Item) -> tuple[str, ...]:
-    """The fields of an item that differ, without those of its identity."""
+    """The changed fields of an item, except its key."""
     identity = {"_id", "type", "server", "name", *(["title"] if before.title == "" == after.title else [])}
     return tuple(name for name in differing(before.as_row(), after.as_row()) if name not in identity)
 
 
 def _may_get(dataset: Dataset, keys: set[ItemKey], query: DatasetQuery) -> set[ItemKey]:
-    """Those of some items that a search may offer to a query."""
+    """The items that a search may offer to a query, among some items."""
     if query.request.available is not None:
         keys = keys & set(query.request.available)
     items = [dataset.catalog[dataset.catalog.position(key)] for key in keys]
@@ -639,10 +613,10 @@ def _open_queries(dataset: Dataset, added: set[ItemKey]) -> int:
 def _split_candidates(
     move: _Rebaser, dataset: Dataset, added: Sequence[Item], former: Mapping[str, str]
 ) -> Iterator[SplitCandidate]:
-    """The queries whose label followed one part of an item that was split, in their order.
+    """The queries whose required item may have been split, in order.
 
-    A new item of its type holds another part where it has at least `_SPLIT` of the words that the item lost. Where it
-    is not known what the item said, each new rule, skill or document may be a part of one that was renamed.
+    A new item of the same type may be a part if it has at least `_SPLIT` of the words that the item lost. If the old
+    text is unknown, each new rule, skill or document may be a part of a renamed one.
     """
     parts: dict[ItemKey, list[tuple[Item, float | None]]] = {}
     for old in move.old.catalog if added else ():
@@ -670,17 +644,17 @@ def _split_candidates(
 
 
 def _text(item: Item) -> str:
-    """The description and the text of an item; empty where no more than its id is known."""
+    """The description and the text of an item; empty if only its id is known."""
     return f"{item.description} {item.text}".strip()
 
 
 def _words(text: str) -> set[str]:
-    """The words of a text in lower case, without short ones, which occur everywhere."""
+    """The words of a text in lower case, without short words."""
     return set(re.findall(r"\w{4,}", text.lower()))
 
 
 def _review_candidates(dataset: Dataset, added: set[ItemKey]) -> tuple[ReviewCandidate, ...]:
-    """The queries that require an item to which a new item is similar, in their order, most similar first."""
+    """The queries with a required item that is similar to a new one, in order, most similar first."""
     catalog = dataset.catalog
     pairs = similar_by_words(
         [item.search_text for item in catalog], threshold=WORDS_THRESHOLD, rows=[catalog.position(key) for key in added]

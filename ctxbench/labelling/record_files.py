@@ -26,12 +26,11 @@ from ctxbench.catalogs.tool_lists import (
     renamed,
 )
 from ctxbench.io.documents import YamlPath, is_lines, iter_jsonl, line_of, load_yaml, read_json
-from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, suggest
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, suggest
 from ctxbench.io.files import gzip_fault, read_bytes, read_text
 from ctxbench.io.rows import Row
 from ctxbench.model.items import Catalog, ItemKey
 
-_WRAPPED = "a mapping under its only key ({cases: [...]})"
 _SHOWN_KEYS = 5  # keys that a message names
 _LARGEST_FIELD = 50_000_000  # characters of one field of a CSV file
 
@@ -85,10 +84,7 @@ def _json_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[s
     if rows is None or not all(isinstance(row, dict) for row in rows):
         entry = None if rows is None else next(row for row in rows if not isinstance(row, dict))
         actual = _describe(data) if rows is None else f"a list that holds {entry!r:.40}"
-        message = (
-            f"expected a JSON list of objects, alone or in {_WRAPPED}, or columns as pandas writes them; got {actual}"
-        )
-        raise InputError([Fault(f"{message}; give the list itself", path, 1)])
+        raise InputError([Fault(Message("labelling.json-list", got=actual), path, 1)])
     yield from enumerate(rows, start=1)
 
 
@@ -96,10 +92,7 @@ def _yaml_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[s
     data, lines = load_yaml(path)
     rows, prefix = _as_list(data)
     if rows is None:
-        message = (
-            f"expected a YAML list of mappings, alone or in {_WRAPPED}; got {_describe(data)}; give the list itself"
-        )
-        raise InputError([Fault(message, path, 1)])
+        raise InputError([Fault(Message("labelling.yaml-list", got=_describe(data)), path, 1)])
     for number, row in enumerate(rows):
         if isinstance(row, dict):
             yield line_of(lines, (*prefix, number)), row
@@ -142,14 +135,12 @@ def _csv_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[st
                 if not header:
                     header = fields
                 elif fields and len(fields) != len(header):
-                    faults.append(
-                        Fault(f"expected {len(header)} fields as in the header, got {len(fields)}", path, line)
-                    )
+                    message = Message("labelling.csv-fields", expected=len(header), got=len(fields))
+                    faults.append(Fault(message, path, line))
                 elif fields:
                     yield line, dict(zip(header, fields, strict=True))
         except csv.Error as error:
-            message = f"malformed CSV: {error}; a row starts here that does not end: a quote is broken or missing"
-            faults.append(Fault(message, path, start))
+            faults.append(Fault(Message("labelling.csv-quote", error=error), path, start))
     finally:
         csv.field_size_limit(limit)
 
@@ -388,7 +379,7 @@ def field_of(row: Row, role: str, *, offered: Collection[str] = ()) -> str | Non
     """
     fields = [name for name in _called(row, FIELDS[role]) if name not in offered]
     if len(fields) > 1:
-        row.fault(f"it has {' and '.join(map(repr, fields))}; expected one of them")
+        row.fault(Message("labelling.several-fields", fields=" and ".join(map(repr, fields))))
     return next(iter(fields or _called(row, OTHERWISE.get(role, ()))), None)
 
 
@@ -468,15 +459,10 @@ def without_request(records: Sequence[Mapping[str, Any]]) -> str:
     texts = [name for name in unread if 2 * sum(_is_text(record.get(name)) for record in records) > len(records)]
     close = {name: matches[0] for name in texts if (matches := get_close_matches(snake(name), names, n=1))}
     likely = ([*close] or sorted(texts, key=lambda name: -_length(records, name)))[:1]
-    hint = f"; did you mean {likely[0]!r}?" if likely else ";"
-    if close:
-        hint = f"; did you mean {close[likely[0]]!r} by {likely[0]!r}?"
+    hint = f"; did you mean {likely[0]!r}?" if likely else "."
     listed = ", ".join(map(repr, fields[:_SHOWN_FIELDS])) + (", ..." if len(fields) > _SHOWN_FIELDS else "")
     option = as_option({"query": likely[0] if likely else "FIELD"})
-    return (
-        f"no record has a field that is known to hold the request; they have {listed or 'no field'}{hint} "
-        f"Say which one holds it: {option}; or call it as one that is known: {', '.join(names)}"
-    )
+    return Message("labelling.no-request-field", fields=listed or "none", hint=hint, option=option, names=names)
 
 
 def _is_text(value: Any) -> bool:
@@ -506,8 +492,9 @@ def useless_names(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]
             used_fields.add(field)
     fields = list(dict.fromkeys(name for record in records for name in record))
     return [
-        f"{field!r} is mapped to {theirs!r}, which "
-        + ("is null in every record" if theirs in fields else f"no record has{suggest(theirs, fields)}")
+        Message("labelling.mapped-to-null", field=field, name=theirs)
+        if theirs in fields
+        else Message("labelling.mapped-to-nothing", field=field, name=theirs, hint=suggest(theirs, fields))
         for field, theirs in names.items()
         if records and field not in used_fields
     ]

@@ -19,7 +19,7 @@ from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import read_labels
 from ctxbench.datasets.queries import Label, graded, group_pairs, standing_in
 from ctxbench.io.documents import dump_jsonl, iter_jsonl
-from ctxbench.io.errors import Fault, ParameterError, UserError, raise_faults
+from ctxbench.io.errors import Fault, Message, ParameterError, UserError, raise_faults
 from ctxbench.io.files import write_atomic
 from ctxbench.labelling.pools import DEPTH, Offers, Pool
 from ctxbench.model.arrays import FloatArray, IntArray
@@ -219,8 +219,8 @@ def read_labelling(path: Path) -> tuple[Label, ...]:
     for line, label in read_labels(path, faults):
         first_line = first.setdefault((label.query, label.item), line)
         if first_line != line:
-            message = f"{label.item.id!r} is labelled for query {label.query!r} in line {first_line} already"
-            faults.append(Fault(f"{message}; name a pair once", path, line))
+            message = Message("labelling.pair-twice", item=label.item.id, query=label.query, line=first_line)
+            faults.append(Fault(message, path, line))
         labels.append(label)
     raise_faults(sorted(faults, key=lambda fault: fault.line), subject=str(path))
     return tuple(labels)
@@ -480,10 +480,8 @@ def patched(dataset: Dataset, path: Path) -> tuple[Dataset, int]:
             continue
         current = _values(labels.get(key))
         if current != was:
-            problem = f"label of {key[1].id!r} for query {key[0]!r} is {_describe(current)} now"
-            faults.append(
-                Fault(f"{problem}, the patch expects {_describe(was)}: it changed since, decide again", path, line)
-            )
+            values = {"item": key[1].id, "query": key[0], "got": _describe(current), "expected": _describe(was)}
+            faults.append(Fault(Message("labelling.patch-outdated", **values), path, line))
             continue
         changed += 1
         if new is None:
@@ -491,7 +489,7 @@ def patched(dataset: Dataset, path: Path) -> tuple[Dataset, int]:
         else:
             quote = labels[key].quote if key in labels and new["grade"] else ""
             labels[key] = Label(key[0], key[1], new["grade"], new["via"], new["alternatives"], REVIEW, quote)
-    raise_faults(faults, subject=f"patch {path}: nothing was applied")
+    raise_faults(faults, subject=f"patch {path} not applied")
     return dataset.with_labels(labels.values()), changed
 
 
@@ -511,8 +509,8 @@ def _read_row(
         ParameterError: it is no such line.
     """
     unknown = set(row) - {"query", "item", "was", "now", "why"}
-    if unknown or not isinstance(row.get("query"), str) or not isinstance(row.get("item"), str):
-        raise ParameterError('expected {"query", "item", "was", "now"} and, if wanted, "why"')
+    if unknown or "now" not in row or not isinstance(row.get("query"), str) or not isinstance(row.get("item"), str):
+        raise ParameterError('expected {"query", "item", "was", "now"} and optionally "why"; null means no label')
     sides = []
     for name in ("was", "now"):
         value = row.get(name)

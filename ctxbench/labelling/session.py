@@ -14,8 +14,7 @@ from pathlib import Path
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import read_dataset, write_dataset
 from ctxbench.datasets.layout import CARD, FOLDER, LOG, QUEUE, near_folder, write_weights
-from ctxbench.datasets.lookup import importers
-from ctxbench.io.errors import ParameterError
+from ctxbench.io.errors import Message, ParameterError
 from ctxbench.io.files import exclusive
 from ctxbench.labelling.answer_log import AnswerLog, Applied, KeyPress, State, States, active, apply_answers
 from ctxbench.labelling.pools import Pool, Predictor, pairs
@@ -404,7 +403,6 @@ def _guessed_answers(queue: Queue) -> float:
     return sum(len(stratum.queries) * stratum.answers for stratum in queue.strata) / total if total else 1.0
 
 
-_UNSEEN = "Nobody has looked at the labels."  # what an import of a log says
 _MARK = "Since then people have labelled: "
 UNNAMED = "as the card says"  # labels without a source of their own
 
@@ -512,12 +510,9 @@ def opened(path: Path, *, writes: bool = True) -> Iterator[LabelFolder]:
         InputError: the dataset or the log is not valid.
     """
     if not (path / CARD).is_file():
-        named = str(path) in importers()
-        copy = f"ctxbench data import {path if named else 'NAME'} --out FOLDER"
-        is_none = f"{path} is no folder of a dataset" if named or path.exists() else f"there is no folder {path}"
         raise ParameterError(
-            f"{is_none}; labels are written into one: copy a named dataset with `{copy}`, or import a log with "
-            f"`ctxbench data import traces`{near_folder(path)}"
+            f"{path} is not the folder of a dataset; copy a named dataset with `ctxbench data import NAME --out "
+            f"FOLDER`, or import a log with `ctxbench data import traces`{near_folder(path)}"
         )
     lock = path.resolve().with_name(f".{path.resolve().name}.labelling.lock")
 
@@ -532,15 +527,12 @@ def opened(path: Path, *, writes: bool = True) -> Iterator[LabelFolder]:
         folder = LabelFolder(path=path, dataset=dataset, log=log, notes=notes, writes=writes)
         applied = folder.save()
         if applied.changed and writes:
-            notes.append(f"{len(applied.changed)} queries answered earlier are now in the dataset's files")
+            notes.append(Message("labelling.answers-saved", n=len(applied.changed)))
         if applied.left:
             names = ", ".join(applied.left[:3]) + (", ..." if len(applied.left) > 3 else "")
-            notes.append(
-                f"{len(applied.left)} answered queries have other labels since (by hand, or by `data rebase`) and are "
-                f"left alone: {names}"
-            )
+            notes.append(Message("labelling.answers-left", n=len(applied.left), names=names))
         if applied.gone:
-            notes.append(f"{len(applied.gone)} answered queries are no longer in the dataset")
+            notes.append(Message("labelling.answers-gone", n=len(applied.gone)))
         yield folder
 
 
@@ -574,7 +566,7 @@ def with_sources(dataset: Dataset) -> Dataset:
 
 
 def _describe_labelling(labelling: str, dataset: Dataset, counts: Counter[str]) -> str:
-    start = labelling.split(_MARK, maxsplit=1)[0].replace(_UNSEEN, "").rstrip()
+    start = labelling.split(_MARK, maxsplit=1)[0].replace(Message("labelling.not-reviewed"), "").rstrip()
     total = counts.total()
     shares = ", ".join(
         f"{n:,} {name} ({n / total:.1%})" for name, n in sorted(counts.items(), key=lambda pair: -pair[1])
@@ -582,7 +574,13 @@ def _describe_labelling(labelling: str, dataset: Dataset, counts: Counter[str]) 
     queries = dataset.queries
     partly = sum(query.partly_labelled for query in queries)
     nothing = sum(query.needs_nothing for query in queries)
-    return (
-        f"{start} {_MARK}of {total:,} labels now, by source: {shares or 'none'}. Of {len(queries):,} queries, "
-        f"{len(dataset.judged().queries):,} are labelled wholly ({nothing:,} of them need nothing), {partly:,} partly."
-    ).lstrip()
+    message = Message(
+        "labelling.card-sources",
+        total=total,
+        shares=shares or "none",
+        queries=len(queries),
+        judged=len(dataset.judged().queries),
+        nothing=nothing,
+        partly=partly,
+    )
+    return f"{start} {_MARK}{message}".lstrip()

@@ -1,8 +1,7 @@
-"""Import logs: read them, report what is unreadable, and write a dataset.
+"""Import logs: read them, report unreadable lines, and write a dataset.
 
 A log has turns (one turn or one model call per line), bodies of requests to OpenAI or Anthropic, or spans. A body is
-recognised by its fields: `tools` with `messages`, or an `input` (OpenAI's responses). Its tools are those that the
-model was offered.
+recognised by its fields: `tools` with `messages`, or an `input` (OpenAI responses). Its tools are the offered items.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from ctxbench.datasets.files import copy_other_files, refuse_loss, write_files
 from ctxbench.datasets.layout import CARD, EXPOSURE, Exposure, own_files, read_card, write_exposures
 from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.documents import iter_records, parse_json
-from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, merge_equal_faults, none_found
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, merge_equal_faults, none_found
 from ctxbench.io.files import atomic_folder, readable
 from ctxbench.io.redaction import Redactor, redactor
 from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, is_eval, unresolved
-from ctxbench.labelling.trace_labels import SOURCE, Builder, TraceReport, writable
+from ctxbench.labelling.trace_labels import SOURCE, Builder, TraceReport, listed, writable
 from ctxbench.labelling.trace_messages import Interner, LogFindings, Record, holds_calls
 from ctxbench.labelling.trace_spans import (
     TURN_MARKS,
@@ -37,13 +36,11 @@ from ctxbench.labelling.trace_spans import (
 )
 from ctxbench.labelling.trace_turns import (
     RESPONSES,
-    TURN_FIELDS,
     BodyTurn,
     as_turn,
     conversations,
-    meant_field,
     read_turn,
-    unread_request,
+    unread_line,
     unread_responses,
 )
 from ctxbench.model.items import Catalog, ItemKey, suggest_items
@@ -52,19 +49,19 @@ from ctxbench.model.items import Catalog, ItemKey, suggest_items
 def read_records(
     paths: Sequence[Path], findings: LogFindings, *, history: int, progress: ProgressListener = silent
 ) -> list[Record]:
-    """Read the records of log files, in the order of the files and their lines; those of spans come last.
+    """Read the records of log files, in the order of files and lines; records of spans come last.
 
-    A line that stands there again is counted and left out. What cannot be read is in `findings.faults`.
+    Repeated lines are counted and ignored. Faults of unreadable lines are added to `findings.faults`.
 
     Args:
-        paths: JSON lines of turns, OTLP/JSON or spans, in any mixture.
-        findings: where counts and faults go.
-        history: how many earlier messages a record keeps at most.
-        progress: called with the bytes that are read, and all there are.
+        paths: JSON lines with turns, OTLP/JSON and spans.
+        findings: where counts and faults are added.
+        history: the largest number of earlier messages of a record.
+        progress: called with (bytes read, all bytes).
 
     Raises:
         StorageError: a file is missing or cannot be read.
-        InputError: more lines are wrong than right: all faults.
+        InputError: more than half of the lines are wrong: all faults.
     """
     total = sum(_size(path) for path in paths)
     reader = _DocumentReader(findings, history=history)
@@ -87,7 +84,7 @@ def read_records(
 
 
 class _DocumentReader:
-    """Reads documents one by one, each a turn, spans, or a fault."""
+    """Reads documents (turns or spans) one by one."""
 
     def __init__(self, findings: LogFindings, *, history: int) -> None:
         self._findings = findings
@@ -105,10 +102,10 @@ class _DocumentReader:
         Args:
             data: the document.
             position: its 1-based position in the log.
-            at: its file and line, for what is wrong.
+            at: its file and line, for faults.
 
         Returns:
-            Whether any of it could be read.
+            Whether a part of it could be read.
         """
         counts, faults = self._findings.counts, self._findings.faults
         n_faults, n_spans = len(faults), counts["spans"] - counts["spans_unreadable"]
@@ -125,14 +122,11 @@ class _DocumentReader:
             self._read_body(data, body, position, at)
         elif holds_spans(data):
             self._read_spans(read_spans(data), position, at)
-        elif any(name in data for name in TURN_MARKS) and not is_eval(data):  # of either the request may be `text`
+        elif any(name in data for name in TURN_MARKS) and not is_eval(data):  # both may have `text`
             if (record := self._read_turn(data, position, at)) is not None and "called" not in data:
                 self._findings.unread.update(unread_responses(data, has_tools=record.offered is not None))
         else:
-            fields = ", ".join(map(repr, list(data)[:5]))
-            problem = f"neither a turn (an object with messages; fields: {', '.join(TURN_FIELDS)}) nor a span"
-            problem += f", but {fields or 'an empty object'}{unread_request(data)}{''.join(map(meant_field, data))}"
-            self._findings.faults.append(replace(at, message=problem))
+            self._findings.faults.append(replace(at, message=unread_line(data)))
 
     def _read_spans(self, spans: Iterator[Span], position: int, at: Fault) -> None:
         faults = self._findings.faults
@@ -141,14 +135,11 @@ class _DocumentReader:
                 try:
                     self._spans.add(span, position)
                 except (TypeError, ValueError, AttributeError, RecursionError):
-                    problem = (
-                        f"span {span.id or span.name!r}: messages or tools are not as the GenAI conventions have them"
-                    )
-                    faults.append(replace(at, message=problem))
+                    faults.append(replace(at, message=Message("labelling.span-form", name=span.id or span.name)))
                     self._findings.counts["spans_unreadable"] += 1
                     self._findings.unread[span.name or "span"] += 1
         except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
-            faults.append(replace(at, message="no span as OTLP/JSON or the SDKs write it"))
+            faults.append(replace(at, message=Message("labelling.not-a-span")))
 
     def _read_body(self, data: dict[str, Any], body: BodyTurn, position: int, at: Fault) -> None:
         record = self._read_turn(body.turn, position, at)
@@ -174,7 +165,7 @@ def _documents(
     path = readable(path, repeatedly=True)
     n_faults = len(findings.faults)
     for line, text in iter_records(path, findings.faults):
-        yield from ((fault.line, None, 0) for fault in findings.faults[n_faults:])  # lines that are no text
+        yield from ((fault.line, None, 0) for fault in findings.faults[n_faults:])  # undecodable lines
         plain = text.strip()
         digest = blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         is_twice = digest in line_hashes
@@ -186,7 +177,7 @@ def _documents(
 
 
 def _line_object(text: str, path: Path, line: int, findings: LogFindings) -> dict[str, Any] | None:
-    """The JSON object of a line; anything else is a fault."""
+    """The JSON object of a line; None, and a fault, for other lines."""
     try:
         value = parse_json(text, path=path, line=line)
     except InputError as error:
@@ -194,7 +185,7 @@ def _line_object(text: str, path: Path, line: int, findings: LogFindings) -> dic
         return None
     if isinstance(value, dict):
         return value
-    findings.faults.append(Fault("expected a JSON object on each line", path, line))
+    findings.faults.append(Fault(Message("labelling.json-object-per-line"), path, line))
     return None
 
 
@@ -205,62 +196,28 @@ def _size(path: Path) -> int:
         raise StorageError(f"cannot read {path}: {error.strerror or error}; expected a log file") from error
 
 
-_NAMED = 5
-_EXPECTED = (
-    "expected a message of a user's in a line with messages, or in a span of a model call with gen_ai.input.messages "
-    "(ai.prompt.messages in the AI SDK's)"
-)
-_CALLED = (
-    "write the calls as `called`, a list of names, or as one of the forms in datasets/traces.md; or leave them out to "
-    "label the requests by hand"
-)
-_RECORDING = "is recording of content switched on (experimental_telemetry with recordInputs in the AI SDK)?"
+def _check_turns(groups: Sequence[object], logs: Sequence[Path], findings: LogFindings) -> None:
+    """Check that the logs have a turn.
 
-
-def what_was_not_read(findings: LogFindings, calls_not_found: Counter[str]) -> str:
-    """Why logs give no label, and what to do, in one sentence; empty if there is no reason."""
-    parts = []
-    if findings.unread:
-        parts.append(f"fields that hold responses, calls or labels and are not understood: {_listed(findings.unread)}")
-    if n_unread := findings.counts["calls_unread"]:
-        parts.append(f"calls in messages in no form that is known, or without a name: {n_unread:,}")
-    if n_without := findings.counts["calls_without_request"]:
-        parts.append(f"calls that belong to no message of a user's: {n_without:,}")
-    if calls_not_found:
-        parts.append(f"calls whose name is of no item of the catalog, or of several: {_listed(calls_not_found)}")
-    return "; ".join([*parts, _CALLED]) if parts else ""
-
-
-def _contents(findings: LogFindings) -> Iterator[str]:
-    n = findings.counts
-    if n["spans"]:
-        yield f"{n['spans']:,} spans ({_listed_names(findings.span_names)}) hold no message of a user's"
-        if n["spans_other"] == n["spans"]:
-            yield "none of them is a model call"
-    if n["spans_without_content"]:
-        yield f"{n['spans_without_content']:,} of them are model calls without messages: {_RECORDING}"
-    if n["records_without_request"]:
-        roles = f"roles: {_listed_names(findings.roles)}" if findings.roles else "no messages at all"
-        yield f"{n['records_without_request']:,} lines or model calls hold no message of a user's ({roles})"
-    if n["logs_without_span"]:
-        yield f"{n['logs_without_span']:,} log records belong to no span"
+    Raises:
+        InputError: lines are wrong.
+        ParameterError: no line has a user message.
+    """
+    if groups:
+        return
+    if findings.faults:
+        raise InputError(merge_equal_faults(findings.faults), subject="traces")
+    n, files = findings.counts, ", ".join(map(str, logs))
     if not n["lines"]:
-        yield "there is nothing in it"
-
-
-def _listed(names: Counter[str]) -> str:
-    ending = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(f"{name!r} ({times:,})" for name, times in names.most_common(_NAMED)) + ending
-
-
-def _listed_names(names: Counter[str]) -> str:
-    ending = f", and {len(names) - _NAMED:,} other names" if len(names) > _NAMED else ""
-    return ", ".join(f"{times:,} {name!r}" for name, times in names.most_common(_NAMED)) + ending
+        raise ParameterError(Message("labelling.empty-log", files=files))
+    names = {"names": listed(findings.span_names), "roles": listed(findings.roles)}
+    figures = {"lines": n["lines"], "spans": n["spans"] or "none", "calls": n["spans_without_content"] or "none"}
+    raise ParameterError(Message("labelling.log-without-turns", files=files, **names, **figures))
 
 
 _WORD = re.compile(r"[^\W_]+")
 _EXAMPLES = 5
-_FIELDS = 20  # names of fields that the card lists
+_FIELDS = 20  # ignored fields that the card lists
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,9 +225,9 @@ class TraceImport:
     """The result of an import.
 
     Attributes:
-        dataset: a query for each turn that a user asked.
+        dataset: one query per turn.
         exposures: in the order of the queries.
-        report: counts of what the logs hold.
+        report: the counts of the import.
     """
 
     dataset: Dataset
@@ -280,13 +237,13 @@ class TraceImport:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceSource:
-    """Logs, and the catalog that they are about.
+    """Logs, and the catalog of their agent.
 
     Attributes:
-        logs: files, in the order in which they are read.
-        catalog: the items that the agent could have offered.
-        scopes: named sets of them, for the field `scope`.
-        renames: items that the logs know by another id, old to new.
+        logs: files, in reading order.
+        catalog: the items of the agent.
+        scopes: named sets of items, for the field `scope`.
+        renames: from ids in the logs to ids in the catalog.
     """
 
     logs: tuple[Path, ...]
@@ -300,7 +257,7 @@ class TraceSource:
         for old, new in self.renames.items():
             if self.catalog.find(new) is None:
                 raise ParameterError(
-                    f"rename {old.id} to {new.id}: the catalog holds no "
+                    f"rename {old.id} to {new.id}: the catalog has no "
                     f"{new.id!r}{suggest_items(new.id, self.catalog.ids)}"
                 )
 
@@ -310,14 +267,14 @@ class TraceSettings:
     """Settings of an import of traces.
 
     Attributes:
-        name: of the dataset.
-        licence: of the log's texts, for the card.
-        history: how many earlier messages a query keeps, >= 0.
-        assume_full: where the log does not say what was offered, everything was.
+        name: the name of the dataset.
+        licence: the licence of the texts, for the card.
+        history: the largest number of earlier messages of a query.
+        assume_full: turns without a list of offered items were offered everything.
     """
 
     name: str
-    licence: str = "not stated: texts of users, not for publication"
+    licence: str = "not stated; contains user texts"
     history: int = 20
     assume_full: bool = False
 
@@ -332,7 +289,7 @@ class TraceSettings:
         """Settings of an import into a folder; the dataset is named after the folder by default.
 
         Raises:
-            ParameterError: the name is none for a dataset, or the history is negative.
+            ParameterError: the name is invalid, or the history is negative.
         """
         if name is None:
             name = name_of_path(out, "traces")
@@ -351,36 +308,32 @@ def import_traces(
 ) -> TraceImport:
     """Make a dataset of the logs of an agent.
 
-    A query is a message of a user's with all calls up to the next one. What was called without an error is required.
-    A query is labelled wholly only if everything that it may get was offered, all of that can be called, every call
-    is resolved and did well in the end, and no signal hints at a miss; else it is `partly_labelled`. A query without a
-    label is unlabelled, unless the log says that it needs nothing. The same logs give the same dataset.
+    A query is a user message with all calls up to the next one. Successfully called items are required. A query is
+    labelled in full if all items available to it were offered and are tools, each call is resolved and succeeded in
+    the end, and there is no signal of a miss; otherwise it is `partly_labelled`. A query without a label is
+    unlabelled, unless the log has a mark that it needs nothing. The same logs give the same dataset.
 
     Args:
         source: logs and catalog.
-        settings: see there.
-        redact: takes secrets out of every text; None leaves texts as they are.
-        progress: called with the step, and how much of it is done.
+        settings: settings of the import.
+        redact: removes secrets from texts; None leaves texts unchanged.
+        progress: called with the step and its progress.
 
     Raises:
         StorageError: a log cannot be read.
-        InputError: more lines are wrong than right, or no line holds a message of a user's.
-        ParameterError: the log names items, and none of them is in the catalog; or it holds responses or calls, and
-            gives no label, as they could not be read.
+        InputError: more than half of the lines are wrong, or no line has a user message.
+        ParameterError: no item in the logs is in the catalog; or the logs have responses or calls, but none of them
+            gives a label.
     """
     findings = LogFindings()
     records = read_records(source.logs, findings, history=settings.history, progress=progress)
     groups = list(conversations(records, findings, history=settings.history))
-    if not groups:
-        if findings.faults:
-            raise InputError(merge_equal_faults(findings.faults), subject="traces")
-        contents = "; ".join([*_contents(findings), _EXPECTED])
-        raise ParameterError(f"no turn in {', '.join(map(str, source.logs))}: {contents}")
+    _check_turns(groups, source.logs, findings)
     names = NameResolver(source.catalog, source.renames)
     builder = Builder(source.catalog, source.scopes, names, settings.assume_full, redact, findings)
     builder.add_conversations(groups, progress)
-    _refuse_other_catalog(builder)
-    _refuse_no_labels(builder, source.logs)
+    _check_catalog(builder)
+    _check_labels(builder, source.logs)
     report = _report(builder)
     about = {
         "licence": settings.licence,
@@ -403,15 +356,15 @@ def import_into(
     """Make a dataset of logs and write it into a folder, all of it or nothing.
 
     Args:
-        folder: where to.
+        folder: the folder of the dataset.
         source: logs and catalog.
-        settings: see there.
-        redact: whether texts are redacted.
-        patterns: a file of own patterns for that.
-        progress: called with the step, and how much of it is done.
+        settings: settings of the import.
+        redact: whether to redact texts.
+        patterns: a file with patterns for the redaction.
+        progress: called with the step and its progress.
 
     Raises:
-        UserError: as `import_traces` and `write_import`; the folder is looked at first.
+        UserError: as `import_traces` and `write_import`; the folder is checked first.
     """
     refuse_overwriting(folder)
     redactor = redactor_for(source.catalog, patterns) if redact else None
@@ -421,12 +374,12 @@ def import_into(
 
 
 def write_import(result: TraceImport, folder: Path | str) -> None:
-    """Write a dataset of traces with its exposures into a folder, all of it or nothing; an earlier import is replaced.
+    """Write a dataset of traces with its exposures into a folder, all of it or nothing.
 
-    Files that are of neither stay. Exposures are never left with the queries of another import, however this ends.
+    An earlier import is replaced; other files stay.
 
     Raises:
-        ParameterError: the folder holds something else, or labels that do not come from a log and would be lost.
+        ParameterError: the folder has other contents, or labels that are not from a log and would be lost.
         StorageError: it cannot be written.
     """
     target = Path(folder)
@@ -438,15 +391,15 @@ def write_import(result: TraceImport, folder: Path | str) -> None:
 
 
 def refuse_overwriting(folder: Path) -> None:
-    """Refuse a folder whose dataset holds more than an import of traces.
+    """Check that a folder is new, empty, or has an import of traces and no other labels.
 
     Raises:
-        ParameterError: somebody has labelled there (answers that are not in the dataset yet count), it is something
-            else, or it cannot be read.
+        ParameterError: the folder has labels of people (also answers that are not in the dataset yet) or other
+            contents, or it cannot be read.
     """
     if not (folder / CARD).is_file():
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ParameterError(f"{folder} is there and is no dataset; name a new folder, or an import to replace")
+            raise ParameterError(f"{folder} exists and is not a dataset; name a new folder, or an import to replace")
         return
     refuse_loss(folder, is_own=_by_traces, sources=(SOURCE,))
 
@@ -457,7 +410,7 @@ def _by_traces(dataset: Dataset) -> bool:
 
 
 def scopes_of(folder: Path) -> dict[str, tuple[ItemKey, ...]]:
-    """The scopes of the dataset that a catalog belongs to; none where it is a file, or a folder without a card.
+    """The scopes of the dataset of a catalog; empty for a file, or a folder without a card.
 
     Raises:
         InputError: the card cannot be read.
@@ -468,21 +421,21 @@ def scopes_of(folder: Path) -> dict[str, tuple[ItemKey, ...]]:
 
 
 def redactor_for(catalog: Catalog, patterns: Path | None = None) -> Redactor:
-    """A redactor that leaves names of a catalog's items and servers, and its words, in the texts.
+    """A redactor that keeps the names of items and servers, and the words of a catalog.
 
     Raises:
-        StorageError, InputError: the file of own patterns is missing or wrong.
+        StorageError, InputError: the file with patterns is missing or wrong.
     """
     names = {name for item in catalog for name in (item.id, item.name, item.server) if name}
     texts = (text for item in catalog for text in (item.name, item.server or "", item.description))
     return redactor(patterns, keep=names, ordinary={word for text in texts for word in _WORD.findall(text)})
 
 
-def _refuse_other_catalog(builder: Builder) -> None:
-    """Refuse a log none of whose names is in the catalog: it is about another one.
+def _check_catalog(builder: Builder) -> None:
+    """Check that a name of the log is in the catalog.
 
     Raises:
-        ParameterError: names stand in the log, and none is resolved.
+        ParameterError: the log has names, and none is resolved.
     """
     resolved = builder.resolved_names()
     if not resolved or any(match.key is not None or match.rule == AMBIGUOUS for match in resolved):
@@ -490,20 +443,23 @@ def _refuse_other_catalog(builder: Builder) -> None:
     names = list(unresolved(resolved, builder.name_counts, UNKNOWN))
     raise ParameterError(
         f"{none_found(names, 'names of the log', 'the catalog', builder.catalog.ids)}. "
-        "Is it the catalog of the agent that wrote the log?"
+        "Check that this is the catalog of the agent that wrote the log."
     )
 
 
-def _refuse_no_labels(builder: Builder, logs: Sequence[Path]) -> None:
-    """Refuse logs without a label although they hold responses or calls: these could not be read.
+def _check_labels(builder: Builder, logs: Sequence[Path]) -> None:
+    """Check that calls and responses in the logs gave a label.
 
     Raises:
         ParameterError: no query has a label or needs nothing, and something was not read.
     """
-    if builder.labels or builder.findings.counts["queries_nothing"]:
+    findings, n = builder.findings, builder.findings.counts
+    lost = {"unreadable": n["calls_unread"] or "none", "lost": n["calls_without_request"] or "none"}
+    is_unread = findings.unread or builder.calls_not_found or n["calls_unread"] or n["calls_without_request"]
+    if builder.labels or n["queries_nothing"] or not is_unread:
         return
-    if unread := what_was_not_read(builder.findings, builder.calls_not_found):
-        raise ParameterError(f"no label could be read from {', '.join(map(str, logs))}: {unread}")
+    names = {"fields": listed(findings.unread), "names": listed(builder.calls_not_found)}
+    raise ParameterError(Message("labelling.nothing-read", files=", ".join(map(str, logs)), **names, **lost))
 
 
 def _report(builder: Builder) -> TraceReport:

@@ -14,14 +14,15 @@ from ctxbench.datasets.dataset import Dataset, split_of
 from ctxbench.datasets.layout import SIGNALS, Exposure
 from ctxbench.datasets.queries import DatasetQuery, Label, unlabelled_words
 from ctxbench.io.console import ProgressListener
-from ctxbench.io.errors import count
+from ctxbench.io.errors import Message, count
 from ctxbench.io.redaction import Redactor
 from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, Resolved
 from ctxbench.labelling.trace_messages import Call, Interner, LogFindings, NestedCall
 from ctxbench.labelling.trace_turns import Turn, meant_field, reuses_ids
 from ctxbench.model.items import ITEM_TYPES, Catalog, Item, ItemKey
 from ctxbench.model.labels import Grade
-from ctxbench.model.requests import Message, Request, SessionItem
+from ctxbench.model.requests import Message as ChatTurn
+from ctxbench.model.requests import Request, SessionItem
 
 COUNTS: dict[str, tuple[str, ...]] = {
     "read": (
@@ -50,11 +51,10 @@ COUNTS: dict[str, tuple[str, ...]] = {
     ),
     "signals": tuple(f"signal_{name}" for name in SIGNALS),
 }
-"""Every count by the part of the card that it stands in; `datasets/traces.md` says what each counts."""
+"""Counts by part of the card; `datasets/traces.md` describes each."""
 
-_PLURALS = {"memory": "memories"}
 _SHOWN = 20  # names that the card lists
-_NAMED = 5  # names that a line of the report lists
+_NAMED = 5  # names that a message lists
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +62,13 @@ class TraceReport:
     """Counts of an import of traces.
 
     Attributes:
-        counts: of `COUNTS`.
-        rules: how many names were resolved by which rule.
-        unknown, ambiguous: names without an item by how often the log has them, most frequent first.
-        skew: the furthest that a time lies before the one it should follow, in seconds.
-        ignored: fields that nothing reads.
-        redaction: by kind, how often something was replaced and how many secrets that were; None = it was off.
-        examples: some of what could not be read, with file and line.
+        counts: the counts of `COUNTS`.
+        rules: how many names each rule resolved.
+        unknown, ambiguous: counts of names without an item, most frequent first.
+        skew: the largest step back between two times that should follow each other, in seconds.
+        ignored: counts of ignored fields.
+        redaction: by kind, the number of replacements and of distinct secrets; None = redaction was off.
+        examples: some faults, with file and line.
     """
 
     counts: Counter[str]
@@ -106,109 +106,80 @@ class TraceReport:
     def labelling(self) -> str:
         """The card's `labelling`: the origin of the labels, and the queries that metrics use."""
         n = self.counts
-        labels = n["labels_full"] + n["labels_partial"]
-        left = n["queries_partly"] + n["queries_unlabelled"]
-        return (
-            f"From logs of what an agent called: {labels:,} labels, each an item that was called without an error, "
-            f"{_share(n['labels_full'], labels)} of them from turns in which everything was offered. "
-            f"{n['queries_complete']:,} of {n['turns']:,} queries are labelled wholly: everything was offered, and "
-            f"nothing hints at a miss. {unlabelled_words(left, n['queries_partly'])}: of those in part, more may be "
-            f"needed than was called. {n['queries_nothing']:,} need nothing, as the log says. Nobody has looked at "
-            "the labels."
+        message = Message(
+            "labelling.card-traces",
+            labels=self._n_labels,
+            full=_share(n["labels_full"], self._n_labels),
+            complete=n["queries_complete"],
+            queries=n["turns"],
+            left=unlabelled_words(self._n_unlabelled, n["queries_partly"]),
+            nothing=n["queries_nothing"],
         )
+        return str(message)
+
+    @property
+    def _n_labels(self) -> int:
+        return self.counts["labels_full"] + self.counts["labels_partial"]
+
+    @property
+    def _n_unlabelled(self) -> int:
+        return self.counts["queries_partly"] + self.counts["queries_unlabelled"]
 
     def lines(self) -> list[str]:
-        """The report in words, one line a count; counts of 0 are left out."""
-        n = self.counts
-        labels = n["labels_full"] + n["labels_partial"]
-        left = n["queries_partly"] + n["queries_unlabelled"]
-        shares = [
-            f"{n['queries_complete']:,} labelled wholly ({_share(n['queries_complete'], n['turns'])})",
-            f"{unlabelled_words(left, n['queries_partly'])} ({_share(left, n['turns'])})",
-            *([f"{n['queries_nothing']:,} need nothing"] if n["queries_nothing"] else []),
+        """The report in words, one line per count; counts of 0 are left out."""
+        n, labels = self.counts, self._n_labels
+        queries = {"n": n["turns"], "conversations": n["conversations"], "complete": n["queries_complete"]}
+        left = unlabelled_words(self._n_unlabelled, n["queries_partly"])
+        shares = {
+            "share": _share(n["queries_complete"], n["turns"]),
+            "share_left": _share(self._n_unlabelled, n["turns"]),
+        }
+        origins = {"full": _share(n["labels_full"], labels), "partial": _share(n["labels_partial"], labels)}
+        signals = [f"{n[f'signal_{name}']:,} {name}" for name in SIGNALS if n[f"signal_{name}"]]
+        kinds = [f"{c['replaced']:,} {kind}" for kind, c in (self.redaction or {}).items()]
+        hint = "".join(map(meant_field, self.ignored))
+        lines = [
+            (not self.is_labelled, Message("labelling.report-nothing-labelled", n=n["turns"])),
+            (True, Message("labelling.report-queries", left=left, **queries, **shares)),
+            (n["queries_nothing"], Message("labelling.report-nothing-needed", n=n["queries_nothing"])),
+            (self.is_labelled, Message("labelling.report-labels", n=labels, **origins)),
+            (signals, Message("labelling.report-misses", signals=signals)),
+            *((n[name], Message(key, n=n[name], skew=self.skew)) for name, key in NOTES.items()),
+            (self.unknown, Message("labelling.names-unknown", names=listed(self.unknown))),
+            (self.ambiguous, Message("labelling.names-ambiguous", names=listed(self.ambiguous))),
+            (self.ignored, Message("labelling.fields-ignored", names=listed(self.ignored), hint=hint)),
+            *((True, f"  {example}") for example in self.examples),
+            (self.redaction is None, Message("labelling.redaction-off")),
+            (self.redaction is not None, Message("labelling.redacted", kinds=", ".join(kinds) or "nothing")),
         ]
-        full, partial = _share(n["labels_full"], labels), _share(n["labels_partial"], labels)
-        misses = [f"{n[f'signal_{name}']:,} {name}" for name in SIGNALS if n[f"signal_{name}"]]
-        queries = count(n["turns"], "query", "queries")
-        origins = f"{count(labels, 'label')}: {full} from turns that were offered everything, {partial} from others"
-        out = [
-            *([] if self.is_labelled else [f"0 labels: {count(n['turns'], 'request')} to label"]),
-            f"{queries} of {count(n['conversations'], 'conversation')}: {', '.join(shares)}",
-            *([origins] if self.is_labelled else []),
-            *([f"likely misses: {', '.join(misses)}"] if misses else []),
-            *(_fill(text, n[name], self.skew) for name, text in _SENTENCES.items() if n[name]),
-        ]
-        for noun, names in (
-            ("not in the catalog (renamed since? --renames FILE)", self.unknown),
-            ("ambiguous", self.ambiguous),
-        ):
-            if names:
-                listed = ", ".join(f"{name} ({times:,})" for name, times in list(names.items())[:_NAMED])
-                ending = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-                out.append(f"names {noun}: {listed}{ending}")
-        ending = f", and {len(self.ignored) - _NAMED:,} more" if len(self.ignored) > _NAMED else ""
-        suggestions = "".join(map(meant_field, self.ignored))
-        read = f"fields that nothing reads: {', '.join(list(self.ignored)[:_NAMED])}{ending}{suggestions}"
-        out += [read] if self.ignored else []
-        out += [f"  {example}" for example in self.examples]
-        if self.redaction is None:
-            out.append("redaction was off: the texts are as the log has them")
-        else:
-            kinds = ", ".join(f"{c['replaced']:,} {kind}" for kind, c in self.redaction.items())
-            out.append(f"redacted: {kinds or 'nothing found'}; read a sample before you give the texts away")
-        return out
+        return [line for is_said, line in lines if is_said]
 
 
-def _fill(sentence: str, n: int, skew: float) -> str:
-    """A sentence with the number of its subjects; with 1, the number follows the sentence."""
-    if n == 1 and sentence.startswith("{n:,} "):
-        return f"{sentence.removeprefix('{n:,} ').format(skew=skew)}: 1"
-    return sentence.format(n=n, skew=skew)
+def listed(names: Mapping[str, int]) -> str:
+    """The most frequent names with their counts: `'a' (3), 'b' (1), and 4 more`."""
+    frequent = sorted(names.items(), key=lambda pair: -pair[1])
+    ending = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(f"{name!r} ({times:,})" for name, times in frequent[:_NAMED]) + ending or "none"
 
 
-_SENTENCES = {
-    "turns_without_offered": "{n:,} turns do not say what was offered, so they count as offered a part of the items",
-    "turns_assumed_full": "{n:,} turns do not say what was offered; as asked, they count as offered everything",
-    "full_but_doubtful": "{n:,} turns that were offered everything are labelled partly: a call failed or is not in the "
-    "catalog, or something hints at a miss",
-    "full_but_not_all_tools": "{n:,} turns that were offered everything are labelled partly: they may get rules or "
-    "references, and no log shows when those are needed (a catalog of tools alone measures tools alone)",
-    "lines_unreadable": "{n:,} lines cannot be read and are left out",
-    "lines_twice": "{n:,} lines stand there twice",
-    "spans_unreadable": "{n:,} spans cannot be read and are left out",
-    "spans_twice": "{n:,} spans stand there twice",
-    "calls_twice": "{n:,} calls are logged twice",
-    "spans_without_parent": "{n:,} spans name a parent that is not in the log",
-    "spans_without_content": "{n:,} model calls have no messages; is recording of content switched on?",
-    "logs_without_span": "{n:,} log records belong to no span of the log",
-    "records_without_request": "{n:,} lines or model calls have no user's message before them and are left out",
-    "responses_unread": "{n:,} requests have a response that cannot be read: what it called is not known, and their "
-    "queries are not labelled wholly",
-    "responses_missing": "{n:,} requests have no response beside them: what it called is only known where a later line "
-    "holds it",
-    "calls_without_request": "{n:,} calls belong to no user's message and are left out",
-    "calls_of_earlier_turns": "{n:,} calls stand before the user's last message of a line, in no turn that the log has "
-    "as a line of its own; they are left out",
-    "calls_unread": "calls in no form that is known, or without a name: {n:,}; their queries are not labelled wholly",
-    "model_calls_of_helpers": "{n:,} model calls are of helpers: what they say is no query",
-    "spans_other": "{n:,} spans are no model call, tool or agent, and only link others",
-    "available_unknown": "{n:,} turns say that the request may get items that the catalog does not have; they "
-    "count as offered a part of the items",
-    "calls_error": "{n:,} calls failed and are no labels",
-    "calls_unknown_tool": "{n:,} calls were of unknown tools",
-    "calls_outside_catalog": "{n:,} calls were of tools that the catalog does not have",
-    "calls_ambiguous": "{n:,} calls have names that several items may mean",
-    "calls_not_offered": "{n:,} calls were of items that the log does not list as offered",
-    "calls_not_available": "{n:,} calls were of items that the query may not get, or that are not enabled or manual",
-    "scopes_unknown": "{n:,} turns name a scope that the catalog's dataset does not have",
-    "session_not_available": "{n:,} session items are not in the catalog or not enabled",
-    "conversations_cut": "{n:,} conversations begin before the log does",
-    "conversations_partly_numbered": "{n:,} conversations have turn numbers only in part, which were not used",
-    "turns_missing": "{n:,} turns are missing between others",
-    "turn_numbers_twice": "{n:,} turn numbers stand for two messages",
-    "clock_skew": "{n:,} times lie before what they should follow, by up to {skew:,.3f} s; order is by turn",
-    "text_empty": "{n:,} queries have no text",
+NOTES = {
+    key.removeprefix("labelling.").replace("-", "_"): key
+    for key in (
+        *("labelling.turns-without-offered", "labelling.turns-assumed-full", "labelling.full-but-doubtful"),
+        *("labelling.full-but-not-all-tools", "labelling.lines-unreadable", "labelling.lines-twice"),
+        *("labelling.spans-unreadable", "labelling.spans-twice", "labelling.calls-twice"),
+        *("labelling.spans-without-parent", "labelling.spans-without-content", "labelling.logs-without-span"),
+        *("labelling.records-without-request", "labelling.responses-unread", "labelling.responses-missing"),
+        *("labelling.calls-without-request", "labelling.calls-of-earlier-turns", "labelling.calls-unread"),
+        *("labelling.model-calls-of-helpers", "labelling.spans-other", "labelling.available-unknown"),
+        *("labelling.calls-error", "labelling.calls-unknown-tool", "labelling.calls-outside-catalog"),
+        *("labelling.calls-ambiguous", "labelling.calls-not-offered", "labelling.calls-not-available"),
+        *("labelling.scopes-unknown", "labelling.session-not-available", "labelling.conversations-cut"),
+        *("labelling.conversations-partly-numbered", "labelling.turns-missing", "labelling.turn-numbers-twice"),
+        *("labelling.clock-skew", "labelling.text-empty"),
+    )
 }
+"""Messages of the report by count, in the order of the report."""
 
 
 def _share(part: int, total: int) -> str:
@@ -216,57 +187,29 @@ def _share(part: int, total: int) -> str:
 
 
 def is_searchable(item: Item) -> bool:
-    """Whether a search may offer an item, so that a request without it was not offered everything."""
+    """Whether a search may offer an item."""
     return item.enabled and item.include == "agent"
 
 
 def tools_alone(items: Iterable[Item]) -> bool:
-    """Whether all items are tools, so that a log shows when one is needed."""
+    """Whether all items are tools, so that a log shows when they are needed."""
     return all(item.type == "tool" for item in items)
 
 
-def kind_lines(catalog: Iterable[Item]) -> list[str]:
-    """Explain what the items of a catalog mean for the labels of an import, in one or two sentences."""
+def kind_notes(catalog: Iterable[Item]) -> list[Message]:
+    """What the item types of a catalog mean for the labels of an import of traces."""
     searchable = [item for item in catalog if is_searchable(item)]
     if not searchable:
-        text = (
-            "What a request did not call counts as unknown, and no request is labelled wholly: the catalog holds "
-            "nothing that a search may offer (all is disabled, always there, or added by hand)."
-        )
-        return [text]
+        return [Message("labelling.kind-nothing-searchable")]
     if tools_alone(searchable):
-        text = (
-            "What a request did not call counts as not needed where it was offered all that it may get: of what is "
-            f"searched, the catalog holds tools alone ({len(searchable):,}), so such a request can be labelled wholly."
-        )
-        return [text, "Elsewhere it counts as unknown, and the request is labelled partly or not at all."]
-    tools = [item for item in searchable if item.type == "tool"]
-    by_type = _by_type([item for item in searchable if item.type != "tool"])
-    text = (
-        f"What a request did not call counts as unknown, not as not needed: the catalog holds {by_type} "
-        f"{f'beside {_by_type(tools)}' if tools else 'and no tools'}, and no log shows when what is no tool is needed."
-    )
-    if not tools:
-        return [text]
-    return [
-        text,
-        "Only requests that may get tools alone can be labelled wholly, as all may in a catalog of tools alone.",
-    ]
-
-
-def _by_type(items: Sequence[Item]) -> str:
-    """The number of items of each type: `12 tools`, `3 rules and 1 skill`."""
-    counts = Counter(item.type for item in items)
-    named = [
-        f"{n:,} {item_type if n == 1 else _PLURALS.get(item_type, f'{item_type}s')}"
-        for item_type in ITEM_TYPES
-        if (n := counts[item_type])
-    ]
-    return f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else "".join(named)
+        return [Message("labelling.kind-tools", n=len(searchable)), Message("labelling.kind-tools-other")]
+    counts = Counter(item.type for item in searchable)
+    mixed = Message("labelling.kind-mixed", types=[count(counts[t], f"{t} item") for t in ITEM_TYPES if counts[t]])
+    return [mixed, *([Message("labelling.kind-mixed-tools")] if counts["tool"] else [])]
 
 
 SOURCE = "trace"
-"""The `source` of labels that a log says."""
+"""The `source` of labels from a log."""
 
 SHELLS = (
     *("bash", "shell", "sh", "zsh", "powershell", "cmd", "terminal", "exec", "local_shell", "execute_bash"),
@@ -283,12 +226,12 @@ _VERSION = re.compile(r"(?:_regex|_bm25)?(?:_\d{8})?$")  # of Anthropic's tool s
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The items that a query may get.
+    """The items available to a query.
 
     Attributes:
-        searchable: all that a search could find: what must have been offered for exposure to be full.
-        tools_only: all of that can be called, so that a log shows when it is needed.
-        reachable: what labels can be for.
+        searchable: the items that a search can find; exposure is full if all of them were offered.
+        tools_only: all searchable items are tools.
+        reachable: the items that can have labels.
     """
 
     searchable: frozenset[ItemKey]
@@ -301,10 +244,10 @@ class Builder:
     """Builds the rows of a dataset, turn by turn.
 
     Attributes:
-        assume_full: where the log does not say what was offered, everything was.
-        name_counts: how often the log has each name of an item.
+        assume_full: turns without a list of offered items were offered everything.
+        name_counts: counts of the names of items in the log.
         names: resolves names to items.
-        calls_not_found: calls without an item by name, but for those of shells and searches.
+        calls_not_found: counts of called names without an item, except shells and searches.
     """
 
     catalog: Catalog
@@ -332,7 +275,7 @@ class Builder:
         return [resolved for resolved in self.names.resolved_names() if self.name_counts[resolved.name]]
 
     def add_conversations(self, groups: Sequence[Sequence[Turn]], progress: ProgressListener) -> None:
-        """Add the queries of conversations; the redactor knows all users before any text is redacted."""
+        """Add the queries of conversations; the redactor learns all users before it redacts texts."""
         records = (record for turns in groups for turn in turns for record in turn.records)
         if self.redactor is not None:
             for user in dict.fromkeys(record.user for record in records if record.user):
@@ -340,14 +283,14 @@ class Builder:
         total = sum(len(turns) for turns in groups)
         for turns in groups:
             name = turns[0].records[0].conversation
-            if name is not None:  # as ids can hold it
+            if name is not None:  # without characters that ids cannot have
                 name = re.sub(r"[\s<>]+", "_", writable(self._text(name))).strip("_") or "_"
             for turn in turns:
                 self._add_turn(turn, name)
             progress("labelling turns", self.findings.counts["turns"], total)
 
     def dataset(self, name: str, about: Mapping[str, Any]) -> Dataset:
-        """The dataset of all that was added, with the scopes that its queries name."""
+        """The dataset, with the scopes that its queries use."""
         used = {query.scope for query in self.queries}
         return Dataset(
             name=name,
@@ -386,7 +329,7 @@ class Builder:
             request=Request(
                 id=query_id,
                 text=self._text(turn.text),
-                history=self._messages.messages(tuple(Message(m.role, self._text(m.content)) for m in turn.history)),
+                history=self._messages.messages(tuple(ChatTurn(m.role, self._text(m.content)) for m in turn.history)),
                 session=self._session(turn),
                 explicit=self._keys(first.explicit),
                 available=available,
@@ -436,9 +379,10 @@ class Builder:
         return keys, full
 
     def _is_full_exposure(self, turn: Turn, scope: _Scope, lists: Sequence[tuple[str, ...]]) -> bool:
-        """Whether every model call that could call anything was offered everything.
+        """Whether each model call that could call tools was offered everything.
 
-        One without a list could call if it did. Where no model call has a list, it is as the settings say.
+        A model call without a list could call tools if it called some. If no model call has a list, `assume_full`
+        decides.
         """
         complete = {names: scope.searchable <= set(self._items(names)) for names in lists}
         stated = bool(complete) or any(record.all_offered for record in turn.records)
@@ -456,7 +400,7 @@ class Builder:
         )
 
     def _scope_is_known(self, turn: Turn, scope: _Scope) -> bool:
-        """Whether the items that the request may get are all known, and there are any."""
+        """Whether all available items are known, and some of them are searchable."""
         first = turn.records[0]
         is_same = all((r.available, r.scope) in ((None, None), (first.available, first.scope)) for r in turn.records)
         is_known = first.scope is None or first.scope in self.scopes
@@ -465,19 +409,19 @@ class Builder:
         return is_same and is_known and not missing and bool(scope.searchable)
 
     def _checked_call(self, call: Call, offered: frozenset[ItemKey]) -> Call:
-        """The call with a checked status: of a tool that was offered, words such as `unknown tool` mean a failure."""
+        """A call with a checked status: `unknown tool` in the result of an offered tool is an error."""
         if call.guessed and call.status == "unknown_tool" and self._resolve(call.name, offered).key in offered:
             return replace(call, status="error")
         return call
 
     def _resolve(self, name: str, offered: frozenset[ItemKey]) -> Resolved:
-        """The item of a called name; of several items, the one that was offered."""
+        """The item of a called name; of several items the offered one."""
         resolved = self.names.resolve(name)
         offered_keys = [key for key in resolved.candidates if key in offered]
         return replace(resolved, key=offered_keys[0], rule="offered") if len(offered_keys) == 1 else resolved
 
     def _items(self, names: tuple[str, ...]) -> tuple[ItemKey, ...]:
-        """The items of a list of names, those that are not resolved left out; equal lists give one object."""
+        """The items of a list of names, without unresolved names; equal lists give one object."""
         if names not in self._item_lists:
             keys = self._ordered(frozenset(self._keys(names)))
             self._item_lists[names] = self._item_lists.setdefault(("", *(key.id for key in keys)), keys)
@@ -491,7 +435,7 @@ class Builder:
         return tuple(dict.fromkeys(key for key in keys if key is not None))
 
     def _available(self, turn: Turn) -> tuple[ItemKey, ...] | None:
-        """The items that the request may get: a scope of the catalog's dataset, a list, or None for all."""
+        """The items available to the request: a scope, a list, or None for all."""
         first = turn.records[0]
         if first.scope is not None:
             if first.scope in self.scopes:
@@ -569,7 +513,7 @@ class Builder:
         return self.redactor.identifier(value, kind) if value and self.redactor is not None else value
 
     def _query_id(self, turn: Turn, conversation: str | None) -> str:
-        """An id that is unique: conversation and turn; the position in the log where there is no conversation."""
+        """A unique id: conversation and turn, or the position in the log."""
         base = f"line-{turn.records[0].position}" if conversation is None else f"{conversation}-{turn.number}"
         query_id, number = base, 1
         while query_id in self._ids:
@@ -580,23 +524,23 @@ class Builder:
 
 
 def _is_doubtful(turn: Turn) -> bool:
-    """Whether a turn's text or calls are not certain, or some of its calls could not be read."""
+    """Whether the text or calls of a turn are uncertain or unreadable."""
     unread = any(record.doubtful or record.unread for record in turn.records)
     return unread or reuses_ids(turn.calls) or not turn.text.strip()
 
 
 def writable(text: str) -> str:
-    """A text that UTF-8 can hold: half a character becomes a question mark."""
+    """A text for UTF-8: lone surrogates become question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def is_shell(name: str) -> bool:
-    """Whether a tool runs commands, by its name; a server in front of it does not matter."""
+    """Whether a tool runs commands, by its name with or without a server."""
     return _is_one_of(name, SHELLS)
 
 
 def is_search(name: str) -> bool:
-    """Whether a tool looks for tools, by its name."""
+    """Whether a tool searches for tools, by its name."""
     return _is_one_of(name, SEARCHES)
 
 
@@ -604,8 +548,8 @@ def signals(turn: Turn, has_item: Callable[[str], bool]) -> tuple[str, ...]:
     """The signals of a turn, in the order of `SIGNALS`.
 
     Args:
-        turn: with its calls.
-        has_item: whether the catalog has the tool of this name; a shell that it has is called like anything else.
+        turn: the turn with its calls.
+        has_item: whether the catalog has a tool with this name; a shell in the catalog is no signal.
     """
     present = {
         "unknown-tool": any(call.status == "unknown_tool" for call in turn.calls),

@@ -28,10 +28,10 @@ class Call:
     """One tool call.
 
     Attributes:
-        name: as the log has it.
-        status: `ok`, `error` (it was made and failed) or `unknown_tool` (there was no such tool to call).
-        id: of the call, by which it is known when it is logged twice; None if the log has none.
-        guessed: the status was read from the words of a result.
+        name: as in the log.
+        status: `ok`, `error` (the call failed) or `unknown_tool` (there was no such tool).
+        id: of the call, to find repeated ones; None if the log has none.
+        guessed: the status was guessed from the text of a result.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class NestedCall:
-    """A model call of a sub-agent or a helper: the items offered (None: not in the log) and called."""
+    """A model call of a sub-agent or a helper: the offered items (None: not in the log) and the calls."""
 
     offered: tuple[str, ...] | None
     calls: tuple[Call, ...]
@@ -53,16 +53,16 @@ class MessageSummary:
     """Summary of a list of messages, divided at the last message of the user.
 
     Attributes:
-        text: the user's last message; None if there is none.
-        history, after: what user and assistant said before and after it, oldest first.
-        users: how many messages are the user's.
-        key: differs where the messages up to the user's last one differ, within one process.
-        continued: messages come after it, so this is not the first call of its turn.
-        finished: the last message is an answer, without a call.
-        calls: those after it; before it nothing is of this turn. All of them if there is no user's message.
-        unread: how many calls after it cannot be read.
-        earlier: how many calls stand before it.
-        user_hashes: a hash of each message of the user's, oldest first.
+        text: the last user message; None if there is none.
+        history, after: messages of user and assistant before and after it, oldest first.
+        users: the number of user messages.
+        key: a hash of the messages up to the last user message, valid within one process.
+        continued: messages follow the last user message, so this is not the first call of its turn.
+        finished: the last message is an answer without a call.
+        calls: the calls after the last user message; all calls if there is none.
+        unread: the number of unreadable calls after the last user message.
+        earlier: the number of calls before the last user message.
+        user_hashes: a hash of each user message, oldest first.
     """
 
     text: str | None = None
@@ -84,22 +84,22 @@ class Record(MessageSummary):
 
     Attributes:
         position: 1-based position in the log, over all files.
-        conversation: None if the log does not say.
-        turn: its number, if the log has one.
-        time: seconds since 1970, if the log says.
-        offered: names; None if the log does not say.
-        all_offered: the log says that everything was offered.
-        partly_offered: the log says that it was not, whatever it lists.
-        available: names of all that the request may get; None if the log does not say.
-        scope: the name of a scope of the catalog's dataset.
-        needs_nothing: the log says that someone judged so.
-        session, explicit: names of items, and modes for the session; None and empty if the log does not say.
-        tool_results: (tool, text) that the request came with.
-        cumulative: `calls` come from messages, which later records of the turn hold again.
-        executed: calls as the spans of their execution have them.
-        unit: records of one unit (a trace, an agent's invocation) with the same `key` are of one turn.
+        conversation: None if it is not in the log.
+        turn: the number of the turn, if it is in the log.
+        time: seconds since 1970, if it is in the log.
+        offered: names of offered items; None if they are not in the log.
+        all_offered: the log has a mark that everything was offered.
+        partly_offered: the log has a mark that not everything was offered.
+        available: names of the items available to the request; None if they are not in the log.
+        scope: the name of a scope of the dataset of the catalog.
+        needs_nothing: the log has a mark that the request needs nothing.
+        session, explicit: names of items, with modes for the session; None and empty if they are not in the log.
+        tool_results: (tool, text) pairs of the request.
+        cumulative: `calls` come from messages, which later records of the turn repeat.
+        executed: calls from the spans of their execution.
+        unit: records of one unit (a trace, an invocation of an agent) with the same `key` are of one turn.
         nested: model calls of sub-agents and helpers that belong to this one.
-        doubtful: which text is the user's, or what belongs to it, is not certain.
+        doubtful: it is uncertain which text is the user's, or which records belong to it.
     """
 
     position: int
@@ -130,12 +130,12 @@ class LogFindings:
 
     Attributes:
         counts: by name.
-        faults: what could not be read, with file and line.
-        ignored: fields that nothing reads, by how often they stand there.
-        unread: fields that hold responses or calls and could not be read, by how often they stand there.
-        span_names: names of spans, by how often they stand there.
-        roles: of messages of lines and model calls that hold none of a user's.
-        skew: the furthest that a time lies before the one it should follow, in seconds.
+        faults: unreadable lines and spans, with file and line.
+        ignored: counts of ignored fields.
+        unread: counts of unreadable fields with responses or calls.
+        span_names: counts of names of spans.
+        roles: roles of messages, of lines and model calls without a user message.
+        skew: the largest step back between two times that should follow each other, in seconds.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -147,13 +147,13 @@ class LogFindings:
     skew: float = 0.0
 
     def count_skew(self, seconds: float) -> None:
-        """Count a time that is before the one that it should follow."""
+        """Count a time that is before the previous one."""
         self.counts["clock_skew"] += 1
         self.skew = max(self.skew, seconds)
 
 
 class Interner:
-    """Shares equal values as one object: a log repeats a conversation's messages in each line.
+    """Stores equal values as one object: a log repeats the messages of a conversation in each line.
 
     Attributes:
         history: how many earlier messages a record keeps at most.
@@ -174,10 +174,10 @@ class Interner:
 
 
 def seconds(value: Any) -> float | None:
-    """Convert a time of a log into seconds since 1970; None if it is no time.
+    """Convert a time of a log into seconds since 1970; None if it is not a time.
 
-    Numbers (also as texts) are seconds, milli-, micro- or nanoseconds, by their size; other texts are ISO 8601, in
-    UTC where they name no zone.
+    Numbers (also as texts) are seconds, milli-, micro- or nanoseconds, by their size; other texts are ISO 8601, by
+    default in UTC.
     """
     if isinstance(value, str):
         try:
@@ -201,22 +201,22 @@ def _iso(text: str) -> float | None:
 
 
 def text_or_none(value: Any) -> str | None:
-    """An id as text; an empty one is none."""
+    """An id as text; None if it is empty."""
     return None if value is None else str(value) or None
 
 
 def get(data: Mapping[str, Any], *names: str) -> Any:
-    """The value of the first of the fields that is present and not null."""
+    """The first value of some fields that is not null."""
     return next((data[name] for name in names if data.get(name) is not None), None)
 
 
 _OF_MESSAGES = ("role", "content", "tool_calls", "toolCalls", "function_call", "parts")
 _CALL_ITEMS = ("function_call", "custom_tool_call")  # types of items of OpenAI's responses
-_FIRST_ALONE = ("choices", "candidates")  # of several answers the first is read
+_FIRST_ALONE = ("choices", "candidates")  # only the first answer is read
 _NO_ANSWERS = ("request", "input", "arguments", "args", "tools", "parameters")  # fields that hold no calls of an answer
 LIKE_CALLS = re.compile(r"(?:\w+[-_])?(?:tool|function)[-_]?(?:call|use|invocation)s?", re.IGNORECASE)
 """Types of parts that may be calls."""
-HOSTED = "server_tool_use"  # a call of what the provider runs itself
+HOSTED = "server_tool_use"  # a call of a tool that the provider runs
 _OF_CALLS = re.compile(
     r"call|invo[ck]|tools?_?use[sd]?|expected|forbidden|must_?(?:not_?)?(?:use|include)", re.IGNORECASE
 )
@@ -224,7 +224,7 @@ _STREAM = re.compile(r"\s*(?:data:\s*[\[{]|event:[^\n]*\n|[0-9a-f]:[\[{\"]|\{[^\
 
 
 def parsed(value: Any) -> Any:
-    """An object or a list that was written as JSON text; anything else as it is."""
+    """An object or a list from its JSON text; other values are unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(value)
@@ -234,12 +234,12 @@ def parsed(value: Any) -> Any:
 
 
 def is_stream(text: str) -> bool:
-    """Whether a text is a streamed response (events, or an object a line) rather than a whole one."""
+    """Whether a text is a streamed response (events, or one object per line)."""
     return _STREAM.match(text) is not None
 
 
 def call_names(value: Any) -> set[str]:
-    """The names of everything in a response that looks like a call."""
+    """The names of all possible calls in a response."""
     if isinstance(value, list):
         return {name for entry in value for name in call_names(entry)}
     if not isinstance(value, dict):
@@ -259,7 +259,7 @@ def call_names(value: Any) -> set[str]:
 
 
 def holds_calls(field: str, value: Any) -> bool:
-    """Whether an unread field of a line seems to hold calls or labels, by its name or its content."""
+    """Whether an unread field seems to have calls or labels, by its name or content."""
     value = parsed(value)
     return (
         isinstance(value, list | dict) and bool(value) and bool(_OF_CALLS.search(field) or call_names({field: value}))
@@ -275,10 +275,10 @@ def _called(call: Any) -> str:
 
 
 def read_response(response: Any) -> list[Any] | None:
-    """The messages of a response, none of one that is an error.
+    """The messages of a response; empty for an error.
 
     Returns:
-        None if it is in no form that is known, or holds calls that its messages do not have.
+        None if the form is unknown, or if the response has calls that its messages do not have.
     """
     messages = _messages_of(response)
     return None if messages is not None and call_names(response) - call_names(messages) else messages
@@ -312,7 +312,7 @@ def _messages_of(response: Any) -> list[Any] | None:
 
 
 def input_messages(value: Any) -> Iterator[Any]:
-    """The items of OpenAI's responses as messages; reasoning and what the provider ran are passed over."""
+    """The items of OpenAI responses as messages, without reasoning and tools that the provider ran."""
     if isinstance(value, str):
         yield {"role": "user", "content": value}
         return
@@ -339,7 +339,7 @@ def _calls_of(response: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _first_choice(choice: Any) -> list[Any] | None:
-    """The message of a choice, or its text; None of one that was streamed, which holds a part of a message."""
+    """The message of a choice, or its text; None for a part of a stream."""
     if isinstance(choice, dict) and isinstance(choice.get("message"), dict):
         return [choice["message"]]
     if isinstance(choice, dict) and isinstance(choice.get("text"), str):
@@ -348,7 +348,7 @@ def _first_choice(choice: Any) -> list[Any] | None:
 
 
 def _read_list(response: list[Any]) -> list[Any] | None:
-    """A list of messages, of an answer's parts, or of calls."""
+    """The messages of a list of messages, parts of an answer, or calls."""
     if not response or not all(isinstance(entry, dict) for entry in response):
         return None if response else []
     if all("role" in entry or str(entry.get("type", "")).endswith(("_call", "_output")) for entry in response):
@@ -366,7 +366,7 @@ _DONE = ("output-available", "result", *_FAILED)
 
 
 def plain_messages(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A message as one or several in the plain form; a UI message becomes its texts, calls and results."""
+    """A message as one or several in the plain form; a UI message is split into texts, calls and results."""
     parts = get(entry, "parts", "content")
     parts = [_part(part) for part in parts] if isinstance(parts, list) else parts
     if isinstance(entry.get("toolInvocations"), list) and not _has_invocations(parts):
@@ -385,7 +385,7 @@ def plain_messages(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def plain_calls(calls: Any) -> Any:
-    """A list of calls with those of the AI SDK as parts; anything else as it is."""
+    """A list of calls, with calls of the AI SDK as parts; other values are unchanged."""
     if not isinstance(calls, list):
         return calls
     return [
@@ -395,7 +395,7 @@ def plain_calls(calls: Any) -> Any:
 
 
 def _part(part: Any) -> Any:
-    """A part in the plain form; a part in an unknown form stays as it is."""
+    """A part in the plain form; unchanged if its form is unknown."""
     if not isinstance(part, dict):
         return part
     kind = part.get("type")
@@ -428,7 +428,7 @@ def _has_invocations(parts: Any) -> bool:
 
 
 def _invocation(part: Any) -> tuple[str, Mapping[str, Any]] | None:
-    """The tool's name and the invocation of a part of a UI message; None if it is no invocation."""
+    """The name of the tool and the invocation in a part of a UI message; None for other parts."""
     kind = part.get("type") if isinstance(part, dict) else None
     if not isinstance(kind, str) or kind in ("tool-approval-request", "tool-approval-response"):
         return None
@@ -480,11 +480,9 @@ _ERROR = re.compile(
     r"|fatal\s*(?:[:!]|error|$)|failed\s*(?:[:!]|$|[-–—]\s|(?:to|with|while|when)\b))",
     re.IGNORECASE,
 )
-_EXCEPTION_NAME = re.compile(
-    r"Tool_?Not_?Found"
-)  # the name of an exception, which says it without the name of the tool
-_MEMBERS = ("error", "errors", "exception", "isError", "is_error")  # of a result that is an object: an error if true
-_ERROR_LENGTH = 400  # characters at the start of a result in which an error is looked for
+_EXCEPTION_NAME = re.compile(r"Tool_?Not_?Found")  # an exception that does not name the tool
+_MEMBERS = ("error", "errors", "exception", "isError", "is_error")  # members of results that mark an error
+_ERROR_LENGTH = 400  # characters at the start of a result that are searched for an error
 _ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "developer": "system", "function": "tool"}
 _CALL_PARTS = ("tool_call", "tool_use", "function_call", "mcp_tool_use")  # types of parts
 _RESULTS = ("tool_call_response", "tool_result", "mcp_tool_result")
@@ -496,12 +494,12 @@ class ChatMessage:
     """One message of a chat.
 
     Attributes:
-        role: `user`, `assistant`, `system` or `tool`; a user's message that holds results is `tool`, since what
-            stands beside them is the client's.
-        text: all that is text in it.
+        role: `user`, `assistant`, `system` or `tool`; a user message with results is `tool`, as its text is written by
+            the client.
+        text: all text parts.
         calls: (call id or None, name).
-        results: of calls.
-        unread: how many calls it has that cannot be read.
+        results: results of calls.
+        unread: the number of unreadable calls.
     """
 
     role: str
@@ -516,9 +514,9 @@ class Result:
     """The result of a call.
 
     Attributes:
-        call: its id, or None.
-        text: of the result.
-        failed: the message says that it is an error; None if it says nothing.
+        call: the id of the call, or None.
+        text: the text of the result.
+        failed: whether it is marked as an error; None without a mark.
     """
 
     call: str | None
@@ -527,10 +525,10 @@ class Result:
 
 
 def read_messages(value: Any) -> list[ChatMessage]:
-    """Read messages from a list, or from its JSON text; a text that is no JSON is a message of the user's.
+    """Read messages from a list, or from its JSON text; other text is a user message.
 
     Raises:
-        TypeError: something in it is no message.
+        TypeError: an entry is not a message.
     """
     if isinstance(value, str):
         try:
@@ -547,11 +545,11 @@ def read_messages(value: Any) -> list[ChatMessage]:
 
 
 def summarise_messages(messages: Sequence[ChatMessage], *, history: int) -> MessageSummary:
-    """Summarise a list of messages, divided at the last message of the user.
+    """Summarise a list of messages, divided at the last user message.
 
     Args:
         messages: oldest first.
-        history: how many of the latest messages before it the summary has; 0 = none.
+        history: the number of messages to keep before the last user message.
     """
     user_positions = [i for i, message in enumerate(messages) if message.role == "user"]
     last = user_positions[-1] if user_positions else -1
@@ -572,7 +570,7 @@ def summarise_messages(messages: Sequence[ChatMessage], *, history: int) -> Mess
 
 
 def set_summary(record: Record, messages: Sequence[ChatMessage], interner: Interner) -> None:
-    """Set the fields of a record that its messages give."""
+    """Set the fields of a record from its messages."""
     summary = summarise_messages(messages, history=interner.history)
     for attribute in fields(summary):
         setattr(record, attribute.name, getattr(summary, attribute.name))
@@ -580,9 +578,9 @@ def set_summary(record: Record, messages: Sequence[ChatMessage], interner: Inter
 
 
 def calls_of(messages: Iterable[ChatMessage]) -> tuple[Call, ...]:
-    """The calls in messages, with their status by the results among the messages; `ok` where there is no result.
+    """The calls in messages, with their status from the results; `ok` without a result.
 
-    A result without an id is that of the oldest call that has none yet.
+    A result without an id belongs to the oldest call without a result.
     """
     calls: list[Call] = []
     waiting: list[int] = []
@@ -600,15 +598,15 @@ def calls_of(messages: Iterable[ChatMessage]) -> tuple[Call, ...]:
 
 
 def result_status(text: str, name: str, *, failed: bool | None = None) -> str:
-    """The status of a call of a tool that ended with this result.
+    """The status of a call, from its result.
 
-    A result that is JSON says so by a member that is true; any other by how it begins. That there is no such tool is
-    only taken from a result that names the tool: others may be about something else that is missing.
+    A JSON result is an error if it has a true member such as `error`; other results are errors by their first words.
+    The status is `unknown_tool` only if the result names the tool, as something else could be missing.
 
     Args:
-        text: of the result.
-        name: of the tool.
-        failed: the log says that it failed, or did not; None if it says nothing.
+        text: the text of the result.
+        name: the name of the tool.
+        failed: whether the log marks the call as failed; None without a mark.
     """
     head = text[:_ERROR_LENGTH].lstrip()
     wrong = _is_error(text) if failed is None else failed
@@ -620,7 +618,7 @@ def result_status(text: str, name: str, *, failed: bool | None = None) -> str:
 
 
 def same_tool(tool: str, second_tool: str) -> bool:
-    """Whether two names may be of one tool: they are equal, or one has a server in front of the other."""
+    """Whether two names may be of one tool: they are equal, or differ by a server prefix."""
     first, second = (_NO_LETTERS.sub("_", name.casefold()).strip("_") for name in (tool, second_tool))
     return first == second or first.endswith(f"_{second}") or second.endswith(f"_{first}")
 
@@ -638,7 +636,7 @@ def _is_error(text: str) -> bool:
 
 
 def _names(text: str, name: str) -> bool:
-    """Whether a text holds the name of a tool, with or without the server in front of it."""
+    """Whether a text has the name of a tool, with or without its server prefix."""
     words = f"_{_NO_LETTERS.sub('_', text.casefold())}_"
     parts = _NO_LETTERS.sub("_", name.casefold()).strip("_")
     last = re.split(r"__+|[./:]+", name.casefold().strip("_"))[-1]
@@ -673,7 +671,8 @@ def _message(entry: Mapping[str, Any]) -> ChatMessage:
     parts = [part for part in (content if isinstance(content, list) else []) if isinstance(part, dict)]
     calls, unread = _calls(entry.get("tool_calls"))
     calls = [*(_call(part) for part in parts if part.get("type") in _CALL_PARTS), *calls]
-    unread += sum(part.get("type") not in (*_CALL_PARTS, HOSTED) and _is_like_call(part) for part in parts)
+    others = [str(part.get("type")) for part in parts if part.get("type") not in (*_CALL_PARTS, HOSTED)]
+    unread += sum(LIKE_CALLS.fullmatch(kind) is not None for kind in others)
     results = [_result(part) for part in parts if part.get("type") in _RESULTS]
     role = str(entry.get("role") or "user").casefold()
     text = plain_text(content)
@@ -687,18 +686,12 @@ def _message(entry: Mapping[str, Any]) -> ChatMessage:
 
 
 def _calls(value: Any) -> tuple[list[tuple[str | None, str]], int]:
-    """The calls of a message's own list, and how many entries are none."""
+    """The calls in the list of a message, and the number of other entries."""
     if isinstance(value, str):  # in attributes of spans
         value = json.loads(value) if value.strip().startswith("[") else [value] if value.strip() else None
     entries = value if isinstance(value, list) else [] if value is None else [value]
     calls = [_call(call) for call in entries if isinstance(call, dict)]
     return calls, len(entries) - len(calls)
-
-
-def _is_like_call(part: Mapping[str, Any]) -> bool:
-    """Whether a part may be a call in an unknown form."""
-    kind = part.get("type")
-    return isinstance(kind, str) and bool(LIKE_CALLS.fullmatch(kind))
 
 
 def _call(part: Mapping[str, Any]) -> tuple[str | None, str]:

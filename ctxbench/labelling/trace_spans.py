@@ -47,7 +47,7 @@ from ctxbench.labelling.trace_messages import (
 from ctxbench.labelling.trace_turns import offered_tools
 
 TURN_MARKS = ("messages", "text", "called", "offered")
-"""Fields of a line of which any makes it a turn."""
+"""Fields of a turn: a line with any of them is a turn."""
 
 _OTLP_FIELDS = ("attributes", "parentSpanId", "parent_span_id", "parent_id", "startTimeUnixNano", "start_time", "body")
 
@@ -65,11 +65,11 @@ class Span:
     """A span; or, with `is_log`, a log record that belongs to one.
 
     Attributes:
-        trace, id, parent: in hexadecimal; empty where there is none.
+        trace, id, parent: in hexadecimal; empty if missing.
         start: seconds since 1970, or None.
-        failed: its status is an error.
-        message: of the status.
-        answer_unread: it holds an answer of a model's in a form that is not known.
+        failed: the status is an error.
+        message: the message of the status.
+        answer_unread: the answer of the model is in an unknown form.
     """
 
     trace: str
@@ -88,8 +88,8 @@ class Span:
 def holds_spans(data: Mapping[str, Any]) -> bool:
     """Whether a JSON object is an export, a span or a log record rather than a turn.
 
-    A turn may name the trace it comes from, and hold an object called `context`: what has a field of a turn and no
-    span's id, or nothing else of a span's, is a turn.
+    A turn may have the id of a trace, and an object called `context`. An object with a field of a turn is a span only
+    if it also has the id and another field of a span.
     """
     if any(name in data for name in ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs")):
         return True
@@ -105,7 +105,7 @@ def read_spans(data: Mapping[str, Any]) -> Iterator[Span]:
     """Read the spans and log records of an export, or a single one.
 
     Raises:
-        TypeError, AttributeError: it is not built as the specification has it.
+        TypeError, AttributeError: it does not follow the specification.
     """
     groups = get(data, "resourceSpans", "resource_spans")
     logs = get(data, "resourceLogs", "resource_logs")
@@ -168,7 +168,7 @@ def _attributes(value: Any) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    """A value without OTLP's wrapping; what is not wrapped is itself."""
+    """A value without the wrapper of OTLP, if it has one."""
     if not isinstance(value, dict) or len(value) != 1:
         return value
     ((kind, inner),) = value.items()
@@ -193,10 +193,10 @@ class Node(Span):
     """A span without its attributes, with the data for records.
 
     Attributes:
-        events: those of GenAI, where the span itself has no message of a user's.
+        events: GenAI events, if the span itself has no user message.
         kind: `chat`, `tool`, `agent`, or empty for spans that only link others.
-        record: of a model call or an agent.
-        call: of a tool's execution.
+        record: the record of a model call or an agent.
+        call: the call of a tool execution.
     """
 
     position: int
@@ -208,9 +208,9 @@ class Node(Span):
 
 
 class SpanTree:
-    """The spans of one trace, linked to those that they are part of.
+    """The spans of one trace, linked to their ancestors.
 
-    A main record is that of a model call that answers a message of the user's; other model calls are nested in one.
+    The record of a model call that answers a user message is a main record; other model calls are nested in one.
     """
 
     def __init__(self, trace: str, nodes: dict[str, Node], findings: LogFindings) -> None:
@@ -222,7 +222,7 @@ class SpanTree:
         self._mains: dict[str, Record] = {}
 
     def records(self) -> Iterator[Record]:
-        """The model calls that answer messages of the user's, each with its tool calls."""
+        """The model calls that answer user messages, each with its tool calls."""
         for node in self._nodes.values():
             self._count_issues(node)
         self._find_main_records()
@@ -237,11 +237,13 @@ class SpanTree:
                     main.unread += record.unread
         self._attach_calls()
         for node_id, record in self._mains.items():
-            self._set_identity(record, self._nodes[node_id])
+            near = [self._nodes[node_id], *reversed(self._ancestors[node_id]), *self._nodes.values()]
+            record.conversation = next((n.conversation for n in near if n.conversation), self._trace or None)
+            record.user = next((n.user for n in near if n.user), None)
             yield record
 
     def _find_main_records(self) -> None:
-        """Find the model calls of the outermost agents (or of none); an agent's own record where it has none."""
+        """Find the model calls of the outermost agents (or of no agent); the record of an agent without model calls."""
         users: dict[str, int] = {}
         keys: set[tuple[str, int]] = set()
         texts: set[tuple[str, str | None]] = set()
@@ -254,7 +256,7 @@ class SpanTree:
                 continue
             fewer = agent is not None and record.users <= users.get(unit, 0) and (unit, record.key) not in keys
             if fewer and (unit, record.text) in texts:
-                continue  # the same request, from a window of messages that has moved on
+                continue  # the same request with a later window of messages
             texts.add((unit, record.text))
             keys.add((unit, record.key))
             users[unit] = max(record.users, users.get(unit, 0))
@@ -269,7 +271,7 @@ class SpanTree:
                 self._mains[node.id] = node.record
 
     def _main_record_of(self, node: Node) -> Record | None:
-        """The record that a nested span belongs to: that of an ancestor, of the same agent, or the latest before it."""
+        """The record that a nested span belongs to: of an ancestor, of the same agent, or the latest before it."""
         if (main := self._main_record_above(node)) is not None:
             return main
         unit = f"{self._trace}/{next(iter(self._agents(node)), '')}"
@@ -278,7 +280,7 @@ class SpanTree:
         return before[-1] if before else same_unit[0] if same_unit else None
 
     def _main_record_above(self, node: Node) -> Record | None:
-        """The record of the nearest model call above, or the one that this model call belongs to."""
+        """The record of the nearest model call among the ancestors, or the main record of that call."""
         for above in reversed(self._ancestors[node.id]):
             if above.id in self._mains:
                 return self._mains[above.id]
@@ -287,7 +289,7 @@ class SpanTree:
         return None
 
     def _outermost_calls(self) -> list[tuple[Node, Record, Node | None]]:
-        """The model calls below no other agent, tool or model call, each with its agent."""
+        """The model calls outside of nested agents, tools and model calls, each with its agent."""
         out: list[tuple[Node, Record, Node | None]] = []
         for node in self._order:
             agents = self._agents(node)
@@ -297,7 +299,7 @@ class SpanTree:
         return out
 
     def _calls_with_tools(self, outer: list[tuple[Node, Record, Node | None]]) -> set[str]:
-        """The model calls that a tool's span is below of, or follows within the same agent."""
+        """The model calls that tool spans are descendants of, or follow within the same agent."""
         agents = {node.id: agent.id if agent is not None else "" for node, _, agent in outer}
         latest: dict[str, str] = {}
         model_calls: set[str] = set()
@@ -314,7 +316,7 @@ class SpanTree:
         return [above.id for above in self._ancestors[node.id] if above.kind == "agent"]
 
     def _record_with_call(self, call: Call, begin: float) -> Record | None:
-        """The record whose messages hold a call's id: under its name, and the latest before it, where several do."""
+        """The record whose messages have the id of a call; of several the one with its name, then the latest."""
         names = [
             (record, [record_call.name for record_call in record.calls if record_call.id == call.id])
             for record in self._mains.values()
@@ -332,7 +334,7 @@ class SpanTree:
             if node.call is None:
                 continue
             if any(above.call is not None and above.call.name == node.call.name for above in self._ancestors[node.id]):
-                self._findings.counts["calls_twice"] += 1  # the same call, by the agent and by its client of the server
+                self._findings.counts["calls_twice"] += 1  # logged by the agent and by its MCP client
                 continue
             record = (
                 self._main_record_above(node)
@@ -344,12 +346,6 @@ class SpanTree:
             else:
                 record.executed = (*record.executed, node.call)
 
-    def _set_identity(self, record: Record, node: Node) -> None:
-        """Set conversation and user: those of the span, of its ancestors, or of any span of the trace."""
-        near = [node, *reversed(self._ancestors[node.id]), *self._nodes.values()]
-        record.conversation = next((n.conversation for n in near if n.conversation), self._trace or None)
-        record.user = next((n.user for n in near if n.user), None)
-
     def _count_issues(self, node: Node) -> None:
         parent = self._nodes.get(node.parent)
         if parent is None:
@@ -358,11 +354,11 @@ class SpanTree:
             self._findings.count_skew(parent.start - node.start)
 
     def _start(self, node: Node) -> float:
-        """The start of a span by its own clock, but not before the spans that it is part of."""
+        """The start of a span, but not before the start of its ancestors."""
         return max((n.start for n in (*self._ancestors[node.id], node) if n.start is not None), default=0.0)
 
     def _path(self, node: Node) -> tuple[Node, ...]:
-        """The spans that a span is part of, outermost first; a circle ends where it would begin again."""
+        """The ancestors of a span, outermost first; stops at a circle."""
         path = {node.id: node}
         above = self._nodes.get(node.parent)
         while above is not None and above.id not in path:
@@ -372,15 +368,15 @@ class SpanTree:
 
 
 def helpers_of(outer: Iterable[tuple[Node, Record, Node | None]], with_tools: Collection[str]) -> set[str]:
-    """The model calls of agents that are no part of the conversation, such as one that finds a title for it.
+    """The model calls of agents that are not part of the conversation, such as a call that finds its title.
 
-    Where an agent's own messages are recorded, those are of it whose messages hold its user's. Else, where some of an
-    agent's model calls have tools or call them, a model call with neither that shares no message of the user's with
-    those is a helper; where two that share none have tools, the first that calls some is the agent's, and `doubtful`.
+    If the messages of an agent are recorded, model calls that do not have its user message are helpers. Otherwise
+    model calls that share no user message with the first call that calls tools (else has tools, else the first call)
+    are helpers. If several of these have tools, the record is `doubtful`.
 
     Args:
-        outer: model calls in order, each with its agent; those without an agent are no helpers.
-        with_tools: model calls that spans of tools follow.
+        outer: model calls in order, each with its agent; calls without an agent are not helpers.
+        with_tools: ids of model calls that are followed by spans of tools.
     """
     by_agent = group_pairs((agent.id, (node, record, agent)) for node, record, agent in outer if agent is not None)
     helpers: set[str] = set()
@@ -402,7 +398,7 @@ def helpers_of(outer: Iterable[tuple[Node, Record, Node | None]], with_tools: Co
 def _linked(
     members: list[tuple[Node, Record, Node]], first: list[tuple[Node, Record, Node]]
 ) -> list[tuple[Node, Record, Node]]:
-    """The model calls that share messages of the user's with the first ones, or with others that do."""
+    """The model calls that share user messages with the first ones, directly or through other calls."""
     user_hashes = {user_hash for _, record, _ in first for user_hash in record.user_hashes}
     while True:
         linked = [member for member in members if user_hashes & set(member[1].user_hashes)]
@@ -419,17 +415,17 @@ _USERS = ("userId", "user_id", "user")
 
 
 def operation(attributes: Mapping[str, Any]) -> str:
-    """The SDK's operation that a span is of, such as `ai.toolCall`; empty if it is none of the SDK's."""
+    """The operation of the AI SDK, such as `ai.toolCall`; empty for other spans."""
     named = get(attributes, "ai.operationId", "operation.name")
-    name = named.split(" ")[0] if isinstance(named, str) else ""  # the second word is the application's own
+    name = named.split(" ")[0] if isinstance(named, str) else ""  # the second word is chosen by the application
     return name if name.startswith("ai.") else ""
 
 
 def as_gen_ai(span: Span) -> Span:
-    """A span with the attributes of the GenAI conventions; one that is not the SDK's is returned as it is.
+    """A span of the AI SDK with the attributes of the GenAI conventions; other spans are unchanged.
 
     Raises:
-        ValueError, TypeError: its messages or tools are not built as the SDK has them.
+        ValueError, TypeError: its messages or tools are not in the form of the SDK.
     """
     name = operation(span.attributes)
     if not name:
@@ -475,7 +471,7 @@ def _messages(attributes: Mapping[str, Any], field: str) -> dict[str, Any]:
 
 
 def recorded_tools(value: Any) -> list[Any]:
-    """The tools of a model call, each an object or its JSON text; those that the provider runs are left out."""
+    """The tools of a model call, each an object or its JSON text, without those that the provider runs."""
     tools = parsed(value)
     tools = tools if isinstance(tools, list | dict) else [tools]
     return offered_tools({"tools": [parsed(tool) for tool in tools] if isinstance(tools, list) else tools}) or []
@@ -499,8 +495,8 @@ def read_observations(data: Mapping[str, Any], position: int) -> Iterator[Span]:
     """The spans of an observation, or of all those in a trace or a page.
 
     Args:
-        data: of which `holds_observations` is true.
-        position: in the log, for observations without an id.
+        data: an object for which `holds_observations` is true.
+        position: the position in the log, for observations without an id.
     """
     if _is_observation(data):
         yield _langfuse_span(data, str(position))
@@ -534,7 +530,10 @@ def _langfuse_span(data: Mapping[str, Any], default_id: str) -> Span:
     metadata = metadata if isinstance(metadata, dict) else {}
     recorded = parsed(metadata.get("attributes"))
     attributes = dict(recorded) if isinstance(recorded, dict) else {}
-    attributes |= {name: value for name, value in _identity(data, metadata).items() if value is not None}
+    for name, fields in (("gen_ai.conversation.id", _SHARED[:2]), ("user.id", _SHARED[2:])):
+        if (value := get(data, *fields) or get(metadata, *fields)) is not None:
+            attributes[name] = value
+    output = parsed(data.get("output"))
     kind = _KINDS.get(str(data["type"]).upper())
     if kind == "execute_tool" and not operation(attributes):
         attributes |= {"gen_ai.operation.name": kind, "gen_ai.tool.name": data.get("name")}
@@ -549,25 +548,8 @@ def _langfuse_span(data: Mapping[str, Any], default_id: str) -> Span:
         attributes=attributes,
         failed=data.get("level") == "ERROR",
         message=str(get(data, "statusMessage", "status_message") or ""),
-        answer_unread=_is_unread(data),
+        answer_unread=kind == "chat" and isinstance(output, list | dict) and read_response(output) is None,
     )
-
-
-def _is_unread(data: Mapping[str, Any]) -> bool:
-    """Whether a model's answer is in an unknown form."""
-    output = parsed(data.get("output"))
-    is_model_call = str(data["type"]).upper() == "GENERATION"
-    return is_model_call and isinstance(output, list | dict) and read_response(output) is None
-
-
-def _identity(data: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
-    def first(*names: str) -> Any:
-        return get(data, *names) or get(metadata, *names)
-
-    return {
-        "gen_ai.conversation.id": first("sessionId", "session_id"),
-        "user.id": first("userId", "user_id"),
-    }
 
 
 def _bodies(data: Mapping[str, Any], metadata: Mapping[str, Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -598,7 +580,7 @@ _MESSAGE = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message$")
 
 
 class SpanReader:
-    """Takes spans one by one, and makes records of them at the end."""
+    """Collects spans one by one, and converts them into records at the end."""
 
     def __init__(self, findings: LogFindings, interner: Interner) -> None:
         self._findings = findings
@@ -610,7 +592,7 @@ class SpanReader:
         """Add a span or a log record.
 
         Raises:
-            TypeError, ValueError: its messages or tools are not built as the conventions have them.
+            TypeError, ValueError: its messages or tools do not follow the conventions.
         """
         if span.is_log:
             self._logged.setdefault((span.trace, span.id), []).extend(span.events)
@@ -736,7 +718,7 @@ def _tool_call(span: Span) -> Call | None:
 
 
 def _numbered_objects(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
-    """Build objects from numbered attributes, such as `gen_ai.prompt.0.role`; `tool_calls.0.name` as lists within."""
+    """Build objects from numbered attributes, such as `gen_ai.prompt.0.role`."""
     rows: dict[int, dict[str, Any]] = {}
     calls: dict[int, dict[int, dict[str, Any]]] = {}
     for name, value in attributes.items():

@@ -1,7 +1,7 @@
-"""Turns from rows and API bodies, and turns grouped into conversations.
+"""Turns from rows and API bodies, and their conversations.
 
-A line is a body, or has a request and its response under names that loggers use (`req` and `res` of pino, `input` and
-`output`), each also within a `body` or as JSON text.
+A line is a body, or has a request and its response in fields of common loggers (`req` and `res` of pino, `input` and
+`output`), each also inside a `body` or as JSON text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from ctxbench.catalogs.tool_lists import describes_item
 from ctxbench.datasets.queries import group_pairs
-from ctxbench.io.errors import Fault, ParameterError
+from ctxbench.io.errors import Fault, Message, ParameterError
 from ctxbench.io.rows import Row
 from ctxbench.labelling.record_files import is_eval, named
 from ctxbench.labelling.trace_messages import (
@@ -40,7 +40,7 @@ from ctxbench.labelling.trace_messages import (
     set_summary,
     text_or_none,
 )
-from ctxbench.model.requests import Message
+from ctxbench.model.requests import Message as ChatTurn
 
 TURN_FIELDS = (
     *("conversation", "turn", "time", "user", "workspace", "messages", "text", "offered", "exposure", "called"),
@@ -49,15 +49,15 @@ TURN_FIELDS = (
 
 
 def meant_field(name: str) -> str:
-    """`; 'mesages' may be meant for 'messages'` for a field with nearly the name of one that is read; else empty."""
+    """A suggestion for a field whose name is close to the name of a field of a turn; empty if there is none."""
     close = [] if name in TURN_FIELDS else get_close_matches(name.lower(), TURN_FIELDS, n=1, cutoff=0.7)
-    return f"; {name!r} may be meant for {close[0]!r}" if close else ""
+    return Message("labelling.meant-field", name=name, field=close[0]) if close else ""
 
 
 def read_turn(
     data: dict[str, Any], position: int, at: Fault, *, findings: LogFindings, interner: Interner
 ) -> Record | None:
-    """The record of one row of JSON lines; None, with a fault, if it is wrong."""
+    """The record of one row of JSON lines; None, and a fault, if it is wrong."""
     findings.ignored.update(name for name in data if name not in TURN_FIELDS)
     faults: list[Fault] = []
     row, record = Row(data, faults, Path(at.path or ""), at.line), Record(position=position)
@@ -66,7 +66,7 @@ def read_turn(
     if record.text is None:
         findings.roles.update(message.role for message in parsed)
     _read_offers(record, row, interner)
-    if row.data.get("called") is not None:  # else the calls are those in the messages after the user's last one
+    if row.data.get("called") is not None:  # else the calls in messages after the last user message
         record.calls = row.read_list("called", _call, expected="{tool, status}")
     _read_other_fields(record, row, interner)
     findings.faults += faults
@@ -74,14 +74,14 @@ def read_turn(
 
 
 def _names(row: Row, field: str, interner: Interner) -> tuple[str, ...] | None:
-    """The names of a list, or None if there is no list; equal lists of a log are one object."""
+    """The names in a list, or None if there is no list; equal lists are one object."""
     if row.optional(field, list) is None:
         return None
     return interner.names(row.read_list(field, named, expected="the name of an item"))
 
 
 def _read_messages(record: Record, row: Row, interner: Interner) -> list[ChatMessage]:
-    """The messages of a turn, which are set in its record."""
+    """Set the messages of a turn in its record, and return them."""
     messages, text, answer = (row.data.get(name) for name in ("messages", "text", "answer"))
     if messages is None:
         messages = [{"role": "user", "content": text}] if isinstance(text, str) else []
@@ -89,7 +89,7 @@ def _read_messages(record: Record, row: Row, interner: Interner) -> list[ChatMes
     try:
         parsed = [*read_messages(messages), *read_messages(answers)]
     except (TypeError, ValueError, RecursionError):
-        row.fault("field 'messages' must be a list of messages with role and content")
+        row.fault(Message("labelling.messages-form"))
         return []
     set_summary(record, parsed, interner)
     record.cumulative = row.data.get("called") is None
@@ -99,44 +99,40 @@ def _read_messages(record: Record, row: Row, interner: Interner) -> list[ChatMes
 def _read_offers(record: Record, row: Row, interner: Interner) -> None:
     exposure, offered = row.data.get("exposure"), row.data.get("offered")
     if exposure not in (None, "full", "partial"):
-        row.fault(f"field 'exposure' must be full or partial, got {exposure!r:.60}")
+        row.fault(Message("labelling.field-choice", name="exposure", choices="full or partial", got=exposure))
     record.all_offered = exposure == "full" or offered == "*" or (isinstance(offered, list) and "*" in offered)
     record.partly_offered = exposure == "partial"
     if record.partly_offered and record.all_offered:
-        row.fault("field 'exposure' says partial, but 'offered' is '*'")
+        row.fault(Message("labelling.exposure-conflict"))
     if offered != "*":
         names = _names(row, "offered", interner)
         record.offered = names if names is None or "*" not in names else tuple(i for i in names if i != "*")
     record.available = _names(row, "available", interner)
-    scope = row.data.get("scope")
-    if scope is not None and not isinstance(scope, str):
-        row.fault(f"field 'scope' must be the name of a scope, got {scope!r:.60}")
-    else:
-        record.scope = scope
+    record.scope = row.optional("scope", str)
     if record.scope is not None and record.available is not None:
-        row.fault("fields 'available' and 'scope' exclude each other")
+        row.fault(Message("labelling.scope-and-available"))
 
 
 def _read_other_fields(record: Record, row: Row, interner: Interner) -> None:
     needs = row.data.get("needs")
     if needs not in (None, "nothing"):
-        row.fault(f"field 'needs' must be 'nothing' or absent, got {needs!r:.60}")
+        row.fault(Message("labelling.field-choice", name="needs", choices="'nothing' or absent", got=needs))
     record.needs_nothing = needs == "nothing"
     if record.needs_nothing and any(call.status == "ok" for call in record.calls):
-        row.fault("field 'needs' says nothing, but something was called")
+        row.fault(Message("labelling.needs-conflict"))
     session, names = row.data.get("session"), _names(row, "session", interner)
     if isinstance(session, list) and names is not None and len(names) == len(session):
         modes = [entry.get("mode", "manual") if isinstance(entry, dict) else "manual" for entry in session]
         for mode in modes:
             if mode not in ("always", "manual"):
-                row.fault(f"a session item's mode is always or manual, got {mode!r}")
+                row.fault(Message("labelling.session-mode", got=mode))
         record.session = tuple(zip(names, modes, strict=True))
     record.explicit = _names(row, "explicit", interner) or ()
     results = row.data.get("tool_results") or []
     try:
         record.tool_results = tuple((str(result["tool"]), str(result["text"])) for result in results)
     except (TypeError, KeyError):
-        row.fault('field \'tool_results\' must be a list of {"tool", "text"}')
+        row.fault(Message("labelling.tool-results-form"))
 
 
 def _read_identity(record: Record, row: Row) -> None:
@@ -145,22 +141,22 @@ def _read_identity(record: Record, row: Row) -> None:
         if isinstance(value, str | int) and not isinstance(value, bool):
             setattr(record, name, str(value) or None)
         elif value is not None:
-            row.fault(f"field {name!r} must be a text, got {value!r:.60}")
+            row.fault(Message("labelling.field-choice", name=name, choices="a text", got=value))
     turn, time = row.data.get("turn"), row.data.get("time")
     if isinstance(turn, int) and not isinstance(turn, bool) and turn >= 0:
         record.turn = turn
     elif turn is not None:
-        row.fault(f"field 'turn' must be a whole number of 0 or more, got {turn!r:.60}")
+        row.fault(Message("labelling.field-choice", name="turn", choices="a whole number of 0 or more", got=turn))
     record.time = seconds(time)
     if time is not None and record.time is None:
-        row.fault(f"field 'time' must be ISO 8601 or seconds since 1970, got {time!r:.60}")
+        row.fault(Message("labelling.field-choice", name="time", choices="ISO 8601 or seconds since 1970", got=time))
 
 
 def _call(entry: Any) -> Call:
     status = entry.get("status") or "ok" if isinstance(entry, dict) else "ok"
     name = named(entry)
     if describes_item({field: value for field, value in entry.items() if value} if isinstance(entry, dict) else entry):
-        raise ParameterError("it has a description or a schema, so it was offered; expected a name, or {tool, status}")
+        raise ParameterError("has a description or a schema, so it was offered; expected a name, or {tool, status}")
     if status not in STATUSES:
         raise ParameterError(f"status must be one of {', '.join(STATUSES)}, got {status!r:.60}")
     return Call(name, status, text_or_none(get(entry, "call", "call_id")) if isinstance(entry, dict) else None)
@@ -168,28 +164,28 @@ def _call(entry: Any) -> Call:
 
 REQUESTS = ("request", "req", "input_body", "requestBody", "request_body", "body", "payload", "input")
 RESPONSES = ("response", "resp", "res", "completion", "responseBody", "response_body", "output", "result")
-_TEXTS = ("response", "completion", "output")  # of these a text is the answer
+_TEXTS = ("response", "completion", "output")  # fields in which a text is the answer
 _TIMES = ("time", "timestamp", "ts", "created_at", "createdAt", "created", "startTime", "start_time")
 _CONVERSATIONS = (
     *("conversation", "conversation_id", "conversationId", "session_id", "sessionId"),
     *("thread_id", "threadId", "chat_id", "chatId"),
 )
 _USERS = ("user", "user_id", "userId")
-_OF_SPANS = ("spanId", "span_id", "traceId", "trace_id")  # of a log record of OpenTelemetry, which has a `body`
-_SHOWN = 5  # fields of a response that a message names
-_HOSTED = ("provider", "provider-defined")  # the AI SDK's types of tools that the model's provider runs
+_OF_SPANS = ("spanId", "span_id", "traceId", "trace_id")  # fields of log records of OpenTelemetry, which have a `body`
+_SHOWN = 5  # fields that a message names
+_HOSTED = ("provider", "provider-defined")  # types of the AI SDK for tools that the provider runs
 
 
 @dataclass(frozen=True, slots=True)
 class BodyTurn:
-    """A line that holds a request to a model.
+    """A line with a request to a model.
 
     Attributes:
         turn: the line as a turn.
-        passed_over: fields of the line that nothing reads.
-        response: `read`; `unread` where one is there that does not say what was called; `missing` where none is
-            beside the request; empty for a body alone, whose answer stands in the next one.
-        unread: the fields of a response that was not read.
+        passed_over: ignored fields of the line.
+        response: `read`, `unread` (the calls are unknown), `missing`, or empty for a body alone, whose answer is in
+            the next one.
+        unread: the fields of an unread response.
     """
 
     turn: dict[str, Any]
@@ -211,11 +207,11 @@ def as_turn(data: Mapping[str, Any]) -> BodyTurn | None:
 
 
 def unread_responses(data: Mapping[str, Any], *, has_tools: bool) -> list[str]:
-    """The fields of a turn that hold responses or calls, which are not read in addition to the turn's fields.
+    """The fields of a turn with responses or calls that are not read.
 
     Args:
         data: the turn.
-        has_tools: it says which tools the model had, so that an answer that is a text alone called none of them.
+        has_tools: the turn lists the tools of the model, so that an answer of text alone has no calls.
     """
     responses = [name for name in RESPONSES if data.get(name) not in (None, "", {}, [])]
     texts = [name for name in responses if isinstance(text := parsed(data[name]), str) and not is_stream(text)]
@@ -223,24 +219,22 @@ def unread_responses(data: Mapping[str, Any], *, has_tools: bool) -> list[str]:
     return list(dict.fromkeys([*(name for name in responses if name not in texts or not has_tools), *calls]))
 
 
-def unread_request(data: Mapping[str, Any]) -> str:
-    """Describe a line that is no turn; empty if its kind is unknown."""
+def unread_line(data: Mapping[str, Any]) -> Message:
+    """The fault of a line that is neither a turn nor a span."""
     if isinstance(data.get("run_type"), str) and "inputs" in data:
-        return (
-            "; it looks like a run of LangSmith, whose exports are not read: send the same traces as OpenTelemetry "
-            "spans, or write its inputs as messages"
-        )
+        return Message("labelling.langsmith-run")
     if is_eval(data):
-        return "; it looks like a hand-written eval: `ctxbench data import golden` takes a file of these"
+        return Message("labelling.eval-in-log")
     name = next((name for name in REQUESTS if isinstance(_inner(data.get(name)), dict)), None)
-    if name is None:
-        return ""
-    fields = ", ".join(map(repr, list(_inner(data[name]))[:5]))
-    return f"; {name!r} is no body of a request, with messages or input: it has {fields or 'no fields'}"
+    fields = ", ".join(map(repr, list(data if name is None else _inner(data[name]))[:_SHOWN])) or "no fields"
+    if name is not None:
+        return Message("labelling.not-a-body", name=name, fields=fields)
+    hint = "".join(map(meant_field, data))
+    return Message("labelling.not-a-turn", fields=fields, hint=hint, known=TURN_FIELDS)
 
 
 def _request_field(data: Mapping[str, Any]) -> str | None:
-    """The field of a line that holds a request."""
+    """The field of a line with the request."""
     if "messages" in data:
         return "messages" if not _is_turn(data) and _is_body(data) and _has_response(data) else None
     is_log_record = any(name in data for name in _OF_SPANS) and not _has_response(data)
@@ -262,7 +256,7 @@ def _has_response(data: Mapping[str, Any]) -> bool:
 
 
 def _pair(data: Mapping[str, Any], name: str) -> BodyTurn:
-    """The turn of the request in a field, or of the line as a request, and of its response."""
+    """The turn of a request, in a field or the whole line, and of its response."""
     value = data if name == "messages" else _inner(data[name])
     request = value if isinstance(value, dict) else {"input": value}
     fields = [field for field in RESPONSES if field != name and data.get(field) not in (None, "", {}, [])]
@@ -278,7 +272,7 @@ def _pair(data: Mapping[str, Any], name: str) -> BodyTurn:
     sources = (data, response if isinstance(response, dict) else {}, request)
     turn, used = _turn(request, (answers[field] if field else None) or (), offered=offered, sources=sources)
     read = {name, *([field] if field else fields), *used, "tools", "functions"}
-    # a text says what was called only where the line says which tools the model had
+    # the calls of a text answer are known only if the line lists the tools of the model
     is_text_alone = isinstance(response, str) and offered is None
     state = "missing" if not fields else "unread" if field is None or is_text_alone else "read"
     unread = [part for field in fields for part in _parts(field, _inner(data[field]))] if state == "unread" else []
@@ -286,7 +280,7 @@ def _pair(data: Mapping[str, Any], name: str) -> BodyTurn:
 
 
 def _parts(field: str, response: Any) -> list[str]:
-    """A response's fields, `result.steps`; those alone that hold calls, if any does."""
+    """The fields of a response, such as `result.steps`; only those with calls, if there are any."""
     if not isinstance(response, dict):
         return [field]
     names = [name for name, value in response.items() if call_names({name: value})] or list(response)[:_SHOWN]
@@ -301,7 +295,7 @@ def _answers(field: str, response: Any) -> list[Any] | None:
 
 
 def _inner(value: Any) -> Any:
-    """A body without its enclosing object or text."""
+    """A body without its enclosing object or JSON text."""
     value = parsed(value)
     inner = parsed(value.get("body")) if isinstance(value, dict) else None
     return inner if isinstance(inner, dict | list) else value
@@ -318,7 +312,7 @@ def _turn(
     offered: list[Any] | None,
     sources: tuple[Mapping[str, Any], ...],
 ) -> tuple[dict[str, Any], set[str]]:
-    """A request with its answers as a turn, and the fields of the line, the first of the sources, that it has."""
+    """A request with its answers as a turn, and the fields of the line (the first source) that it uses."""
     messages = request["messages"] if isinstance(request.get("messages"), list) else input_messages(request["input"])
     turn: dict[str, Any] = {"messages": [*messages, *answers]}
     if offered is not None:
@@ -350,9 +344,9 @@ def _number(value: Any) -> int | None:
 
 
 def offered_tools(request: Mapping[str, Any]) -> list[Any] | None:
-    """The `tools` (or `functions`) of a request, those that the provider runs left out; None if it has neither."""
+    """The `tools` (or `functions`) of a request, without those that the provider runs; None if it has neither."""
     tools = request.get("tools") if request.get("tools") is not None else request.get("functions")
-    if isinstance(tools, dict):  # by name, as the AI SDK has them
+    if isinstance(tools, dict):  # by name, as in the AI SDK
         return [name for name, tool in tools.items() if not (isinstance(tool, dict) and tool.get("type") in _HOSTED)]
     if not isinstance(tools, list):
         return None
@@ -360,7 +354,7 @@ def offered_tools(request: Mapping[str, Any]) -> list[Any] | None:
 
 
 def _declared(tool: Any) -> list[Any]:
-    """The tools in an entry: itself, or several that Gemini is sent in one."""
+    """The tools in an entry: itself, or the declarations of Gemini."""
     for name in ("functionDeclarations", "function_declarations"):
         if isinstance(tool, dict) and isinstance(tool.get(name), list):
             return list(tool[name])
@@ -368,7 +362,7 @@ def _declared(tool: Any) -> list[Any]:
 
 
 def _is_hosted(tool: Any) -> bool:
-    """Whether a tool is run by the model's provider, and so no item of a catalog."""
+    """Whether the provider of the model runs a tool, so that it is not an item of a catalog."""
     if not isinstance(tool, dict):
         return False
     return tool.get("type") in _HOSTED or ("name" not in tool and not isinstance(tool.get("function"), dict))
@@ -388,43 +382,43 @@ _ALIKE = 0.6  # least share of common words in all words of a repeated question
 
 @dataclass(slots=True, kw_only=True)
 class Turn:
-    """A message of the user's with the records up to the next one.
+    """A user message with the records up to the next one.
 
     Attributes:
-        records: in order; never empty, and the first has the message.
+        records: in order; the first has the message.
         number: position in the conversation.
         history: the messages before, oldest first.
-        asked_again: the next message of the user's asks the same.
+        asked_again: the next user message repeats the question.
     """
 
     records: list[Record]
     number: int = 0
-    history: tuple[Message, ...] = ()
+    history: tuple[ChatTurn, ...] = ()
     asked_again: bool = False
     calls: tuple[Call, ...] = field(default=())
 
     @property
     def text(self) -> str:
-        """The message of the user's."""
+        """The user message."""
         return self.records[0].text or ""
 
     @property
     def time(self) -> float | None:
-        """The time of the first call of the turn."""
+        """The first time in the records of the turn."""
         return next((record.time for record in self.records if record.time is not None), None)
 
 
 def conversations(records: Iterable[Record], findings: LogFindings, *, history: int) -> Iterator[list[Turn]]:
-    """Group records into the turns of each conversation, in the order in which the log first names conversations.
+    """Group records into the turns of conversations, in order of their first records.
 
-    A record without a conversation belongs to the one whose messages it continues, or begins one; conversations of two
-    workspaces are two, whatever they are called: nothing crosses a workspace. Several users may talk in one.
-    Conversations without any message of a user's are counted and left out.
+    A record without a conversation continues the conversation with the same messages, or begins one. A name in two
+    workspaces is two conversations. A conversation may have several users. Conversations without a user message are
+    counted and ignored.
 
     Args:
-        records: of all files, in any order.
-        findings: where odd things are counted.
-        history: how many earlier messages a turn has at most.
+        records: the records of all files, in any order.
+        findings: where issues are counted.
+        history: the largest number of earlier messages of a turn.
     """
     latest: dict[tuple[object, ...], list[tuple[int, Record]]] = {}
     named = group_pairs((record.conversation or (None, _first_position(record, latest)), record) for record in records)
@@ -438,9 +432,9 @@ def conversations(records: Iterable[Record], findings: LogFindings, *, history: 
 
 
 def _first_position(record: Record, latest: dict[tuple[object, ...], list[tuple[int, Record]]]) -> int:
-    """The position of the first record of a conversation in a log that names none; that of the record if it begins one.
+    """The position of the first record of an unnamed conversation; the position of `record` if it begins one.
 
-    Each request holds all messages before it. `latest` has the last records so far, by the messages of the user.
+    Each request has all messages before it. `latest` has the last records so far, by their user messages.
     """
     who, user_hashes, position = (record.workspace, record.user), record.user_hashes, record.position
     if not user_hashes:
@@ -459,24 +453,23 @@ def _first_position(record: Record, latest: dict[tuple[object, ...], list[tuple[
 
 
 def _is_next_call(record: Record, before: Record) -> bool:
-    """Whether a model call is one more of the same turn: its messages hold the calls of the one before it."""
+    """Whether a model call continues a turn: its messages have the calls of the one before it."""
     first, current = ([(call.id, call.name) for call in turn.calls] for turn in (before, record))
     return current[: len(first)] == first and (len(current) > len(first) or any(call_id for call_id, _ in first))
 
 
 def _by_workspace(records: list[Record]) -> Iterable[list[Record]]:
-    """Records of one conversation's name by workspace; one group where no two workspaces are named."""
+    """Records of one name of a conversation by workspace; one group unless there are several workspaces."""
     groups = group_pairs((record.workspace, record) for record in records)
     return groups.values() if len(groups.keys() - {None}) > 1 else [records]
 
 
 def merge_calls(records: Sequence[Record], findings: LogFindings) -> tuple[Call, ...]:
-    """Merge the calls of a turn, so that each occurs once, however often and in whatever form the log has it.
+    """Merge the calls of a turn, so that each occurs once.
 
-    A call is known by its id, its name and how often both stood before it in the same messages: some models begin
-    their ids anew, so an id alone is not enough. Where a call stands in the messages of several records, it is one, and
-    failed if any of them says so. The span of its execution says how it ended; one without an id is of the next call of
-    that name.
+    A call is identified by its id, its name and its number among calls with both in the same messages, as some models
+    reuse ids. A call in the messages of several records failed if it failed in one of them. The span of its execution
+    has the final status; a span without an id belongs to the next call with its name.
     """
     merged: dict[tuple[str | None, str, int], Call] = {}
     separate: list[Call] = []
@@ -503,7 +496,7 @@ def merge_calls(records: Sequence[Record], findings: LogFindings) -> tuple[Call,
 def _with_outcomes(
     calls: dict[tuple[str | None, str, int], Call], executed: list[Call], findings: LogFindings
 ) -> tuple[Call, ...]:
-    """Calls with the status that the spans of their execution have, and the calls that only such spans have."""
+    """Calls with the status of the spans of their execution, and calls that only spans have."""
     unmatched = dict(calls)
     matched: list[tuple[str | None, str, int]] = []
     unlisted: list[Call] = []
@@ -530,13 +523,13 @@ def _with_outcomes(
 
 
 def reuses_ids(calls: Iterable[Call]) -> bool:
-    """Whether several tools have calls with one id, so that results may be assigned to the wrong one."""
+    """Whether calls of several tools have the same id, so that their results may be mixed up."""
     names: dict[str, str] = {}
     return any(call.id is not None and names.setdefault(call.id, call.name) != call.name for call in calls)
 
 
 def asks_again(text: str, following: str) -> bool:
-    """Whether a message repeats the question before it: it complains, or they share 0.6 of their words."""
+    """Whether a message repeats the question before it: it complains, or shares 60% of its words."""
     if _AGAIN.match(following):
         return True
     first, second = (set(_WORDS.findall(t.casefold())) for t in (text, following))
@@ -563,7 +556,7 @@ def _turns(members: list[Record], findings: LogFindings) -> list[Turn]:
 
 
 def _by_number(members: list[Record], findings: LogFindings) -> list[list[Record]]:
-    """Records of one turn number; a number with two messages of the user is two turns."""
+    """Records grouped by turn number; a number with two user messages is two turns."""
     turns: list[list[Record]] = []
     for _, records in sorted(group_pairs((record.turn or 0, record) for record in members).items()):
         by_text: dict[str, list[Record]] = {}
@@ -579,7 +572,7 @@ def _by_number(members: list[Record], findings: LogFindings) -> list[list[Record
 
 
 def _by_messages(members: list[Record]) -> list[list[Record]]:
-    """Records with the same messages up to the user's last one; those without such a message join the turn before."""
+    """Records grouped by the messages up to the last user message; records without one join the turn before."""
     groups: list[list[Record]] = []
     latest: dict[int, list[Record]] = {}
     for record in members:
@@ -590,7 +583,7 @@ def _by_messages(members: list[Record]) -> list[list[Record]]:
             same_unit = record.unit is not None and record.unit == group[0].unit
             open_turn = record.continued and not group[-1].finished
             if not (record.users > 1 or same_unit or open_turn):
-                group = None  # the same words with nothing between: a second message of the user's
+                group = None  # the same words again: a second user message
         if group is None:
             group = []
             groups.append(group)
@@ -604,7 +597,7 @@ def _by_messages(members: list[Record]) -> list[list[Record]]:
 
 
 def _continues(record: Record, group: list[Record]) -> bool:
-    """Whether a record is of the turn before it though its first messages differ: a window of messages has moved on."""
+    """Whether a record belongs to the turn before it with a later window of messages."""
     if record.text is None or not record.continued or record.text != group[0].text or group[-1].finished:
         return False
     ids = {(call.id, call.name) for record in group for call in record.calls if call.id is not None}
@@ -612,7 +605,7 @@ def _continues(record: Record, group: list[Record]) -> bool:
 
 
 def _number_turns(turns: list[Turn], findings: LogFindings) -> None:
-    """Set the numbers of turns, and count gaps, missing beginnings and clocks that go back."""
+    """Set the numbers of turns, and count gaps, missing beginnings and steps back in time."""
     users = [turn.records[0].users for turn in turns]
     grows = all(a < b for a, b in pairwise(users))
     for i, turn in enumerate(turns):
@@ -627,8 +620,8 @@ def _number_turns(turns: list[Turn], findings: LogFindings) -> None:
 
 
 def _set_history(turns: list[Turn], findings: LogFindings, *, history: int) -> None:
-    """Set the history and the calls of turns, and where the next turn asks the same."""
-    messages: list[Message] = []
+    """Set history, calls and `asked_again` of turns."""
+    messages: list[ChatTurn] = []
     n_calls = n_lost = 0
     for i, turn in enumerate(turns):
         turn.history = turn.records[0].history or (tuple(messages[-history:]) if history else ())
@@ -637,6 +630,6 @@ def _set_history(turns: list[Turn], findings: LogFindings, *, history: int) -> N
         n_calls += len(turn.calls)
         turn.asked_again = i + 1 < len(turns) and asks_again(turn.text, turns[i + 1].text)
         answers = max((record.after for record in turn.records), key=len)
-        messages += [*([Message("user", turn.text)] if turn.text else []), *answers]
+        messages += [*([ChatTurn("user", turn.text)] if turn.text else []), *answers]
         del messages[: -history or None]
     findings.counts["calls_of_earlier_turns"] += n_lost

@@ -1,6 +1,20 @@
 """Memories for prompts: search them, and build the context that a model is given.
 
-`ContextEngine` answers for one workspace at a time, over a store of memories (`ctxbench.memory.stores`).
+A store keeps memories, files and messages by workspace. `ContextEngine` searches one workspace at a time; every call is
+one run of a shipped pipeline with the steps `links`, `rendered` and `template` added. The service answers over HTTP,
+and feedback becomes datasets. For users: `experiments/guide/memory.md` and `ctxbench/memory/serve.md`.
+
+Start with `ContextEngine` in `engine`. Nothing here filters: `Request.only` does. Results also have the names of the
+memory specification: `memory`, `score`, `rank`; `context`, `tokenCount`, `truncated`; `memoryIds`, `rankingScores`,
+`budgetUsed`.
+
+Modules:
+    engine: The memory engine: options, errors, results and caches.
+    memories: Memories, feedback events, the protocol of stores, and datasets from feedback.
+    service: The context service: build contexts, take feedback, and count requests.
+    sqlite_store: The SQLite store, and the import of memories from JSON lines.
+    stores: The base class of stores, and the store in memory.
+    web_app: The HTTP interface of the service: tokens, OpenAPI and routes.
 """
 
 from ctxbench.memory.engine import ContextEngine, ContextOptions, EngineError, SearchOptions

@@ -27,7 +27,7 @@ from ctxbench.io.errors import (
     suggest,
 )
 from ctxbench.io.rows import instant
-from ctxbench.memory.memories import MemoryStore
+from ctxbench.memory.stores import MemoryStore
 from ctxbench.model.candidates import Candidates, reranked
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.registry import build, check_fields
@@ -403,9 +403,9 @@ class ContextEngine:
             self._store = store
             model = open_embedder(embedder_name(embedder))
             if dimensions is not None and model.identity.dimensions != dimensions:
-                actual = f"the embedder {model.identity.model} makes vectors of {model.identity.dimensions} dimensions"
                 raise ParameterError(
-                    f"{actual}, and {dimensions} are expected; name another embedder, or leave dimensions out"
+                    f"the vectors of {model.identity.model} have {model.identity.dimensions} dimensions, expected "
+                    f"{dimensions}; name another embedder, or remove dimensions"
                 )
             self.progress: Callable[[int, int], None] | None = None
             self._resources: LocalResources = local_resources(

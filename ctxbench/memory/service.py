@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 
 from ctxbench.api.inputs import EmbedderGiven, embedder_name
-from ctxbench.io.errors import ParameterError, UserError
+from ctxbench.io.errors import Message, ParameterError, UserError
 from ctxbench.io.rows import in_utc, instant, instant_text, named_instant
 from ctxbench.memory.engine import ContextCache
-from ctxbench.memory.memories import ASKED, SUFFICIENT, Event, MemoryStore
+from ctxbench.memory.memories import ASKED, SUFFICIENT, Event
+from ctxbench.memory.stores import MemoryStore
 from ctxbench.model.arrays import BoolArray
 from ctxbench.model.candidates import Note, text_shown
 from ctxbench.model.items import Catalog, Item, ItemKey
@@ -42,22 +43,22 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.5,
 """Upper bounds of the buckets of seconds; 0.3 is what the assembly's document promises."""
 
 SECONDS = {
-    "assembly": "Seconds from a request to its context.",
-    "search": "Seconds of a request's retrievers, where they ran.",
-    "scoring": "Seconds of its rank steps, where they ran.",
-    "optimisation": "Seconds of the steps that cut or pack it into the budget, where they ran.",
+    "assembly": "Seconds per context.",
+    "search": "Seconds in retrieve steps.",
+    "scoring": "Seconds in rank steps.",
+    "optimisation": "Seconds in cut/pack steps.",
 }
 COUNTS = {
     "builds": "Contexts built.",
     "previews": "Contexts previewed.",
-    "cache_hits": "Contexts, of either sort, whose steps were all kept.",
-    "failures": "Requests that were not answered.",
-    "retrieved": "Items found, of all contexts.",
+    "cache_hits": "Contexts with all steps cached.",
+    "failures": "Failed requests.",
+    "retrieved": "Items retrieved.",
     "selected": "Items in contexts.",
     "tokens": "Tokens of contexts.",
     "feedback": "Judgements of items.",
-    "sufficient": "Contexts that were said to be enough.",
-    "insufficient": "Contexts that were said to lack something.",
+    "sufficient": "Contexts judged sufficient.",
+    "insufficient": "Contexts judged insufficient.",
 }
 _STAGES = {"retrieve": "search", "rank": "scoring", "cut": "optimisation", "pack": "optimisation"}
 
@@ -654,12 +655,10 @@ class ContextService:
         self.metrics.count(**{f"{action}s": 1}, cache_hits=int(context.kept))
         n_items = int(table.chosen.sum())
         self.metrics.count(retrieved=len(table), selected=n_items, tokens=tokens)
-        summary = (
-            f"{action} {context.id} for {'nobody in particular' if user is None else repr(user)} by {self._selector}"
-        )
-        passed = (clock.perf_counter() - begin) * 1000
-        cache_state = "cached" if context.kept else "not cached"
-        _log.info("%s: %d items, %d tokens, %.1f ms, %s", summary, n_items, tokens, passed, cache_state)
+        message_values = {"action": action, "context": context.id, "user": repr(user), "selector": self._selector}
+        figures = {"items": n_items, "tokens": tokens, "ms": (clock.perf_counter() - begin) * 1000}
+        state = "cached" if context.kept else "not cached"
+        _log.info(Message("memory.served", state=state, **message_values, **figures))
         return context
 
     def _index_public(self, catalog: Catalog) -> None:

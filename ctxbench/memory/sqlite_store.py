@@ -22,6 +22,7 @@ from ctxbench.catalogs.agent_file import other_kind
 from ctxbench.io.errors import (
     Fault,
     InputError,
+    Message,
     ParameterError,
     StorageError,
     UnknownNameError,
@@ -43,11 +44,11 @@ from ctxbench.memory.memories import (
     time_named,
     unknown,
 )
-from ctxbench.memory.stores import BaseStore
+from ctxbench.memory.stores import MemoryStore
 from ctxbench.model.items import ITEM_TYPES, Item, ItemKey
 
-APPLICATION = 0x6378626D  # "cxbm", which tells our files from other databases
-MIGRATIONS = (  # from each version of the schema to the next; what was released is never changed
+APPLICATION = 0x6378626D  # "cxbm", the mark of our databases
+MIGRATIONS = (  # from each version of the schema to the next; released ones are never changed
     """
     CREATE TABLE workspaces (key INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
         revision INTEGER NOT NULL DEFAULT 0, altered INTEGER NOT NULL DEFAULT 0);
@@ -90,7 +91,7 @@ MIGRATIONS = (  # from each version of the schema to the next; what was released
 )
 
 
-_SILENCE = 3.0  # seconds that another process is waited for before that is said
+_SILENCE = 3.0  # seconds to wait for another process before `waiting` is called
 _SCHEMA = (
     "SELECT (SELECT count(*) FROM sqlite_master), user_version, application_id"
     " FROM pragma_user_version, pragma_application_id"
@@ -114,22 +115,31 @@ _RELATIONSHIPS = (
 )
 
 
-class SqliteStore(BaseStore):
-    """A `MemoryStore` in a file. Deleted memories are in neither the file nor its log afterwards.
+_SQLITE_FAULTS = {
+    sqlite3.SQLITE_BUSY: "memory.sqlite-busy",
+    sqlite3.SQLITE_FULL: "memory.sqlite-full",
+    sqlite3.SQLITE_NOTADB: "memory.sqlite-no-database",
+    sqlite3.SQLITE_READONLY: "memory.sqlite-read-only",
+    sqlite3.SQLITE_CANTOPEN: "memory.sqlite-cannot-open",
+    sqlite3.SQLITE_CONSTRAINT: "memory.sqlite-constraint",
+}
 
-    That takes as long as writing the file anew, so delete many at once rather than one by one.
+
+class SqliteStore(MemoryStore):
+    """A store in a file. Deleted memories are in neither the file nor its log afterwards.
+
+    A deletion rewrites the file, so delete many memories at once.
 
     Args:
         path: the file, in a folder that is there.
-        create: make the file where there is none; False: that is an error.
-        busy_seconds: how long to wait for another process's transaction before that is an error.
-        waiting: called, from a thread of its own, with `busy_seconds` where another process has been waited for for
-            three seconds; None: it is not reported.
-        forget: called by `delete` with the texts that no memory has any more, so that their vectors go, too. It is
-            called first, so that a process that is killed in between leaves too little rather than too much.
+        create: create a missing file; False: a missing file is an error.
+        busy_seconds: how long to wait for the transaction of another process.
+        waiting: called with `busy_seconds`, in another thread, after three seconds of waiting for another process.
+        forget: called by `delete` with the texts that no memory has any more, to delete their vectors. It is called
+            before the memories are deleted.
 
     Raises:
-        StorageError: the file cannot be opened or made, is no database of memories, or a newer version's.
+        StorageError: the file cannot be opened or created, is not a database of memories, or is of a newer version.
     """
 
     def __init__(
@@ -150,16 +160,18 @@ class SqliteStore(BaseStore):
         self._open()
 
     def workspaces(self) -> tuple[str, ...]:
-        """See `MemoryStore`."""
+        """The names of all workspaces, in order of creation."""
         with self._transaction(reads=True):
             return tuple(name for (name,) in self._sql("SELECT name FROM workspaces ORDER BY key"))
 
     def delete(self, workspace: str, id: str, *other_ids: str) -> None:  # noqa: A002
-        """See `MemoryStore`. If another process reads all the time, an error says what is left.
+        """Delete memories, all versions, with their relationships and events.
 
-        Inside of `together` it is a `ParameterError`, and nothing is forgotten.
+        Raises:
+            StorageError: another process reads all the time, so that the deleted text is still in the file.
+            ParameterError: a memory is unknown, or this is inside `together`.
         """
-        self._refuse_inside("delete")
+        self._check_outside("delete")
         with self._transaction():
             rows = [self._row_keys(workspace, memory_id) for memory_id in (id, *other_ids)]
             keys, gone = json.dumps([key for _, key in rows]), "IN (SELECT value FROM json_each(?))"
@@ -176,8 +188,8 @@ class SqliteStore(BaseStore):
             self._scrub(self._open())
 
     def close(self) -> None:
-        """See `MemoryStore`; a `ParameterError` inside `together`."""
-        self._refuse_inside("close")
+        """Close the store; the next use opens it again. A `ParameterError` inside `together`."""
+        self._check_outside("close")
         with self._lock:
             if self._connection is not None and self._process == os.getpid():
                 self._connection.close()
@@ -193,8 +205,8 @@ class SqliteStore(BaseStore):
     def together(self) -> Iterator[None]:
         """Make all inserts, updates and relationships of this thread inside it one transaction.
 
-        A refusal (`ParameterError`, `InputError`) that is caught inside undoes only itself. After a failure of SQLite
-        nothing is kept: every later call inside, and the end, is a `StorageError`. `delete` and `close` are refused.
+        A `ParameterError` or `InputError` that is caught inside undoes only its own call. After a failure of SQLite
+        nothing is kept, and every later call inside raises a `StorageError`. `delete` and `close` are not allowed.
         """
         with self._transaction():
             yield
@@ -203,10 +215,7 @@ class SqliteStore(BaseStore):
 
     @contextmanager
     def _transaction(self, *, reads: bool = False) -> Iterator[None]:
-        """Commit at the end, roll back on any error; a write takes the lock of the file at once.
-
-        Inside of another one it is a part of that.
-        """
+        """Commit at the end, roll back on errors; a write locks the file at once. Nested ones are one transaction."""
         with self._lock:
             db, inside = self._open(), self._inside
             before = None if inside else dict(self._kept)
@@ -222,7 +231,9 @@ class SqliteStore(BaseStore):
                     db.execute("COMMIT")
             except BaseException as error:
                 fault = self._fault(error) if isinstance(error, sqlite3.Error | json.JSONDecodeError) else None
-                self._kept = self._kept if before is None else before  # no catalog of what has not happened
+                self._kept = (
+                    self._kept if before is None else before
+                )  # without catalogs of changes that were rolled back
                 if (fault or not inside) and db.in_transaction:  # SQLite itself rolls back on some errors
                     db.execute("ROLLBACK")
                 if fault:
@@ -234,12 +245,13 @@ class SqliteStore(BaseStore):
     def _check_open(self, db: sqlite3.Connection) -> None:
         """Raise if a failure has rolled back the transaction."""
         if not db.in_transaction:
-            raise StorageError(f"{self.path}: all changes together were undone by a failure before; make them again")
+            raise StorageError(f"{self.path}: an earlier failure undid all changes made together; make them again")
 
-    def _refuse_inside(self, action: str) -> None:
+    def _check_outside(self, action: str) -> None:
+        """Raise if a transaction is open."""
         with self._lock:
             if self._inside and self._process == os.getpid():
-                raise ParameterError(f"{action} cannot be a part of changes made together; call it after them")
+                raise ParameterError(f"{action} is not allowed inside `together`; call it afterwards")
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
@@ -261,19 +273,17 @@ class SqliteStore(BaseStore):
             # SQLite forbids the use, and closing, of a connection that was inherited by a fork.
             self._inherited, self._connection = self._connection, None
             self._process = os.getpid()
-            if self._inside:  # what the other process was about to write is not there
+            if self._inside:  # the transaction of the parent process is not ours
                 self._inside, self._kept = False, {}
         if self._connection is None:
             path = readable(self.path, repeatedly=True)
             if why := folder_fault(path.parent):
-                raise StorageError(
-                    f"cannot open {path}: {path.parent}: {why}; make that folder, or name a database in another"
-                )
+                raise StorageError(f"cannot open {path}: {path.parent}: {why}; create that folder, or name another")
             if path.is_dir() or not (self._create or path.exists()):
                 why = "it is a folder" if path.is_dir() else "no such file"
                 raise StorageError(f"cannot open {path}: {why}; expected a database of memories")
             if self._create and not path.exists():
-                make_private_file(path)  # others may not read what is remembered
+                make_private_file(path)
             try:
                 db = sqlite3.connect(path.absolute(), timeout=self._busy, isolation_level=None, check_same_thread=False)
                 self._connection = db
@@ -300,7 +310,7 @@ class SqliteStore(BaseStore):
             db.execute(f"PRAGMA user_version = {newest}")
             db.execute("COMMIT")
         db.execute("PRAGMA busy_timeout = 0")
-        with suppress(StorageError):  # others are at work, or it cannot be written: whoever comes next does it
+        with suppress(StorageError):  # busy or read-only: the next process does it
             self._scrub(db)
         db.execute(f"PRAGMA busy_timeout = {self._busy * 1000:.0f}")
 
@@ -308,18 +318,18 @@ class SqliteStore(BaseStore):
         """The version of the file's schema; 0 for an empty file."""
         tables, version, application = db.execute(_SCHEMA).fetchone()
         if application != APPLICATION and (tables or version):
-            raise StorageError(f"{self.path} is a database of something else; expected one of memories")
+            raise StorageError(f"{self.path} is a database of another application; expected a database of memories")
         if version > len(MIGRATIONS):
             raise StorageError(
-                f"{self.path} has schema {version}, and this version of ctxbench knows {len(MIGRATIONS)}; update "
-                "ctxbench. Nothing was changed there"
+                f"{self.path} has schema {version}, but this version of ctxbench supports {len(MIGRATIONS)}; update "
+                "ctxbench; nothing was changed"
             )
         return int(version)
 
     def _scrub(self, db: sqlite3.Connection) -> None:
         """Rewrite the file and empty its log after a deletion.
 
-        `secure_delete` alone leaves copies of cells behind that moved to another page before they were deleted.
+        `secure_delete` alone leaves copies of cells that moved to another page before their deletion.
         """
         try:
             if not db.execute("SELECT count(*) FROM unscrubbed").fetchone()[0]:
@@ -332,21 +342,14 @@ class SqliteStore(BaseStore):
         except sqlite3.Error as error:
             why = str(error)
         raise StorageError(
-            f"the memories are deleted, but their text may still be in {self.path} ({why}); it goes when the file is "
-            "next opened while no one else uses it"
+            f"the memories are deleted, but their text may still be in {self.path} ({why}); it is removed when the "
+            "file is next opened by one process alone"
         )
 
     def _fault(self, error: Exception) -> StorageError:
-        """The error for the user of an SQLite error."""
-        messages = {
-            sqlite3.SQLITE_BUSY: f"kept locked by another process for {self._busy:g} s; end that process or try again",
-            sqlite3.SQLITE_FULL: "no room on the disk; make some and try again. What was stored is kept",
-            sqlite3.SQLITE_NOTADB: "it is no database; expected one of memories",
-            sqlite3.SQLITE_READONLY: "it cannot be written; make the file and its folder writable",
-            sqlite3.SQLITE_CANTOPEN: "it cannot be opened; make the file and its folder readable and writable",
-            sqlite3.SQLITE_CONSTRAINT: "another process or thread wrote the same at the same time; try again",
-        }.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, f"{error}; look at the disk, or go back to a copy")
-        return StorageError(f"cannot use {self.path}: {messages}")
+        """The `StorageError` for an error of SQLite."""
+        key = _SQLITE_FAULTS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "memory.sqlite-error")
+        return StorageError(f"cannot use {self.path}: {Message(key, error=error, seconds=self._busy)}")
 
     # ---- the tables
 
@@ -354,7 +357,7 @@ class SqliteStore(BaseStore):
         return self._open().execute(statement, values)
 
     def _room(self, workspace: str) -> tuple[int, int, int]:
-        """The key of a workspace, its revision, and that at the last write after which a catalog is made anew."""
+        """The key of a workspace, its revision, and its revision at the last write that needs a new catalog."""
         row = self._sql("SELECT key, revision, altered FROM workspaces WHERE name = ?", _as_text(workspace)).fetchone()
         if row is None:
             raise unknown("unknown workspace", workspace, self.workspaces())
@@ -395,7 +398,7 @@ class SqliteStore(BaseStore):
         return [row for _, row in rows], rows[-1][0] if rows else mark
 
     def _rows(self, workspace: str, where: str, *values: int) -> list[tuple[int, Memory]]:
-        """Versions with their places in the order of additions."""
+        """Versions with their position in the order of addition."""
         rows = []
         for seq, id_, type_, *plain, metadata in self._sql(_VERSIONS + where, *values):
             columns = dict(
@@ -450,12 +453,12 @@ class SqliteStore(BaseStore):
         return self._room(workspace)[1:]
 
     def _alter(self, room: int) -> None:
-        """Note a write after which a catalog is made anew."""
+        """Note a write that needs a new catalog."""
         self._sql("UPDATE workspaces SET revision = revision + 1, altered = revision + 1 WHERE key = ?", room)
 
 
 def _as_text(name: str) -> str:
-    """A name as a text for a look-up; a value that cannot be a name becomes the empty one, which no table holds."""
+    """A name to look up; an invalid name becomes the empty text, which no table has."""
     try:
         return checked_name("", name)
     except ParameterError:
@@ -466,8 +469,8 @@ def _values(row: Memory, room: int, key: int) -> tuple[Any, ...]:
     return (room, key, *_PLAIN(row), json.dumps(row.metadata) if row.metadata else "{}")
 
 
-_SAID = ("content", "kind", "confidence", "conversation", "user", "metadata")  # what a version can change
-_version = attrgetter("created", *_SAID)  # what a row says, and since when
+_SAID = ("content", "kind", "confidence", "conversation", "user", "metadata")  # fields that a version can change
+_version = attrgetter("created", *_SAID)
 _version_of_item = attrgetter("created", "text", *_SAID[1:])
 _FIELDS = (
     {name: name for name in ("id", *_SAID, "created", "until", "workspace", "relationships", "links", "enabled")}
@@ -475,8 +478,8 @@ _FIELDS = (
     | {"_id": "id", "text": "content", "type": "kind", "created_at": "created"}  # the first two of a corpus.jsonl
     | {"version": "version"}  # not read: versions are counted by their times
 )
-_OF_ITEMS = {spec.name for spec in fields(Item)} - _FIELDS.keys()  # of a corpus.jsonl, and of no memory
-_LINK = '{"type": ..., "target": the id of a memory}'
+_OF_ITEMS = {spec.name for spec in fields(Item)} - _FIELDS.keys()  # fields of a corpus.jsonl that memories lack
+_LINK = '{"type": ..., "target": memory id}'
 
 
 @dataclass(frozen=True)
@@ -484,11 +487,11 @@ class ImportedMemories:
     """The counts of an import.
 
     Attributes:
-        new: memories that were not there.
-        versions: later versions of memories that were there, or stand in the file, too.
-        same: rows that say what is there already.
-        relationships: that the rows name.
-        elsewhere: rows of other workspaces, which were left out.
+        new: new memories.
+        versions: new versions of existing memories.
+        same: rows that change nothing.
+        relationships: relationships in the rows.
+        elsewhere: ignored rows of other workspaces.
     """
 
     new: int
@@ -500,7 +503,7 @@ class ImportedMemories:
 
 @dataclass(frozen=True)
 class _MemoryRow:
-    """A row: the memory in its stored form, its end and links; `dated` if the row has a time of creation."""
+    """A row: the memory in its stored form, its end and links; `dated` if the row has a creation time."""
 
     row: Row
     memory: Memory
@@ -511,7 +514,7 @@ class _MemoryRow:
     def is_among(self, versions: Sequence[tuple[Any, ...]], *, last: bool) -> bool:
         """Whether a version equals the row; for a row about the present, whether the current version does.
 
-        About now is a row without a time, and the last one of a memory in its file, unless it says when that ended.
+        A row is about the present if it has no time, or is the last row of its memory and has no end.
         """
         own_version = _version(self.memory)
         if self.dated and (self.until or not last):
@@ -521,14 +524,14 @@ class _MemoryRow:
         ]
 
     def begins(self, versions: Sequence[tuple[Any, ...]]) -> str | None:
-        """The time from which it is the current version, after the others; None = now, as when an edit is undone."""
+        """The time from which the row is the current version; None = now, as when an edit is undone."""
         version = _version(self.memory)
         return None if not self.dated or (version in versions and version[0] <= versions[-1][0]) else version[0]
 
 
 @dataclass(frozen=True)
 class MemoryFile:
-    """The rows of a workspace in a file, in order of time, and how many others there are."""
+    """The rows of a workspace in a file, in order of time, and the number of other rows."""
 
     path: Path
     workspace: str
@@ -537,12 +540,12 @@ class MemoryFile:
 
 
 def read_memories(path: Path, workspace: str) -> MemoryFile:
-    """Read JSON lines; rows that name another workspace are left out, and those that ended when they began.
+    """Read JSON lines; rows of other workspaces, and rows that end when they begin, are ignored.
 
     Raises:
-        InputError: rows are faulty: all faults that can be told without the store.
+        InputError: rows are wrong: all faults that can be found without the store.
         ParameterError: there is no row.
-        UnknownNameError: none is of the workspace.
+        UnknownNameError: no row is of the workspace.
     """
     faults: list[Fault] = []
     rows: list[_MemoryRow] = []
@@ -556,7 +559,7 @@ def read_memories(path: Path, workspace: str) -> MemoryFile:
         named = [name for name, value in row.data.items() if name in _FIELDS and value is not None]
         values = {_FIELDS[name]: row.data[name] for name in named}
         if twice := [name for name in named if [_FIELDS[field_name] for field_name in named].count(_FIELDS[name]) > 1]:
-            row.fault(f"{' and '.join(map(repr, twice))} say the same of a memory; leave all but one out")
+            row.fault(Message("memory.fields-alike", fields=" and ".join(map(repr, twice))))
         if (row_workspace := values.get("workspace", workspace)) != workspace:
             elsewhere[str(row_workspace)] += 1
         elif len(faults) == before:
@@ -564,12 +567,12 @@ def read_memories(path: Path, workspace: str) -> MemoryFile:
             if len(faults) == before and memory_row.until != memory_row.memory.created:
                 rows.append(memory_row)
     rows.sort(key=attrgetter("memory.created"))
-    _refuse_unordered(rows)
+    _check_order(rows)
     raise_faults(merge_equal_faults(faults), subject=_subject(path))
     if not rows and elsewhere:
-        raise UnknownNameError("workspace", workspace, elsewhere, where=f": no row of {path} is of it")
+        raise UnknownNameError("workspace", workspace, elsewhere, where=f": no row of {path} has it")
     if not rows:
-        raise ParameterError(f"{path} holds no memory; expected one a line, such as {{'id': ..., 'content': ...}}")
+        raise ParameterError(f"{path} has no memory; expected one per line, such as {{'id': ..., 'content': ...}}")
     return MemoryFile(path, workspace, rows, sum(elsewhere.values()))
 
 
@@ -578,23 +581,23 @@ def import_memories(
 ) -> ImportedMemories:
     """Import a file into its workspace, which is created if it does not exist.
 
-    Rows are taken in order of time. One whose id is there is a later version of that memory, unless a version says the
-    same already: a file that is imported again changes nothing. A memory's last row is what is so now: where it says
-    what an earlier version did, and another one is current, it is a version from now on. A later version has all that
-    its row says, and the defaults of what it leaves out. Relationships are added, and nothing is taken out.
+    Rows are imported in order of time. A row with an existing id is a later version of that memory, unless a version
+    is equal to it: importing a file again changes nothing. The last row of a memory is its current state: if it equals
+    an earlier version, and another version is current, it becomes a version from now on. A later version has the values
+    of its row, and defaults for missing fields. Relationships are added; nothing is deleted.
 
     Args:
-        store: takes the memories.
-        file: as `read_memories` gives it.
+        store: where to.
+        file: from `read_memories`.
         progress: called with (memories stored, memories to store).
 
     Raises:
-        InputError: rows do not fit what is there; nothing was stored.
+        InputError: rows contradict stored memories; nothing was stored.
     """
     rows, workspace = file.rows, file.workspace
     with store.together():
         store.create_workspace(workspace)
-        stored: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)  # versions by id, the first one first
+        stored: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)  # versions by id, oldest first
         for item in store.catalog(workspace):
             stored[item.name.rpartition("@")[0]].append(_version_of_item(item))
         new: list[Memory] = []
@@ -628,16 +631,14 @@ def _subject(path: Path) -> str:
     return f"{path}: nothing was imported"
 
 
-def _refuse_unordered(rows: Sequence[_MemoryRow]) -> None:
-    """Add a fault for different contents of one memory without a time, or of one time: their order is unknown."""
+def _check_order(rows: Sequence[_MemoryRow]) -> None:
+    """Add a fault for rows of one memory that differ but have no times, or the same time."""
     first: dict[tuple[str, str | None], _MemoryRow] = {}
     for row in rows:
         before = first.setdefault((row.memory.id, row.memory.created if row.dated else None), row)
         if _version(before.memory)[1:] != _version(row.memory)[1:]:
-            row.row.fault(
-                f"line {before.row.line} says otherwise of {row.memory.id!r}{' at the same time' * row.dated}; say "
-                "with created_at which came later"
-            )
+            when = " at the same time" * row.dated
+            row.row.fault(Message("memory.row-conflict", line=before.row.line, name=row.memory.id, when=when))
 
 
 def _memory_row(row: Row, values: Mapping[str, Any], workspace: str) -> _MemoryRow:
@@ -652,13 +653,13 @@ def _memory_row(row: Row, values: Mapping[str, Any], workspace: str) -> _MemoryR
         problems.append(str(error))
     memory = checked(Memory(**{"content": None, **stated, "id": id_, "workspace": workspace}), problems)
     if until and not problems and until < str(memory.created):
-        problems.append(f"until ({until}) must not be before created ({memory.created})")
+        problems.append(Message("memory.until-before-created", until=until, created=memory.created))
     if values.get("enabled", True) is not True:
-        problems.append("enabled: a memory cannot be there and kept out of everything; leave the row out")
+        problems.append(Message("memory.not-enabled"))
     field_names = {_FIELDS[name]: name for name in row.data if name in _FIELDS}
     for message in problems:
         name, blank, rest = message.partition(" ")
-        row.fault(f"{field_names.get(name, name)}{blank}{rest}")  # by the name that the row has
+        row.fault(f"{field_names.get(name, name)}{blank}{rest}")  # with the field name of the row
     links = row.read_list("relationships", _link, expected=_LINK)
     links += tuple(
         link for link in row.read_list("links", _link, expected=_LINK) if link[1] != id_
@@ -667,7 +668,7 @@ def _memory_row(row: Row, values: Mapping[str, Any], workspace: str) -> _MemoryR
 
 
 def _of_memory(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a row says, of an item's without what only other items have: its type is no memory's kind."""
+    """The fields of a row; of an item of a corpus.jsonl only those of memories."""
     if "_id" not in data:
         return data
     item = _OF_ITEMS | {"type"} if data.get("type") in ITEM_TYPES else _OF_ITEMS
@@ -678,7 +679,7 @@ def _memory_id(text: str) -> str:
     """The id of a memory from that of an item, `memory:<id>@<version>`."""
     key = ItemKey.parse(text)
     if key.type != "memory":
-        raise ParameterError(f"{text!r} is no memory, and only memories can be imported")
+        raise ParameterError(f"{text!r} is not a memory; only memories can be imported")
     return key.name.partition("@")[0]
 
 
@@ -697,10 +698,8 @@ def _faults_of(row: Row) -> Iterator[None]:
 
 
 def _check_ends(rows: Sequence[_MemoryRow], stored: Mapping[str, Sequence[tuple[Any, ...]]]) -> None:
-    """Add a fault for an end at which no version begins: a version ends when the next one replaces it."""
+    """Add a fault for an end at which no version begins: a version ends when the next replaces it."""
     for memory_row in rows:
         if memory_row.until and all(created != memory_row.until for created, *_ in stored[memory_row.memory.id]):
-            memory_row.row.fault(
-                f"until ({memory_row.until}) ends a version when the next one begins, and no row of "
-                f"{memory_row.memory.id!r} begins then; leave it out"
-            )
+            values = {"until": memory_row.until, "name": memory_row.memory.id}
+            memory_row.row.fault(Message("memory.end-without-successor", **values))

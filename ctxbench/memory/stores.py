@@ -1,4 +1,4 @@
-"""The base class of stores, and the store in memory."""
+"""The base class of stores, the store in memory, and datasets from feedback."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import cache, partial
 from itertools import islice
 from typing import Any, TypeVar
 
+from ctxbench.datasets.dataset import Dataset, split_of
+from ctxbench.datasets.layout import NOT_SUFFICIENT, Exposure
+from ctxbench.datasets.queries import DatasetQuery, Label
 from ctxbench.io.cache import ProcessLock
-from ctxbench.io.errors import ParameterError
+from ctxbench.io.errors import Message, ParameterError
+from ctxbench.io.rows import in_utc
 from ctxbench.memory.memories import (
+    ASKED,
+    SUFFICIENT,
     Event,
     Forget,
     Memory,
@@ -37,16 +44,20 @@ from ctxbench.memory.memories import (
 from ctxbench.model.items import Catalog, ItemKey
 from ctxbench.model.requests import Request
 
-BATCH = 1_000  # memories a transaction
-RECENT = 100  # files that a request says were opened last
-KEPT = 64  # workspaces whose last catalog is kept, so that one that grew is extended and keeps its indexes
+BATCH = 1_000  # memories per transaction
+RECENT = 100  # recently opened files in a request
+KEPT = 64  # workspaces whose last catalog is kept: a catalog that grew is extended and keeps its indexes
 
 
-class BaseStore(ABC):
-    """A `MemoryStore` over a few reads and writes, which are asked for inside a transaction alone.
+class MemoryStore(ABC):
+    """Stores memories by workspace. Every call names its workspace, and sees nothing of the others.
+
+    Stores may be used from several threads. A failure to read or write is a `StorageError`. A wrong argument, such as
+    an unknown workspace or memory, is a `ParameterError`. After an error nothing has changed. The abstract private
+    methods are called inside a transaction only.
 
     Args:
-        forget: called by `delete` with the texts that no memory has any more, so that their vectors go, too.
+        forget: called by `delete` with the texts that no memory has any more, to delete their vectors.
     """
 
     def __init__(self, forget: Forget | None) -> None:
@@ -55,20 +66,30 @@ class BaseStore(ABC):
         self._lock = ProcessLock()
 
     def create_workspace(self, name: str) -> None:
-        """See `MemoryStore`."""
+        """Create a workspace; does nothing if it exists."""
         checked_name("the name of a workspace", name)
         with self._transaction():
             self._make(name)
 
     def insert(self, memory: Memory) -> Memory:
-        """See `MemoryStore`."""
+        """Add a memory whose id is new in its workspace; returns the stored memory."""
         with self._transaction():
             row = accepted_one(memory, self._existing_ids)
             self._add([row])
         return row
 
     def insert_many(self, memories: Iterable[Memory], *, progress: Progress | None = None) -> int:
-        """See `MemoryStore`."""
+        """Add many memories, a thousand per transaction; returns how many.
+
+        All are checked before the first is written. Where a later transaction fails, those before it stay.
+
+        Args:
+            memories: of one workspace or several, with ids that are new there.
+            progress: called with (memories stored, memories to store) after each transaction.
+
+        Raises:
+            InputError: some are refused; all faults are listed, each with the number of its memory.
+        """
         new = list(memories)
         with self._transaction(reads=True):
             rows = accepted(new, self._existing_ids)
@@ -80,37 +101,51 @@ class BaseStore(ABC):
         return len(rows)
 
     def update(self, workspace: str, id: str, *, at: str | None = None, **changes: Any) -> Memory:  # noqa: A002
-        """See `MemoryStore`."""
+        """Add a version with some fields changed, which replaces the current one; returns it.
+
+        Args:
+            workspace, id: of the memory.
+            at: when the new version begins and the current one ends, not before that began; None = now.
+            changes: `content`, `kind`, `confidence`, `conversation`, `user`, `metadata`; at least one.
+        """
         with self._transaction():
             ended, new = successor(self._versions(workspace, id)[-1], at, changes)
             self._succeed(ended, new)
         return new
 
     def get(self, workspace: str, id: str, *, at: str | None = None) -> Memory:  # noqa: A002
-        """See `MemoryStore`."""
+        """The current version, or the one that was current at a time."""
         with self._transaction(reads=True):
             return version_at(self._versions(workspace, id), at)
 
     def relate(self, relationship: Relationship) -> None:
-        """See `MemoryStore`."""
+        """Add a relationship between two existing memories; does nothing if it exists.
+
+        Several may lead in a circle; none leads from a memory to itself.
+        """
         check_relationship(relationship)
         with self._transaction():
             self._relate(relationship, exists=True)
 
     def unrelate(self, relationship: Relationship) -> None:
-        """See `MemoryStore`."""
+        """Remove an existing relationship."""
         check_relationship(relationship)
         with self._transaction():
             if not self._relate(relationship, exists=False):
-                raise unknown("no such relationship is there:", relationship)
+                raise unknown("no such relationship:", relationship)
 
     def relationships(self, workspace: str, id: str) -> tuple[Relationship, ...]:  # noqa: A002
-        """See `MemoryStore`."""
+        """The relationships from a memory and to it, in the order of their addition."""
         with self._transaction(reads=True):
             return tuple(self._links(workspace, id))
 
     def catalog(self, workspace: str) -> Catalog:
-        """See `MemoryStore`."""
+        """Every version as an item `<type>:<id>@<version>`, in the order in which they were added.
+
+        A file's title is its id, the path. The catalog is the same object until something but events is written there.
+        After inserts, and updates of what has no relationships, it extends the one before, so that indexes are carried
+        on.
+        """
         with self._transaction(reads=True):
             revision, altered = self._state(workspace)
             last, mark, catalog = self._kept.pop(workspace, (-1, 0, Catalog(())))
@@ -128,23 +163,21 @@ class BaseStore(ABC):
             return catalog
 
     def record(self, event: Event, *events: Event) -> None:
-        """As of `MemoryStore`; of several all are kept, or none."""
+        """Record events; a `ParameterError` if an event is about a memory that its user did not see then."""
         rows = [checked_event(new_event) for new_event in (event, *events)]
         with self._transaction():
             for new_event in rows:
-                self._state(new_event.workspace)  # which must be there, though a context may have held nothing
+                self._state(new_event.workspace)  # checks the workspace, as a context may be empty
                 for id_ in things_of(new_event):
                     if self._visible_key(new_event.workspace, new_event.user, new_event.at, id_) is None:
-                        # the message holds nothing of another user
-                        who = "everybody" if new_event.user is None else f"user {new_event.user!r:.60}"
-                        raise ParameterError(
-                            f"{new_event.kind}: there is no {id_!r:.60} in workspace {new_event.workspace!r} that "
-                            f"{who} sees at {new_event.at}; expected the id of a file, message or memory"
+                        raise ParameterError(  # without a hint, which could name items of other users
+                            f"{new_event.kind}: workspace {new_event.workspace!r} has no {id_!r:.60} that user "
+                            f"{new_event.user!r:.60} sees at {new_event.at}; expected the id of an item"
                         )
             self._record(rows)
 
     def events(self, workspace: str) -> tuple[Event, ...]:
-        """See `MemoryStore`."""
+        """All events of a workspace in order of time, then as they were recorded."""
         with self._transaction(reads=True):
             return tuple(self._events(workspace))[::-1]
 
@@ -158,7 +191,17 @@ class BaseStore(ABC):
         time: str | None = None,
         id: str = "request",  # noqa: A002
     ) -> Request:
-        """See `MemoryStore`."""
+        """A request over `catalog`, with the references and uses of its user and conversation up to its time.
+
+        Args:
+            workspace, text, user, conversation, id: of the request.
+            time: what happened later does not count; None = now.
+
+        Returns:
+            One that names only what it sees, in the version of its time: `explicit` what the conversation refers to,
+            `recent` the `RECENT` files that the user opened last, `uses` how often what was useful to the user. An
+            unknown conversation or user has none.
+        """
         moment = None if time is None else time_named("time", time)
         with self._transaction(reads=True):
             key = cache(partial(self._visible_key, workspace, user, moment))
@@ -188,7 +231,7 @@ class BaseStore(ABC):
             )
 
     def _visible_key(self, workspace: str, user: str | None, at: str | None, id_: str) -> ItemKey | None:
-        """The version of a memory that was there at a time, if it was and this user sees it."""
+        """The key of the version of a memory at a time; None if there is none, or this user does not see it."""
         if not self._existing_ids(workspace, [id_]):
             return None
         versions = self._versions(workspace, id_)
@@ -198,57 +241,69 @@ class BaseStore(ABC):
         return item_key(version) if version.user in (None, user) else None
 
     def revision(self, workspace: str) -> int:
-        """See `MemoryStore`."""
+        """A number that grows with every write to a workspace."""
         with self._transaction(reads=True):
             return self._state(workspace)[0]
 
     @abstractmethod
+    def workspaces(self) -> tuple[str, ...]:
+        """The names of all workspaces, in the order of their creation."""
+
+    @abstractmethod
+    def delete(self, workspace: str, id: str, *ids: str) -> None:  # noqa: A002
+        """Delete memories, all versions, with their relationships, for good: no file holds them afterwards."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the store; the next use opens it again."""
+
+    @abstractmethod
     def _transaction(self, *, reads: bool = False) -> AbstractContextManager[object]:
-        """What happens inside is all kept or nothing, and nobody else is seen to write meanwhile."""
+        """Make all changes inside it or none, isolated from other writers."""
 
     @abstractmethod
     def _make(self, workspace: str) -> None:
-        """Make a workspace, unless it is there."""
+        """Create a workspace unless it exists."""
 
     @abstractmethod
     def _existing_ids(self, workspace: str, ids: Sequence[str]) -> list[str]:
-        """Those of some ids that are taken."""
+        """The ids that exist already."""
 
     @abstractmethod
     def _add(self, rows: Sequence[Memory]) -> None:
-        """Add memories that are new."""
+        """Add new memories."""
 
     @abstractmethod
     def _versions(self, workspace: str, id_: str) -> list[Memory]:
-        """All versions of a memory, the first one first; a `ParameterError` where there is none."""
+        """All versions of a memory, oldest first; a `ParameterError` if there is none."""
 
     @abstractmethod
     def _succeed(self, ended: Memory, new: Memory) -> None:
-        """End the current version of a memory, and add the one that takes its place."""
+        """End the current version of a memory, and add the next."""
 
     @abstractmethod
     def _relate(self, relationship: Relationship, *, exists: bool) -> bool:
-        """Put a relationship in, or take it out; says whether that changed anything."""
+        """Add or remove a relationship; returns whether that changed anything."""
 
     @abstractmethod
     def _links(self, workspace: str, id_: str | None = None) -> list[Relationship]:
-        """The relationships of a workspace, or of one memory of it."""
+        """The relationships of a workspace, or of one of its memories."""
 
     @abstractmethod
     def _state(self, workspace: str) -> tuple[int, int]:
-        """The revision of a workspace, and what it was when something was last deleted, related or unrelated."""
+        """The revision of a workspace, and its revision at the last deletion or change of relationships."""
 
     @abstractmethod
     def _added(self, workspace: str, mark: int) -> tuple[list[Memory], int]:
-        """The versions behind a mark, 0 at first, in the order in which they were added, and the mark behind them."""
+        """The versions added after a mark (0 = all), in order of addition, and the new mark."""
 
     @abstractmethod
     def _record(self, events: Sequence[Event]) -> None:
-        """Add events of what is there."""
+        """Add events about existing items."""
 
     @abstractmethod
     def _events(self, workspace: str, **of: str | None) -> Iterator[Event]:
-        """Events, the latest first, of one moment the last that was recorded; `of` says what their fields are."""
+        """Events with these values of fields, latest first; at equal times the last recorded first."""
 
 
 Kept = TypeVar("Kept", Memory, Event)
@@ -256,14 +311,14 @@ Kept = TypeVar("Kept", Memory, Event)
 
 @dataclass
 class _Workspace:
-    """One workspace: versions in the order in which they were added, by (id, version)."""
+    """One workspace: versions by (id, version), in order of addition."""
 
     versions: dict[tuple[str, int], Memory] = field(default_factory=dict)
     newest: dict[str, int] = field(default_factory=dict)  # version by id
     links: dict[Relationship, None] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)  # as they were recorded
     revision: int = 0
-    altered: int = 0  # the revision when something was last deleted, related or unrelated
+    altered: int = 0  # revision at the last deletion or change of relationships
 
     def put(self, memory: Memory) -> None:
         self.versions[memory.id, memory.version] = _copied(memory)
@@ -274,11 +329,11 @@ class _Workspace:
         self.altered = self.revision
 
 
-class DictStore(BaseStore):
-    """A `MemoryStore` that ends with its process.
+class DictStore(MemoryStore):
+    """A store in memory; it ends with its process.
 
     Args:
-        forget: as of `BaseStore`.
+        forget: as in `MemoryStore`.
     """
 
     def __init__(self, *, forget: Forget | None = None) -> None:
@@ -286,27 +341,23 @@ class DictStore(BaseStore):
         self._all: dict[str, _Workspace] = {}
 
     def workspaces(self) -> tuple[str, ...]:
-        """See `MemoryStore`."""
+        """The names of all workspaces, in order of creation."""
         return tuple(self._all)
 
     def insert_many(self, memories: Iterable[Memory], *, progress: Progress | None = None) -> int:
-        """See `MemoryStore`."""
-        with self._lock:  # no table would refuse what another thread inserts meanwhile
+        """Add many memories; see `MemoryStore.insert_many`."""
+        with self._lock:  # other threads may not insert the same ids meanwhile
             return super().insert_many(memories, progress=progress)
 
     def delete(self, workspace: str, id: str, *ids: str) -> None:  # noqa: A002
-        """See `MemoryStore`."""
+        """Delete memories, all versions, with their relationships and events."""
         with self._lock:
             gone = {id_: self._versions(workspace, id_) for id_ in (id, *ids)}
             room = self._all[workspace]
             remaining = {key: version for key, version in room.versions.items() if key[0] not in gone}
             if self._forget is not None:
-                versions_elsewhere = [
-                    room_elsewhere.versions for room_elsewhere in self._all.values() if room_elsewhere is not room
-                ]
-                texts = {
-                    version.content for versions in (remaining, *versions_elsewhere) for version in versions.values()
-                }
+                elsewhere = [other.versions for other in self._all.values() if other is not room]
+                texts = {version.content for versions in (remaining, *elsewhere) for version in versions.values()}
                 old = dict.fromkeys(version.content for versions in gone.values() for version in versions)
                 self._forget([text for text in old if text not in texts])
             room.versions = remaining
@@ -316,10 +367,10 @@ class DictStore(BaseStore):
             room.alter()
 
     def close(self) -> None:
-        """See `MemoryStore`; nothing is open."""
+        """Do nothing: no file is open."""
 
     def _transaction(self, *, reads: bool = False) -> AbstractContextManager[object]:  # noqa: ARG002
-        return self._lock  # all that can fail does so before the first change
+        return self._lock  # checks fail before the first change
 
     def _room(self, workspace: str) -> _Workspace:
         if workspace not in self._all:
@@ -357,10 +408,8 @@ class DictStore(BaseStore):
         room = self._all[relationship.workspace]
         if (relationship in room.links) == exists:
             return False
-        if exists:
-            room.links[relationship] = None
-        else:
-            del room.links[relationship]
+        others = {link: None for link in room.links if link != relationship}
+        room.links = {**others, relationship: None} if exists else others
         room.alter()
         return True
 
@@ -395,3 +444,108 @@ class DictStore(BaseStore):
 def _copied(memory: Kept) -> Kept:
     """A copy: changing its metadata does not change the stored memory."""
     return replace(memory, metadata=copy.deepcopy(memory.metadata))
+
+
+def feedback_dataset(store: MemoryStore, workspace: str, *, name: str) -> tuple[Dataset, tuple[Exposure, ...]]:
+    """Make a dataset of feedback: one query per context, over all items of the workspace.
+
+    Useful items are required (2), others are irrelevant (0). A query is labelled in full if its context was judged as
+    sufficient and each of its items was judged; it needs nothing if no item was useful. Other queries are labelled in
+    part. Items that were not offered get no label. A query has the time, references and uses of its context, before
+    the first judgement, as a label must not count as a use. Queries of one thread, or of one user, are a group.
+
+    Args:
+        store: where the feedback is.
+        workspace: the workspace.
+        name: name of the dataset.
+
+    Returns:
+        The dataset, and the offers of each context that was judged as a whole, with the signal `NOT_SUFFICIENT` if it
+        was not sufficient, which `ctxbench data label` uses.
+
+    Raises:
+        ParameterError: there is no feedback with a context, or no such workspace.
+    """
+    by_context: dict[str, list[Event]] = {}
+    events = [event for event in store.events(workspace) if event.kind in ("feedback", SUFFICIENT)]
+    for event in events:
+        if served := event.metadata.get(ASKED):
+            by_context.setdefault(served["context"], []).append(event)
+    if not by_context:
+        feedback = f"{len(events)} judgements without a context" if events else "no feedback"
+        raise ParameterError(f"workspace {workspace!r} has {feedback}; labels need feedback with a `contextId`")
+    catalog = store.catalog(workspace)
+    queries, labels, exposures = [], [], []
+    for context, of in by_context.items():
+        judged = _Judged.of(of, catalog)
+        served = of[0].metadata[ASKED]
+        scope = {"user": of[0].user, "conversation": of[0].conversation}
+        before = datetime.fromisoformat(str(of[0].at)) - timedelta(microseconds=1)
+        request = store.request(
+            workspace, served["text"], time=min(served["time"], before.isoformat(), key=in_utc), id=context, **scope
+        )
+        group = of[0].conversation or of[0].user or context
+        queries.append(
+            DatasetQuery(
+                request=request,
+                split=split_of(group),
+                group=group,
+                tags=() if judged.enough is None else ("sufficient" if judged.enough else NOT_SUFFICIENT,),
+                needs_nothing=judged.is_complete and not judged.useful,
+                partly_labelled=not judged.is_complete,
+            )
+        )
+        labels += [Label(query=context, item=key, grade=grade, source="feedback") for key, grade in judged.grades]
+        if judged.enough is not None:
+            signals = () if judged.enough else (NOT_SUFFICIENT,)
+            exposures.append(Exposure(query=context, offered=judged.offered, called=judged.useful, signals=signals))
+    about = {
+        "licence": "not stated; contains user texts",
+        "source": f"feedback in workspace {workspace}",
+        "labelling": str(Message("memory.card-feedback")),
+    }
+    return Dataset(
+        name=name, version="1", catalog=catalog, queries=tuple(queries), labels=tuple(labels), about=about
+    ), tuple(exposures)
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """The judgements of one context, the last of each item; items in the order of the catalog.
+
+    Attributes:
+        enough: whether the context was sufficient; None = not judged.
+        offered: the items of the context, if it was judged.
+        grades: grades of judged items that are still in the catalog.
+    """
+
+    enough: bool | None
+    offered: tuple[ItemKey, ...]
+    grades: tuple[tuple[ItemKey, int], ...]
+
+    @classmethod
+    def of(cls, events: Sequence[Event], catalog: Catalog) -> _Judged:
+        """The judgements in all events of a context, in order."""
+        grades = {
+            ItemKey.parse(event.metadata[ASKED]["item"]): 2 if event.useful else 0
+            for event in events
+            if event.kind == "feedback"
+        }
+        in_catalog = {key: grade for key, grade in grades.items() if catalog.find(key) is not None}
+        verdicts = [event for event in events if event.kind == SUFFICIENT]
+        offered = map(ItemKey.parse, verdicts[-1].metadata[ASKED]["items"]) if verdicts else ()
+        return cls(
+            enough=verdicts[-1].useful if verdicts else None,
+            offered=tuple(sorted(offered, key=catalog.position)),
+            grades=tuple((key, in_catalog[key]) for key in sorted(in_catalog, key=catalog.position)),
+        )
+
+    @property
+    def useful(self) -> tuple[ItemKey, ...]:
+        """The items that were useful."""
+        return tuple(key for key, grade in self.grades if grade)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all required items are known."""
+        return self.enough is True and {key for key, _ in self.grades}.issuperset(self.offered)

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +26,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from ctxbench.io.documents import line_of, load_yaml
-from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, UserError, raise_faults
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, UserError, raise_faults
 from ctxbench.memory.memories import checked_name
 from ctxbench.memory.service import ContextService, NotSeenError
 
@@ -86,8 +87,7 @@ def read_tokens(path: Path) -> UserTokens:
     for number, (token, user) in enumerate(data.items(), start=1):
         line = line_of(lines, (token,))
         if not isinstance(token, str) or len(token) < SHORTEST or not _TOKEN.fullmatch(token):
-            expected = f"{SHORTEST} or more letters, digits and . _ ~ + / -"
-            faults.append(Fault(f"token {number} must be {expected}; `openssl rand -hex 32` makes one", path, line))
+            faults.append(Fault(Message("memory.token-form", number=number, shortest=SHORTEST), path, line))
         if user is not None:
             try:
                 checked_name(f"the user of token {number}", user)
@@ -154,22 +154,8 @@ _META = _object(dict.fromkeys(("tokenUsage", "sourceCount", "citationCount"), _C
 _CONTEXT = _object({"data": _object(_DATA), "meta": _META})
 _PROBLEM = _object({"type": _STRING, "title": _STRING, "status": _COUNT, "detail": _STRING})
 
-PROBLEMS = {
-    400: "The body is no JSON.",
-    401: "No token, or an unknown one.",
-    403: "The token is not for this.",
-    404: "There is no such thing.",
-    405: "The method is not for this address.",
-    408: "The body took too long.",
-    413: "The body is too large.",
-    415: "The body is not said to be JSON.",
-    421: "The request names another host.",
-    422: "A field is missing, unknown, or not as it must be.",
-    429: "Too many requests at one time.",
-    500: "A fault of the server.",
-    503: "The answer took too long.",
-}
-"""Statuses of errors, with their titles."""
+PROBLEMS = (400, 401, 403, 404, 405, 408, 413, 415, 421, 422, 429, 500, 503)
+"""Statuses of errors; their titles are the phrases of HTTP."""
 
 
 def document(*, tokens: bool) -> dict[str, Any]:
@@ -179,10 +165,10 @@ def document(*, tokens: bool) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "ctxbench contexts", "version": VERSION},
         "paths": {
-            "/context/build": _post("Build the context for a message.", ASK, _CONTEXT),
-            "/context/preview": _post("Tell what a build would give.", ASK, _CONTEXT),
-            "/context/feedback": _post("Say whether an item was useful.", JUDGE, done),
-            "/context/sufficient": _post("Say whether a context was enough for an answer.", SUFFICE, done),
+            "/context/build": _post("Build the context.", ASK, _CONTEXT),
+            "/context/preview": _post("Preview the context.", ASK, _CONTEXT),
+            "/context/feedback": _post("Judge an item.", JUDGE, done),
+            "/context/sufficient": _post("Judge a context.", SUFFICE, done),
             "/metrics": {"get": {"summary": "Figures.", "responses": _responses("text/plain", {}, (401, 403, 421))}},
         },
     }
@@ -201,20 +187,20 @@ def _post(about: str, request: Mapping[str, Any], answer: Mapping[str, Any]) -> 
 
 def _responses(media: str, content: Mapping[str, Any], statuses: Sequence[int]) -> dict[str, Any]:
     problem = {"application/problem+json": {"schema": _PROBLEM}}
-    responses = {str(status): {"description": PROBLEMS[status], "content": problem} for status in statuses}
+    responses = {str(status): {"description": HTTPStatus(status).phrase, "content": problem} for status in statuses}
     return {"200": {"description": "Done.", "content": {media: content}}, **responses}
 
 
 def faults_in(body: Any, schema: Mapping[str, Any]) -> Iterator[str]:
     """The faults of a body, by the parts of JSON Schema that the bodies above use."""
     if not isinstance(body, dict):
-        yield "the body must be an object"
+        yield Message("memory.body-object")
         return
     properties = schema["properties"]
     yield from (f"{name} is missing" for name in schema["required"] if name not in body)
     for name, value in body.items():
         if name not in properties:
-            yield f"no field is called {name!r:.80}; known: {', '.join(properties)} (the token says who asks)"
+            yield Message("memory.body-field", name=name, known=properties)
         elif fault := _fault(value, **properties[name]):
             yield f"{name} {fault}"
 
@@ -225,9 +211,8 @@ def _fault(value: Any, *, type: str, minLength: int = 0, maxLength: int = 0, pat
     if not isinstance(value, str):
         return "must be a text"
     if not minLength <= len(value) <= maxLength:
-        return f"must have {minLength} to {maxLength:,} characters, got {len(value):,}"
-    hard = "must not be blank, nor hold control characters" if pattern == _NAME["pattern"] else "must not be blank"
-    return "" if re.search(pattern, value) else hard
+        return Message("memory.text-length", shortest=minLength, longest=maxLength, got=len(value))
+    return "" if re.search(pattern, value) else Message("memory.text-blank")
 
 
 _log = logging.getLogger(__name__)
@@ -436,14 +421,14 @@ async def _problem_response(_: Request, error: Exception) -> Response:
             status, detail, headers = error.status_code, error.detail, error.headers
         case HTTPException():
             status, headers = error.status_code, error.headers
-            detail = "see /openapi.json for the addresses and their methods"
+            detail = Message("memory.no-such-address")
         case NotSeenError():
             status, detail = 404, str(error)
         case ParameterError():
             status, detail = 422, str(error)
         case _:
-            status, detail = 500, "the server failed; its log says more"
+            status, detail = 500, Message("memory.server-failed")
             if isinstance(error, UserError):  # others are logged by who runs this
                 _log.error("%s", error)
-    body = {"type": "about:blank", "title": PROBLEMS.get(status, "An error."), "status": status, "detail": detail}
+    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
     return JSONResponse(body, status, dict(headers or {}), media_type="application/problem+json")

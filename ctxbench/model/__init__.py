@@ -1,1 +1,24 @@
-"""The data model: items, catalogs, requests, candidates, selections, labels, and strategy protocols."""
+"""The data model: items, catalogs, requests, candidates, selections, labels, and strategy protocols.
+
+Nothing here searches, measures or prints. `ctxbench/README.md` explains the arrays. `Batch` says which items each
+request may see, `Candidates` has one row per item and request, and `Selection` says what is offered and which rule
+excludes each other item.
+
+Start with `items`, then `Batch.of` in `requests`, then `Candidates` and `order` (the one order of rows) in
+`candidates`. The class of a new strategy goes into `ctxbench/pipelines/strategies` or your package, its name into
+`registry` or an entry point; see CONTRIBUTING.md.
+
+`import ctxbench`, items, errors and the registry load no numpy.
+
+Modules:
+    arrays: Array types, facts about the items of a catalog as arrays, and masks of the items that a request may get.
+    candidates: Candidates: one row per item and request, with scores, exclusion rules and token counts.
+    formats: Models of files, and the one loader that reads them.
+    items: Items, catalogs and item ids, with suggestions for unknown ids.
+    labels: Grades, labels, offered items and rankings of many queries as arrays.
+    registry: Strategies by name, from this package and from plugins, and pipeline descriptions read back from files.
+    requests: Requests, batches of requests, and the analysed query that strategies read.
+    resources: The protocol of resources, and indexes that catalogs with equal texts share.
+    selection: Selections: the items offered for a request, with exclusion rules for all others.
+    strategies: Protocols of strategies, and the steps and combinators that pipelines are built from.
+"""

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import importlib
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,11 +26,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+import typing_extensions
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from ctxbench.io.documents import YamlPath, line_of, load_mapping
+from ctxbench.io.documents import YamlPath, dump_json, line_of, load_mapping
 from ctxbench.io.errors import Fault, Message, UserError, faults_of, raise_faults, suggest
+from ctxbench.io.files import write_atomic
 
 T = TypeVar("T")
 M = TypeVar("M", bound="FileModel")
@@ -78,6 +90,12 @@ class Source:
     def fault(self, message: str, *location: str | int) -> Fault:
         """A fault at a path in the data."""
         return Fault(message, self.path, self.line or line_of(self.lines, location))
+
+    def at(self, *location: str | int) -> Source:
+        """The origin of a mapping in the data."""
+        n = len(location)
+        lines = {path[n:]: line for path, line in self.lines.items() if path[:n] == location}
+        return Source(self.path, {(): line_of(self.lines, location), **lines})
 
 
 class FileModel(BaseModel):
@@ -162,7 +180,8 @@ def validate(
         data: in JSON's types.
         source: where the data comes from.
         context: given to the validators and to `FileModel.faults`.
-        partial: leave faulty fields of the file out and return the rest, so that it can be checked further.
+        partial: leave faulty fields of the file out and return the rest, so that it can be checked further; a
+            required field that is left out is None.
 
     Returns:
         The content, None if anything is wrong; and all faults, by line.
@@ -172,10 +191,21 @@ def validate(
     except ValidationError as error:
         faults = sorted(model_faults(model, data, source, error), key=lambda fault: fault.line)
         faulty = {detail["loc"][0] for detail in error.errors(include_url=False) if detail["loc"]}
-        if partial and faulty & {*data}:
+        if partial and faulty and isinstance(data, Mapping):
             rest = {name: value for name, value in data.items() if name not in faulty}
-            return validate(model, rest, source, context=context)[0], faults
+            return validate(_without_required(model), rest, source, context=context)[0], faults
         return None, faults
+
+
+@functools.cache
+def _without_required(model: type[M]) -> type[M]:
+    """The model, with None as the default of its required fields."""
+    fields: dict[str, Any] = {
+        name: (Annotated[(info.annotation, Field(), *info.metadata)], None)
+        for name, info in model.model_fields.items()
+        if info.is_required()
+    }
+    return create_model(model.__name__, __base__=model, **fields)
 
 
 @functools.cache
@@ -279,3 +309,54 @@ def _models_in(annotation: Any) -> Iterator[type[FileModel]]:
         yield annotation
     for argument in typing.get_args(annotation):
         yield from _models_in(argument)
+
+
+FORMATS = {
+    "agent": "ctxbench.catalogs.agent_file:AgentDefinition",
+    "corpus": "ctxbench.catalogs.snapshots:ItemRow",
+    "dataset": "ctxbench.datasets.layout:DatasetCard",
+    "queries": "ctxbench.datasets.queries:QueryRow",
+}
+"""Every format with a JSON Schema: the name of the schema, and the module and name of the model."""
+SCHEMAS = Path(__file__).parents[1] / "schemas"
+
+
+def json_schema(name: str) -> dict[str, Any]:
+    """The JSON Schema of a format.
+
+    Args:
+        name: one of `FORMATS`.
+    """
+    module, _, model = FORMATS[name].partition(":")
+    form = getattr(importlib.import_module(module), model)
+    for declared in _declared(form):  # typed dictionaries, which are declared without pydantic
+        declared.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+    schema = TypeAdapter(form).json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_without_titles(schema)}
+
+
+def _declared(annotation: Any) -> Iterator[Any]:
+    """The typed dictionaries that an annotation names, with those that their fields name."""
+    if typing_extensions.is_typeddict(annotation):
+        yield annotation
+        for hint in typing_extensions.get_type_hints(annotation).values():
+            yield from _declared(hint)
+    for argument in typing.get_args(annotation):
+        yield from _declared(argument)
+
+
+def _without_titles(schema: Any) -> Any:
+    """A schema without the titles that pydantic makes of names of fields."""
+    if isinstance(schema, list):
+        return [_without_titles(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: _without_titles(part) for name, part in schema.items() if not (name == "title" and isinstance(part, str))
+    }
+
+
+def write_schemas(folder: Path = SCHEMAS) -> None:
+    """Write the JSON Schema of every format, as `make schemas` does."""
+    for name in FORMATS:
+        write_atomic(folder / f"{name}.schema.json", dump_json(json_schema(name), indent=2))

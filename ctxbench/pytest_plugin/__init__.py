@@ -1,4 +1,14 @@
-"""The pytest plugin: the fixture `assert_offers`."""
+"""The pytest plugin: the fixture `assert_offers`.
+
+`assert_offers` fails a test if a request is not offered the items that you demand. The message says what is missing, by
+which rule, by how much, and suggests a fix. `experiments/gate/README.md` shows a test. pytest loads the plugin in every
+run where ctxbench is installed, so nothing heavy is imported until a test uses the fixture.
+
+Modules:
+    explanations: Explained answers to one request, and messages of failed assertions: missing items, rules, suggested
+        fixes.
+    setup: The selector and catalog that a team's tests use: their settings, opened once per test session.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +29,17 @@ if TYPE_CHECKING:
 
 
 class AssertOffers:
-    """Asserts what a selector offers a request. Made by the fixture of that name, one a test.
+    """Assert what a selector offers for a request. The fixture `assert_offers` makes one per test.
 
-    An item counts as offered too if the session holds it. Numbers of items and tokens are of what the selector adds.
+    Items of the session count as offered. Numbers of items and tokens cover what the selector adds.
     """
 
     def __init__(self, setup: Setup, open_setup: Callable[[Setup], OpenSetup]) -> None:
         """Assert on the answers of a setup.
 
         Args:
-            setup: what is asked.
-            open_setup: opens it, once a test session.
+            setup: selector and catalog.
+            open_setup: opens the setup, once per test session.
         """
         self._setup = setup
         self._open = open_setup
@@ -44,14 +54,14 @@ class AssertOffers:
         max_tokens: int | None = None,
         session: Iterable[str] | None = None,
     ) -> Selection:
-        """Assert on what a request is offered.
+        """Assert what a request is offered.
 
         Args:
-            text: what the user asks; or a whole request, with its history, scope and session.
+            text: the user's message, or a whole request with its history, scope and session.
             include: ids of items that must be offered.
             exclude: ids of items that must not be offered.
-            max_items: how many items the selector may add at most.
-            max_tokens: how many prompt tokens these may have at most.
+            max_items: the most items that the selector may add.
+            max_tokens: the most prompt tokens that these may have.
             session: ids of items that the session holds; None = a new session, which holds the `always` items.
 
         Returns:
@@ -69,14 +79,14 @@ class AssertOffers:
             _check_demands(included, excluded, max_items=max_items, max_tokens=max_tokens)
             answer = self._ask(opened, text, session)
         except UserError as error:
-            error.args = (joined(message_lines(str(error))),)  # which pytest can print as it stands
+            error.args = (joined(message_lines(str(error))),)  # in a form that pytest can print
             raise error.with_traceback(None) from None
         if message := _unmet(answer, included, excluded, max_items=max_items, max_tokens=max_tokens):
             raise AssertionError(message)
         return answer.selection
 
     def using(self, *, catalog: str = "", selector: str = "", embedder: str = "") -> AssertOffers:
-        """The same with another catalog, selector or embedder, each named as in `Setup`; empty = as it is."""
+        """Return a copy with another catalog, selector or embedder, each named as in `Setup`; empty = unchanged."""
         changes = {"catalog": catalog, "selector": selector, "embedder": embedder}
         setup = replace(self._setup, **{name: value for name, value in changes.items() if value})
         return AssertOffers(setup, self._open)
@@ -100,18 +110,18 @@ class AssertOffers:
 
 
 def _parse_ids(catalog: Catalog, **lists: Iterable[str]) -> list[tuple[str, ...]]:
-    """Lists of item ids, by what they are, as the catalog writes them.
+    """Parse lists of item ids into the form of the catalog, by name of the argument.
 
     Raises:
-        ParameterError: one is a single text, or an id occurs twice in it.
-        InputError: ids are unknown or none; all of them, each with the closest known ones.
+        ParameterError: a list is a text, or has an id twice.
+        InputError: ids are unknown or invalid; all of them, each with the closest known ones.
     """
     from ctxbench.model.items import suggest_items
 
     read, faults = [], []
 
     def closest(text: str) -> str:
-        open_to_all = catalog.facts.open_to(None, None).tolist()  # what else there is, is suggested to nobody
+        open_to_all = catalog.facts.open_to(None, None).tolist()  # other items stay private
         return suggest_items(
             text, [item_id for item_id, is_open in zip(catalog.ids, open_to_all, strict=True) if is_open]
         )
@@ -157,7 +167,7 @@ def _unmet(
     max_items: int | None,
     max_tokens: int | None,
 ) -> str:
-    """A message about demands that are not met; empty if all are."""
+    """Return a message about the demands that are not met; empty if all are."""
     from ctxbench.pytest_plugin.explanations import absence_lines, presence_lines, report, too_long, too_many
 
     offered = answer.offered
@@ -189,13 +199,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def ctxbench_setup(pytestconfig: pytest.Config) -> Setup:
-    """What `assert_offers` selects with, from the ini options. Override it to say so in Python."""
+    """The setup of `assert_offers`, from the ini options. Override it to set it in Python."""
     return Setup(**{name: pytestconfig.getini(f"ctxbench_{name}") for name in _OPTIONS})
 
 
 @pytest.fixture(scope="session")
 def _ctxbench_open(pytestconfig: pytest.Config) -> Iterator[Callable[[Setup], OpenSetup]]:
-    """Opens each setup once a session; closes them at its end."""
+    """Open each setup once per session, and close them at its end."""
     opened: dict[Setup, OpenSetup] = {}
 
     def open_once(setup: Setup) -> OpenSetup:

@@ -1,4 +1,4 @@
-"""A check as a document: verdict, reasons, lost items with causes, and next steps."""
+"""A check as a document: in short on at most 25 lines, and in full with every metric, cause and changed item."""
 
 from __future__ import annotations
 
@@ -7,81 +7,109 @@ from dataclasses import replace
 
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.gate.results import Change, Check, SelectorCheck, Verdict
-from ctxbench.io.errors import SHOWN, faults_of
+from ctxbench.gate.verdict import server_reasons
+from ctxbench.io.errors import SHOWN, count, faults_of
 from ctxbench.report import check_texts, wording
 from ctxbench.report.check_texts import (
-    COMMAND,
+    ALLOW_REMOVED,
     NO_LOCATIONS,
     Locations,
-    Speech,
-    conclusion,
     explained_words,
     is_acceptable,
-    pin_advice,
-    summary_sentences,
+    ranked_selectors,
     tokens_decided,
 )
-from ctxbench.report.document import Block, Bullets, Cell, Document, Quoted, Section, Table, Text, Weight
+from ctxbench.report.document import Block, Bullets, Cell, Code, Document, Quoted, Section, Table, Text, Weight
 
-MORE = (
-    "A cause is told once, for all. Metrics, and items lost and gained with their causes: --verbose, with the "
-    "first of each list; all of them: --markdown FILE."
-)
+MORE = "Details: --verbose. Everything: --markdown FILE."
 _P = (
-    f"{wording.P_WORDS}; corrected (raised) for all metrics of the whole check. A selector that is known to "
-    f"answer alike each time has none: what differs is then a fact."
+    f"{wording.P_WORDS}, corrected for all metrics of the check. A deterministic selector has no p-value: each of its "
+    f"differences is a fact."
 )
-_LEGEND = (
-    "Detectable: the smallest change for the worse that so many queries would show four times in five, and at "
-    "most the change where that is worse; a smaller one may go unseen."
-)
+_LEGEND = "Detectable: the smallest loss that this number of queries shows in four of five checks."
+_STYLES = {Verdict.BETTER: "green", Verdict.SAME: "green", Verdict.INCONCLUSIVE: "yellow"}  # else red
 _SELDOM = ("left out", "swaps")
-_SHOWN, _FEW = 10, 5  # rows that a console shows of what was lost, and of what is for information
+_SHOWN, _FEW = 10, 5  # rows that a console shows of losses, and of what is for information
+_NEXT = "Next: "
+_LINES = 6  # of the short form, for all causes and likewise for all fixes
 
 
-_CHECK = Document(title="", kicker="ctxbench check", level=2, whole_in=COMMAND.whole_in, unit="selectors")
+_CHECK = Document(
+    title="",
+    kicker="ctxbench check",
+    level=2,
+    whole_in=("--output-format json", "--markdown FILE"),
+    unit="selectors",
+    n_lines=2,
+    style="bold red",
+)
 
 
-def document(
+def summary(
     check: Check,
     *,
-    strict: bool = False,
     accept: str = "",
     first: str = "",
     locations: Locations = NO_LOCATIONS,
-    speech: Speech = COMMAND,
+    removed: str = ALLOW_REMOVED,
+    more: str = MORE,
 ) -> Document:
-    """Make the document of a check.
+    """Make the short report of a check: one line where nothing changed, else losses, causes, fixes and next step.
 
     Args:
         check: what was found.
-        strict: whether `inconclusive` fails.
         accept: the command that would make the head the baseline; empty where there is none, or it would fail.
         first: what must be done before that; empty = nothing.
         locations: looks up files and lines.
-        speech: how the reader is spoken to.
+        removed: the option that leaves out what was removed on purpose.
+        more: where the rest is.
     """
-    ranked = sorted(check.selectors, key=lambda selector: selector.verdict.severity)
     accept = accept if is_acceptable(check) else ""
-    short = summary_sentences(ranked, accept, first=first, pins=pin_advice(check))
-    opening: list[Block] = [Bullets(short)] if short else []
-    opening.append(_verdicts(ranked) if ranked else Text("No selector was compared."))
+    losses, causes = check_texts.problems(check) or check_texts.losses(check), check_texts.causes(check, locations)
+    per_cause = max(1, _LINES // (2 * len(causes))) if causes else 0
+    n = check_texts.n_lost(check)
+    parts = [
+        (f"Losses: {count(n, 'required item')}" if n else "Losses", losses, 1),
+        ("Causes and suggested fixes", causes, per_cause),
+    ]
+    sections = [Section(title, (Bullets(tuple(texts), n_lines),)) for title, texts, n_lines in parts if texts]
+    steps = check_texts.next_steps(check, accept=accept, first=first, removed=removed)
+    about = check_texts.other_verdicts(check)
+    closing: list[Block] = [Text(f"{_NEXT}{' '.join(steps)}", n_lines=3 if about else 5)] if steps else []
+    closing += [Code(accept)] if accept else []
+    closing += [Text(more)] if more and (sections or closing or about) else []
+    return replace(
+        _CHECK,
+        title=check_texts.answer(check),
+        about=about,
+        sections=tuple(sections),
+        closing=tuple(closing),
+        n_lines=6 if check.verdict is Verdict.NOT_COMPARABLE else 2,
+        style=f"bold {_STYLES.get(check.verdict, 'red')}",
+    )
+
+
+def document(check: Check, *, accept: str = "", first: str = "", locations: Locations = NO_LOCATIONS) -> Document:
+    """Make the full report of a check, with the short one at its beginning; the arguments are those of `summary`."""
+    ranked = ranked_selectors(check)
+    short = summary(check, accept=accept, first=first, locations=locations, more="")
     shared = check_texts.shared_notices(check)
     differ = {selector.differs for selector in ranked}
     if len(ranked) > 1 and len(differ) == 1 and (difference := differ.pop()):
         shared = (*shared, f"what differs: {difference}")
-    notices = [*check.notices, *shared, *_reuse_notice(ranked), *check_texts.nondeterministic_notes(ranked)]
-    opening += [Bullets(tuple(map(check_texts.sentence, notices)))] if notices else []
-    sections = tuple(_section(selector, shared, locations) for selector in ranked)
-    warning = check_texts.sentence(check_texts.opening_words(check))
-    return replace(
-        _CHECK,
-        title=f"{warning}{': ' if warning else ''}{check.verdict}: {check.name}, {check.head} against {check.base}",
-        opening=tuple(opening),
-        sections=sections,
-        closing=(*explained_words(ranked, opening, sections), *_closing(check, strict, accept, first, speech)),
-        whole_in=speech.whole_in,
-    )
+    servers = dict.fromkeys(reason for selector in ranked for reason in server_reasons(selector.servers))
+    notices = [*servers, *check.notices, *shared, *_reuse_notice(ranked)]
+    notices += check_texts.nondeterministic_notes(ranked)
+    overview: list[Block] = [_verdicts(ranked)] if ranked else []
+    overview += [Bullets(tuple(map(check_texts.sentence, notices)))] if notices else []
+    sections = [Section(f"{check.name}: {check.head} compared with {check.base}", tuple(overview))]
+    sections += [_section(selector, shared, locations) for selector in ranked]
+    next_step: list[Section] = []
+    if short.closing:
+        text, *command = short.closing
+        steps = Text(text.text.removeprefix(_NEXT)) if isinstance(text, Text) else text
+        next_step = [Section("Next", (steps, *command))]
+    return replace(short, sections=(*short.sections, *next_step, *sections), closing=tuple(_legends(check, sections)))
 
 
 def refusal(name: str, error: Exception) -> Document:
@@ -95,7 +123,7 @@ def refusal(name: str, error: Exception) -> Document:
     lines = [str(fault) for fault in faults[:SHOWN]]
     lines += [f"and {len(faults) - SHOWN:,} more"] if len(faults) > SHOWN else []
     title = f"cannot judge: {name}" + (f", {len(faults):,} faults" if len(faults) > 1 else "")
-    advice = Text("Nothing was judged (exit code 2): fix what is wrong and check again.")
+    advice = Text("Nothing was judged: correct these faults and check again.")
     return replace(_CHECK, title=title, opening=(Bullets(tuple(map(check_texts.sentence, lines))),), closing=(advice,))
 
 
@@ -169,7 +197,7 @@ def _tables(check: SelectorCheck, locations: Locations) -> Iterator[Table]:
     yield _token_changes(check, locations)
     yield _changes(check, f"Required items lost: {len(lost):,}", lost)
     yield _changes(check, f"Required items gained: {len(gained):,}", gained, weight=Weight.DETAIL)
-    yield _changes(check, f"Other items that went in or out: {len(optional):,}", optional, weight=Weight.DETAIL)
+    yield _changes(check, f"Optional items that moved: {len(optional):,}", optional, weight=Weight.DETAIL)
 
 
 def _metrics(check: SelectorCheck) -> Table:
@@ -212,12 +240,11 @@ def _pins(check: SelectorCheck) -> Table:
         for pin in check.pins
     ]
     return Table(
-        title=f"Pins that do not hold: {len(rows):,}",
-        head=("query", "pin", "line", "what is wrong"),
+        title=f"Broken pins: {len(rows):,}",
+        head=("query", "pin", "line", "problem"),
         rows=tuple(rows),
         n_shown=_SHOWN,
         stacked=True,
-        brief=True,
     )
 
 
@@ -234,13 +261,11 @@ def _unmet(check: SelectorCheck, locations: Locations) -> Table:
     return _without_empty_places(
         Table(
             title=f"Required items that can no longer be offered: {len(rows):,}",
-            head=("item", "where", "what became of it", "queries"),
+            head=("item", "where", "reason", "queries"),
             rows=tuple(rows),
             n_shown=_SHOWN,
             stacked=True,
             joined=True,
-            brief=True,
-            skip_repeated=True,
         )
     )
 
@@ -263,8 +288,8 @@ def _token_changes(check: SelectorCheck, locations: Locations) -> Table:
     )
     return _without_empty_places(
         Table(
-            title=f"Items that cost otherwise where they are offered as before: {len(rows):,}",
-            head=("item", "where", "prompt tokens", "what was done", "queries", "tokens added"),
+            title=f"Items with another token count: {len(rows):,}",
+            head=("item", "where", "prompt tokens", "edit", "queries", "tokens added"),
             rows=tuple(rows),
             numbers=frozenset({2, 4, 5}),
             weight=Weight.COST if decides else Weight.DETAIL,
@@ -296,7 +321,7 @@ def _changes(check: SelectorCheck, title: str, changes: list[Change], *, weight:
         "query",
         "item",
         *(["direction"] if both_directions else []),
-        "kept out before" if came_in else "kept out",
+        "excluded before by" if came_in else "excluded by",
         "score",
         "cause",
         *(["fix"] if fix else []),
@@ -347,10 +372,10 @@ def _causes(check: SelectorCheck, locations: Locations) -> Table:
     head = (
         "cause",
         "where",
-        "required items lost",
+        "lost",
         "gained",
-        "not required, in or out",
-        "prompt tokens in all",
+        "optional items moved",
+        "prompt tokens added",
         "queries",
         "fix",
     )
@@ -363,16 +388,16 @@ def _causes(check: SelectorCheck, locations: Locations) -> Table:
             n_shown=_SHOWN,
             stacked=True,
             joined=True,
-            brief=True,
-            skip_repeated=True,
         )
     )
 
 
-def _closing(check: Check, strict: bool, accept: str, first: str, speech: Speech) -> Iterator[Block]:
+def _legends(check: Check, sections: list[Section]) -> Iterator[Block]:
+    """What the words and figures of the full report mean."""
+    if words := explained_words(check.selectors, [block for section in sections for block in section.blocks]):
+        yield Text(words)
     if judged := [selector for selector in check.selectors if selector.metrics]:
         chance = [] if all(selector.deterministic for selector in judged) else [_P]
         cells = (str(cell) for selector in judged for row in _metrics(selector).rows for cell in row)
         loose = [f"{wording.LOOSE_LEGEND}."] if any(map(wording.has_loose, cells)) else []
-        yield Text(" ".join([*chance, _LEGEND, *loose]), note=True)
-    yield from conclusion(check, strict=strict, accept=accept, first=first, speech=speech)
+        yield Text(" ".join([*chance, _LEGEND, *loose]))

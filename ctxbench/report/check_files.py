@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -146,6 +146,7 @@ def _selector(check: SelectorCheck, locations: Locations) -> dict[str, Any]:
                 "tokens": group.tokens,
                 "queries": list(group.queries),
                 "fix": str(group.fix),
+                "fix_code": group.fix.code,
                 **_location(locations.of_cause(group.cause, check.dataset, [check.selector])),
             }
             for group in check.causes
@@ -193,7 +194,13 @@ def _metric(judged: MetricVerdict, *, deterministic: bool) -> dict[str, Any]:
 
 
 def _cause(cause: Cause) -> dict[str, Any]:
-    return {"cause": str(cause.kind), "subjects": list(cause.subjects), "detail": whole_detail(cause)}
+    return {
+        "cause": str(cause.kind),
+        "code": cause.code,
+        "subjects": list(cause.subjects),
+        "detail": whole_detail(cause),
+        "values": dict(cause.values),
+    }
 
 
 def _change(change: Change) -> dict[str, Any]:
@@ -212,6 +219,7 @@ def _change(change: Change) -> dict[str, Any]:
         "head": {"score": number(change.head_score), "rank": change.head_rank},
         **_cause(change.cause),
         "fix": str(change.fix),
+        "fix_code": change.fix.code,
     }
 
 
@@ -307,8 +315,8 @@ def _loosened(check: Check, locations: Locations) -> Iterator[_Note]:
             location=partial(locations.in_gate, 1),
         )
     if check.replacement is not None:
-        text = check_texts.opening_words(replace(check, loosened=()))
-        yield _Note(error=False, title="baseline accepted anew", text=check_texts.sentence(text))
+        text = check_texts.sentence(check_texts.replacement_text(check))
+        yield _Note(error=False, title="baseline accepted anew", text=text)
 
 
 def _refusals(check: Check, locations: Locations) -> Iterator[_Note]:
@@ -369,7 +377,8 @@ def _causes(check: Check, strict: bool, locations: Locations) -> Iterator[_Note]
         shares = ". ".join(_share(selector, group) for selector, group in groups)
         yield _Note(
             error=any(selector.lost_verdict in failing for selector, _ in groups),
-            title=f"{count(sum(group.lost for _, group in groups), 'required item')} lost on {dataset}",
+            title=f"{count(sum(group.lost for _, group in groups), 'required item')} lost on {dataset}"
+            + (f" ({cause.code})" if cause.code else ""),
             text=f"{check_texts.sentence(check_texts.cause_text(cause))}. {shares}.",
             location=partial(locations.of_cause, cause, dataset, [selector.selector for selector, _ in groups]),
         )

@@ -30,11 +30,10 @@ from ctxbench.gate.results import (
     phrase_cause,
 )
 from ctxbench.gate.snapshots import shortened
-from ctxbench.gate.verdict import server_reasons, undecided_text
 from ctxbench.io.errors import count
 from ctxbench.model.candidates import BEYOND_CHUNKS, NOT_CHOSEN
 from ctxbench.report import wording
-from ctxbench.report.document import Block, Bullets, Cell, Code, Quoted, Section, Table, Text
+from ctxbench.report.document import Block, Bullets, Cell, Quoted, Table
 
 _NOWHERE = ("", 0)
 _CONFIGURED = (CauseKind.PARAMETER, CauseKind.CODE, CauseKind.EXTERNAL)  # causes that lie in a selector, not in an item
@@ -125,6 +124,7 @@ LONGEST = 160  # characters of a request or an item that are quoted
 _LONGEST_SENTENCE = 2000
 _NAMED_IDS = 5  # ids that are named in a sentence
 _LEAST = 0.0001  # of what is said of scores
+ALLOW_REMOVED = "--allow-removed"  # the option that leaves out what was removed on purpose
 CAUSE_VERDICTS = (Verdict.WORSE, Verdict.INCONCLUSIVE)  # of a metric that something is to blame for
 
 
@@ -138,17 +138,15 @@ def selector_title(check: SelectorCheck | AcceptedFigures) -> str:
     return wording.selector_title(check.selector, check.shipped)
 
 
-def opening_words(check: Check) -> str:
-    """What the first line of a report begins with: a gate that was loosened, a baseline that was accepted anew."""
-    clauses = []
-    if check.loosened:
-        clauses.append(f"the gate was loosened ({_first_texts(map(loosened_text, check.loosened))})")
-    if (replaced := check.replacement) is not None:
-        figures = [*map(_figure_text, replaced.figures)] or ["same figures"]
-        looser = [f"looser: {loosened_text(setting)}" for setting in replaced.loosened]
-        origin = f", in place of the one in {replaced.commit}" if replaced.commit else ""
-        clauses.append(f"the baseline was accepted anew{origin} ({_first_texts([*looser, *figures])})")
-    return "; ".join(clauses)
+def replacement_text(check: Check) -> str:
+    """That the baseline was accepted anew, with what it changed; empty where it was not."""
+    replaced = check.replacement
+    if replaced is None:
+        return ""
+    looser = [f"looser: {loosened_text(setting)}" for setting in replaced.loosened]
+    figures = [*map(_figure_text, replaced.figures)] or ["same figures"]
+    origin = f" in place of the one in {replaced.commit}" if replaced.commit else ""
+    return f"the baseline was accepted anew{origin} ({_first_texts([*looser, *figures])})"
 
 
 def loosened_text(setting: Loosened) -> str:
@@ -209,10 +207,9 @@ def p_value_note(check: SelectorCheck, judged: MetricVerdict) -> str:
 
 
 def unmet_text(requirement: UnmetRequirement) -> str:
-    """On one line: `rule:a (disabled): required by 2 queries, offered to 1 before, nothing else would do (q1, q2)`."""
-    n = count(len(requirement.queries), "query", "queries")
-    clause = f"required by {n}, offered to {requirement.before or 'none'} before, and nothing else would do"
-    return f"{' or '.join(requirement.items)} ({requirement.why}): {clause} ({first_ones(requirement.queries)})"
+    """On one line: `rule:a (disabled): required by 2 queries (q1 and q2); no accepted alternative`."""
+    queries = _counted_queries(requirement.queries)
+    return f"{' or '.join(requirement.items)} ({requirement.why}): required by {queries}; no accepted alternative"
 
 
 def token_change_text(change: TokenChange) -> str:
@@ -367,27 +364,11 @@ def without_texts(check: Check) -> Check:
 _PATH = re.compile(r"\b(analyse|retrieve|refine)\.([\w*,]+(?:\.\w+)*)")
 
 
-def explained_words(
-    selectors: Iterable[SelectorCheck], opening: Iterable[Block], sections: Sequence[Section]
-) -> Iterator[Text]:
-    """What words mean: those of the short form, then as a note those that the full form alone has.
-
-    Args:
-        selectors: that tell what their parameters do; one is explained where a value of it is told.
-        opening, sections: of the document.
-    """
+def explained_words(selectors: Iterable[SelectorCheck], blocks: Iterable[Block]) -> str:
+    """What the parameters and metrics mean that blocks name; empty where none needs an explanation."""
     helps = {name: text for selector in selectors for name, text in selector.helps.items()}
-    opened = [*_texts(opening, brief=False)]
-
-    def explain(*, brief: bool) -> dict[str, str]:
-        inner = [text for section in sections for text in _texts(section.blocks, brief=brief)]
-        return dict(_explanations("\n".join([*opened, *inner]), helps))
-
-    short, full = explain(brief=True), explain(brief=False)
-    further = {name: text for name, text in full.items() if name not in short}
-    for words, note in ((short, False), (further, True)):
-        if words:
-            yield Text("; ".join(f"{name}: {meaning.rstrip('.')}" for name, meaning in words.items()) + ".", note=note)
+    words = dict(_explanations("\n".join(_texts(blocks)), helps))
+    return "; ".join(f"{name}: {meaning.rstrip('.')}" for name, meaning in words.items()) + "." * bool(words)
 
 
 def _explanations(text: str, helps: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -405,20 +386,15 @@ def _explanations(text: str, helps: Mapping[str, str]) -> Iterator[tuple[str, st
         yield path.group(), f"where it stands in the selector's pipeline, from its stage `{stage}` on"
 
 
-def _texts(blocks: Iterable[Block], *, brief: bool) -> Iterator[str]:
-    """The texts of blocks, headings of tables among them; of the short form alone if `brief`."""
+def _texts(blocks: Iterable[Block]) -> Iterator[str]:
+    """The texts of blocks, headings of tables among them."""
     for block in blocks:
         if isinstance(block, Bullets):
             yield from block.texts
-        elif isinstance(block, Text):
-            yield block.text
-        elif isinstance(block, Table) and (block.brief or not brief):
+        elif isinstance(block, Table):
             yield from block.head
             for row in block.rows:
                 yield from (cell if isinstance(cell, str) else " ".join(cell) for cell in row)
-
-
-_SHOWN = 5  # lines of the gate file that are named
 
 
 def is_acceptable(check: Check) -> bool:
@@ -437,31 +413,22 @@ def label_advice(renamed: Mapping[str, str], dataset: str, *, over_agent: bool =
 
     Args:
         renamed: old ids to new, of items that go on under another id; empty = there are none.
-        dataset: what opens it: its folder or its name.
+        dataset: its folder or its name, for the command.
         over_agent: whether it is over an agent file, so that it can be carried to what that has now.
     """
-    must = "labels must fit the catalog again"
-    if not renamed:
-        command = shlex.join(["ctxbench", "data", "rebase", *([dataset, "--in-place"] if over_agent else [])])
-        drops = " drops those of what is gone" if over_agent else ""
-        return f"{must} (`{command}`{drops}, or put back what is gone or can no longer be offered)"
-    command = shlex.join(["ctxbench", "data", "rebase", dataset, "--renames", "renames.yaml", "--in-place"])
-    lines = [f"`{old}: {new}`" for old, new in renamed.items()]
-    noun = "line" if len(lines) == 1 else "lines"
-    return f"{must} (`{command}`; renames.yaml has the {noun} {first_ones(lines, _SHOWN)})"
+    options = ["--renames", "renames.yaml"] if renamed else []
+    arguments = [dataset, *options, "--in-place"] if renamed or over_agent else []
+    lines = first_ones([f"`{old}: {new}`" for old, new in renamed.items()])
+    command = shlex.join(["ctxbench", "data", "rebase", *arguments])
+    return f"update the labels (`{command}`{f'; renames.yaml: {lines}' if renamed else ''}) or put the items back"
 
 
 def pin_advice(check: Check) -> str:
-    """What to do about pins that do not hold; empty if all hold."""
+    """What to do about broken pins; empty if all pins hold."""
     pins = [pin for selector in check.selectors for pin in selector.pins]
-    if not pins:
-        return ""
     lines = [f"{line:,}" for line in sorted({pin.line for pin in pins} - {0})]
-    location = (
-        f"{check.name}, line{'' if len(lines) == 1 else 's'} {first_ones(lines, _SHOWN)}" if lines else check.name
-    )
-    verb = "a broken pin stays broken" if len(pins) == 1 else "broken pins stay broken"
-    return f"{verb} whatever is accepted: change or take out the pin ({location}), or fix the selection"
+    where = f"{check.name}, line{'s' * (len(lines) > 1)} {first_ones(lines)}" if lines else check.name
+    return f"Broken pin: fix the selection, or change the pin ({where})" if pins else ""
 
 
 def _is_worse_without_pins(check: SelectorCheck) -> bool:
@@ -472,92 +439,187 @@ def _is_worse_without_pins(check: SelectorCheck) -> bool:
     return not check.pins or facts or any(metric.verdict is Verdict.WORSE for metric in check.metrics)
 
 
-_NAMED_ITEMS = 3  # lost items, and selectors, that are named
-_LONGEST = 250  # characters of a reason and a cause
-_ENDS = ("; ", ", but ", " (", ": ")  # where a reason or a cause that is longer may end, the best first
-_LARGE = 5  # times the tolerance: a difference that is told in short even where it does not decide
-_LONGEST_FIX = 250  # characters, with its price; one that is longer stands below only
-_MEANT = {Verdict.BETTER: "so that the gain is held", Verdict.NOT_COMPARABLE: "if what differs is meant"}
+_NAMED_IDS_BRIEFLY = 3  # ids that a line of the short form names
+_N_LOSSES, _N_CAUSES = 4, 3  # lines and causes of the short form
 
 
-def summary_sentences(
-    selectors: Sequence[SelectorCheck], accept: str = "", *, first: str = "", pins: str = ""
-) -> tuple[str, ...]:
-    """Summarise a check in a few sentences; none where all is the same and no required item was lost.
+def answer(check: Check) -> str:
+    """The first line of a report: the verdict with its main reason, or how much was checked and found the same."""
+    ranked = ranked_selectors(check)
+    if check.loosened:
+        return f"{check.verdict}: the gate was loosened ({_first_texts(map(loosened_text, check.loosened))})"
+    if not ranked:
+        return f"{check.verdict}: no selector was compared"
+    if check.verdict is Verdict.SAME:
+        return f"{check.verdict}: {_size(ranked)}; {_changes_text(ranked)}{_unasked_text(ranked)}"
+    return f"{check.verdict}: {selector_name(ranked[0])}: {_main_reason(ranked[0])}"
 
-    Servers that were not asked are named in any case.
+
+def ranked_selectors(check: Check) -> list[SelectorCheck]:
+    """The selectors of a check, the worst verdict first."""
+    return sorted(check.selectors, key=lambda selector: selector.verdict.severity)
+
+
+def _main_reason(check: SelectorCheck) -> str:
+    """Why a selector has its verdict, in counts and means; its first reason where these do not tell."""
+    clauses = []
+    if check.lost - check.gained > check.allowed or (check.gained and check.verdict is Verdict.BETTER):
+        lost = count(check.lost, "required item")
+        clauses.append(f"{lost} lost, {check.gained:,} gained ({check.allowed:,} may be lost)")
+    if check.unmet:
+        clauses.append(f"{count(len(check.unmet), 'required item')} can no longer be offered")
+    if check.pins:
+        clauses.append(f"{count(len(check.pins), 'pin')} broken")
+    for judged in check.metrics:
+        if judged.verdict is check.verdict:
+            clauses.append(f"{judged.metric} {_mean(judged, judged.base.value)} -> {_mean(judged, judged.head.value)}")
+    judges = check.verdict not in (Verdict.NOT_COMPARABLE, Verdict.SAME)
+    return "; ".join(clauses) if clauses and judges and not check.outdated else check.reasons[0].rstrip(".")
+
+
+def _mean(judged: MetricVerdict, value: float) -> str:
+    """A mean of a metric with its unit: `27.5%`."""
+    metric = parse_metric(judged.metric)
+    decimals = len(wording.signed(metric, judged.comparison.difference).partition(".")[2])
+    return f"{wording.number(metric, value, min_decimals=decimals)}{'%' * (wording.unit(metric) == '%')}"
+
+
+def _size(selectors: Sequence[SelectorCheck]) -> str:
+    """How much was checked: `2 datasets, 3 selectors, 1,204 queries`."""
+    queries = {selector.dataset: selector.compared for selector in selectors}
+    names = {selector.selector for selector in selectors}
+    n = count(sum(queries.values()), "query", "queries")
+    return f"{count(len(queries), 'dataset')}, {count(len(names), 'selector')}, {n}"
+
+
+def _changes_text(selectors: Sequence[SelectorCheck]) -> str:
+    """What changed although the verdict is `same`."""
+    n = sum(len(selector.changes) for selector in selectors)
+    if n:
+        return f"{count(n, 'change')} of what is offered, within the tolerances"
+    return "no item moved" if any(selector.differs for selector in selectors) else "nothing changed"
+
+
+def _unasked_text(selectors: Sequence[SelectorCheck]) -> str:
+    names = dict.fromkeys(server.name for selector in selectors for server in selector.servers)
+    return f"; servers not asked: {first_ones([*names])}" if names else ""
+
+
+def other_verdicts(check: Check) -> str:
+    """What a short report tells besides its first line: the other verdicts, and a baseline that was accepted anew."""
+    further = [selector for selector in ranked_selectors(check)[1:] if selector.verdict is not Verdict.SAME]
+    names = wording.grouped((selector.verdict, selector_name(selector)) for selector in further)
+    clauses = [f"{verdict}: {first_ones(titles, _NAMED_IDS_BRIEFLY)}" for verdict, titles in names.items()]
+    text = f"also {'; '.join(clauses)}" if clauses else ""
+    return "; ".join(filter(None, [replacement_text(check), text]))
+
+
+def losses(check: Check) -> list[str]:
+    """What was lost, a line each: required items that are gone, broken pins, then items by the queries that lost them.
+
+    A loss that several selectors have is listed once.
+    """
+    gone = {requirement.items: requirement for selector in check.selectors for requirement in selector.unmet}
+    pins = {(pin.query, pin.pin): pin for selector in check.selectors for pin in selector.pins}
+    changes = (change for selector in check.selectors for change in selector.changes)
+    pairs = dict.fromkeys((change.item, change.query) for change in changes if change.lost and change.required)
+    by_item = sorted(wording.grouped(pairs).items(), key=lambda entry: -len(entry[1]))
+    lines = [unmet_text(requirement) for requirement in gone.values()]
+    lines += [f"pin{f' on line {pin.line}' if pin.line else ''}: {pin.query}: {pin.message}" for pin in pins.values()]
+    for item, queries in by_item:
+        lines.append(f"{item}: lost for {_counted_queries(queries)}")
+    return _first_lines(lines)
+
+
+def n_lost(check: Check) -> int:
+    """How many required items were lost over all queries; one that several selectors lost counts once."""
+    changes = (change for selector in check.selectors for change in selector.changes)
+    return len({(change.item, change.query) for change in changes if change.lost and change.required})
+
+
+def problems(check: Check) -> list[str]:
+    """Why selectors cannot be compared besides the first reason, and what notices say; nothing for other verdicts."""
+    refused = [selector for selector in ranked_selectors(check) if selector.verdict is Verdict.NOT_COMPARABLE]
+    reasons = [f"{selector_name(selector)}: {reason}" for selector in refused for reason in selector.reasons]
+    notices = [notice for selector in refused for notice in selector.notices]
+    return _first_lines([*dict.fromkeys([*reasons[1:], *check.notices, *notices])] if refused else [])
+
+
+def _first_lines(lines: Sequence[str]) -> list[str]:
+    """As many lines as the short form has room for; the last counts those left out."""
+    n_left = len(lines) - _N_LOSSES
+    return [*map(sentence, lines if n_left <= 0 else [*lines[: _N_LOSSES - 1], f"and {n_left + 1:,} more"])]
+
+
+def _counted_queries(queries: Sequence[str]) -> str:
+    """How many queries, and the first of them: `2 queries (q1 and q2)`."""
+    return f"{count(len(queries), 'query', 'queries')} ({first_ones(queries, _NAMED_IDS_BRIEFLY)})"
+
+
+def causes(check: Check, locations: Locations) -> list[str]:
+    """The main causes with file and line, and with their suggested fix on a second line."""
+    texts = []
+    for selector, group in main_causes(ranked_selectors(check))[:_N_CAUSES]:
+        where = locations.text(locations.of_cause(group.cause, selector.dataset, [selector.selector]))
+        counts = ", ".join(f"{n:,} {word}" for n, word in ((group.lost, "lost"), (group.gained, "gained")) if n)
+        cause = f"{cause_text(group.cause)}{f' ({counts})' if counts else ''}"
+        lines = [f"{where}: {cause}" if where else cause, f"fix: {group.fix}" if group.fix else ""]
+        texts.append("\n".join(map(sentence, filter(None, lines))))
+    return texts
+
+
+def main_causes(selectors: Sequence[SelectorCheck]) -> list[tuple[SelectorCheck, CauseGroup]]:
+    """The causes to tell first, each with a selector that has it, preferably one with a suggested fix.
+
+    Those of lost required items, most items lost net first. Where nothing required was lost, or tokens alone decided on
+    the worst selector, what is to blame for the metric that decided.
+    """
+    by_cause = losses_by_cause(() if selectors and tokens_decided(selectors[0]) else selectors)
+    if by_cause:
+        costliest = sorted(by_cause.values(), key=lambda groups: sum(group.gained - group.lost for _, group in groups))
+        return [next((pair for pair in pairs if pair[1].fix), pairs[0]) for pairs in costliest]
+    for selector in selectors:
+        for judged in selector.metrics:
+            blame = metric_cause(selector, judged)
+            if blame is not None and judged.verdict is selector.verdict and judged.verdict in CAUSE_VERDICTS:
+                return [(selector, blame)]
+    return []
+
+
+def next_steps(check: Check, *, accept: str, first: str, removed: str) -> list[str]:
+    """What to do next, a sentence each.
 
     Args:
-        selectors: what is worst first.
-        accept: the command that would make the head the baseline; empty where there is none, or it would not help.
+        check: what was found.
+        accept: the command that accepts the head as the baseline; empty = there is none.
         first: what must be done before that; empty = nothing.
-        pins: what to do about those that do not hold; empty where all hold.
+        removed: the option that leaves out what was removed on purpose.
     """
-    return tuple(_sentences(selectors, accept, first=first, pins=pins))
-
-
-def loss_note(selectors: Sequence[SelectorCheck]) -> str:
-    """The end of a sentence about a good verdict: required items that were lost all the same; empty if none was."""
-    n = sum(selector.lost for selector in selectors)
-    if not n:
-        return ""
-    gained = sum(selector.gained for selector in selectors)
-    also = f" and {gained:,} gained" if gained else ""
-    return f", though {count(n, 'required item was', 'required items were')} lost{also}: {_lost(selectors)}"
-
-
-def _sentences(selectors: Sequence[SelectorCheck], accept: str, *, first: str, pins: str) -> Iterator[str]:
-    differ = [selector for selector in selectors if selector.verdict is not Verdict.SAME]
-    losing = [selector for selector in selectors if selector.lost]
-    if differ:
-        worst, *further = differ
-        left = len(worst.reasons) - 1
-        note = f"; {count(left, 'more reason')} below" if left else ""
-        yield f"{selector_name(worst)}: {_first_reason(worst.reasons[0])}{note}"
-        if large := _large_undecided(worst):
-            yield sentence(f"not told either way: {large}")
-        if further:
-            yield sentence(f"also {_by_verdict(further)}")
-    if losing:
-        yield f"lost: {_lost(losing)}"
-    costliest = costliest_cause(selectors)
-    if costliest is not None:
-        cause, fix, of = costliest
-        is_single = len({group.cause for selector in selectors for group in selector.causes}) == 1
-        named = differ[0] if differ else selectors[0]
-        selector_note = "" if of is named else f" ({selector_name(of)})"
-        text = f"{'cause' if is_single else 'most costly cause'}{selector_note}: {_clipped(cause_text(cause))}"
-        yield (f"{text}; to fix it: {fix}" if fix and len(fix) <= _LONGEST_FIX else text)  # half a fix is none
-    reasons = differ[0].reasons[:1] if differ else ()
-    servers = dict.fromkeys(reason for selector in selectors for reason in server_reasons(selector.servers))
-    yield from (sentence(reason) for reason in servers if reason not in reasons)
-    if pins:
-        yield pins
-    if differ and accept:
-        why = _MEANT.get(differ[0].verdict, "if it is meant")
-        yield f"to accept it, {why}: {f'{first}, then ' if first else ''}{accept}"
-
-
-def _first_reason(reason: str) -> str:
-    """A reason; of one that is too long only the part before its colon."""
-    clipped = _clipped(reason)
-    opening, colon, _ = reason.partition(": ")
-    return f"{opening}, as told below" if clipped != reason and colon and _clipped(opening) == opening else clipped
-
-
-def _by_verdict(selectors: Sequence[SelectorCheck]) -> str:
-    """Selectors by verdict: `worse: a on d and b on d; better: c on d`."""
-    names = wording.grouped((selector.verdict, selector_name(selector)) for selector in selectors)
-    return "; ".join(f"{verdict}: {first_ones(titles, _NAMED_ITEMS)}" for verdict, titles in names.items())
-
-
-def _lost(selectors: Sequence[SelectorCheck]) -> str:
-    """Items with the queries that lost them, in whichever selector, what most lost first."""
-    lost = [change for check in selectors for change in check.changes if change.lost and change.required]
-    by_item = wording.grouped(dict.fromkeys((change.item, change.query) for change in lost))
-    ranked = sorted(by_item.items(), key=lambda entry: -len(entry[1]))
-    items = [f"{item} ({first_ones(queries, _NAMED_ITEMS)})" for item, queries in ranked]
-    return sentence(first_ones(items, _NAMED_ITEMS))
+    steps, verdict = [], check.verdict
+    left_out = {why for selector in check.selectors for why, queries in selector.left_out.items() if queries}
+    groups = [group for selector in check.selectors for group in selector.causes]
+    if check.loosened:
+        steps.append(f"Restore the settings and pins of {check.name}; the verdict is by those of the baseline.")
+    elif verdict is Verdict.NOT_COMPARABLE:
+        steps.append("Nothing was judged: fix the problem above.")
+        if left_out & {"removed", "changed", "relabelled"}:
+            steps.append(f"Queries removed or relabelled on purpose: leave them out with {removed}.")
+    elif verdict is Verdict.INCONCLUSIVE:
+        outdated = any(selector.outdated for selector in check.selectors)
+        steps.append("Ask the servers again." if outdated else "Label more queries to decide it.")
+    elif any(group.fix and group.fix.possible and group.lost for group in groups):
+        steps.append("Apply the suggested fix.")
+    if any(selector.unmet for selector in check.selectors):
+        steps.append(f"Items removed on purpose: add {removed}.")
+    if pins := pin_advice(check):
+        steps.append(f"{pins}.")
+    before = f"{first}, then " if first else ""
+    if accept:
+        purpose = {Verdict.BETTER: "To keep the gain", Verdict.SAME: "To include the new queries"}
+        steps.append(f"{purpose.get(verdict, 'If the change is intended')}, {before}accept it:")
+    elif first:
+        steps.append(f"Before this dataset is used again, {first}.")
+    return steps
 
 
 def losses_by_cause(
@@ -566,31 +628,6 @@ def losses_by_cause(
     """The selectors that lost required items, by dataset and cause, each with its group of that cause."""
     losing = [(selector, group) for selector in selectors for group in selector.causes if group.lost]
     return wording.grouped(((selector.dataset, group.cause), (selector, group)) for selector, group in losing)
-
-
-def costliest_cause(selectors: Sequence[SelectorCheck]) -> tuple[Cause, str, SelectorCheck] | None:
-    """The most costly cause over all selectors, with its suggested fix and its selector; None where none is known.
-
-    The fix is that of one selector on one dataset: of the worst that lost something by this cause.
-    Most required items lost net; of equals, the first of the worst selector. Where nothing required was lost, or tokens
-    alone decided on the worst selector, what is to blame for the metric that decided.
-    """
-    by_cause = losses_by_cause(() if selectors and tokens_decided(selectors[0]) else selectors)
-    if by_cause:
-        (_, cause), losing = min(
-            by_cause.items(), key=lambda entry: sum(group.gained - group.lost for _, group in entry[1])
-        )
-        alike = [entry for (_, group_cause), entries in by_cause.items() if group_cause == cause for entry in entries]
-        first = [entry for entry in alike if entry[0] is selectors[0]]  # the one that is told of, where it has a fix
-        fixes = [entry for entry in (*first, *losing) if entry[1].fix]
-        check, group = (fixes or first or losing)[0]
-        return cause, str(group.fix), check
-    for selector in selectors:
-        for judged in selector.metrics:
-            blame = metric_cause(selector, judged)
-            if blame is not None and judged.verdict is selector.verdict and judged.verdict in CAUSE_VERDICTS:
-                return blame.cause, str(blame.fix), selector
-    return None
 
 
 def tokens_decided(check: SelectorCheck) -> bool:
@@ -623,96 +660,3 @@ def _replaced_tokens(group: CauseGroup, groups: Sequence[CauseGroup]) -> int:
         for candidate in pushed
         if new.issuperset(candidate.cause.subjects) and candidate.cause.subjects
     )
-
-
-def _large_undecided(check: SelectorCheck) -> str:
-    """The largest inconclusive difference for the worse, with the reason; empty if none is large or not yet named."""
-    reason = check.reasons[0] if check.reasons else ""
-    undecided = [metric for metric in check.metrics if metric.verdict is Verdict.INCONCLUSIVE]
-    left = [metric for metric in undecided if not reason.startswith(f"{metric.metric} ")]
-    largest = max(left, key=_in_tolerances, default=None)
-    if largest is None or _in_tolerances(largest) <= _LARGE:
-        return ""
-    return undecided_text(largest, deterministic=check.deterministic)
-
-
-def _in_tolerances(judged: MetricVerdict) -> float:
-    """The size of a difference, in tolerances of its metric."""
-    return abs(judged.comparison.difference) / judged.tolerance if judged.tolerance else math.inf
-
-
-def _clipped(text: str) -> str:
-    """A reason or a cause that is very long, up to the end of a part of it; cut behind a word where no part ends."""
-    if len(text) <= _LONGEST:
-        return clipped(text, _LONGEST)
-    parts = (text[:_LONGEST].rpartition(end)[0] for end in _ENDS)
-    clause = next((part for part in parts if part and part.count("(") == part.count(")")), "")
-    return clause or clipped(text, _LONGEST)
-
-
-@dataclass(frozen=True)
-class Speech:
-    """How to address the reader of a check.
-
-    Attributes:
-        whole_in: what gives all of it where rows are left out.
-        removed: the option that leaves out what is gone.
-        codes: whether exit codes are told.
-    """
-
-    whole_in: tuple[str, ...] = ("--json", "--markdown FILE")
-    removed: str = "--allow-removed"
-    codes: bool = True
-
-    def code(self, text: str) -> str:
-        """` (exit code 1)`, where exit codes are shown."""
-        return f" (exit code {text})" if self.codes else ""
-
-
-COMMAND, PYTHON = Speech(), Speech(("`changes()`",), "`allow_removed=True`", codes=False)
-
-
-def conclusion(check: Check, *, strict: bool, accept: str, first: str, speech: Speech) -> Iterator[Block]:
-    """The verdict in a sentence, and how to accept it; the arguments are those of `check_document.document`."""
-    how = f"{first}, then accept it" if first else "accept it"
-    unmet = any(selector.unmet for selector in check.selectors)
-    if check.loosened:
-        text = f"The gate was loosened{speech.code('2')}: put its settings and pins back ({check.name})."
-        text, offer = f"{text} The verdict goes by those of the baseline.", "If they are meant"
-    elif check.verdict is Verdict.NOT_COMPARABLE:
-        text, offer = f"It cannot be judged{speech.code('2')}: fix what is said above.", "If what differs is meant"
-        left_out = {why for selector in check.selectors for why, queries in selector.left_out.items() if queries}
-        if left_out & {"removed", "changed", "relabelled"}:
-            text += f" Queries that are gone or were relabelled on purpose are left out with {speech.removed}."
-    elif check.verdict is Verdict.WORSE:
-        text, rest = f"It is worse{speech.code('1')}.", "it"
-        if unmet:
-            text += f" Required items are gone; if they were removed on purpose, add {speech.removed}: the check then "
-            text += "does not fail for that alone."
-        if pins := pin_advice(check):
-            text, rest = f"{text} {pins[0].upper()}{pins[1:]}.", "the rest"
-        groups = [group for selector in check.selectors for group in selector.causes]
-        has_fix = unmet or any(group.fix and group.fix.possible for group in groups)
-        offer = f"Fix {rest} as said above, or, if it is meant" if has_fix else "If it is meant"
-    elif check.verdict is Verdict.INCONCLUSIVE:
-        fails = check.exit_code(strict=True)
-        code = speech.code(f"{fails} for --strict" if strict else f"0, with --strict {fails}")
-        outdated = any(selector.outdated for selector in check.selectors)
-        advice = "ask the servers named above again, or fix them" if outdated else "more queries would tell"
-        text, offer = f"The check is inconclusive{code}: {advice}.", "If the change is meant"
-    elif check.verdict is Verdict.BETTER:
-        text, offer = f"It is better{speech.code('0')}{loss_note(check.selectors)}.", "To hold the gain"
-    else:
-        new = any(selector.left_out.get("new") for selector in check.selectors)
-        text = f"Nothing got worse{speech.code('0')}{loss_note(check.selectors)}."
-        offer = "To take new queries in" if new else ""
-    yield Text(f"{text} {offer}, {how}:" if accept and offer else text)
-    yield from _commands(accept, first)
-
-
-def _commands(accept: str, first: str) -> Iterator[Block]:
-    """The command that accepts, or what must be done before there is one."""
-    if accept:
-        yield Code(accept)
-    elif first:
-        yield Text(f"`ctxbench run` and `ctxbench check --accept` stop with this dataset: {first}.")

@@ -9,19 +9,19 @@ step summaries); actions/runner issue 4337 (a summary slightly below the limit m
 from __future__ import annotations
 
 import re
+import shutil
 import textwrap
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from enum import IntEnum
 from functools import partial
 from html import escape
 from typing import TypeAlias
 
+from ctxbench.io.console import is_plain, is_terminal, say, show_tables
 from ctxbench.model.items import ITEM_TYPES
 from ctxbench.report.wording import on_one_line, printable, without_surrogates
-
-BRIEF_ROWS = 3
 
 
 class Quoted(str):
@@ -51,17 +51,18 @@ class Subheading:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A paragraph; a note explains what tables hold."""
+    """A paragraph; a console shows `n_lines` lines of it at most, 0 = all."""
 
     text: str
-    note: bool = False
+    n_lines: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Bullets:
-    """A list of sentences."""
+    """A list of sentences; a console shows `n_lines` lines of each of their lines at most, 0 = all."""
 
     texts: tuple[str, ...]
+    n_lines: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +86,6 @@ class Table:
         key: so many columns say what a row is about; where a table is too wide, the others stand below them.
         stacked: too wide for any console.
         joined: where columns stand below each other, they share a paragraph.
-        brief: whether it stands in the short form, too: with its first rows.
-        skip_repeated: whether the short form leaves out rows whose first cell stands in an earlier section's table.
     """
 
     title: str
@@ -99,8 +98,6 @@ class Table:
     key: int = 1
     stacked: bool = False
     joined: bool = False
-    brief: bool = False
-    skip_repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +152,8 @@ class Document:
         table_titles: whether sections show the titles of tables; else these are for those who do not see the table.
         whole_in: options that give all of it where a writer leaves rows out, the shortest answer first.
         unit: what a section is about, in the plural.
+        n_lines: how many lines of its title a console shows at most, and one of `about`; 0 = all of both.
+        style: of its title on a terminal, such as `bold red`.
     """
 
     title: str
@@ -168,26 +167,14 @@ class Document:
     table_titles: bool = True
     whole_in: tuple[str, ...] = ()
     unit: str = "sections"
+    n_lines: int = 0
+    style: str = "bold"
 
     def blocks(self) -> Iterator[Block]:
         """All blocks in order; those inside of details come after them."""
         yield from each_block(
             (*self.opening, *(part for section in self.sections for part in section.blocks), *self.closing)
         )
-
-    def brief(self, hint: str) -> Document:
-        """The short form: of sections their sentences and the first rows of brief tables, no notes.
-
-        Args:
-            hint: the sentence that says where the rest is; added if anything was left out.
-        """
-        listed: set[tuple[str, Cell]] = set()
-        sections = tuple(Section(section.title, tuple(_brief(section.blocks, listed))) for section in self.sections)
-        sections = tuple(section for section in sections if section.blocks)
-        if sections == self.sections:
-            return self
-        closing = (block for block in self.closing if not (isinstance(block, Text) and block.note))
-        return replace(self, sections=sections, closing=(Text(hint), *closing))
 
 
 def each_block(blocks: Iterable[Block]) -> Iterator[Block]:
@@ -196,25 +183,6 @@ def each_block(blocks: Iterable[Block]) -> Iterator[Block]:
         yield block
         if isinstance(block, Details):
             yield from each_block(block.blocks)
-
-
-def _brief(blocks: tuple[Block, ...], listed: set[tuple[str, Cell]]) -> Iterator[Block]:
-    """The blocks of a section that the short form keeps; rows of tables with `skip_repeated` are added to `listed`."""
-    for block in blocks:
-        if not isinstance(block, Table):
-            yield block
-        elif block.brief:
-            unlisted = [row for row in block.rows if not (block.skip_repeated and (block.head[0], row[0]) in listed)]
-            limit = min(block.n_shown or BRIEF_ROWS, BRIEF_ROWS)
-            fresh = sum(
-                row in unlisted for row in block.rows[:limit]
-            )  # what comes behind the first is not drawn forward
-            n_shown = fresh or min(len(unlisted), 1)
-            listed |= {(block.head[0], row[0]) for row in unlisted[:n_shown] if block.skip_repeated}
-            above = len(block.rows) - len(unlisted)
-            title = f"{block.title}, {above:,} of them above" if above else block.title
-            if n_shown:
-                yield replace(block, title=title, rows=tuple(unlisted), n_shown=n_shown)
 
 
 _NARROWEST = 40
@@ -230,25 +198,55 @@ def console_text(document: Document, *, width: int = 100, plain: bool = False) -
         width: columns; a word that is longer stands out.
         plain: whether the terminal lacks Unicode, so that signs must be plain.
     """
-    width = max(width, _NARROWEST)
-    lines = _wrapped(document.title, 0, 2, width)
-    for block in (*(Text(text) for text in (document.answer, document.about) if text), *document.opening):
-        lines += ["", *_rendered(block, document, width, titled=False)]
+    lines = [line for line, _ in _styled_lines(document, max(width, _NARROWEST))]
+    return "".join(f"{printable(line, plain)}\n" for line in lines)
+
+
+def print_document(document: Document) -> None:
+    """Print a document on standard output, on a terminal with colours unless `NO_COLOR` is set.
+
+    Raises:
+        BrokenPipeError: nobody reads any more.
+    """
+    width = max(shutil.get_terminal_size((100, 24)).columns, _NARROWEST)
+    lines = [(printable(line, is_plain()), style) for line, style in _styled_lines(document, width)]
+    if not is_terminal():
+        say(*(line for line, _ in lines))
+        return
+    from rich.text import Text as Line  # a check without a terminal starts faster without it
+
+    show_tables(lambda _: [Line(line, style=style, overflow="ignore", no_wrap=True) for line, style in lines])
+
+
+def _styled_lines(document: Document, width: int) -> Iterator[tuple[str, str]]:
+    """The lines of a document, each with the style that it has on a terminal: the title and the headings have one."""
+    lines = [(line, document.style) for line in _wrapped(document.title, 0, 2, width, document.n_lines)]
+    about = Text(document.about, min(document.n_lines, 1))
+    for block in (*(text for text in (Text(document.answer), about) if text.text), *document.opening):
+        lines += _unstyled(["", *_rendered(block, document, width, titled=False)])
     for section in document.sections:
-        lines += ["", *_wrapped(section.title, 0, 2, width)]
+        lines += [("", ""), *((line, "bold") for line in _wrapped(section.title, 0, 2, width))]
         for index, block in enumerate(section.blocks):
-            lines += [*([""] if index else []), *_rendered(block, document, width, titled=document.table_titles)]
+            gap = [""] if index and not isinstance(block, Code) else []
+            lines += _unstyled([*gap, *_rendered(block, document, width, titled=document.table_titles)])
     for block in document.closing:
-        lines += [*([] if isinstance(block, Code) else [""]), *_rendered(block, document, width, titled=True)]
-    return "".join(f"{printable(line.rstrip(), plain)}\n" for line in lines)
+        gap = [] if isinstance(block, Code) else [""]
+        lines += _unstyled([*gap, *_rendered(block, document, width, titled=True)])
+    yield from ((line.rstrip(), style) for line, style in lines)
+
+
+def _unstyled(lines: Iterable[str]) -> list[tuple[str, str]]:
+    return [(line, "") for line in lines]
 
 
 def _rendered(block: Block, document: Document, width: int, *, titled: bool) -> list[str]:
     match block:
-        case Text() | Subheading():
+        case Text():
+            return _wrapped(block.text, 0, 0, width, block.n_lines)
+        case Subheading():
             return _wrapped(block.text, 0, 0, width)
         case Bullets():
-            return [line for text in block.texts for line in _wrapped(f"- {text}", 2, 4, width)]
+            return [line for text in block.texts for line in _bullet(text, width, block.n_lines)]
         case Code():
             return [f"  {_line(block.text)}"]
         case Table():
@@ -313,8 +311,16 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _wrapped(text: str, first: int, rest: int, width: int) -> list[str]:
-    """Lines broken at blanks only, so that ids and options can be copied."""
+def _bullet(text: str, width: int, n_lines: int) -> Iterator[str]:
+    """The lines of an entry of a list; those after its first line stand below it."""
+    first, *following = text.split("\n")
+    yield from _wrapped(f"- {first}", 2, 4, width, n_lines)
+    for line in following:
+        yield from _wrapped(line, 4, 4, width, n_lines)
+
+
+def _wrapped(text: str, first: int, rest: int, width: int, n_lines: int = 0) -> list[str]:
+    """Lines broken at blanks only, so that ids and options can be copied; at most `n_lines` if it is not 0."""
     lines = textwrap.wrap(
         text,
         width,
@@ -322,6 +328,8 @@ def _wrapped(text: str, first: int, rest: int, width: int) -> list[str]:
         subsequent_indent=" " * rest,
         break_long_words=False,
         break_on_hyphens=False,
+        max_lines=n_lines or None,
+        placeholder=" ...",
     )
     return [line.replace(_FIXED, " ") for line in lines] or [""]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -141,7 +142,7 @@ def _sentence(columns: list[tuple[str, Metric]]) -> str:
     k = str(metric.k)
     if len(columns) > 1:
         title, k = f"{metric.name}@k", "k"
-    general = metric.declaration.text.rstrip(".").replace("first k ", "first {k} ")
+    general = metric.declaration.description.rstrip(".").replace("first k ", "first {k} ")
     words = _WORDS.get(metric.name, general).replace("{k}", k)
     plain = re.fullmatch("[a-z ]+", title)  # no name of a metric that is spelt so
     return f"{title[0].upper() + title[1:] if plain else title}: {words}."
@@ -373,7 +374,7 @@ def _columns(summary: RunSummary, dataset: DatasetSummary, every_metric: bool) -
         Column(
             metric=metric,
             title=str(metric) if every_metric else _SHORT.get(metric.name, str(metric)),
-            about=metric.declaration.text,
+            about=metric.declaration.description,
             unit=wording.unit(metric),
             interval=every_metric or summary.metrics_named or metric.name in HEADLINE,
         )
@@ -598,35 +599,107 @@ def _selector_notes(dataset: DatasetSummary) -> list[str]:
     ]
 
 
-_NAMED = 4  # selectors, of which more would be no sentence
 _BOUNDS = ("oracle", "everything", "random")  # what others lie between: nobody's choice
 COMPLETENESS, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 
 
 def run_answer(summary: RunSummary) -> str:
-    """How the selectors of a run compare with the baseline; empty where none is compared.
+    """The sentence that a report of a run begins with: which selector to choose, compared with which, at what price.
 
-    Over several datasets the selectors that are seldom less and often more complete come first.
+    See `winner` for the choice. It is compared with the baseline of the run, the baseline with the most complete other
+    selector. Over several datasets the one that wins on most of them is chosen.
     """
     base = summary.compare_to
-    several = len(summary.datasets) > 1
-    names = [name for name in summary.manifest["selectors"] if name != base and name.split("/")[0] not in _BOUNDS]
-    if several:
-        names.sort(key=lambda name: _sort_key(summary.datasets, name))
-    tell = _on_several if several else _on_one
-    texts = {name: part for name in names if (part := tell(summary.datasets, name)) is not None}
-    first = dict(list(texts.items())[:_NAMED])
-    parts = [f"{wording.named(name)} {part}" for name, part in first.items() if part]
-    if alike := [wording.named(name) for name, part in first.items() if not part]:
-        parts.append(f"for {wording.listed(alike)} no difference shows")
-    if not parts:
-        return ""
-    remainder = [f"and {len(texts) - _NAMED} more below"] if len(texts) > _NAMED else []
-    on = f", on {len(summary.datasets)} datasets" if several else ""
-    rest = (
-        " On the rest no difference shows." if several and any(_leaves_some(summary.datasets, n) for n in first) else ""
+    winners = [name for dataset in summary.datasets if (name := winner(dataset, base))]
+    if not winners:
+        return _alone(summary)
+    chosen, n_won = Counter(winners).most_common(1)[0]
+    rival = base if chosen != base else _rival(summary.datasets)
+    pairs = [pair for dataset in summary.datasets if (pair := _pair(dataset, chosen, rival, base)) is not None]
+    names = wording.named(chosen), wording.named(rival)
+    if len(summary.datasets) == 1:
+        return f"{wording.winner_sentence(*names, *pairs[0])}.{_failed(summary.datasets[0], (chosen, rival))}"
+    more, less = (
+        sum(complete.significant and complete.is_more == side for complete, _ in pairs) for side in (True, False)
     )
-    return f"Beside {wording.named(base)}{on}: {'; '.join([*parts, *remainder])}.{rest}"
+    prices = [tokens.relative for _, tokens in pairs if tokens is not None]
+    price = f", for {wording.change_range(prices)} tokens" if prices else ""
+    return (
+        f"{names[0]} wins on {n_won:,} of {len(summary.datasets):,} datasets: compared with {names[1]}, it is more "
+        f"complete on {more:,} and less complete on {less:,}{price}."
+    )
+
+
+def winner(dataset: DatasetSummary, base: str) -> str:
+    """The selector to choose on a dataset: of the most complete ones the one with the fewest prompt tokens.
+
+    As complete as the best is what the run's baseline shows: a selector whose difference from the baseline lies in the
+    interval of the best selector's difference, unless it is significantly less complete than the baseline. `oracle`,
+    `everything` and `random` are nobody's choice. Empty where nothing was compared.
+    """
+    compared = {name: row for name, row in _comparisons(dataset).items() if not _is_bound(name)}
+    if not compared:
+        return ""
+    gains = {name: complete.difference for name, (complete, _) in compared.items()}
+    costs = {name: tokens.difference if tokens else 0.0 for name, (_, tokens) in compared.items()}
+    alike = {name for name, (complete, _) in compared.items() if not complete.significant or complete.difference > 0}
+    if not _is_bound(base):
+        gains, costs, alike = {base: 0.0, **gains}, {base: 0.0, **costs}, {base, *alike}
+    best = max(gains, key=lambda name: gains[name])
+    least = compared[best][0].interval.low if best != base else 0.0
+    if best != base:
+        alike = {name for name in alike if gains[name] >= least and (name != base or not compared[best][0].significant)}
+    return min((name for name in gains if name in (*alike, best)), key=lambda name: (costs[name], -gains[name]))
+
+
+def _is_bound(name: str) -> bool:
+    return name.partition("/")[0] in _BOUNDS
+
+
+def _comparisons(dataset: DatasetSummary) -> dict[str, tuple[Comparison, Comparison | None]]:
+    """By selector, its completeness and its tokens compared with the baseline of the run."""
+    rows = {selector.selector: selector.against for selector in dataset.selectors}
+    known = {name: row for name, row in rows.items() if str(COMPLETENESS) in row and row[str(COMPLETENESS)].n}
+    return {name: (row[str(COMPLETENESS)], row.get(str(TOKENS))) for name, row in known.items()}
+
+
+def _rival(datasets: Sequence[DatasetSummary]) -> str:
+    """The selector to compare a winning baseline with: the most complete one, which is no bound."""
+    gains = [(c.difference, name) for d in datasets for name, (c, _) in _comparisons(d).items() if not _is_bound(name)]
+    return max(gains, key=lambda entry: entry[0])[1]
+
+
+def _pair(
+    dataset: DatasetSummary, chosen: str, rival: str, base: str
+) -> tuple[wording.Means, wording.Means | None] | None:
+    """Completeness and tokens of the chosen selector and of its rival, one of which is the baseline."""
+    row = _comparisons(dataset).get(rival if chosen == base else chosen)
+    if row is None:
+        return None
+    complete, tokens = (wording.Means.of(comparison) for comparison in row)
+    if chosen == base:
+        complete, tokens = complete and complete.swapped, tokens and tokens.swapped
+    return None if complete is None else (complete, tokens)
+
+
+def _failed(dataset: DatasetSummary, names: Sequence[str]) -> str:
+    """That a selector of the sentence failed on queries."""
+    rows = [selector for selector in dataset.selectors if selector.selector in names and selector.errors]
+    texts = [f"{wording.named(row.selector)} failed on {row.errors:,} of {row.queries:,} queries" for row in rows]
+    return "".join(f" {text}." for text in texts)
+
+
+def _alone(summary: RunSummary) -> str:
+    """The sentence of a run in which nothing was compared."""
+    rows = [selector for dataset in summary.datasets for selector in dataset.selectors]
+    figures = [(row, row.estimates.get(str(COMPLETENESS)), row.estimates.get(str(TOKENS))) for row in rows]
+    measured = [(row, complete, tokens) for row, complete, tokens in figures if complete and complete.n and tokens]
+    if len(measured) != 1:
+        reason = "nothing was compared with the baseline" if measured else "completeness is not known without labels"
+        return f"No winner: {reason}."
+    row, complete, tokens = measured[0]
+    share, price = wording.number(COMPLETENESS, complete.value), wording.number(TOKENS, tokens.value)
+    return f"{wording.named(row.selector)} is complete on {share}% of the queries for {price} tokens per query."
 
 
 def glance(summary: RunSummary) -> Iterator[tuple[str, ...]]:
@@ -642,67 +715,3 @@ def glance(summary: RunSummary) -> Iterator[tuple[str, ...]]:
             for name in names
         ]
         yield (dataset.dataset, *(" / ".join(cell) for cell in cells))
-
-
-def _on_one(datasets: Sequence[DatasetSummary], name: str) -> str | None:
-    """By how much a selector differs on the one dataset; empty where no difference shows, None without a comparison."""
-    against = next((selector.against for selector in datasets[0].selectors if selector.selector == name), {})
-    comparisons = {key: comparison for key, comparison in against.items() if comparison.n}
-    clauses = []
-    for metric, unit in ((COMPLETENESS, "points of completeness"), (TOKENS, "prompt tokens a query")):
-        comparison = comparisons.get(str(metric))
-        if comparison is not None:
-            doubt = "" if comparison.significant else " (not significant)"
-            clauses.append(f"{wording.signed(metric, comparison.difference)} {unit}{doubt}")
-    if not clauses:
-        return None
-    return " and ".join(clauses) if any(comparison.significant for comparison in comparisons.values()) else ""
-
-
-def _on_several(datasets: Sequence[DatasetSummary], name: str) -> str | None:
-    """On how many datasets a selector is more complete, and costs fewer tokens, and on how many less, significantly.
-
-    Empty where it is nowhere, None where it was not compared.
-    """
-    higher, lower = _count_significant(datasets, name, COMPLETENESS)
-    more, fewer = _count_significant(datasets, name, TOKENS)
-    if higher is None:
-        return None
-    complete = _counted("is", "complete", more=higher, less=lower)
-    return ", and ".join(filter(None, [complete, _counted("costs", "prompt tokens", fewer=fewer, more=more)]))
-
-
-def _counted(verb: str, noun: str, **counts: int | None) -> str:
-    """`is more complete on 5 and less on 4`; what is counted nowhere is not in it."""
-    nonzero = [(word, n) for word, n in counts.items() if n]
-    parts = [f"{word}{'' if index else f' {noun}'} on {n}" for index, (word, n) in enumerate(nonzero)]
-    return f"{verb} {' and '.join(parts)}" if parts else ""
-
-
-def _leaves_some(datasets: Sequence[DatasetSummary], name: str) -> bool:
-    """Whether a selector differs on some datasets, in completeness or in tokens, and on others not."""
-    counts = [sum(n or 0 for n in _count_significant(datasets, name, metric)) for metric in (COMPLETENESS, TOKENS)]
-    return any(counts) and min(counts) < len(datasets)
-
-
-def _count_significant(datasets: Sequence[DatasetSummary], name: str, metric: Metric) -> tuple[int | None, int | None]:
-    """On how many datasets a metric is significantly higher, and lower; None where it was compared on none."""
-    comparisons = [
-        selector.against[str(metric)]
-        for dataset in datasets
-        for selector in dataset.selectors
-        if selector.selector == name and str(metric) in selector.against and selector.against[str(metric)].n
-    ]
-    if not comparisons:
-        return None, None
-    higher, lower = (
-        sum(comparison.significant and sign * comparison.difference > 0 for comparison in comparisons)
-        for sign in (1, -1)
-    )
-    return higher, lower
-
-
-def _sort_key(datasets: Sequence[DatasetSummary], name: str) -> tuple[int, int, int]:
-    higher, lower = _count_significant(datasets, name, COMPLETENESS)
-    more, fewer = _count_significant(datasets, name, TOKENS)
-    return lower or 0, -(higher or 0), (more or 0) - (fewer or 0)

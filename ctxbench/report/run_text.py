@@ -76,7 +76,7 @@ def print_summary(summary: RunSummary, file: IO[str] | None = None, *, width: in
 
 
 def console_tables(summary: RunSummary, *, console: Console) -> list[RenderableType]:
-    """What `print_summary` prints: for each dataset a heading, its tables and notes; then the notes common to all.
+    """What `print_summary` prints: the answer, for each dataset its tables and notes, then the notes common to all.
 
     Args:
         summary: of the run.
@@ -102,7 +102,8 @@ def console_tables(summary: RunSummary, *, console: Console) -> list[RenderableT
         parts += _dataset(table, hidden, console=console, common=set(common))
         printed |= {(column.title, column.metric): None for column in table.columns}
     words = column_words(printed)
-    return [*parts, *dim_notes([*([words] if words else []), *common, _OUTSIDE], plain=plain)]
+    answer = Text(printable(run_answer(summary), plain), style="bold")
+    return [answer, Text(), *parts, *dim_notes([*([words] if words else []), *common, _OUTSIDE], plain=plain)]
 
 
 def _dataset(
@@ -246,8 +247,7 @@ def markdown_report(summary: RunSummary, datasets: Mapping[str, Dataset]) -> str
     experiment = summary.manifest["experiment"]
     metrics = dict.fromkeys(metric for dataset in summary.datasets for metric in summary.metrics(dataset))
     lines = [f"# {_escape(experiment['name'])}", ""]
-    if answer := run_answer(summary):
-        lines += [f"**{_escape(answer)}**", ""]
+    lines += [f"**{_escape(run_answer(summary))}**", ""]
     if len(summary.datasets) > 1 and {"completeness", "tokens"} <= set(experiment["metrics"]):
         head, *rows = glance(summary)
         lines += ["Complete % / prompt tokens:", "", *_table(head, rows), ""]

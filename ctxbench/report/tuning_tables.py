@@ -6,7 +6,6 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from ctxbench.evaluation.metrics import GroupMean, Metric, parse_metric
 from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
@@ -234,13 +233,29 @@ def short_text(text: str, limit: int) -> str:
 
 
 def answer(tuning: Tuning) -> str:
-    """The result of a tuning in one sentence; empty without policies."""
+    """The winner for each policy, what it is compared with and its price, a sentence each; empty without policies."""
     if len(tuning.datasets) == 1:
         dataset = tuning.datasets[0]
-        clauses = [f"{policy_names(group)}: {_in_short(dataset, group[0])}" for group in dataset.same_advice()]
-        return "; ".join(clauses) + "." * bool(clauses)
+        return " ".join(f"{policy_names(group)}: {_winner(dataset, group[0])}." for group in dataset.same_advice())
     by_policy = wording.grouped((outcome.policy.name, (dataset, outcome)) for dataset, outcome in outcomes(tuning))
     return "; ".join(_over_datasets(name, several) for name, several in by_policy.items()) + "." * bool(by_policy)
+
+
+def _winner(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
+    """What to choose for a policy, compared with the default, without the end of the sentence."""
+    name = dataset.default.name if dataset.default is not None else "the default"
+    if outcome.recommended is None:
+        text = f"keep the default ({name})"
+    else:
+        complete, tokens = (_means(outcome, metric) for metric in (COMPLETENESS, TOKENS))
+        chosen, base = setting(outcome), _base_text(name)
+        text = wording.winner_sentence(chosen, base, complete, tokens) if complete else chosen
+    return "; ".join(filter(None, [text, _less_complete(dataset, outcome)]))
+
+
+def _means(outcome: PolicyOutcome, metric: Metric) -> wording.Means | None:
+    """A metric of what is chosen and of the default."""
+    return wording.Means.of(outcome.against.get("defaults", {}).get(str(metric)))
 
 
 def policy_names(outcomes: Sequence[PolicyOutcome]) -> str:
@@ -248,60 +263,34 @@ def policy_names(outcomes: Sequence[PolicyOutcome]) -> str:
     return wording.listed([outcome.policy.name for outcome in outcomes])
 
 
-def _in_short(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
-    """`8.2% fewer prompt tokens, -0.3 points of completeness`; `advice` has all of it."""
-    shortfall = _less_complete(dataset, outcome)
-    if outcome.recommended is None:
-        return f"keep the default{f', {shortfall}' * bool(shortfall)}"
-    comparisons = outcome.against.get("defaults", {})
-    tokens, complete = comparisons.get(str(TOKENS)), comparisons.get(str(COMPLETENESS))
-    changes = [f"{_changed(tokens)[0]} prompt tokens"] if tokens is not None and tokens.n and tokens.base else []
-    if complete is not None and complete.n:
-        changes.append(f"{wording.signed(COMPLETENESS, complete.difference)} points of completeness")
-    return ", ".join([*(changes or [setting(outcome)]), *filter(None, [shortfall])])
-
-
 def _less_complete(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
-    """By how much what is advised is less complete than `learned/normal`; empty where it is not."""
-    gap = dataset.shortfall(outcome)
-    if not gap:
+    """By how much what is advised is less complete than `learned/normal`; empty where it is not.
+
+    Empty also where that is the default, which the sentence compares with.
+    """
+    gap, reference = dataset.shortfall(outcome), dataset.shipped.get(LEARNED_NORMAL)
+    if not gap or (reference is dataset.default and outcome.recommended is not None):
         return ""
     points = wording.number(COMPLETENESS, gap)
-    points = points if float(points) else "less than 0.1"
-    is_default = ", the default" * (dataset.shipped[LEARNED_NORMAL] is dataset.default)
-    return f"{points} points less complete than {LEARNED_NORMAL}{is_default}"
+    text = f"it is {points if float(points) else 'less than 0.1'} points less complete than {LEARNED_NORMAL}"
+    return f"{text}{_cheaper(dataset, outcome)}"
 
 
 def _over_datasets(name: str, several: Sequence[tuple[DatasetTuning, PolicyOutcome]]) -> str:
-    """For how many datasets another setting than the default is recommended, and what these change."""
-    changes = [
-        outcome.against["defaults"]
-        for _, outcome in several
-        if outcome.recommended is not None and "defaults" in outcome.against
-    ]
-    text = f"{name}: another setting than the default for {len(changes)} of {len(several)} datasets"
-    tokens = [change["tokens"] for change in changes if "tokens" in change and change["tokens"].base]
-    points = [
-        change["completeness"].difference for change in changes if "completeness" in change and change["completeness"].n
-    ]
-    ranges = []
-    if tokens:
-        shares = [comparison.difference / comparison.base for comparison in tokens]
-        ranges.append(f"{_range(shares, percent)} prompt tokens")
-    if points:
-        ranges.append(f"{_range(points, partial(wording.signed, COMPLETENESS))} points of completeness")
+    """On how many datasets a setting is better than the default for one policy, and what these change."""
+    winners = [outcome for _, outcome in several if outcome.recommended is not None]
+    text = f"{name}: a setting is better than the default on {len(winners)} of {len(several)} datasets"
+    complete, tokens = ([m for w in winners if (m := _means(w, metric))] for metric in (COMPLETENESS, TOKENS))
+    ranges = [f"{wording.change_range([means.relative for means in tokens])} tokens"] if tokens else []
+    if complete:
+        points = sorted(means.value - means.compared for means in complete)
+        ends = dict.fromkeys(wording.signed(COMPLETENESS, value) for value in (points[0], points[-1]))
+        ranges.append(f"{' to '.join(ends)} points of completeness")
     gaps = [gap for dataset, outcome in several if (gap := dataset.shortfall(outcome))]
     if gaps:
-        ranges.append(
-            f"on {len(gaps)} less complete than {LEARNED_NORMAL}, "
-            f"by up to {wording.number(COMPLETENESS, max(gaps))} points"
-        )
+        points_less = wording.number(COMPLETENESS, max(gaps))
+        ranges.append(f"on {len(gaps)} less complete than {LEARNED_NORMAL}, by up to {points_less} points")
     return f"{text} ({', '.join(ranges)})" if ranges else text
-
-
-def _range(figures: Sequence[float], say: Callable[[float], str]) -> str:
-    low, high = say(min(figures)), say(max(figures))
-    return low if low == high else f"{low} to {high}"
 
 
 def advice(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
@@ -318,21 +307,17 @@ def _advice(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> str:
     """One sentence for policies that come to the same."""
     first = group[0]
     if first.recommended is not None:
-        text = _offers(first)
-        source = f"; it is what {first.taken_from} takes, which asks no less" if first.taken_from else ""
+        text = f"{_winner(dataset, first)}{_replaced_text(first)}"
+        source = f"; the setting of {first.taken_from}, which is stricter" if first.taken_from else ""
         ends = [
             f"{_aims(outcome)}{source if len(group) == 1 else ''}"
             f"{_verdict_note(outcome, all_decide=dataset.all_decide)}"
             for outcome in group
         ]
     else:
-        text = "keep the default" + ("" if dataset.default is None else f" ({dataset.default.name})")
+        text = _winner(dataset, first)
         ends = [_why_default(outcome) for outcome in group]
-    if shortfall := _less_complete(dataset, first):
-        text += f"; it is {shortfall}{_cheaper(dataset, first)}"
-    if len(group) == 1:
-        return f"{policy_names(group)}: {text}{ends[0]}."
-    opening = f"{policy_names(group)}: same recommendation: {text}"
+    opening = f"{policy_names(group)}: {text}"
     if len(set(ends)) == 1:
         return f"{opening}{ends[0]}."
     differing = (f"; {outcome.policy.name}: {end[2:]}" for outcome, end in zip(group, ends, strict=True) if end)
@@ -347,22 +332,19 @@ def _why_default(outcome: PolicyOutcome) -> str:
         )
         return f"; what was chosen, {setting(outcome)}, misses {missed} on the test split"
     if outcome.replaced is not None:
-        return (
-            f"; what was chosen, {_selector_with(outcome.replaced)}, is no more complete and costs no fewer prompt "
-            "tokens"
-        )
+        return f"; what was chosen, {_selector_with(outcome.replaced)}, is no more complete and costs no fewer tokens"
     return f"; {outcome.reason.rstrip('.') if not outcome.answered else more_labels(outcome.needed)}"
 
 
 def _cheaper(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
-    """Whether `learned/normal`, more complete than the default that is kept, costs fewer prompt tokens, too."""
+    """That `learned/normal`, more complete than the default that is kept, also costs fewer prompt tokens."""
     if outcome.recommended is not None or dataset.default is None:
         return ""
     mine, theirs = (result.figures.get(str(TOKENS)) for result in (dataset.default, dataset.shipped[LEARNED_NORMAL]))
     if mine is None or theirs is None or not mine.value > theirs.value:
         return ""
     fewer = percent((mine.value - theirs.value) / mine.value).lstrip("+")
-    return f", which offers {fewer} fewer prompt tokens on these queries"
+    return f", which costs {fewer} fewer tokens"
 
 
 def more_labels(labels_needed: tuple[int, int] | None) -> str:
@@ -388,36 +370,18 @@ def _selector_with(chosen: SettingResult) -> str:
     return f"{chosen.selector} with {values}" if values else chosen.selector
 
 
-def _offers(outcome: PolicyOutcome) -> str:
-    """What it costs and keeps, against the default, and which tuned setting it beats."""
-    comparisons = outcome.against.get("defaults", {})
-    tokens, complete = comparisons.get(str(TOKENS)), comparisons.get(str(COMPLETENESS))
-    text = setting(outcome)
-    if tokens is not None and tokens.n and tokens.base:
-        value, interval = _changed(tokens)
-        text += f" offers {value} prompt tokens {interval}"
-    if complete is not None and complete.n:
-        interval = wording.difference_interval(COMPLETENESS, complete)
-        text += f" at {wording.signed(COMPLETENESS, complete.difference)} points of completeness ({interval})"
-    if outcome.replaced is not None:
-        text += (
-            f"; it is at least as complete as {_selector_with(outcome.replaced)}, which was chosen by tuning, for no "
-            "more prompt tokens"
-        )
-    return text
+def _replaced_text(outcome: PolicyOutcome) -> str:
+    """The tuned setting that a shipped preset beats; empty where there is none."""
+    if outcome.replaced is None:
+        return ""
+    tuned = _selector_with(outcome.replaced)
+    return f"; it is at least as complete as the tuned {tuned}, for no more tokens"
 
 
 def _aims(outcome: PolicyOutcome) -> str:
     """By how much it betters what the policy is about, if that is neither completeness nor tokens."""
     comparisons = outcome.against.get("defaults", {})
     return "".join(f"; {points(metric)} {change_text(comparisons, metric)[0]}" for metric in own_aim(outcome.policy))
-
-
-def _changed(tokens: Comparison) -> tuple[str, str]:
-    """By how many per cent tokens change, and the interval of that."""
-    value, interval = change_text({str(TOKENS): tokens}, TOKENS)[0].split(" ", 1)
-    direction = "more" if tokens.difference > 0 else "fewer"
-    return f"{value.lstrip('+' + wording.MINUS)} {direction}", interval
 
 
 def _verdict_note(outcome: PolicyOutcome, *, all_decide: bool) -> str:
@@ -679,8 +643,8 @@ def console_table(tuning: Tuning, *, plain: bool = False) -> str:
         tuning: what was found.
         plain: whether the terminal lacks Unicode, so that signs must be plain.
     """
-    lines: list[str] = []
     several = len(tuning.datasets) > 1
+    lines = [*_wrapped(answer(tuning), 0, 2), ""] if several else []
     for dataset in tuning.datasets:
         for advice in all_advice(dataset):
             lines += _wrapped(f"{f'{dataset.dataset}, ' * several}{advice}", 0, 2)

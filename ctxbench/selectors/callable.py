@@ -24,7 +24,7 @@ from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
 from typing import Any, BinaryIO, NoReturn, TextIO, cast
 
-from ctxbench.io.errors import ParameterError, check_choice
+from ctxbench.io.errors import Message, ParameterError, check_choice
 from ctxbench.io.files import read_bytes
 from ctxbench.model.requests import Batch
 from ctxbench.selectors.protocol import (
@@ -39,6 +39,7 @@ from ctxbench.selectors.protocol import (
     shown_path,
 )
 
+_LINE = " ({}, line {})"  # file and line, as they follow a message
 _STREAMS = ("stdout", "stderr", "__stdout__", "__stderr__")
 
 
@@ -208,6 +209,7 @@ class _ExitGuard:
         if os.getpid() != self._process:
             self._real(status)
         location = _code_location(cast(FrameType, inspect.currentframe()).f_back)
+        # no Message: the catalogue may be unreadable while the process ends
         self._called = f"os._exit({status!r}) was called{location}, which would have ended ctxbench"
         raise EndedError(self._called)
 
@@ -245,7 +247,7 @@ class _InterruptGuard:
         if os.getpid() != self._process:  # a child does as it always does
             raise KeyboardInterrupt
         if self._noted is not None:
-            _EXIT.end(130, "stopped: ended at once, as Ctrl-C was pressed again; nothing is half-written\n")
+            _EXIT.end(130, "stopped at once (second Ctrl-C)\n")
         self._noted = KeyboardInterrupt()
         raise self._noted
 
@@ -258,7 +260,7 @@ def _own_process() -> bool:
 
 def _code_location(frame: FrameType | None) -> str:
     """File and line of a call, in brackets; without folders, which messages of runs must not hold."""
-    return "" if frame is None else f" ({Path(frame.f_code.co_filename).name}, line {frame.f_lineno})"
+    return "" if frame is None else _LINE.format(Path(frame.f_code.co_filename).name, frame.f_lineno)
 
 
 _EXIT = _ExitGuard()
@@ -272,7 +274,7 @@ program in its place, is not held. The error comes in whatever thread it was cal
 
 
 def signature_fault(function: Callable[..., Any], arguments: Sequence[Any], *, batch: bool, base: Path) -> str:
-    """Why a function cannot be called with these arguments, where it is and what to change; empty if it can.
+    """Why a function cannot be called with these arguments, and where it is; empty if it can.
 
     Args:
         function: that was called.
@@ -290,20 +292,15 @@ def signature_fault(function: Callable[..., Any], arguments: Sequence[Any], *, b
         return ""
     named = inspect.unwrap(function)
     code = getattr(named, "__code__", None)
-    location = f" ({shown_path(Path(code.co_filename), base)}, line {code.co_firstlineno})" if code else ""
-    parameters = list(inspect.signature(function).parameters)
-    name = getattr(named, "__name__", type(named).__name__)
     first = "requests" if batch else "request"
-    called = f"({first}, items)" if len(arguments) > 1 else f"({first})"
-    if parameters[:1] == ["self"]:
-        advice = f"it is a method of a class: make an object of it, `own = Class().{name}`, and name `own`"
-    elif len(arguments) > 1 and len(parameters) == 1:
-        advice = f"take the items too, or write `send: nothing` for a function of the {first} alone"
-    elif len(arguments) == 1:
-        advice = f"with `send: nothing` it gets the {first} alone; leave that out, or take one argument"
-    else:
-        advice = "take these two arguments"
-    return f"{name} cannot be called as {called}: {why}; {advice}{location}"
+    return Message(
+        "selectors.callable-signature",
+        name=getattr(named, "__name__", type(named).__name__),
+        call=f"({first}, items)" if len(arguments) > 1 else f"({first})",
+        error=why,
+        first=first,
+        location=_LINE.format(shown_path(Path(code.co_filename), base), code.co_firstlineno) if code else "",
+    )
 
 
 class NotAnAnswerError(Exception):
@@ -355,7 +352,7 @@ def batch_answers(ids: Sequence[str], result: Any) -> list[RawAnswer]:
         return [
             RawAnswer(answer=one_answer(query, result[query]))
             if query in result
-            else RawAnswer(error="the callable returned a dict without it")
+            else RawAnswer(error=Message("selectors.callable-skipped-query"))
             for query in ids
         ]
     if not isinstance(result, Sequence) or isinstance(result, str | bytes):
@@ -441,9 +438,7 @@ class CallableSource(Source):
         replies = self._ask_all(batch, rows) if self._batch else [self._ask_one(batch, row) for row in rows]
         if _hash(self._items) != self._items_hash:
             self._catalog = ""
-            return [RawAnswer(error="the callable changed the items that it was given; let it work on a copy")] * len(
-                rows
-            )
+            return [RawAnswer(error=Message("selectors.callable-changed-items"))] * len(rows)
         return replies
 
     def _ask_one(self, batch: Batch, row: int) -> RawAnswer:
@@ -466,7 +461,7 @@ class CallableSource(Source):
         """Call the function and make something of the result; both run the user's code."""
         arguments = (argument,) if self._items is None else (argument, self._items)
         first = argument[0] if self._batch else argument
-        self._waiting = Waiting(first["id"], time.perf_counter(), "a callable has no time limit, Ctrl-C stops it")
+        self._waiting = Waiting(first["id"], time.perf_counter(), Message("selectors.callable-without-limit"))
         try:
             with confined():
                 return RawAnswer(answer=use(self._function(*arguments)))
@@ -644,7 +639,7 @@ def _described(function: Callable[..., Any], spec: str | None, source: Path | No
         named = function if hasattr(function, "__qualname__") else type(function)
         return {
             "callable": f"{getattr(named, '__module__', None) or ''}:{named.__qualname__}",
-            "unnamed": f"{secrets.token_hex(8)}: cannot be told from others; name a function as module:function",
+            "unnamed": Message("selectors.callable-without-name", id=secrets.token_hex(8)),
         }
     if target.startswith(_PREFIX) or target.endswith(".py"):
         target = shown_path(file, base)
@@ -679,7 +674,7 @@ def _location(error: BaseException, source: Path | None, base: Path, *, imported
     else:
         user_frames = [frame for frame in frames if source is not None and Path(frame.filename) == source]
     relevant = user_frames or ([] if imported and isinstance(error, ModuleNotFoundError) else frames)
-    return f" ({shown_path(Path(relevant[-1].filename), base)}, line {relevant[-1].lineno})" if relevant else ""
+    return _LINE.format(shown_path(Path(relevant[-1].filename), base), relevant[-1].lineno) if relevant else ""
 
 
 def _installed(file: str) -> bool:

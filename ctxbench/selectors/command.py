@@ -25,8 +25,7 @@ from typing import IO, Any
 
 from ctxbench.catalogs.agent_file import OWN_FORM, program_form
 from ctxbench.catalogs.mcp_config import imported_files
-from ctxbench.io.errors import ParameterError, check_choice, check_range
-from ctxbench.io.files import is_utf16
+from ctxbench.io.errors import Message, ParameterError, check_choice, check_range
 from ctxbench.io.secrets import shown_arguments
 from ctxbench.model.requests import Batch
 from ctxbench.selectors.protocol import (
@@ -122,40 +121,19 @@ def _nearest(missing: Path) -> str:
     except OSError:
         return ""
     close = get_close_matches(missing.name, names, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return Message("selectors.did-you-mean", name=close[0]) if close else ""
 
 
-_PART = re.compile(r'[{\[]|[}\]]+,?|"(?:[^"\\]|\\.)*"\s*:.*')  # a line of JSON that is spread over lines
+def malformed_line(line: bytes, error: object) -> str:
+    """Why a line of a process is no answer.
 
-
-def malformed_line(line: bytes, error: MalformedError) -> str:
-    """Why a line that is no JSON is no answer: over several lines, cut off, not in UTF-8, or no JSON at all."""
-    text = line.decode("utf-8", "replace").strip()
-    if not _is_utf8(line):
-        form = "UTF-16" if is_utf16(line) else "Latin-1 (Windows-1252)"
-        advice = f"it looks like {form}; write answers in UTF-8"
-    elif _PART.fullmatch(text):
-        advice = "an answer over several lines; write each on one line (json.dumps without indent)"
-    elif text.startswith("{"):
-        advice = "the answer is cut off or broken; write it whole, on one line, with a JSON library"
-    else:
-        advice = "write that to standard error"
-    return f"{NO_ANSWER} ({error}): {quoted(line.decode('utf-8', 'replace'))}; {advice}"
-
-
-def queryless_line(answer: Any, line: bytes) -> str:
-    """Why JSON without the id of a query is no answer."""
-    has_query = isinstance(answer, dict) and "query" in answer
-    problem = f"query must be a text, the id of the request; got {quoted(answer['query'])}" if has_query else "no query"
-    return f"{NO_ANSWER} ({problem}): {quoted(line.decode('utf-8', 'replace'))}"
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return not is_utf16(line)
+    Args:
+        line: what the process wrote.
+        error: what is wrong with it.
+    """
+    return Message(
+        "selectors.malformed-line", start=NO_ANSWER, error=error, line=quoted(line.decode("utf-8", "replace"))
+    )
 
 
 _LINE_LIMIT = 64 * 2**20  # bytes; a longer line arrives in pieces, none of which is an answer
@@ -241,11 +219,10 @@ class LineProcess:
         """How it ended, with the last lines of its standard error; waits for the end a moment, then ends it."""
         try:
             code = self._process.wait(_GRACE_S)
+            how = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
         except subprocess.TimeoutExpired:
-            self.kill()
-            return f"the process closed its standard output{self.last_words()}"
+            how = "closed its standard output"
         self.kill()
-        how = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
         return f"the process {how}{self.last_words()}"
 
     def last_words(self) -> str:
@@ -257,8 +234,8 @@ class LineProcess:
         lines = [line for line in list(self._stderr) if line.strip()]
         end = lines[-_LAST_LINES:]
         error_line = next(filter(_ERROR.match, lines), None) or next((line for line in lines if "Error" in line), None)
-        first = "" if error_line is None or any("Error" in line for line in end) else f" says: {error_line.strip()}; it"
-        return f"; its standard error{first} ends: {' | '.join(end)}" if lines else ""
+        first = [] if error_line is None or any("Error" in line for line in end) else [error_line.strip(), "..."]
+        return Message("selectors.standard-error", lines=" | ".join([*first, *end])) if lines else ""
 
     def _write(self, stream: IO[bytes]) -> None:
         # A process that is gone, or reads no more, is found out by its standard output and its time limit.
@@ -445,7 +422,6 @@ class _Slot:
         given_up: queries that are errors already and whose answer may still come.
         fresh: it has not answered yet.
         used: a process was started here before.
-        last: the query that was answered last; empty before the first answer.
     """
 
     process: LineProcess | None = None
@@ -454,7 +430,6 @@ class _Slot:
     given_up: set[str] = field(default_factory=set)
     fresh: bool = True
     used: bool = False
-    last: str = ""
 
     def forget(self) -> None:
         self.process, self.catalog, self.fresh = None, "", True
@@ -510,9 +485,8 @@ class CommandSource(Source):
         if not waiting:
             return None
         _, first, slot = min(waiting, key=lambda entry: entry[0])
-        limit = f"it is given {first.deadline - first.sent:g} s"
-        if slot.fresh:
-            limit += f", {self._options.start_timeout:g} s of them (start_timeout) for the start of the command"
+        start = self._options.start_timeout if slot.fresh else 0.0
+        limit = Message("selectors.time-limit", seconds=first.deadline - first.sent, start=start)
         return Waiting(first.query, first.sent, limit)
 
     def notes(self) -> dict[str, Any]:
@@ -596,10 +570,9 @@ class CommandSource(Source):
         try:
             slot.process = LineProcess(self._argv, cwd=self._base, events=self._events)
         except OSError as error:
+            message = Message("selectors.command-not-started", error=error.strerror or error)
             while pending:
-                replies[pending.popleft().row] = RawAnswer(
-                    error=f"the command cannot be started: {error.strerror or error}; is it a program?"
-                )
+                replies[pending.popleft().row] = RawAnswer(error=message)
             return None
         self._counts["restarts"] += slot.used
         slot.used = True
@@ -629,20 +602,20 @@ class CommandSource(Source):
             return
         query = answer.get("query") if isinstance(answer, dict) else None
         if not isinstance(query, str):
-            self._blame(slot, queryless_line(answer, line), replies)
+            got = quoted(query if isinstance(answer, dict) else answer)
+            self._blame(slot, malformed_line(line, Message("selectors.query-malformed", got=got)), replies)
         elif query in slot.in_flight:
             request = slot.in_flight.pop(query)
-            slot.fresh, slot.last = False, query
+            slot.fresh = False
             self._breaker.succeeded()
             replies[request.row] = RawAnswer(answer=answer, seconds=at - request.sent if request.timed else math.nan)
         elif query in slot.given_up:
             slot.given_up.discard(query)
             self._counts["late_answers"] += 1
         else:
-            twice = "which it had answered already; write one answer a request"
-            detail = twice if query == slot.last else "which was not asked, or answered already"
-            line_text = quoted(line.decode("utf-8", "replace"))
-            self._blame(slot, f"{NOT_AWAITED}{quoted(query)}, {detail}: {line_text}", replies)
+            text = quoted(line.decode("utf-8", "replace"))
+            message = Message("selectors.answer-not-awaited", start=NOT_AWAITED, query=quoted(query), line=text)
+            self._blame(slot, message, replies)
 
     def _blame(self, slot: _Slot, error: str, replies: dict[int, RawAnswer]) -> None:
         """Make the oldest request in flight an error."""
@@ -680,9 +653,10 @@ class CommandSource(Source):
             words = slot.process.last_words()
             slot.forget()
             for request in late:
-                why = f"no answer within {request.deadline - request.sent:g} s (does it flush its output?)"
-                self._breaker.failed(why)
-                replies[request.row] = RawAnswer(error=f"{why}; the process was ended{words}")
+                seconds = request.deadline - request.sent
+                error = Message("selectors.no-answer-in-time", seconds=seconds, output=words)
+                self._breaker.failed(error)
+                replies[request.row] = RawAnswer(error=error)
             pending.extendleft(reversed(rest))
 
 

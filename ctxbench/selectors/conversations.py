@@ -19,27 +19,25 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias
 
-from ctxbench.io.documents import dump_json, parse_json
-from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, UserError
+from pydantic import Field
+
+from ctxbench.io.documents import YamlPath, dump_json, parse_json
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, UserError, raise_faults
 from ctxbench.io.files import exclusive, read_text, readable, write_atomic
-from ctxbench.io.rows import Row, read_text_value
-from ctxbench.model.candidates import MARGIN, Mode
-from ctxbench.model.items import Item, ItemKey, read_key
-from ctxbench.model.requests import Message, Request, SessionItem
+from ctxbench.io.rows import read_text_value
+from ctxbench.model.candidates import MARGIN
+from ctxbench.model.formats import FileModel, Source, Texts, field_names, parsed, validate
+from ctxbench.model.items import Item, ItemKey
+from ctxbench.model.requests import Message as ChatMessage
+from ctxbench.model.requests import Request, SessionItem
 from ctxbench.model.resources import Resources
 from ctxbench.model.selection import Prompt
 from ctxbench.pipelines.pipeline import PipelineError
-from ctxbench.selectors.session import Agent, RequestContext, Session
+from ctxbench.selectors.session import Agent, RequestContext, Session, why_absent
 
 FORMAT = 1
-FIELDS = (
-    *("format", "conversation", "time", "text", "reply", "calls", "requestContext", "content", "removed", "history"),
-    *("tool_results", "selector", "settings", "system", "sent", "warnings", "workspace", "user"),
-)
-_MODES = tuple(mode.name.lower() for mode in Mode)
-_TIME = "such as 2026-03-23T09:30:00+00:00"
 _DIGITS = 16  # of a hash that tells one text from another; 64 bits
 
 
@@ -90,7 +88,7 @@ class Exchange:
     calls: tuple[str, ...] = ()
     context: tuple[Held, ...] = ()
     removed: tuple[ItemKey, ...] = ()
-    history: tuple[Message, ...] = ()
+    history: tuple[ChatMessage, ...] = ()
     tool_results: tuple[tuple[str, str], ...] = ()
     selector: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -105,7 +103,7 @@ class Exchange:
         if not self.conversation:
             raise ParameterError("an exchange needs the id of its conversation, got an empty text")
         if self.time is not None and not _is_time(self.time):
-            raise ParameterError(f"time must be ISO 8601, {_TIME}, got {self.time!r}")
+            raise ParameterError(Message("selectors.time-malformed", got=self.time))
         object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
 
     @classmethod
@@ -143,9 +141,9 @@ class Exchange:
         )
 
     @property
-    def messages(self) -> tuple[Message, ...]:
+    def messages(self) -> tuple[ChatMessage, ...]:
         """The messages that the exchange adds to the conversation; an empty reply adds none."""
-        messages = (Message("user", self.text), Message("assistant", self.reply))
+        messages = (ChatMessage("user", self.text), ChatMessage("assistant", self.reply))
         return messages if self.reply else messages[:1]
 
     @property
@@ -157,7 +155,7 @@ class Exchange:
             if context_item.mode in ("always", "manual")
         )
 
-    def as_row(self, stored: Iterable[Message] = ()) -> dict[str, Any]:
+    def as_row(self, stored: Iterable[ChatMessage] = ()) -> dict[str, Any]:
         """The exchange as a line of a conversation store; what is empty is left out, but text and reply.
 
         Args:
@@ -193,75 +191,150 @@ class Exchange:
         return {name: value for name, value in row.items() if value or name in row_fields}
 
 
-def read_exchange(row: Row, stored: Mapping[str, Message]) -> Exchange:
-    """Read a line of a conversation store; a wrong field is added to the row's faults and counts as absent.
+def _read_key(value: Any) -> ItemKey:
+    """An item's key from its id."""
+    if not isinstance(value, str):
+        raise ParameterError(Message("selectors.item-id-malformed", value=value))
+    return ItemKey.parse(value)
+
+
+def _read_time(value: Any) -> Any:
+    """A time, checked."""
+    if isinstance(value, str) and not _is_time(value):
+        raise ParameterError(Message("selectors.time-malformed", got=value))
+    return value
+
+
+Key: TypeAlias = Annotated[ItemKey, parsed(_read_key, str)]
+Filled: TypeAlias = Annotated[str, Field(min_length=1)]
+
+
+class MessageRow(FileModel):
+    """A message of a conversation."""
+
+    noun = "a message"
+    role: str = Field(description="Who wrote it, such as `user`.")
+    content: str = Field(description="Its text.")
+
+    def message(self) -> ChatMessage:
+        """The message."""
+        return ChatMessage(self.role, self.content)
+
+
+class ToolResultRow(FileModel):
+    """The result of a tool."""
+
+    noun = "a tool result"
+    tool: str = Field(description="The tool.")
+    text: str = Field(description="What it returned.")
+
+
+class ContextItemRow(FileModel):
+    """An item of a stored request context."""
+
+    noun = "an item of a context"
+    type: str = Field(description="The type of the item.")
+    name: str = Field(description="Its name.")
+    serverName: str | None = Field(None, description="The server of a tool.")
+    includeMode: Literal["always", "manual", "agent", "expansion", "explicit"] = Field(
+        description="How it came into the context."
+    )
+    similarityScore: float | None = Field(None, description="Its score, if it was searched for.")
+    shown: Annotated[tuple[int, int], Field(strict=False)] | None = Field(
+        None, description="The part of its prompt text that was sent: two positions; by default all."
+    )
+
+    @property
+    def key(self) -> ItemKey:
+        """The key of the item."""
+        return ItemKey(self.type, self.serverName, self.name)
+
+
+class ContextRow(FileModel):
+    """A stored request context."""
+
+    noun = "a request context"
+    items: Texts[ContextItemRow] = Field((), description="Its items, in order.")
+
+
+class ExchangeRow(FileModel):
+    """A line of a conversation store."""
+
+    noun = "an exchange"
+    format: int = Field(FORMAT, description="The version of the format.")
+    conversation: Filled = Field(description="The id of the conversation.")
+    time: Annotated[str | None, parsed(_read_time, str)] = Field(None, description="The time of the reply, ISO 8601.")
+    text: str = Field("", description="What the user asked.")
+    reply: str = Field("", description="What the assistant said.")
+    calls: Texts[str] = Field((), description="The tools that it called, in order.")
+    requestContext: ContextRow = Field(description="What the request was given.")
+    content: dict[str, str] = Field({}, description="By the id of an item, a hash of its texts.")
+    removed: Texts[Key] = Field((), description="Ids of items that were removed from the session.")
+    history: Texts[str | MessageRow] = Field((), description="Earlier messages; a hash names one of this conversation.")
+    tool_results: Texts[ToolResultRow] = Field((), description="Results of tools that the request came with.")
+    selector: str = Field("", description="The name of the selector.")
+    settings: dict[str, Any] = Field({}, description="Values of all its parameters.")
+    system: str = Field("", description="A hash of the system prompt.")
+    sent: str = Field("", description="A hash of the messages and tools that were sent.")
+    warnings: Texts[str] = Field((), description="What was missing, a sentence each.")
+    workspace: Filled | None = Field(None, description="The workspace of the chat.")
+    user: Filled | None = Field(None, description="The user of the chat.")
+
+    def faults(self, context: Any) -> Iterator[tuple[YamlPath, str]]:
+        """Check that the conversation holds the messages that hashes name."""
+        for index, entry in enumerate(self.history):
+            if isinstance(entry, str) and entry not in context:
+                yield ("history", index), Message("selectors.message-unknown", hash=entry)
+
+
+FIELDS = field_names(ExchangeRow)
+
+
+def read_exchange(
+    data: Mapping[str, Any], source: Source, stored: Mapping[str, ChatMessage]
+) -> tuple[Exchange | None, list[Fault]]:
+    """Read a line of a conversation store; None if anything is wrong, with all faults.
 
     Args:
-        row: the line.
+        data: the line.
+        source: where it is from.
         stored: earlier messages of its conversation by hash.
     """
-    if not is_format(row, FORMAT):
-        return Exchange(conversation="?", text="")
-    row.refuse_unknown(FIELDS)
-
-    def message(value: Any) -> Message:
-        if isinstance(value, str):
-            if value not in stored:
-                raise ParameterError(f"names message {value!r}, which the conversation does not hold before this line")
-            return stored[value]
-        return read_message(value)
-
-    if "requestContext" not in row.data:
-        row.fault("field 'requestContext' is missing; expected {\"items\": [...]}")
-    context = Row(row.take("requestContext", dict, {}), row.faults, row.path, row.line)
-    content = row.take("content", dict, {})
-    time = row.optional("time", str)
-    if time is not None and not _is_time(time):
-        row.fault(f"field 'time' must be ISO 8601, {_TIME}, got {time!r}")
-        time = None
-    return Exchange(
-        conversation=row.take("conversation", str, "", required=True) or "?",
-        text=row.take("text", str, ""),
-        reply=row.take("reply", str, ""),
-        calls=row.read_list("calls", read_text_value, expected="a text"),
-        context=context.read_list(
-            "items", lambda value: _read_held(value, content), expected='{"type", "name", "includeMode"}'
+    if faults := _other_format(data, source):
+        return None, faults
+    row, faults = validate(ExchangeRow, data, source, context=stored)
+    if row is None:
+        return None, faults
+    same = ("conversation", "text", "reply", "calls", "removed", "selector", "settings", "system", "sent", "warnings")
+    exchange = Exchange(
+        context=tuple(
+            Held(item.key, item.includeMode, item.similarityScore, row.content.get(item.key.id, ""), item.shown)
+            for item in row.requestContext.items
         ),
-        removed=row.read_list("removed", read_key, expected="an item id"),
-        history=row.read_list("history", message, expected='the hash of an earlier message, or {"role", "content"}'),
-        tool_results=row.read_list(
-            "tool_results", lambda value: _two_texts(value, "tool", "text"), expected='{"tool", "text"}, both texts'
-        ),
-        selector=row.take("selector", str, ""),
-        settings=row.take("settings", dict, {}),
-        system=row.take("system", str, ""),
-        sent=row.take("sent", str, ""),
-        warnings=row.read_list("warnings", read_text_value, expected="a text"),
-        time=time,
-        workspace=row.filled("workspace"),
-        user=row.filled("user"),
+        history=tuple(stored[entry] if isinstance(entry, str) else entry.message() for entry in row.history),
+        tool_results=tuple((result.tool, result.text) for result in row.tool_results),
+        **{name: getattr(row, name) for name in (*same, "time", "workspace", "user")},
     )
+    return exchange, []
 
 
-def is_format(row: Row, supported: int) -> bool:
-    """Whether a row has the supported format, which is the default; if not, that is its only fault."""
-    version = row.data.get("format", supported)
-    if type(version) is int and version == supported:
-        return True
-    row.fault(
-        f"its format is {version!r}, this version reads {supported}; read it with the version that wrote it",
-        at="format",
-    )
-    return False
+def _other_format(data: Mapping[str, Any], source: Source) -> list[Fault]:
+    """The only fault of data in another format; none if its format is the supported one, which is the default."""
+    version = data.get("format", FORMAT)
+    if type(version) is int and version == FORMAT:
+        return []
+    return [source.fault(Message("selectors.other-format", got=version, supported=FORMAT), "format")]
 
 
-def read_message(value: Any) -> Message:
+def read_message(value: Any) -> ChatMessage:
     """A message from `{"role", "content"}`.
 
     Raises:
         TypeError: it is none.
     """
-    return Message(*_two_texts(value, "role", "content"))
+    if not isinstance(value, dict) or set(value) != {"role", "content"}:
+        raise TypeError
+    return ChatMessage(read_text_value(value["role"]), read_text_value(value["content"]))
 
 
 def content_hash(item: Item) -> str:
@@ -274,7 +347,7 @@ def prompt_hash(prompt: Prompt) -> str:
     return text_hash(json.dumps([[list(message) for message in prompt.messages], list(prompt.tools)]))
 
 
-def message_hash(message: Message) -> str:
+def message_hash(message: ChatMessage) -> str:
     """A hash of a message."""
     return text_hash(json.dumps([message.role, message.content]))
 
@@ -304,34 +377,32 @@ def _context_row(context_item: Held) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None}
 
 
-def _read_held(value: Any, content: Mapping[str, Any]) -> Held:
-    if not isinstance(value, dict) or not {"type", "name", "includeMode"} <= set(value):
-        raise TypeError
-    if value["includeMode"] not in _MODES:
-        raise ParameterError(f"includeMode must be one of {', '.join(_MODES)}, got {value['includeMode']!r}")
-    score = value.get("similarityScore")
-    if score is not None and (isinstance(score, bool) or not isinstance(score, int | float)):
-        raise ParameterError(f"similarityScore must be a number, got {score!r}")
-    server = value.get("serverName")
-    kind, name = read_text_value(value["type"]), read_text_value(value["name"])
-    key = ItemKey(kind, None if server is None else read_text_value(server), name)
-    content_value, span = read_text_value(content.get(key.id, "")), value.get("shown")
-    if span is not None and not (isinstance(span, list) and [type(end) for end in span] == [int, int]):
-        raise ParameterError(f"shown must be two places in the prompt text, [from, to], got {span!r}")
-    part = None if span is None else (span[0], span[1])
-    return Held(key, value["includeMode"], None if score is None else float(score), content_value, part)
-
-
-def _two_texts(value: Any, first: str, second: str) -> tuple[str, str]:
-    """The two texts of an object with exactly these two fields."""
-    if not isinstance(value, dict) or set(value) != {first, second}:
-        raise TypeError
-    return read_text_value(value[first]), read_text_value(value[second])
-
-
 _BOM = b"\xef\xbb\xbf"
 _LAST = 64  # bytes of what was read that must still stand where they stood, or the file is another one
-_FIELDS = ("format", "id", "selector", "items", "removed", "settings", "workspace", "user")
+
+
+class SessionItemRow(FileModel):
+    """An item of a session."""
+
+    noun = "an item of a session"
+    id: Key = Field(description="The id of the item.")
+    mode: str = Field("manual", description="How it came into the session: `always` or `manual`.")
+
+
+class SessionFile(FileModel):
+    """A session file."""
+
+    noun = "a session"
+    format: int = Field(FORMAT, description="The version of the format.")
+    id: Filled = Field("", description="The id of the conversation; by default the name of the file.")
+    selector: str = Field("", description="The name of the agent's selector.")
+    items: Texts[SessionItemRow] | None = Field(
+        None, description="The items of the session; by default those that the agent always includes."
+    )
+    removed: Texts[Key] = Field((), description="Ids of items that were removed from the session.")
+    settings: dict[str, Any] = Field({}, description="Values of the selector's parameters.")
+    workspace: Filled | None = Field(None, description="The workspace of the chat.")
+    user: Filled | None = Field(None, description="The user of the chat.")
 
 
 def write_session(session: Session, path: Path | str) -> None:
@@ -356,45 +427,26 @@ def read_session(path: Path | str, agent: Agent) -> Session:
     data = parse_json(text, path=file)
     if not isinstance(data, dict):
         raise InputError([Fault(f'expected a session, {{"items": [{{"id", "mode"}}]}}, got {data!r:.40}', file, 1)])
-    faults: list[Fault] = []
-    row = Row(data, faults, file, 1, {(name,): _line_of(name, text) for name in data})
-    if not is_format(row, FORMAT):
-        raise InputError(faults)
-    row.refuse_unknown(_FIELDS)
-    selector = row.take("selector", str, agent.selector.name)
-    if selector != agent.selector.name:
-        row.fault(f"the session is of selector {selector!r}, and {agent.selector.name!r} is asked", at="selector")
-    name = row.take("id", str, file.stem)
-    if not name:
-        row.fault("field 'id' must not be empty", at="id")
-    items = row.read_list("items", _item, expected='{"id", "mode"}, mode always or manual')
-    removed = row.read_list("removed", read_key, expected="an item id")
-    workspace, user = row.filled("workspace"), row.filled("user")
-    if data.get("items") is None:
-        fresh = Session.start(agent, name, workspace=workspace, user=user)
-        items = tuple(item for item in fresh.items if item.key not in removed)
-    settings = row.take("settings", dict, {})
-    if not faults:
-        try:
-            return Session(
-                id=name,
-                agent=agent,
-                items=items,
-                removed=removed,
-                settings=settings,
-                workspace=workspace,
-                user=user,
-            )
-        except UserError as error:  # each names what is wrong
-            of_settings = isinstance(error, PipelineError) or any(key in str(error) for key in settings)
-            row.fault(str(error), at="settings" if of_settings else "items")
-    raise InputError(faults)
-
-
-def _item(value: Any) -> SessionItem:
-    if not isinstance(value, dict) or not {"id"} <= set(value) <= {"id", "mode"}:
-        raise TypeError
-    return SessionItem(read_key(value["id"]), read_text_value(value.get("mode", "manual")))
+    source = Source(file, {(): 1, **{(name,): _line_of(name, text) for name in data}})
+    raise_faults(_other_format(data, source))
+    content, faults = validate(SessionFile, data, source, partial=True)
+    assert content is not None  # noqa: S101 - faulty fields have their defaults
+    if content.selector not in ("", agent.selector.name):
+        values = {"got": content.selector, "selector": agent.selector.name}
+        faults.append(source.fault(Message("selectors.session-of-other-selector", **values), "selector"))
+    raise_faults(faults)
+    owner: dict[str, Any] = {"workspace": content.workspace, "user": content.user}
+    name = content.id or file.stem
+    try:
+        if content.items is None:
+            fresh = Session.start(agent, name, **owner)
+            items = tuple(item for item in fresh.items if item.key not in content.removed)
+        else:
+            items = tuple(SessionItem(item.id, item.mode) for item in content.items)
+        return Session(id=name, agent=agent, items=items, removed=content.removed, settings=content.settings, **owner)
+    except UserError as error:  # each names what is wrong
+        of_settings = isinstance(error, PipelineError) or any(key in str(error) for key in content.settings)
+        raise InputError([source.fault(str(error), "settings" if of_settings else "items")]) from error
 
 
 def _line_of(name: str, text: str) -> int:
@@ -420,7 +472,7 @@ class ConversationStore:
         self._read = self._line = 0  # whole lines read, in bytes and lines
         self._last = self._tail = b""  # the end of what was read, and what follows it without a line end
         self._rows: list[tuple[Exchange, int]] = []
-        self._messages: dict[str, dict[str, Message]] = {}  # by conversation and hash
+        self._messages: dict[str, dict[str, ChatMessage]] = {}  # by conversation and hash
 
     def exchanges(self, conversation: str | None = None) -> tuple[Exchange, ...]:
         """All exchanges, or those of one conversation (none if there is no such one).
@@ -439,11 +491,11 @@ class ConversationStore:
                 return tuple(self._rows)
             faults: list[Fault] = []
             exchange = self._exchange(self._tail, self._line + 1, faults)
-            if exchange is None or faults:
+            if exchange is None:
                 raise InputError(faults)
             return (*self._rows, (exchange, self._line + 1))
 
-    def history(self, conversation: str) -> tuple[Message, ...]:
+    def history(self, conversation: str) -> tuple[ChatMessage, ...]:
         """The messages of user and assistant so far, oldest first; raises as `exchanges`."""
         return tuple(message for exchange in self.exchanges(conversation) for message in exchange.messages)
 
@@ -544,17 +596,19 @@ class ConversationStore:
             text = (raw.removeprefix(_BOM) if number == 1 else raw).decode("utf-8")
             data = parse_json(text, path=self.path, line=number)
         except UnicodeDecodeError:
-            faults.append(Fault("invalid UTF-8; expected a stored exchange", self.path, number))
+            faults.append(Fault(Message("selectors.exchange-malformed"), self.path, number))
             return None
         except InputError as error:
             faults += error.faults
             return None
         if not isinstance(data, dict):
-            faults.append(Fault("expected a stored exchange, a JSON object on each line", self.path, number))
+            faults.append(Fault(Message("selectors.exchange-malformed"), self.path, number))
             return None
         conversation = data.get("conversation")
         messages = self._messages.get(conversation, {}) if isinstance(conversation, str) else {}
-        return read_exchange(Row(data, faults, self.path, number), messages)
+        exchange, row_faults = read_exchange(data, Source(self.path, line=number), messages)
+        faults += row_faults
+        return exchange
 
 
 def _is_whole(tail: bytes) -> bool:
@@ -718,8 +772,8 @@ def _differs(before: tuple[str, float | None], after: tuple[str, float | None]) 
 def _why_out(id_: str, agent: Agent) -> str:
     """Why an item without a rule is not offered."""
     item = agent.item(id_)
-    if item is None:
-        return "the agent no longer has it"
-    if not item.enabled:
-        return "it is not enabled"
-    return "the search does not find it" if item.include == "agent" else f"its include mode is {item.include}"
+    if item is None or not item.enabled:
+        return why_absent(item)
+    if item.include == "agent":
+        return Message("selectors.item-not-retrieved")
+    return Message("selectors.item-not-searched", mode=item.include)

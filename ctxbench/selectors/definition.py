@@ -14,12 +14,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, TypeAlias, cast
 
-from ctxbench.io.documents import line_of, load_yaml, refuse_other_kind
-from ctxbench.io.errors import Fault, InputError, ParameterError, UnknownNameError, UserError, raise_faults, suggest
-from ctxbench.io.files import read_text
+from pydantic import Field
+
+from ctxbench.io.documents import YamlPath, line_of, load_yaml, refuse_other_kind
+from ctxbench.io.errors import (
+    Fault,
+    InputError,
+    Message,
+    ParameterError,
+    UnknownNameError,
+    UserError,
+    raise_faults,
+    suggest,
+)
 from ctxbench.io.rows import YamlForm
+from ctxbench.model.formats import FileModel, Source, field_names, parsed, validate
 from ctxbench.model.registry import SEARCH_OFF
 from ctxbench.pipelines.pipeline import OFF, Pipeline, PipelineError, SpecFault
 from ctxbench.selectors.selector import Parameter, Value, any_of, value_text
@@ -201,9 +212,12 @@ class Definition:
             needs = {self.search_switch: (True,), **needs}
         for required_name, allowed in needs.items():
             if values[required_name] not in allowed:
-                return (
-                    f"{name} has no effect while {required_name} is {value_text(values[required_name])}; set "
-                    f"{required_name} to {any_of(allowed)}, or leave {name} out"
+                return Message(
+                    "selectors.parameter-without-effect",
+                    name=name,
+                    other=required_name,
+                    value=value_text(values[required_name]),
+                    allowed=any_of(allowed),
                 )
         return ""
 
@@ -274,12 +288,8 @@ def used_names(spec: Any) -> set[str]:
     return {spec[1:]} if isinstance(spec, str) and spec.startswith("$") else set()
 
 
-T = TypeVar("T")
 FORMAT = 1
-PRESET_KEYS = ("about", "selector", "definition", "answers", "set", "policy", "tuning", "test")
-_KEYS = ("format", "tuned", "test_split", "definitions", "presets")
 _ENDINGS = (".yaml", ".yml")
-_MARKERS = ("<<<<<<< ", ">>>>>>> ")  # of a merge that stopped
 
 Metrics = Mapping[str, Mapping[str, float | int | None]]
 Find: TypeAlias = Callable[[str], Definition]
@@ -400,24 +410,28 @@ def read_with(find: Find, path: Path, *, preset: str = "") -> PresetsFile:
         InputError: it is no presets file, or of another format; a selector is unknown, faulty or has changed; a value
             is wrong or missing: all faults, with their lines.
     """
-    if marked := [number for number, line in enumerate(read_text(path).splitlines(), 1) if line.startswith(_MARKERS)]:
-        message = "a merge stopped here and left both sides in the file; keep one of them"
-        raise InputError([Fault(message, path, number) for number in marked])
     data, lines = load_yaml(path)
-    refuse_other_kind(data, path, expected="a presets file", keys_allowed=_KEYS)
-    reader = _PresetReader(path, lines, [], find=find)
-    reader.check_kind(data)
-    blocks = reader.mapping(data, "presets")
+    refuse_other_kind(data, path, expected=PresetsContent.noun, keys_allowed=field_names(PresetsContent))
+    if not isinstance(data, Mapping) or not {"format", "presets"} <= set(data):
+        got = list(data) if isinstance(data, Mapping) else ["none of them"]
+        raise InputError([Fault(Message("selectors.no-presets-file", got=got), path, 1)])
+    if data["format"] != FORMAT or isinstance(data["format"], bool):
+        message = Message("selectors.other-format", got=data["format"], supported=FORMAT)
+        raise InputError([Fault(message, path, line_of(lines, ("format",)))])
+    content, faults = validate(PresetsContent, data, Source(path, lines), partial=True)
+    assert content is not None  # noqa: S101 - faulty fields have their defaults
+    reader = _PresetReader(path, lines, faults, find=find)
+    blocks = content.presets or {}
     if preset:
         if preset not in blocks:
             raise _unknown(preset, blocks, path)
         blocks = {name: block for name, block in blocks.items() if _source(block) == _source(blocks[preset])}
-    presets = {str(name): reader.preset(name, block, data) for name, block in blocks.items()}
-    if not presets and not reader.faults:
+    presets = {name: reader.preset(name, block, content.definitions) for name, block in blocks.items()}
+    if not presets and not faults:
         reader.fault("the file holds no preset", "presets")
-    raise_faults(sorted(dict.fromkeys(reader.faults), key=lambda fault: fault.line))
+    raise_faults(sorted(dict.fromkeys(faults), key=lambda fault: fault.line))
     valid = {name: preset for name, preset in presets.items() if preset is not None}
-    return PresetsFile(path=path, tuned=data["tuned"], presets=valid, find=find, test_split=data.get("test_split", ""))
+    return PresetsFile(path=path, tuned=content.tuned, presets=valid, find=find, test_split=content.test_split)
 
 
 def _unknown(name: str, names: Iterable[str], path: Path) -> UnknownNameError:
@@ -429,9 +443,52 @@ def _source(block: Any) -> Any:
     return block.get("selector") if isinstance(block, Mapping) else None
 
 
+class TunedBlock(FileModel):
+    """A preset of a presets file."""
+
+    noun = "a tuned preset"
+    about: str = Field("", description="What the preset is for, in one line.")
+    selector: str = Field("", description="The selector that was tuned: its name, or the path of its definition.")
+    definition: str = Field("", description="The hash of the selector when it was tuned.")
+    answers: str = Field("", description="The name of the answers that were tuned, in place of a selector.")
+    set: dict[str, Value] = Field({}, description="The value of every parameter that has an effect.")
+    policy: dict[str, Any] = Field({}, description="What the preset is best at, as the policy file has it.")
+    tuning: dict[str, dict[str, Any]] = Field({}, description="By metric, its mean on the split that was tuned on.")
+    test: dict[str, dict[str, Any]] = Field({}, description="By metric, its mean on the test split.")
+
+    def faults(self, context: Any) -> Iterator[tuple[YamlPath, str]]:
+        """Check that it is of a selector or of answers."""
+        if bool(self.selector) == bool(self.answers):
+            yield (), Message("selectors.preset-source", name=context)
+        if self.selector and not self.definition:
+            yield (), Message("selectors.preset-without-definition", name=context)
+
+
+def _read_tuned(tuned: Any) -> Any:
+    """Check that it names a dataset."""
+    if not (isinstance(tuned, Mapping) and isinstance(tuned.get("dataset"), str)):
+        raise ParameterError(Message("selectors.tuned-without-dataset"))
+    return tuned
+
+
+class PresetsContent(FileModel):
+    """A presets file, which `ctxbench tune` writes."""
+
+    noun = "a presets file"
+    format: int = Field(description="The version of the format.")
+    tuned: Annotated[dict[str, Any], parsed(_read_tuned, dict[str, Any])] = Field(
+        description="What the presets were tuned on and with: `dataset`, and more."
+    )
+    test_split: str = Field("", description="What the test split was read for.")
+    definitions: dict[str, dict[str, str]] = Field({}, description="By the hash of a selector, its parameters.")
+    presets: Annotated[dict[str, Any], parsed(lambda blocks: blocks, dict[str, TunedBlock])] = Field(
+        description="Presets by name."
+    )
+
+
 @dataclass
 class _PresetReader(YamlForm):
-    """Reads the parts of a presets file and collects faults.
+    """Reads presets and collects faults.
 
     Attributes:
         find: gives selectors.
@@ -439,87 +496,20 @@ class _PresetReader(YamlForm):
 
     find: Find = field(kw_only=True)
 
-    def check_kind(self, data: Any) -> None:
-        """Check the format of the file as a whole.
-
-        Raises:
-            InputError: it is something else, so that there is no use in reading on.
-        """
-        expected = "a presets file has format, tuned and presets, as `ctxbench tune` writes them"
-        if not isinstance(data, Mapping) or not {"format", "presets"} <= set(data):
-            got = "the file is empty" if data is None else "this is none"
-            if isinstance(data, Mapping):
-                got = f"this one has {', '.join(map(str, data))}"
-            raise InputError([Fault(f"{expected}; {got}", self.path, 1)])
-        if data["format"] != FORMAT or isinstance(data["format"], bool):
-            message = (
-                f"its format is {data['format']!r}, and this version reads {FORMAT}; tune again with `ctxbench tune`"
-            )
-            raise InputError([Fault(message, self.path, line_of(self.lines, ("format",)))])
-        self.refuse_unknown(data, _KEYS, "a presets file")
-        if not isinstance(self.mapping(data, "tuned").get("dataset"), str):
-            self.fault("tuned must say the dataset that was tuned on", "tuned")
-        if not isinstance(data.get("test_split", ""), str):
-            self.fault(f"test_split must be a text, got {data['test_split']!r}", "test_split")
-
-    def mapping(self, data: Mapping[str, Any], *where: str) -> Mapping[str, Any]:
-        """The mapping under the last key, empty where there is none."""
-        return self.value(data, {}, "mapping", *where)
-
-    def value(self, data: Mapping[str, Any], empty: T, type_name: str, *where: str) -> T:
-        """The value under the last key if it is of the type of `empty`, which `type_name` names; else `empty`."""
-        value = data.get(where[-1], empty)
-        if isinstance(value, type(empty)):
-            return value
-        self.fault(f"{where[-1]} must be a {type_name}, got {value!r}", *where)
-        return empty
-
-    def preset(self, name: str, block: Any, data: Mapping[str, Any]) -> TunedPreset | None:
-        """One preset; None where it is faulty."""
-        where = ("presets", name)
-        if not isinstance(block, Mapping):
-            self.fault(f"{name} must be a mapping, got {block!r}", *where)
+    def preset(self, name: str, value: Any, definitions: Mapping[str, Mapping[str, str]]) -> TunedPreset | None:
+        """One preset; None if it is faulty."""
+        source = Source(self.path, self.lines).at("presets", name)
+        block, faults = validate(TunedBlock, value, source, context=name)
+        self.faults += faults
+        if block is None:
             return None
-        before = len(self.faults)
-        self.refuse_unknown(block, PRESET_KEYS, "a tuned preset", *where)
-        texts = {
-            key: self.value(block, "", "text", *where, key) for key in ("about", "selector", "definition", "answers")
-        }
-        maps = {key: self.mapping(block, *where, key) for key in ("set", "policy")}
-        means = {key: self.metrics(block, *where, key) for key in ("tuning", "test")}
-        for key, value in maps["set"].items():
-            if not isinstance(value, bool | int | float | str):
-                self.fault(f"{key} must be a number, true, false or a name, got {value!r}", *where, "set", key)
-        if bool(texts["selector"]) == bool(texts["answers"]):
-            self.fault(f"preset {name} needs exactly one of selector and answers", *where)
-        if texts["selector"] and not texts["definition"]:
-            self.fault(f"preset {name} needs the definition that it was tuned with", *where)
-        if len(self.faults) > before:
-            return None
-        recorded = self.mapping(self.mapping(data, "definitions"), "definitions", texts["definition"])
-        selector = texts["selector"]
-        preset = TunedPreset(
-            set=maps["set"],
-            about=texts["about"],
-            selector=os.path.normpath(self.base / selector) if selector.endswith(_ENDINGS) else selector,
-            definition=texts["definition"],
-            parameters=recorded,
-            answers=texts["answers"],
-            policy=maps["policy"],
-            tuning=means["tuning"],
-            test=means["test"],
-        )
-        if selector:
+        fields = {key: getattr(block, key) for key in field_names(TunedBlock)}
+        if block.selector.endswith(_ENDINGS):
+            fields["selector"] = os.path.normpath(self.base / block.selector)
+        preset = TunedPreset(**fields, parameters=definitions.get(block.definition, {}))
+        if block.selector:
             self.check_selector(name, preset)
         return preset
-
-    def metrics(self, block: Mapping[str, Any], *where: str) -> Metrics:
-        """The means under the last key, by metric."""
-        means = self.mapping(block, *where)
-        for key, mean in means.items():
-            if not isinstance(mean, Mapping):
-                self.fault(f"{key} must be a mapping of value, low, high and n, got {mean!r}", *where, key)
-        return means
 
     def check_selector(self, name: str, preset: TunedPreset) -> None:
         """Check the values of a preset against its selector."""
@@ -530,10 +520,9 @@ class _PresetReader(YamlForm):
             self.fault(str(error), *where, "selector")
             return
         if preset.definition not in (definition_hash(selector), *selector.earlier):
-            unknown = "its pipeline is another" if preset.parameters else "its parameters or its pipeline are others"
-            since = "; ".join(changes(preset.parameters, selector)) or unknown
-            message = f"selector {selector.name!r} has changed since preset {name} was tuned: {since}"
-            self.fault(f"{message}; tune again with `ctxbench tune`", *where, "definition")
+            since = "; ".join(changes(preset.parameters, selector)) or "its pipeline differs"
+            message = Message("selectors.preset-outdated", selector=selector.name, preset=name, changes=since)
+            self.fault(message, *where, "definition")
             return
         before = len(self.faults)
         tried = {
@@ -553,8 +542,7 @@ class _PresetReader(YamlForm):
             key for key in selector.in_force(values) if not sets.get(key, {key}) <= set(checked) and key not in new
         ]
         if missing := [key for key in required if key not in checked]:
-            message = f"set lacks {', '.join(missing)}; a tuned preset gives every parameter that has an effect"
-            self.fault(message, *where, "set")
+            self.fault(Message("selectors.preset-incomplete", missing=missing), *where, "set")
         try:
             selector.pipeline(values)
         except PipelineError as error:
@@ -576,4 +564,4 @@ def changes(recorded: Mapping[str, str], definition: Definition) -> Iterator[str
         elif name not in recorded:
             yield f"parameter {name} was added"
         elif recorded[name] != current[name]:
-            yield f"parameter {name} was {recorded[name]} and is {current[name]}"
+            yield Message("selectors.parameter-changed", name=name, before=recorded[name], now=current[name])

@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BeforeValidator, Field
 
 from ctxbench.catalogs.agent_file import (
     PRESET_FORM,
@@ -20,36 +22,44 @@ from ctxbench.catalogs.agent_file import (
     read_agent,
 )
 from ctxbench.io.documents import dump_yaml, line_of, load_yaml, refuse_other_kind
-from ctxbench.io.errors import Fault, InputError, ParameterError, UnknownNameError, UserError, raise_faults, suggest
+from ctxbench.io.errors import (
+    Fault,
+    InputError,
+    Message,
+    ParameterError,
+    UnknownNameError,
+    UserError,
+    raise_faults,
+    suggest,
+)
 from ctxbench.io.files import write_atomic
 from ctxbench.io.rows import YamlForm
+from ctxbench.model.formats import FileModel, Source, Texts, field_names, parsed, validate
 from ctxbench.model.registry import DEFAULTS, REFINE_KINDS, find, names
 from ctxbench.model.resources import Resources
 from ctxbench.pipelines.pipeline import Pipeline, PipelineError, SpecFault
 from ctxbench.selectors.definition import (
     FORMAT,
-    PRESET_KEYS,
     SEARCH,
     WHEN,
     Definition,
     PresetsFile,
+    TunedBlock,
     TunedPreset,
     read_with,
     switched_steps,
     used_names,
 )
 from ctxbench.selectors.selector import (
-    ABOUT,
-    NEEDS_LABELS,
     ORACLE,
     Oracle,
     Parameter,
+    ParameterBlock,
     PipelineSelector,
     Selector,
     Value,
     choice_faults,
     need_faults,
-    read_parameter,
     set_values,
 )
 
@@ -120,12 +130,8 @@ def _suggest_selector(spec: Any, fault: SpecFault) -> SpecFault:
     steps = ("analyse", "retrieve", *REFINE_KINDS, "format")
     if name not in (*shipped(), ORACLE) or any(name in names(kind) for kind in steps):
         return fault
-    entry = f'{{"selector": "{name}"}}' if name == ORACLE else f'{{"selector": "{name}", "set": {{...}}}}'
-    hint = "" if name == ORACLE else "; `set` gives its parameters values, such as fitted weights"
-    return SpecFault(
-        fault.path,
-        f"{name!r} is a selector, a whole pipeline, and no step: name it in place of the pipeline, {entry}{hint}",
-    )
+    entry = f'{{"selector": "{name}"}}'
+    return SpecFault(fault.path, Message("selectors.selector-as-step", name=name, entry=entry))
 
 
 @cache
@@ -137,10 +143,10 @@ def definition(name: str) -> Definition:
         ParameterError: it is the oracle, which is no pipeline.
     """
     if name == ORACLE:
-        raise ParameterError(NEEDS_LABELS)
+        raise ParameterError(Message("selectors.oracle-without-labels"))
     if name not in shipped():
         form = program_form(name)
-        hint = f"; a program of your own is named as {form}, in an agent file or under `selectors:`" if form else ""
+        hint = Message("selectors.program-as-selector", form=form) if form else ""
         raise UnknownNameError("selector", name, shipped(), hint=hint)
     return read_definition(_SHIPPED / f"{name}.yaml", build=False)  # which the tests do
 
@@ -226,9 +232,14 @@ def agent_definition(agent: AgentFile) -> Definition:
     }
     spec, written = (_with_system(form, agent.system) for form in (base.spec, base.written))
     file = f"{agent.presets}, preset " if agent.presets is not None else ""
-    about = f"The selector of {agent.path}: {file}{agent.selector}"
     presets = {name: {**preset_values, **settings} for name, preset_values in base.presets.items()}
-    selector = replace(base, name=agent.name, about=about, parameters=parameters, presets=presets)
+    selector = replace(
+        base,
+        name=agent.name,
+        about=f"The selector of {agent.path}: {file}{agent.selector}",
+        parameters=parameters,
+        presets=presets,
+    )
     shipped = "" if agent.presets is not None or is_file(agent.selector) else base.name
     return replace(selector, spec=spec, written=written, earlier=(), shipped=shipped)
 
@@ -298,6 +309,14 @@ def is_file(selector: str) -> bool:
     return selector.endswith((".yaml", ".yml"))
 
 
+M = TypeVar("M", bound=FileModel)
+
+
+def _blocks(model: type[FileModel]) -> BeforeValidator:
+    """The validator of blocks by name, each of which is validated by itself so that a faulty one hides no other."""
+    return parsed(lambda blocks: blocks, dict[str, model])  # type: ignore[valid-type]
+
+
 def read_definition(path: Path, *, build: bool = True) -> Definition:
     """Read a definition from YAML and check it whole: parameters, presets, and the pipeline with each preset.
 
@@ -310,78 +329,89 @@ def read_definition(path: Path, *, build: bool = True) -> Definition:
         InputError: anything in it is wrong; all faults with their lines.
     """
     data, lines = load_yaml(path)
-    keys = ("name", "about", "parameters", "pipeline", "presets", "earlier")
     if not isinstance(data, dict) or not {"name", "pipeline"} <= set(data):
         refuse_other_kind(data, path, expected="a selector")
-        rest = own_selector_advice(data) or f"; it may have {', '.join(keys)}"
+        rest = own_selector_advice(data) or f"; it may have {', '.join(field_names(SelectorFile))}"
         raise InputError([Fault(f"a selector needs name and pipeline{rest}", path, 1)])
-    reader = _DefinitionReader(path, lines, [])
-    reader.refuse_unknown(data, keys, "a selector")
-    parameters = reader.parameters(data)
-    blocks = reader.presets(data)
+    content, faults = validate(SelectorFile, data, Source(path, lines), partial=True)
+    assert content is not None  # noqa: S101 - faulty fields have their defaults
+    reader = _DefinitionReader(path, lines, faults)
+    parameters = reader.parameters(content.parameters or {})
+    blocks = reader.presets(content.presets or {})
     selector = Definition(
-        name=str(data["name"]),
-        about=str(data.get("about", "")),
+        name=content.name,
+        about=content.about,
         parameters=parameters,
-        spec=rooted(data["pipeline"], path.parent),
+        spec=rooted(content.pipeline, path.parent),
         presets={},
-        abouts={name: str(block.get("about", "")) for name, block in blocks.items()},
-        written=data["pipeline"],
-        earlier=reader.earlier(data),
+        abouts={name: block.about for name, block in blocks.items()},
+        written=content.pipeline,
+        earlier=content.earlier or (),
     )
     reader.switches(selector)
-    presets = {name: reader.preset(selector, name, block.get("set") or {}) for name, block in blocks.items()}
+    presets = {name: reader.preset(selector, name, block.set or {}) for name, block in blocks.items()}
     if build and not reader.faults:
         reader.pipeline(selector, presets)
     switches = {name for name, parameter in parameters.items() if parameter.sets}
     for name in sorted(set(parameters) - switches - used_names(selector.spec)):
-        reader.fault(f"no step takes ${name}, so that parameter {name} would do nothing", "parameters", name)
+        reader.fault(Message("selectors.parameter-unused", name=name), "parameters", name)
     raise_faults(reader.faults)
     return replace(selector, presets=presets)
+
+
+class PresetBlock(FileModel):
+    """A preset of a selector definition."""
+
+    noun = "a preset"
+    about: str = Field("", description="What the preset is for.")
+    set: dict[str, Any] | None = Field(None, description="Values of parameters.")
+
+
+class SelectorFile(FileModel):
+    """A selector definition: a pipeline with named parameters and presets."""
+
+    noun = "a selector"
+    name: Annotated[str, parsed(str, str)] = Field(description="The name of the selector.")
+    about: Annotated[str, parsed(str, str)] = Field("", description="What the selector does, in one or two sentences.")
+    parameters: Annotated[dict[str, Any] | None, _blocks(ParameterBlock)] = Field(
+        None, description="Parameters by name; the pipeline uses them as `$name`."
+    )
+    pipeline: Any = Field(description="The steps: analyse, retrieve, refine and format.")
+    presets: Annotated[dict[str, Any] | None, _blocks(PresetBlock)] = Field(None, description="Presets by name.")
+    earlier: Texts[str] | None = Field(None, description="Hashes of earlier versions whose presets still hold.")
 
 
 class _DefinitionReader(YamlForm):
     """Reads the parts of a definition and collects what is wrong in them."""
 
-    def blocks(self, data: Mapping[str, Any], key: str) -> dict[str, Mapping[str, Any]]:
-        """The mappings under a key, by name."""
-        mappings = data.get(key) or {}
-        if not isinstance(mappings, Mapping):
-            self.fault(f"{key} must map names to mappings, got {mappings!r}", key)
-            return {}
-        for name, block in mappings.items():
-            if not isinstance(block, Mapping):
-                self.fault(f"{name} must be a mapping, got {block!r}", key, name)
-        return {str(name): block for name, block in mappings.items() if isinstance(block, Mapping)}
+    def block(self, model: type[M], name: str, value: Any, source: Source) -> M | None:
+        """A mapping of the file; None if anything in it is wrong."""
+        block, faults = validate(model, value, source, context=name)
+        self.faults += faults
+        return block
 
-    def parameters(self, data: Mapping[str, Any]) -> dict[str, Parameter]:
+    def parameters(self, blocks: Mapping[str, Any]) -> dict[str, Parameter]:
         """All parameters that can be read; what their choices set and what they need is checked between them."""
-        parameters: dict[str, Parameter] = {}
-        for name, block in self.blocks(data, "parameters").items():
-            parameter = self.attempt(partial(read_parameter, name, block), "parameters", name)
-            parameters |= {} if parameter is None else {name: parameter}
+        read = {
+            name: self.block(
+                ParameterBlock, name, value, Source(self.path, line=line_of(self.lines, ("parameters", name)))
+            )
+            for name, value in blocks.items()
+        }
+        parameters = {name: block.parameter(name) for name, block in read.items() if block is not None}
         before = len(self.faults)
         for name, parameter in parameters.items():
             for fault in (*need_faults(parameter, parameters), *choice_faults(parameter, parameters)):
                 self.fault(fault, "parameters", name)
         return set_values(parameters) if len(self.faults) == before else parameters
 
-    def presets(self, data: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-        blocks = self.blocks(data, "presets")
-        for name, block in blocks.items():
-            for key in set(block) - {"about", "set"}:
-                self.fault(f"a preset has about and set, not {key!r}", "presets", name, key)
-            if not isinstance(block.get("set") or {}, Mapping):
-                self.fault(f"set must map parameters to values, got {block['set']!r}", "presets", name, "set")
-        return {name: block for name, block in blocks.items() if isinstance(block.get("set") or {}, Mapping)}
-
-    def earlier(self, data: Mapping[str, Any]) -> tuple[str, ...]:
-        """The hashes of what the definition was before."""
-        hashes = data.get("earlier") or []
-        if not isinstance(hashes, list) or not all(isinstance(entry, str) for entry in hashes):
-            self.fault(f"earlier must be a list of hashes, got {hashes!r}", "earlier")
-            return ()
-        return tuple(hashes)
+    def presets(self, blocks: Mapping[str, Any]) -> dict[str, PresetBlock]:
+        """All presets that can be read."""
+        source = Source(self.path, self.lines)
+        read = {
+            name: self.block(PresetBlock, name, value, source.at("presets", name)) for name, value in blocks.items()
+        }
+        return {name: block for name, block in read.items() if block is not None}
 
     def switches(self, selector: Definition) -> None:
         """Check that `search` and `when` name parameters that can switch something."""
@@ -391,18 +421,15 @@ class _DefinitionReader(YamlForm):
         if SEARCH in spec:
             name = selector.search_switch
             if name not in selector.parameters or not isinstance(selector.parameters[name].default, bool):
-                message = f"search must be $name of a parameter that is true or false, got {spec[SEARCH]!r}"
-                self.fault(message, "pipeline", SEARCH)
+                self.fault(Message("selectors.search-malformed", value=spec[SEARCH]), "pipeline", SEARCH)
         for path, name in switched_steps(spec.get("refine"), ("refine",)):
             if (
                 not isinstance(name, str)
                 or name not in selector.parameters
                 or selector.parameters[name].default is None
             ):
-                message = (
-                    f"when must name a parameter with a default, got {name!r}{suggest(str(name), selector.parameters)}"
-                )
-                self.fault(message, "pipeline", *path, WHEN)
+                hint = suggest(str(name), selector.parameters)
+                self.fault(Message("selectors.when-malformed", value=name, hint=hint), "pipeline", *path, WHEN)
 
     def preset(self, selector: Definition, name: str, values: Mapping[str, Any]) -> dict[str, Value]:
         """The values that a preset sets, checked."""
@@ -477,22 +504,10 @@ def write_presets(path: Path, *, tuned: Mapping[str, Any], presets: Mapping[str,
     }
     if not definitions:
         del data["definitions"]
-    head = _head(path, tuned["dataset"], next((name for name, preset in presets.items() if preset.selector), ""))
+    head: str = Message("selectors.presets-head", dataset=tuned["dataset"])
+    if example := next((name for name, preset in presets.items() if preset.selector), ""):
+        head += Message("selectors.presets-head-example", file=path.name, preset=example)
     write_atomic(path, head + dump_yaml(_plain(data), short=True))
-
-
-def _head(path: Path, dataset: str, example: str) -> str:
-    """Comments that say how the file is used."""
-    lines = [f"Presets tuned on {dataset} by `ctxbench tune`, which writes this file anew."]
-    if example:
-        lines += [
-            "In an experiment, with this file's path relative to it:",
-            "  selectors:",
-            f"    - {{presets: {path.name}, preset: {example}}}",
-            "For one request:",
-            f"  ctxbench select TEXT --catalog CATALOG --presets {path.name} --preset {example}",
-        ]
-    return "".join(f"# {line}\n" for line in lines)
 
 
 def _preset_block(preset: TunedPreset, path: Path) -> dict[str, Any]:
@@ -500,7 +515,7 @@ def _preset_block(preset: TunedPreset, path: Path) -> dict[str, Any]:
     selector = preset.selector
     if is_file(selector):
         selector = Path(os.path.relpath(selector, path.parent)).as_posix()
-    block = {name: getattr(preset, name) for name in PRESET_KEYS} | {"selector": selector}
+    block = {name: getattr(preset, name) for name in field_names(TunedBlock)} | {"selector": selector}
     return {name: value for name, value in block.items() if value or name == "set"}
 
 
@@ -620,4 +635,4 @@ def _pipeline_maker(name: str, pipeline: Pipeline) -> Make:
 
 def oracle_spec(name: str) -> SelectorSpec:
     """The selector that knows the labels."""
-    return SelectorSpec(name, lambda resources, _memo: Oracle(name, resources), ABOUT)
+    return SelectorSpec(name, lambda resources, _memo: Oracle(name, resources), Message("selectors.oracle"))

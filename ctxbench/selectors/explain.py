@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.io.errors import ParameterError, SelectorError
+from ctxbench.io.errors import Message, ParameterError, SelectorError
 from ctxbench.model.arrays import IntArray
 from ctxbench.model.candidates import Candidates
 from ctxbench.model.items import Catalog, Item
@@ -160,7 +160,7 @@ def not_searched(batch: Batch, *, searched: bool) -> dict[str, int]:
             ("not enabled", not item.enabled),
             ("removed from the session", position in removed),
             (f"include mode {item.include}", item.include != "agent"),
-            ("outside of what this request is restricted to", not allowed[position]),
+            (Message("selectors.not-in-filter"), not allowed[position]),
             ("not available to this request", True),
         )
         reasons[next(why for why, applies in whys if applies)] += 1

@@ -26,6 +26,7 @@ from ctxbench.io.documents import iter_records
 from ctxbench.io.errors import (
     Fault,
     InputError,
+    Message,
     ParameterError,
     SelectorError,
     UserError,
@@ -87,10 +88,8 @@ class AnswerCache:
         }  # the last one of a key
         failed = len(written) - len(records)
         if failed > max((record["said"] for record in records if "said" in record), default=0):
-            _log.warning(
-                "%s did not fit their checksums; they are asked for again",
-                f"{failed:,} of {failed + len(answer_records):,} answers in {path}",
-            )
+            n = failed + len(answer_records)
+            _log.warning(Message("selectors.answers-damaged", failed=failed, n=n, path=path))
             self._append({"said": failed})
 
     @classmethod
@@ -148,10 +147,6 @@ def _key(batch: Batch, row: int, repeat: int) -> str:
 
 
 _ANSWERING = ("items", "ranking", "error")  # an answer has one of them
-_A_LINE = (
-    'a line is an answer to one query of the dataset: {"query": "q1", "items": [{"id": "tool:crm:search"}]}, '
-    'best first, and {"query": "q2", "items": []} for none'
-)
 
 
 class FileSource(Source):
@@ -195,9 +190,8 @@ class FileSource(Source):
                     RawAnswer(answer=self._answers[query], where=f"{self._display_path}, line {self._lines[query]}")
                 )
             else:
-                replies.append(
-                    RawAnswer(error=f"{self._display_path} holds no answer for it (it answers {len(self._answers)})")
-                )
+                message = Message("selectors.file-without-query", file=self._display_path, n=len(self._answers))
+                replies.append(RawAnswer(error=message))
         return replies
 
     def unknown(self, queries: Iterable[str]) -> tuple[str, ...]:
@@ -225,46 +219,35 @@ def _read(path: Path) -> tuple[dict[str, int], dict[str, Any]]:
         try:
             answer = loads(text)
         except MalformedError as error:
-            faults.append(Fault(f"{error}; expected one JSON object a line", path, number, error.column))
+            message = Message("selectors.malformed-answer-line", error=error)
+            faults.append(Fault(message, path, number, error.column))
             continue
         if not isinstance(answer, dict):
-            faults.append(Fault(f"expected an answer {{query, items}}, got {quoted(answer)}", path, number, 1))
+            faults.append(Fault(Message("selectors.answer-malformed", got=quoted(answer)), path, number, 1))
             continue
         objects.append(answer)
         query = answer.get("query")
         if not isinstance(query, str):
-            message = (
-                f"query must be the id of a query, a text; got {quoted(query)}" if "query" in answer else "no query"
-            )
-            faults.append(Fault(f"{message}; expected {{query, items}}", path, number, 1))
+            faults.append(Fault(Message("selectors.query-malformed", got=quoted(query)), path, number, 1))
         elif query in lines:
-            faults.append(
-                Fault(f"query {query!r} is answered twice, first in line {lines[query]}; keep one", path, number)
-            )
+            message = Message("selectors.query-answered-twice", query=query, line=lines[query])
+            faults.append(Fault(message, path, number))
         else:
             lines[query] = number
             answers[query] = answer
     if not objects and not faults:
-        raise InputError([Fault(f"the file is empty; {_A_LINE}", path)])
+        raise InputError([Fault(Message("selectors.answers-empty"), path)])
     if objects and not any(name in answer for answer in objects for name in _ANSWERING):
-        raise InputError([_no_answers(path, objects)])
+        names = list(dict.fromkeys(quoted(name) for answer in objects for name in answer))[:8]
+        key = "selectors.evals-not-answers" if expects(objects) else "selectors.no-answers"
+        raise InputError([Fault(Message(key, names=names), path)])
     raise_faults(merge_equal_faults(sorted(faults, key=lambda fault: fault.line)), subject="answers")
     return lines, answers
 
 
-def _no_answers(path: Path, objects: Sequence[Mapping[str, Any]]) -> Fault:
-    """The fault of a file that holds something else than answers, and what it may be."""
-    names = list(dict.fromkeys(str(name) for answer in objects for name in answer))
-    message = f"these are no answers: no line has 'items' or 'ranking'; they have {', '.join(map(quoted, names[:8]))}"
-    hint = _A_LINE
-    if expects(objects):
-        hint += f"; evals, which say what is expected, are made a dataset by `ctxbench data import golden {path}`"
-    return Fault(f"{message}; {hint}", path)
-
-
 def all_empty(name: str, dataset: str) -> str:
     """The message where a selector's answers offer nothing for any query of a dataset, which figures alone hide."""
-    return f"every answer of {name} on {dataset} is empty: nothing is offered for any query"
+    return Message("selectors.all-answers-empty", selector=name, dataset=dataset)
 
 
 _SILENCE = 15.0  # seconds without an answer until it is said
@@ -303,8 +286,8 @@ class Patience:
             if waits is None or current - waits.since < _SILENCE or current - self._logged_at < _AGAIN:
                 continue
             self._logged_at = current
-            message = "waiting for %s: query %s has not been answered for %.0f s; %s"
-            _log.warning(message, quoted(self._name), quoted(waits.query), current - waits.since, waits.limit)
+            values = {"selector": quoted(self._name), "query": quoted(waits.query), "limit": waits.limit}
+            _log.warning(Message("selectors.no-answer-yet", **values, seconds=current - waits.since))
 
 
 MOST_REPEATS = 100
@@ -550,11 +533,12 @@ def checked_options(config: Mapping[str, Any]) -> tuple[str, dict[str, Any], lis
     """
     kind = _kind(config)
     allowed = _options(kind)
-    wrong = []
+    wrong: list[str] = []
     options: dict[str, Any] = {}
     for key, value in config.items():
         if key not in allowed:
-            wrong.append(f"a selector by {kind} has no option {key!r}{suggest(str(key), allowed)}")
+            hint = suggest(str(key), allowed)
+            wrong.append(Message("selectors.unknown-option", kind=kind, key=key, hint=hint))
             continue
         try:
             check_type(key, value, allowed[key])

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from ctxbench.io.errors import ParameterError, SelectorError, check_choice, check_range
+from ctxbench.io.errors import Message, ParameterError, SelectorError, check_choice, check_range
 from ctxbench.io.http import (
     BODY_LIMIT,
     Connection,
@@ -141,8 +141,7 @@ class HttpSource(Source):
             url.encode()
             parsed = httpx.URL(url)
         except (httpx.InvalidURL, UnicodeError) as error:
-            why = f": {error}" if self._label == url else "; what may be secret in it is not shown"
-            raise ParameterError(f"url {self._label!r} cannot be read{why}") from error
+            raise ParameterError(f"url {self._label!r} cannot be read; expected http:// and a host") from error
         if parsed.scheme not in ("http", "https") or not parsed.host:
             raise ParameterError(f"url must start with http:// or https:// and name a host, got {self._label!r}")
         if parsed.port is not None and not 1 <= parsed.port <= 65535:
@@ -290,7 +289,7 @@ class HttpSource(Source):
         text = self._shown_value(response.body.decode("utf-8", "replace"))
         if not 200 <= response.status < 300:
             hint = "; redirects are not followed" if 300 <= response.status < 400 else ""
-            hint += "; its body is compressed and was not read" if response.compression else ""
+            hint += "; compressed body not read" if response.compression else ""
             failed = _SilentError if response.status in _NOT_FROM_IT else _FailedError
             raise failed(f"status {response.status} from {self._label}{hint}: {text}")
         self._refuse_compressed(response)
@@ -330,17 +329,16 @@ class HttpSource(Source):
 
     def _reply(self, answers: Sequence[Any], seconds: float, catalog: Catalog) -> RawAnswer:
         if len(answers) != 1:
-            count = "returned no answer for it" if not answers else f"answered it {len(answers)} times"
-            return RawAnswer(error=f"{self._label} {count}; expected one answer a query")
+            return RawAnswer(error=Message("selectors.answers-per-query", url=self._label, n=len(answers)))
         try:
             answer = self._without_secret(answers[0], catalog) if self._secrets else answers[0]
         except RecursionError:
-            return RawAnswer(error=f"{self._label} returned an answer that is nested too deep")
+            return RawAnswer(error=Message("selectors.answer-nested-too-deep", url=self._label))
         promised = self._build[0] if self._build is not None else None
         build = answer.get("build")
         if promised is not None and build is not None and build != promised:
-            build_text = self._shown_value(build)
-            return RawAnswer(error=f"build {build_text} answered, but GET reported build {promised!r}; run it anew")
+            got = self._shown_value(build)
+            return RawAnswer(error=Message("selectors.build-changed", got=got, promised=promised))
         return RawAnswer(answer=answer, seconds=seconds)
 
     def _tried(self, method: str, content: bytes | None) -> Response:

@@ -2,7 +2,8 @@
 
 Messages to a selector: a catalog (before the first request over it), a request, and over HTTP a POST of several
 requests. The catalog of a request is what it may see, so requests with different visible items have different catalogs.
-Messages from it: an answer to one query. `external_schema.json` defines them; `schema()` returns it.
+Messages from it: an answer to one query, `AnswerRow`. `external_schema.json` defines the others.
+`schema()` returns all.
 """
 
 from __future__ import annotations
@@ -19,22 +20,23 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+from pydantic import ConfigDict, Field
 
-from ctxbench.io.errors import SelectorError, suggest
+from ctxbench.io.errors import Message, SelectorError, suggest
 from ctxbench.io.rows import instant
 from ctxbench.model.arrays import BoolArray
 from ctxbench.model.candidates import NOT_CHOSEN, Candidates, Rule
+from ctxbench.model.formats import FileModel, Texts, field_names
 from ctxbench.model.items import suggest_items
 from ctxbench.model.requests import Batch, Filter
 from ctxbench.model.selection import concatenated, session_rows
 
 VERSION = 1  # the value of "ctxbench" in every message; raised when a message changes its meaning
 QUOTED = 200  # characters of a foreign text that an error quotes
-ANSWER_KEYS = ("ctxbench", "query", "items", "ranking", "error", "build", "metadata")
-NO_ANSWER = "the process wrote a line that is no answer"  # how the error begins that quotes such a line
+NO_ANSWER = "the process wrote no answer"  # how the error begins that quotes such a line
 NOT_AWAITED = "the process answered query "  # and the error that names an answer to another request
 SENDS = ("items", "ids", "nothing")  # what a selector gets of a catalog
 # One slow query, or one that a selector dies on, is no reason to give up, and seldom are several of them neighbours.
@@ -43,12 +45,65 @@ SILENT_AT_MOST = 5
 NOT_ASKED = "not asked: "  # how the error of a query begins that was given up on
 
 
+def _without_default(field: dict[str, Any]) -> None:
+    """Leave a default out of the JSON Schema."""
+    del field["default"]
+
+
+class ItemRow(FileModel):
+    """An item of an answer."""
+
+    noun = "an item of an answer"
+    id: str = Field(min_length=1, description="The _id of an item of the catalog: type:name or type:server:name.")
+    score: float = Field(
+        0.0,
+        description="Higher is better; finite. All rows of a list have one, or none has.",
+        json_schema_extra=_without_default,
+    )
+
+
+_WITH_ITEMS_OR_ERROR: dict[str, Any] = {
+    "anyOf": [{"required": ["items"]}, {"required": ["error"], "properties": {"error": {"type": "string"}}}]
+}
+
+
+class AnswerRow(FileModel):
+    """What a selector offers for one query."""
+
+    model_config = ConfigDict(json_schema_extra=_WITH_ITEMS_OR_ERROR)
+    noun = "an answer"
+    ctxbench: Literal[1] = Field(1, description="The version of this protocol.")
+    query: str = Field(description="The id of the query.")
+    items: Texts[ItemRow] = Field(
+        (),
+        description="The items chosen, best first; empty where nothing is needed. Rows with scores are ordered by "
+        "score. An item must have include = agent and be available to the request; one that the session holds may be "
+        "named, and is not counted.",
+    )
+    ranking: Texts[ItemRow] | None = Field(
+        None,
+        description="All items that the selector ranked, best first; it holds every chosen item. Without it there are "
+        "no ranking metrics.",
+    )
+    error: Annotated[str, Field(min_length=1)] | None = Field(
+        None, description="Why there is no answer; then items may be left out."
+    )
+    build: Annotated[str, Field(min_length=1)] | None = Field(None, description="What answered: a version, a commit.")
+    metadata: Any = Field(None, description="Anything; ignored.")
+
+
+ANSWER_KEYS = field_names(AnswerRow)
+
+
 def schema() -> dict[str, Any]:
     """The JSON schema (draft 2020-12) of every message; `$defs` holds one entry a message.
 
     Its root describes an answer, so `jsonschema.validate(answer, schema())` checks one.
     """
-    return cast("dict[str, Any]", json.loads(Path(__file__).with_name("external_schema.json").read_text("utf-8")))
+    whole: dict[str, Any] = json.loads(Path(__file__).with_name("external_schema.json").read_text("utf-8"))
+    answer = AnswerRow.model_json_schema(ref_template="#/$defs/{model}")
+    whole["$defs"] |= {**answer.pop("$defs"), "answer": answer}
+    return whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +205,8 @@ class CircuitBreaker:
         with self._lock:
             self._failures += 1
             if self._failures >= self._max_failures and not self.refusal:
-                self.refusal = f"{NOT_ASKED}{self._failures} {self._noun} in a row had no answer; the last: {why}"
+                values = {"start": NOT_ASKED, "noun": self._noun, "reason": why}
+                self.refusal = Message("selectors.too-many-unanswered", n=self._failures, **values)
 
     def reset(self) -> None:
         """Set the count back to 0."""
@@ -301,7 +357,7 @@ def quoted(text: object, *, hide: Callable[[str], str] = str) -> str:
     try:
         representation = repr(text)
     except RecursionError:
-        return f"a {type(text).__name__} that is nested too deep to be shown"
+        return Message("selectors.value-nested-too-deep", type=type(text).__name__)
     representation = representation if isinstance(text, str) else hide(representation)
     if len(representation) <= QUOTED + 2:
         return representation
@@ -465,21 +521,14 @@ class AnswerReader:
         """The id of an item that a search may not offer to a request, and why."""
         item, request = self._batch.catalog[position], self._batch.requests[row]
         available, mode = request.available, item.include
-        listed = "`ctxbench data export DATASET --requests FILE --may-offer` lists what is"
-        by_hand = "it is added by hand only; offer items of include mode agent"
-        advice = "and which this session does not hold; offer items of include mode agent"
         allowed = (request.only or Filter()).of(self._batch.catalog)
         whys = (
             (self._unseen(row, position), not self._batch.visible[row, position]),
-            ("which is not enabled; it cannot be offered", not item.enabled),
-            (f"which is not available to this request; {listed}", available is not None and item.key not in available),
-            ("which the user removed from the session; no selector brings it back", item.key in request.removed),
-            (
-                "which is outside of what this request restricts its search to; offer only what its `only` leaves",
-                not allowed[position],
-            ),
-            (f"whose include mode is manual: {by_hand}", mode == "manual"),
-            (f"whose include mode is {mode}, {advice}", True),
+            (Message("selectors.item-not-enabled"), not item.enabled),
+            (Message("selectors.item-not-available"), available is not None and item.key not in available),
+            (Message("selectors.item-removed"), item.key in request.removed),
+            (Message("selectors.item-not-in-filter"), not allowed[position]),
+            (Message("selectors.item-of-include-mode", mode=mode), True),
         )
         return f"{item.id!r}, {next(why for why, applies in whys if applies)}"
 
@@ -489,17 +538,12 @@ class AnswerReader:
         for attribute in ("workspace", "user"):
             its, of_request = getattr(item, attribute), getattr(request, attribute)
             if its not in (None, of_request):
-                clause = f"is of another one, {of_request!r}" if of_request is not None else "names none"
-                return f"which this query may not see: it is of {attribute} {its!r}, and the query {clause}"
+                return Message("selectors.item-of-another", attribute=attribute, item=its, request=of_request)
         if request.time is None:
-            return (
-                f"which this query may not see: it ends ({item.until}), and a query without a time sees what does not"
-            )
+            return Message("selectors.item-ends", until=item.until)
         if item.created is not None and instant(item.created) > instant(request.time):
-            return (
-                f"which this query may not see: it was created later ({item.created}; the query is of {request.time})"
-            )
-        return f"which this query may not see: it had ended ({item.until}; the query is of {request.time})"
+            return Message("selectors.item-not-yet-created", created=item.created, time=request.time)
+        return Message("selectors.item-ended", until=item.until, time=request.time)
 
     def _hint(self, name: str) -> str:
         """The id that was probably meant, or an example of an id."""
@@ -507,11 +551,10 @@ class AnswerReader:
         if catalog.facts.hidden:  # a suggested name may be of an item that this request may not see
             return ""
         if likely := self._by_name.get(name.casefold()):
-            return f"; did you mean {likely!r}?"
+            return Message("selectors.did-you-mean", name=likely)
         if close := suggest_items(name, catalog.ids) if ":" in name else "":
             return close
-        form = "ids look like" if ":" in name else "expected type:name or type:server:name, such as"
-        return f"; {form} {catalog.ids[0]!r}" if catalog.ids else "; it is empty"
+        return Message("selectors.item-id-form", id=catalog.ids[0]) if catalog.ids else "; it is empty"
 
     @cached_property
     def _by_name(self) -> dict[str, str]:

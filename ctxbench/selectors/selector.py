@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Annotated, Any, Protocol, TypeAlias, cast
 
 import numpy as np
+from pydantic import Field
 
-from ctxbench.io.errors import ParameterError, SelectorError, suggest
+from ctxbench.io.documents import YamlPath
+from ctxbench.io.errors import Message, ParameterError, SelectorError, suggest
 from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.model.candidates import AS_MANY_AS, Candidates, Origin, Rule, place_among
+from ctxbench.model.formats import FileModel, parsed
 from ctxbench.model.items import Catalog, ItemKey
 from ctxbench.model.registry import check_type
 from ctxbench.model.requests import Batch, Query
@@ -64,8 +67,6 @@ class Selector(Protocol):
 
 
 Value: TypeAlias = bool | int | float | str
-
-_KEYS = ("default", "range", "choices", "needs", "tuned", "help")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,75 +137,68 @@ def value_text(value: Value) -> str:
     return short if float(short) == value else repr(value)
 
 
-def read_parameter(name: str, block: Mapping[str, Any]) -> Parameter:
-    """A parameter from its block.
+def _read_choices(choices: Any) -> Any:
+    """A list of names as a mapping to what each sets, which is nothing."""
+    return {name: {} for name in choices} if isinstance(choices, list) else choices
 
-    Raises:
-        ParameterError: it is none of the three kinds, or its default does not suit it.
-    """
-    if unknown := [key for key in block if key not in _KEYS]:
-        raise ParameterError(f"a parameter has no {unknown[0]!r}{suggest(str(unknown[0]), _KEYS)}")
-    default, ends = block.get("default"), block.get("range")
-    choices = _choices(block.get("choices"))
-    low, high = ends if isinstance(ends, list) and len(ends) == 2 else (None, None)
-    numbers = (low, high) if default is None else (default, low, high)
-    if choices:
-        right = default is not None and "range" not in block
-    elif isinstance(default, bool):
-        right = not {"range", "choices"} & set(block)
-    else:
-        right = all(type(number) in (int, float) for number in numbers) and "choices" not in block
-    if not right:
-        raise ParameterError(
-            f"parameter {name} needs default and range [low, high], all numbers; or default true or false; or default "
-            "and choices, a list of names or names with what they set"
-        )
-    parameter = Parameter(
-        name=name,
-        default=default,
-        low=0 if low is None else low,
-        high=0 if high is None else high,
-        choices=choices,
-        needs=_needs(name, block.get("needs")),
-        tuned=_tuned(name, block.get("tuned", True)),
-        help=str(block.get("help", "")),
+
+def _read_needs(needs: Any) -> Any:
+    """A name as a mapping to true, and each value as a list."""
+    mapping = {needs: True} if isinstance(needs, str) else needs
+    if not isinstance(mapping, Mapping):
+        return mapping
+    return {name: tuple(values) if isinstance(values, list) else (values,) for name, values in mapping.items()}
+
+
+_Number: TypeAlias = int | float
+_Values: TypeAlias = Annotated[tuple[Value, ...], Field(min_length=1)]
+
+
+class ParameterBlock(FileModel):
+    """A parameter of a selector definition: a number with a range, true or false, or one of several choices."""
+
+    noun = "a parameter"
+    default: Value | None = Field(None, description="The value where none is given.")
+    range: Annotated[tuple[_Number, ...], Field(strict=False, min_length=2, max_length=2)] | None = Field(
+        None, description="The lowest and the highest value of a number; whole numbers if it must be whole."
     )
-    if default is not None:
-        try:
-            parameter.checked(default)
-        except ParameterError as error:
-            raise ParameterError(f"default: {error}") from error
-    return parameter
+    choices: Annotated[dict[str, dict[str, Value]], parsed(_read_choices, list[str] | dict[str, dict[str, Value]])] = (
+        Field({}, description="Names, or names with the values that each sets of other parameters.")
+    )
+    needs: Annotated[dict[str, _Values], parsed(_read_needs, str | dict[str, Value | list[Value]])] = Field(
+        {}, min_length=1, description="The parameters, with their values, without which this one has no effect."
+    )
+    tuned: bool = Field(True, description="Whether tuning tries other values where a policy lists none.")
+    help: str = Field("", description="What the parameter does, in one line.")
 
+    def faults(self, context: Any) -> Iterator[tuple[YamlPath, str]]:
+        """Check that it is of one of the three kinds, and that the default suits it."""
+        is_number = not isinstance(self.default, bool | str)
+        if self.choices:
+            right = self.default is not None and self.range is None
+        else:
+            right = (self.range is not None) if is_number else isinstance(self.default, bool) and self.range is None
+        if not right or (self.range and bool in map(type, self.range)):
+            yield (), Message("selectors.parameter-malformed", name=context)
+        elif self.default is not None:
+            try:
+                self.parameter(context).checked(self.default)
+            except ParameterError as error:
+                yield (), f"default: {error}"
 
-def _tuned(name: str, tuned: Any) -> bool:
-    if not isinstance(tuned, bool):
-        raise ParameterError(f"parameter {name}: tuned must be true or false, got {tuned!r:.60}")
-    return tuned
-
-
-def _choices(choices: Any) -> dict[str, Mapping[str, Any]]:
-    """What each choice sets, by its name; empty where `choices` is neither a list of names nor such a mapping."""
-    pairs: list[tuple[Any, Any]] = [(name, {}) for name in choices] if isinstance(choices, list) else []
-    pairs = list(choices.items()) if isinstance(choices, Mapping) else pairs
-    if not all(isinstance(name, str) and isinstance(values, Mapping) for name, values in pairs):
-        return {}
-    return dict(pairs)
-
-
-def _needs(name: str, needs: Any) -> dict[str, tuple[Value, ...]]:
-    """What a parameter needs: the name of a switch, or names, each with its value or a list of values."""
-    if needs is None:
-        return {}
-    mapping = needs if isinstance(needs, Mapping) else {needs: True} if isinstance(needs, str) else {}
-    by_name = {key: tuple(values) if isinstance(values, list) else (values,) for key, values in mapping.items()}
-    plain = all(isinstance(value, bool | int | float | str) for values in by_name.values() for value in values)
-    if not by_name or not all(by_name.values()) or not plain or not all(isinstance(key, str) for key in by_name):
-        raise ParameterError(
-            f"parameter {name}: needs must name a parameter that is true or false, or map parameters to the values "
-            f"that each may have; got {needs!r}"
+    def parameter(self, name: str) -> Parameter:
+        """The parameter of this name."""
+        low, high = self.range or (0, 0)
+        return Parameter(
+            name=name,
+            default=self.default,
+            low=low,
+            high=high,
+            choices=self.choices,
+            needs=self.needs,
+            tuned=self.tuned,
+            help=self.help,
         )
-    return by_name
 
 
 def any_of(values: Sequence[Value]) -> str:
@@ -229,28 +223,29 @@ def need_faults(parameter: Parameter, parameters: Mapping[str, Parameter]) -> It
     """What is wrong with what a parameter needs."""
     for name, values in parameter.needs.items():
         if name not in parameters or name == parameter.name:
-            yield f"parameter {parameter.name} needs {name!r}, which is no other parameter{suggest(name, parameters)}"
+            hint = suggest(name, parameters)
+            yield Message("selectors.need-unknown", parameter=parameter.name, name=name, hint=hint)
             continue
         for value in values:
             try:
                 parameters[name].checked(value)
             except ParameterError as error:
-                yield f"parameter {parameter.name} needs a value that {name} cannot have: {error}"
+                yield Message("selectors.need-malformed", parameter=parameter.name, name=name, error=error)
 
 
 def choice_faults(parameter: Parameter, parameters: Mapping[str, Parameter]) -> Iterator[str]:
     """What is wrong with the values that a parameter's choices set; and where a number is set by none, that."""
     setters = [setter.name for setter in parameters.values() if parameter.name in setter.sets]
     if parameter.default is None and len(setters) != 1:
-        detail = f"those of {' and '.join(setters)} do" if setters else "none do"
-        yield f"parameter {parameter.name} has no default, so the choices of one other parameter must set it; {detail}"
+        names = setters or ["none"]
+        yield Message("selectors.parameter-without-default", parameter=parameter.name, setters=names)
     for choice, values in parameter.choices.items():
         if set(values) != set(parameter.sets):
-            names = ", ".join(values) or "none"
-            yield f"every choice of {parameter.name} must set the same parameters; {choice} sets {names}"
+            names = list(values) or ["none"]
+            yield Message("selectors.choices-differ", parameter=parameter.name, choice=choice, names=names)
         for name, value in values.items():
             if name not in parameters or parameters[name].default is not None:
-                yield f"choice {choice} sets {name!r}, which is no parameter without a default"
+                yield Message("selectors.choice-unknown", choice=choice, name=name)
                 continue
             try:
                 parameters[name].checked(value)
@@ -259,11 +254,6 @@ def choice_faults(parameter: Parameter, parameters: Mapping[str, Parameter]) -> 
 
 
 ORACLE = "oracle"
-ABOUT = "Exactly what is required, of alternatives the cheapest: the floor of the price. It knows the labels."
-NEEDS_LABELS = (
-    "selector 'oracle' offers what the labels require, so it answers only in an experiment over labelled "
-    "datasets; name it under `selectors` there, and start `ctxbench run`"
-)
 
 Required: TypeAlias = Mapping[str, Sequence[Sequence[ItemKey]]]
 """By query id, groups of required items: of each group one is needed."""
@@ -411,7 +401,7 @@ class Oracle:
 
     def describe(self) -> dict[str, Any]:
         """That it is the oracle, and what counts its tokens. The labels are those of the dataset that is run."""
-        return {"oracle": ABOUT, "identities": {"tokens": self.resources.identity("tokens")}}
+        return {"oracle": Message("selectors.oracle"), "identities": {"tokens": self.resources.identity("tokens")}}
 
     def select(self, batch: Batch) -> Answers:
         """Offer what is required of every request, each with score 1; a request that needs nothing gets nothing.
@@ -420,7 +410,7 @@ class Oracle:
             ParameterError: it has no labels, or none of a request.
         """
         if self.required is None:
-            raise ParameterError(NEEDS_LABELS)
+            raise ParameterError(Message("selectors.oracle-without-labels"))
         tokens = self.resources.tokens(batch.catalog)
         request: list[int] = []
         item: list[int] = []

@@ -15,10 +15,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from ctxbench.io.errors import ParameterError, suggest
+from ctxbench.io.errors import Message, ParameterError, suggest
 from ctxbench.model.arrays import LATEST, BoolArray
 from ctxbench.model.items import Catalog, Item, ItemKey
-from ctxbench.model.requests import Batch, Message, Query, Request, SessionItem
+from ctxbench.model.requests import Batch, Query, Request, SessionItem
+from ctxbench.model.requests import Message as ChatMessage
 from ctxbench.model.resources import Resources
 from ctxbench.model.selection import Prompt, Selection, selections, session_rows
 from ctxbench.pipelines.pipeline import Pipeline
@@ -114,6 +115,11 @@ def settled(selector: Definition, base: Mapping[str, Any], chosen: Mapping[str, 
     if wrong:
         raise ParameterError("; ".join(wrong))
     return selector.with_defaults(base, checked)
+
+
+def why_absent(item: Item | None) -> Message:
+    """Why an item of a session is not offered: the agent lacks it, or it is not enabled."""
+    return Message("selectors.item-gone" if item is None else "selectors.item-disabled")
 
 
 def _visible(catalog: Catalog, workspace: str | None, user: str | None) -> BoolArray:
@@ -251,7 +257,7 @@ class Session:
         return replace(self, agent=agent)
 
     def build_request(
-        self, text: str, *, history: Iterable[Message] = (), tool_results: Iterable[tuple[str, str]] = ()
+        self, text: str, *, history: Iterable[ChatMessage] = (), tool_results: Iterable[tuple[str, str]] = ()
     ) -> tuple[Request, tuple[str, ...]]:
         """The request for the selector, and a warning for each item of the session that it may not get."""
         session_items, warnings, catalog = [], [], self.agent.catalog
@@ -266,8 +272,8 @@ class Session:
             if item is not None and item.enabled:
                 session_items.append(session_item)
             else:
-                why = "the agent no longer has it" if item is None else "it is not enabled"
-                warnings.append(f"session {self.id!r} holds {session_item.key.id!r}, but {why}: it is left out")
+                values = {"session": self.id, "item": session_item.key.id, "reason": why_absent(item)}
+                warnings.append(Message("selectors.session-item-left-out", **values))
         request = Request(
             id=self.id,
             text=text,
@@ -286,7 +292,7 @@ class Session:
         text: str,
         resources: Resources,
         *,
-        history: Iterable[Message] = (),
+        history: Iterable[ChatMessage] = (),
         tool_results: Iterable[tuple[str, str]] = (),
     ) -> RequestContext:
         """Build the context of one request: the session's items, and the items found for this request.
@@ -312,7 +318,7 @@ class Session:
             except Exception as error:  # noqa: BLE001 - whatever fails in a search must not cost the user the reply
                 failure = error
                 reason = f"{type(error).__name__}: {error}".splitlines()[0]
-                warnings += (f"the search failed, so that only what the session holds is offered ({reason})",)
+                warnings += (Message("selectors.search-failed", reason=reason),)
         (selection,) = selections(query, table)
         warnings += tuple(map(str, selection.trace))
         items = [self.agent.catalog[self.agent.catalog.position(offered.id)] for offered in selection.chosen]

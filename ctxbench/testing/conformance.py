@@ -24,7 +24,8 @@ from typing import Any, ParamSpec, TypeVar, cast
 import numpy as np
 
 from ctxbench.io.errors import InputError, ParameterError, UserError
-from ctxbench.memory.memories import ASKED, LONGEST, Event, Memory, MemoryStore, Relationship
+from ctxbench.memory.memories import ASKED, LONGEST, Event, Memory, Relationship
+from ctxbench.memory.stores import MemoryStore
 from ctxbench.model import registry
 from ctxbench.model.candidates import Candidates
 from ctxbench.model.items import Catalog

@@ -221,10 +221,10 @@ Of {found.unchanged} builds since whose preview nothing was written {found.uncha
 
 
 def _sure(told_apart: bool) -> str:
-    """Whether the first two figures of the answer can be told apart."""
+    """Whether the first two figures of the answer differ significantly."""
     if told_apart:
-        return "The first two figures are told apart."
-    return "The first two figures are not told apart: more threads would have to say whether a model pays."
+        return "The first two figures differ significantly."
+    return "The first two figures do not differ significantly: more threads would have to say whether a model pays."
 
 
 def _held_out(name: str, one: WeightFigures, base: WeightFigures) -> str:

@@ -1,4 +1,4 @@
-"""Edges of imports by a language's own tool, held against `import_edges`."""
+"""Edges of imports by a language's own tool, compared with `import_edges`."""
 
 from __future__ import annotations
 

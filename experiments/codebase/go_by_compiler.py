@@ -1,4 +1,4 @@
-"""Which files of Go import which, by Go's own tools, held against `import_edges`.
+"""Which files of Go import which, by Go's own tools, compared with `import_edges`.
 
     python experiments/codebase/go_by_compiler.py FOLDER
 

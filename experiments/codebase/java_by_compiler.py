@@ -1,4 +1,4 @@
-"""Which files of Java import which, by javac, held against `import_edges`.
+"""Which files of Java import which, by javac, compared with `import_edges`.
 
     python experiments/codebase/java_by_compiler.py FOLDER
 

@@ -101,4 +101,4 @@ def section(found: Sequence[OwnWeights], gain: Gain) -> str:
         f"the newer requests by {gain(shipped, nearest)}: {each}. Weights that are the best on the older "
         f"requests by an exact search, with no such caution, change it by {gain(shipped, exact)}."
     )
-    return f"## Weights of one's own\n\n{fill(told, 120, break_long_words=False, break_on_hyphens=False)}\n"
+    return f"## Weights fitted to a repository\n\n{fill(told, 120, break_long_words=False, break_on_hyphens=False)}\n"

@@ -1,4 +1,4 @@
-"""Which files of Rust import which, by the compiler, held against `import_edges`.
+"""Which files of Rust import which, by the compiler, compared with `import_edges`.
 
     python experiments/codebase/rust_by_compiler.py FOLDER [words for `cargo check`]
 

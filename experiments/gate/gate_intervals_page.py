@@ -16,7 +16,7 @@ HEADS = {
     COVERAGE: ["dataset", "metric", "n", "asked", "left out", "before", "after", "without ~", "width", "p <= 0.05"],
     MADE_UP: ["sizes", "n", "spread", "before", "after, under 10 differ", "after, 10 and more", "without ~"],
     DETECTABLE: ["dataset", "metric, change", "n", "noise", "named", "detectable", "judged worse"],
-    NEEDED: ["dataset", "metric", "left out", "family", "by the truth", "told apart", "by 100 queries, quartiles"],
+    NEEDED: ["dataset", "metric", "left out", "family", "by the truth", "significant", "by 100 queries, quartiles"],
 }
 Rows = list[list[str]]
 
@@ -85,7 +85,7 @@ def _span(shown: Sequence[str]) -> str:
 COLUMNS = """How often an interval holds the true difference, the least and the most over datasets, repeats and chances.
 `n`: queries of a check. `before`: the intervals of `ctxbench run` and `compare`, which the gate had at first; `after`:
 those that a check prints. `without ~`: those not marked as carried by too few values. `p <= 0.05 where alike`: how
-often two selectors that do not differ are told apart, which should be 5% at most."""
+often two equal selectors differ significantly, which should be 5% at most."""
 FURTHER = """What a check says of a difference beside its verdict: the 95% interval, the smallest change that would be
 detected, and how many queries would tell."""
 MADE = """Made by `python experiments/gate/gate_chance_intervals.py`. Selectors answer as `semantic/normal` does, and

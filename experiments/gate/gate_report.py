@@ -258,7 +258,7 @@ def _power(found: Measured, verdict: list[Bar]) -> Iterator[str]:
         + (f" ({', '.join(f'{kind} {count}' for kind, count in wrong.items())})." if wrong else ".")
     )
     yield from text(
-        "The bar is held against five faults: items dropped, chunker, rule replaced, costly look-alikes and static "
+        "The bar applies to five faults: items dropped, chunker, rule replaced, costly look-alikes and static "
         "model. Others stand beside them. Copies of the tool that most queries need cost next to nothing here, as the "
         "selectors do not offer it where it is needed (workbench, freight), or offer it first whatever is added "
         "(bfcl-live): nothing that should be called worse. No rule of freight is needed by ten queries; on bfcl-live, "

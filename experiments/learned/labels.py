@@ -1,4 +1,4 @@
-"""What labels of one's own add: fits around the shipped weights, beside a fit on these labels alone."""
+"""What your own labels add: fits around the shipped weights, beside a fit on these labels alone."""
 
 from __future__ import annotations
 

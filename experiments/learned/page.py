@@ -97,7 +97,7 @@ def _presets(rows: Sequence[Row]) -> Iterator[str]:
     yield ""
     yield (
         "Tokens as a share of the specification's defaults, and points of completeness against them (95% interval of "
-        "the paired difference); `*` = told apart."
+        "the paired difference); `*` = significant."
     )
     yield ""
     yield "| dataset | " + " | ".join(PRESETS) + " |"
@@ -138,7 +138,7 @@ def _budgets(rows: Sequence[Row]) -> Iterator[str]:
 def _labels(found: Sequence[OwnLabels]) -> Iterator[str]:
     kinds = (REQUESTS, AROUND, ALONE, BEFORE)
     yield ""
-    yield "## Labels of one's own"
+    yield "## Your own labels"
     yield ""
     yield (
         "Completeness at the same tokens, in points against the shipped ranking (fitted without the family); means "

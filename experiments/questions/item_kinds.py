@@ -141,11 +141,11 @@ Made by `make questions`. Test splits of workbench and freight, whose catalogs h
 references; prompt tokens by o200k. An item is needed where a label requires it; of alternatives each counts. What the
 session holds is left out: nobody searched for it.
 
-**What to do.** The price of a kind is what its items cost times how seldom they are right. Where one kind is far dearer
-than the others, give it a cut of its own (`by_domain`; `presets-domains.md` says which), shorten its texts, or offer it
-by name and description and let the model load it (type `skill`).
+**What to do.** The price of a kind is what its items cost times how seldom they are right. Where one kind costs far
+more than the others, give it a cut of its own (`by_domain`; `presets-domains.md` says which), shorten its texts, or
+offer it by name and description and let the model load it (type `skill`).
 
-**What this does not say.** That a dear kind is worth less: a rule that is missing may cost more than a tool. Both
+**What this does not say.** That a costly kind is worth less: a rule that is missing may cost more than a tool. Both
 datasets were written and labelled by a language model."""
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ class Standing:
     Attributes:
         strategy: its name; what stands before the first slash is its family.
         loose: of the better and the worse, those that a test on groups of queries does not tell apart.
-        better, worse, untold: the datasets on which it is told apart from the base, or is not.
+        better, worse, untold: the datasets on which it differs significantly from the base, or not.
         beyond: those on which it spends more tokens than the base's curve reaches, so that nothing is compared.
         difference: mean over the datasets of the difference in completeness; NaN if none was compared.
     """
@@ -84,7 +84,7 @@ class Ablation:
 
     @property
     def base(self) -> str:
-        """The selector that the strategies are held against."""
+        """The selector that the strategies are compared with."""
         return self.run.compare_to
 
     @property
@@ -113,7 +113,7 @@ class Ablation:
 
 
 def verdict(found: AtTokens) -> str:
-    """`better` or `worse` where the two are told apart, else `untold`; `beyond` where nothing was compared."""
+    """`better` or `worse` where the two differ significantly, else `untold`; `beyond` where nothing was compared."""
     if found.comparison is None:
         return "beyond"
     if not found.comparison.significant:

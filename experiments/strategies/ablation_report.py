@@ -76,10 +76,10 @@ def answer(ablation: Ablation) -> str:
     """What the standings say, as one sentence: the best of all, and the best that is fitted to no labels."""
     standings, selectors = ablation.standings(), ablation.run.manifest["selectors"]
     if not standings:
-        return "**Nothing was held against the specification's defaults.**"
+        return "**Nothing was compared with the specification's defaults.**"
     reach, best = len(ablation.datasets), standings[0]
     said = (
-        f"**Of {count(len(standings), 'change', 'changes')} to the specification's defaults, each held against them "
+        f"**Of {count(len(standings), 'change', 'changes')} to the specification's defaults, each compared with them "
         f"at as many prompt tokens, {_told(best)} pays most: it makes {_gain(best, reach)}"
     )
     plain = next((one for one in standings if not reads_a_fit(selectors[one.strategy]["description"])), None)
@@ -150,20 +150,20 @@ def _words(ablation: Ablation) -> Iterator[str]:
         "the strategy. More items are no merit then, and fewer no fault."
     )
     yield (
-        "* *Better* and *worse*: the difference on the same requests is told apart from chance (p of at most 0.05, "
+        "* *Better* and *worse*: the difference on the same requests is significant (p of at most 0.05, "
         "Holm-corrected over the strategies of a dataset)."
     )
     yield (
         f"* {BY_QUERY} behind a dataset: its queries tell the two apart, but its groups (paraphrases, one "
         "conversation), taken as wholes, do not (p above 0.05, not corrected)."
     )
-    yield "* *The mean* is over all datasets, each counting once, told apart or not: it sorts, and decides nothing."
+    yield "* *The mean* is over all datasets, each counting once, significant or not: it sorts, and decides nothing."
 
 
 def _limits() -> Iterator[str]:
     yield (
         "Queries of one group are no independent witnesses. Intervals are each of one difference alone. A strategy was "
-        "tried in one or two settings, and another setting may do better. And a difference that is not told apart is "
+        "tried in one or two settings, and another setting may do better. And a difference that is not significant is "
         "not shown to be none: its interval says how large it may be."
     )
 
@@ -171,19 +171,19 @@ def _limits() -> Iterator[str]:
 def _reading(ablation: Ablation) -> Iterator[str]:
     reach = len(ablation.datasets)
     yield (
-        "**At equal tokens** a strategy is held against the base with its own topN turned (0 to 100, topK in "
+        "**At equal tokens** a strategy is compared with the base with its own topN turned (0 to 100, topK in "
         "proportion) until it offers as many tokens on average; between two settings it is the one or the other by "
         "lot. More items are no merit then, and fewer no fault. Differences are paired on the same queries; *better* "
-        "and *worse* are told apart at p of at most 0.05, Holm-corrected over the "
+        "and *worse* are significant at p of at most 0.05, Holm-corrected over the "
         f"{len(ablation.strategies)} strategies of a dataset. The mean is that over the {reach} datasets, each "
-        "counting once, told apart or not: it sorts, and decides nothing."
+        "counting once, significant or not: it sorts, and decides nothing."
     )
     yield ""
     yield (
         "What this does not say: queries of one group (paraphrases, one conversation) are no independent witnesses. "
         f"{BY_QUERY} behind a dataset says that its queries tell the two apart, but its groups taken as wholes do not "
         "(p above 0.05, not corrected). Intervals are each of one difference alone. A strategy was tried in one or "
-        "two settings, and another setting may do better. And a difference that is not told apart is not shown to be "
+        "two settings, and another setting may do better. And a difference that is not significant is not shown to be "
         "none: its interval says how large it may be."
     )
 
@@ -218,7 +218,7 @@ def verdict_text(standing: Standing, datasets: int) -> str:
     """A standing in words."""
     counts = [(name, len(found)) for name, found in (("better", standing.better), ("worse", standing.worse)) if found]
     if not counts:
-        said = "at equal tokens not told apart on any dataset"
+        said = "at equal tokens not significant on any dataset"
     else:
         said = " and ".join(f"{name} on {n}" for name, n in counts)
         said = f"at equal tokens {said} of {datasets}"

@@ -58,7 +58,7 @@ def silence_comparisons(before: AbstentionData, after: AbstentionData) -> dict[s
 def silence_table(
     before: AbstentionData, after: AbstentionData, p: Mapping[str, Comparison], *, fewer: float, loss: float
 ) -> Iterator[str]:
-    """What abstaining took away, and what it cost, each held against a bar.
+    """What abstaining took away, and what it cost, each compared with a bar.
 
     Args:
         before, after: the same queries.

@@ -1,4 +1,4 @@
-"""Does expansion pay? Dependencies brought in, against the default with topN raised to the same mean size.
+"""Does expansion pay? Dependencies added, against the default with topN raised to the same mean size.
 
 Writes reports/expansion.md and reports/expansion.svg. Run from the project's folder:
 `python experiments/strategies/expansion.py`. Settings are chosen on the tuning split; the test split is read once.
@@ -41,7 +41,7 @@ SHOWN = {DEPENDENCY: "dependency recall", COMPLETE: "completeness"}
 SPENT = {ITEMS: "mean items offered", TOKENS: "mean prompt tokens"}
 DRAWN = range(1, 36)  # sizes of the search in the figure
 SIZES = (5, 8, 12, 16)  # of what the search offers before the expansion adds to it
-TOPK, MOST = 100, 60  # chunk matches, so high that they do not limit; the largest topN that is held against
+TOPK, MOST = 100, 60  # chunk matches, so high that they do not limit; the largest topN that is compared with
 FIRST = {"threshold": 0.0, "heads": True, "topN": 5, "query_weight": 0.7, "types": ["rule", "reference"]}
 LEANED_ON = ["rule", "reference"]
 COMPARED: dict[str, dict[str, Any]] = {
@@ -129,7 +129,7 @@ class Trial:
         return at_equal_tokens(own[DEPENDENCY], own[TOKENS], curve).comparison
 
     def siblings(self, arm: Arm) -> float:
-        """Of what an expansion brings in, the share that has the type of the item that led to it."""
+        """Of what an expansion adds, the share that has the type of the item that led to it."""
         table = arm.pipeline().run(self._batch, self._resources, memo=dict(self._found)).candidates
         led = table.via_item >= 0
         types = np.array([item.type for item in self.dataset.catalog])
@@ -172,7 +172,7 @@ def said(one: Comparison | None, *, tested: bool = True) -> str:
 
 
 def bar(folds: Sequence[tuple[Trials, Arm]]) -> tuple[list[str], bool, dict[str, float]]:
-    """The question of the page on each dataset, over all folds; whether the gain is told apart on all; the gains."""
+    """The question of the page on each dataset, over all folds; whether the gain is significant on all; the gains."""
 
     def gains(*, by_group: bool) -> dict[str, Comparison]:
         found = {}
@@ -206,13 +206,13 @@ def answer(
     Args:
         alone, crossed, default: by dataset, gains on the test split, with both splits, and of the default.
         complete: the gains in completeness that go with `alone`.
-        held: whether the first two are told apart.
+        held: whether the first two are significant.
     """
-    told = [f"{'' if one else 'not '}told apart from chance on both" for one in held]
+    told = [f"{'' if one else 'not '}significant on both" for one in held]
     gains = [" and ".join(points(value) for value in some.values()) for some in (alone, crossed, default, complete)]
     return (
-        "**Against as many items of the search alone, a tuned expansion, which brings in what is similar to the items "
-        f"found, finds {gains[0]} points (on {' and '.join(alone)}) of what other needed items lean on, {told[0]} by "
+        "**Against as many items of the search alone, a tuned expansion, which adds what is similar to the items "
+        f"found, finds {gains[0]} points (on {' and '.join(alone)}) of what other needed items depend on, {told[0]} by "
         f"the test split, where completeness differs by {gains[3]}; by all requests, each under a setting that "
         f"was chosen without it, it finds {gains[1]}, "
         f"{told[1]}; the specification's default expansion finds {gains[2]}.**"
@@ -317,7 +317,7 @@ def verdict(test: Trials, chosen: Arm, *, held: bool, crossed: bool) -> Iterator
     """What was found, in words made from the figures."""
     yield "* Does expansion find more dependencies than the default with topN raised to the same mean size?"
     for holds, where in ((held, "On the test split alone"), (crossed, "With the splits in both roles")):
-        told = "yes, told apart on both datasets, by request and by group" if holds else "**not** told apart on both"
+        told = "yes, significant on both datasets, by request and by group" if holds else "**not** significant on both"
         yield f"  {where}: {told}."
     rows = variants(chosen)
     for name, trial in test.items():
@@ -348,26 +348,26 @@ def main() -> None:
 
 
 APART = ("At each size", "Tried on the tuning split")
-WORDS = """A request seldom names the rules and references that the tools it needs lean on: its *dependencies*.
+WORDS = """A request seldom names the rules and references that the tools it needs depend on: its *dependencies*.
 *Dependency recall* is the share of them that was offered, *completeness* the share of requests that were offered all
 that they require. `topN` is how many items the search offers; *topN raised* is the search alone with as many
 items."""
 METHOD = """`python experiments/strategies/expansion.py` (`make expansion`) makes this page.
 
-* Data: `workbench` and `freight`, which label what is needed only because another needed item leans on it
-  (dependencies); most are rules and references that a tool leans on.
+* Data: `workbench` and `freight`, which label what is needed only because another needed item depends on it
+  (dependencies); most are rules and references that a tool depends on.
 * Base: `semantic` (sentences, MiniLM, max) with topK 100, so that topK does not limit. Gains are against the base with
   the smallest topN whose mean size is at least as large. Points, with 95% intervals, paired by request. Unless a
   table says a size, values are means over the expansion behind the first 5, 8, 12 and 16 items of the search.
 * Requests come in groups of paraphrases, which are not independent; the bar is therefore tested by group as well.
 * Tuned on the tuning split: how many items are added (5, 8), what is compared (all chunks; first chunks, which hold
   name and description; a graph by mean or centroid), the query's share in the ranking (0, 0.5, 0.7), which types are
-  brought in (any; rules and references) and which lead (any; tools). No threshold. Taken is the setting whose gain in
+  added (any; rules and references) and which lead (any; tools). No threshold. Taken is the setting whose gain in
   dependency recall, over its standard error by group, is largest on the dataset where it is smallest.
 * The test split was read twice. The first time the setting had been chosen without `leads` and at one size; it is
   the row "first choice" above. `leads` and the mean over sizes were then added, from the tuning split alone; take p
   on this page as a little too small."""
-ASKED = "p is Holm-corrected over the two datasets; bold is told apart at 0.05."
+ASKED = "p is Holm-corrected over the two datasets; bold is significant at 0.05."
 CROSSED = (
     "The test split has few requests with dependencies. With the splits in both roles, each request is measured under "
     "a setting that was chosen, by the same rule and from the same grid, on the other split. (This was added after the "

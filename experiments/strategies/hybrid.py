@@ -255,7 +255,7 @@ def page(rows: Sequence[Measured], embedder: str) -> str:
 
 *Dense* is a search by meaning, *BM25* one by words; each ranks the items. {METRIC} of a ranking is higher the nearer
 to its top the required items stand. `tuned` adds up the scores of both, weighted as fits requests of the same dataset
-that are not among these. *Better* and *worse* are told apart from chance.
+that are not among these. *Better* and *worse* are significant.
 
 ## In words
 

@@ -74,7 +74,7 @@ class Arm:
 
     @property
     def base(self) -> Arm:
-        """What it is held against: the same splitting with nothing beside it; a splitting, against the default's."""
+        """What it is compared with: the same splitting with nothing beside it; a splitting, against the default's."""
         return Arm(self.analysis) if self.beside else Arm("sentences")
 
     def pipeline(self, n: int) -> Pipeline:

@@ -19,7 +19,7 @@ class Row:
 
     Attributes:
         dataset, arm: names.
-        base: what it is held against; empty for a base itself.
+        base: what it is compared with; empty for a base itself.
         tokens: mean prompt tokens.
         values: completeness and recall.
         gains: of each above the base at as many tokens; None for a base, or one that has no so many.
@@ -130,7 +130,7 @@ def _verdicts(rows: Sequence[Row], splitting: str) -> Iterator[str]:
             words += [f"{verb} {', '.join(some)}"] if some else []
         rest = f"the other {len(found) - len(told)}" if told else f"all {len(found)}"
         yield (
-            f"* **{question}** {'; '.join(words) or 'changes nothing that can be told apart'} "
+            f"* **{question}** {'; '.join(words) or 'changes nothing significantly'} "
             f"({rest} comparisons are not significant)."
         )
 
@@ -155,7 +155,7 @@ def _single(single: Sequence[Row], splitting: str) -> Iterator[str]:
     gains = {row.dataset: gain for row in single if row.arm == splitting and (gain := row.gains["recall"]) is not None}
     losses = ", ".join(f"{points(gain.difference, sign=True)} on {name}" for name, gain in gains.items())
     told = ", ".join(name for name, gain in gains.items() if gain.significant) or "none of them"
-    yield f"* On requests of one topic the recall of {splitting} differs by {losses} (table below; told apart: {told})."
+    yield f"* On requests of one topic the recall of {splitting} differs by {losses} (below; significant: {told})."
 
 
 def _table(rows: Sequence[Row], *, tested: bool) -> Iterator[str]:
@@ -209,7 +209,7 @@ otherwise than by max? Made by `python experiments/strategies/multi_topic.py` (`
 * Every arm is dense retrieval (MiniLM) that offers the first 5 of its ranking, the specification's topN. A minimum adds
   the best item of each chunk that has none among them: on top of them, or in place of the last ones. `windows 6/4`
   are windows of 6 words that overlap by 4.
-* Gains are at equal prompt tokens (o200k): an arm is held against its base with as many of its first items as cost
+* Gains are at equal prompt tokens (o200k): an arm is compared with its base with as many of its first items as cost
   the same on average, interpolated between two sizes. The base of a splitting is `sentences`, the specification's rule;
   that of a minimum or a pooling is the same splitting without it. Points, with 95% intervals, paired by query.
 * Chosen on the tuning split: the arm of each kind with the largest mean gain in recall over the three datasets.
@@ -217,7 +217,7 @@ otherwise than by max? Made by `python experiments/strategies/multi_topic.py` (`
   `clauses` were written, and its table was made several times while this page was. Arms and criterion stayed.
   Recall counts required items, completeness the requests that got all of theirs."""
 _FINAL = (
-    "p is Holm-corrected over all comparisons of the table; bold is told apart at 0.05. `whole` and the minima are "
+    "p is Holm-corrected over all comparisons of the table; bold is significant at 0.05. `whole` and the minima are "
     "there because they were asked about, the others because they were chosen."
 )
 _SINGLE = "The chosen splitting against `sentences` (test split; at most 500 requests of metatool-single)."

@@ -21,7 +21,7 @@ _COMPLETE = parse_metric("completeness")
 def overview(ablation: Ablation) -> str:
     """Draw the strategies, the best first, against the datasets in the order of the experiment.
 
-    A cell is coloured where the two are told apart, the stronger the larger the difference; a dash stands where the
+    A cell is coloured where the two differ significantly, the stronger the larger the difference. A dash: the
     strategy spends more than the base's whole curve. The same run gives the same bytes.
     """
     standings = ablation.standings()
@@ -42,7 +42,7 @@ def overview(ablation: Ablation) -> str:
             for column, dataset in enumerate(ablation.datasets):
                 _cell(ax, dataset.at_tokens[one.strategy], row, column)
         at = left / width
-        for name, colour in (("better", _BETTER), ("worse", _WORSE), ("not told apart", _PALE)):
+        for name, colour in (("better", _BETTER), ("worse", _WORSE), ("not significant", _PALE)):
             figure.text(at, 14.0 / height, name, fontsize=11.0, backgroundcolor=colour, color=_ink(colour))
             at += (30.0 + _LETTER * len(name)) / width
         figure.text(at, 14.0 / height, "points of completeness at equal tokens", fontsize=11.0)

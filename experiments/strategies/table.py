@@ -1,4 +1,4 @@
-"""The table of strategies, made from the registry and their docstrings: `make strategies`."""
+"""Write the page of strategies from the registry and their docstrings: `make strategies`."""
 
 from __future__ import annotations
 
@@ -16,41 +16,33 @@ from ctxbench.io.files import write_atomic
 from ctxbench.model import registry
 
 KINDS = {
-    "analyse": "Analyse: what a request is searched with",
-    "chunk": "Chunk rules: how a text is split, by `chunks` of `dense` and `rule` of analyses",
-    "retrieve": "Retrieve: what is found",
-    "rank": "Rank: a new score for what was found",
-    "cut": "Cut: how much of the ranking is offered",
-    "expand": "Expand: what is added to it",
-    "pack": "Pack: what there is room for",
-    "format": "Format: what the model is sent",
+    "analyse": "Analyse: make the chunks that a request is searched with",
+    "chunk": "Chunk rules: split a text, for `chunks` of `dense` and `rule` of analyses",
+    "retrieve": "Retrieve: find candidates",
+    "rank": "Rank: score candidates anew",
+    "cut": "Cut: exclude candidates",
+    "expand": "Expand: add candidates",
+    "pack": "Pack: fill a token budget",
+    "format": "Format: write the prompt",
 }
 _COMBINED = """
-## Steps put together
+## Combine steps
 
 ```yaml
 retrieve:
-  merge: [dense, bm25]                              # or by names of your own, {meaning: dense, words: bm25}
-  seconds: 0.5                                      # how long a request that somebody waits for may take; or left out
+  merge: [dense, bm25]                              # or with names, {meaning: dense, words: bm25}
+  seconds: 0.5                                      # time limit of a live request; optional
 refine:
-  - rrf                                             # one score of several: rrf, weighted or probability
-  - by_domain: {tool: [first], "*": [standard]}     # steps of its own for each item type; "*" is all that is left
+  - rrf                                             # one score from several: rrf, weighted or probability
+  - by_domain: {tool: [first], "*": [standard]}     # other steps for each item type; "*" is all other types
 ```
 
-### `merge`
-
-* a list of retrievers, or each by a name of its own; two of one kind need names.
-* `seconds`: above 0, at most 3600. Sources that are late or fail are left out where somebody is waiting, with a note;
-  in a run all are waited for. Without it every source is waited for.
-
-An item that several sources find is one candidate, with the score of each in a column of the source's name. Scores of
-different sources are seldom comparable, so a rank step should follow: until then the best of them counts.
-
-### `by_domain`
-
-* a mapping of item types, such as `rule, reference`, to lists of steps; each type stands in one list.
-
-Each domain is ranked and cut on its own; what it chooses stands together again behind it.
+* `merge` joins retrievers. Two of the same kind need names. An item that several sources find is one candidate, with a
+  feature for the score of each. Put a rank step after it, since scores of different sources are not comparable.
+* `seconds` (above 0, at most 3600) limits a live request: late and failed sources are left out, with a note. A run
+  waits for all sources.
+* `by_domain` maps item types, such as `rule, reference`, to lists of steps. Each domain is ranked and cut alone; then
+  their items are joined.
 """.splitlines()
 _LABELS = ("Cost", "Source")
 _EMPTY = re.compile(r"\b(empty|blank|without|none|no candidates?|nothing|no chunks?)\b", re.IGNORECASE)
@@ -65,7 +57,6 @@ class Described:
         summary: the first paragraph.
         parameters: name and default, as YAML writes them, in order.
         meanings: what the docstring says of each parameter or several, under their names.
-        notes: the rest of it but for cost and source.
         empty: the sentences on what is empty.
         cost, source: what stands behind these words.
     """
@@ -75,7 +66,6 @@ class Described:
     summary: str
     parameters: tuple[tuple[str, str], ...]
     meanings: Mapping[str, str]
-    notes: str
     empty: str
     cost: str
     source: str
@@ -102,14 +92,14 @@ def described(kind: str, name: str, strategy: Any) -> Described:
     Raises:
         ParameterError: it lacks its summary, its empty case, its cost or its source.
     """
-    paragraphs = [" ".join(one.split()) for one in (inspect.getdoc(strategy) or "").split("\n\n")]
-    said = [one for one in paragraphs if not one.startswith("Attributes:")]
-    prose = " ".join(said[1:])
+    paragraphs = [" ".join(paragraph.split()) for paragraph in (inspect.getdoc(strategy) or "").split("\n\n")]
+    texts = [paragraph for paragraph in paragraphs if not paragraph.startswith("Attributes:")]
+    prose = " ".join(texts[1:])
     parts = {label: _labelled(prose, label) for label in _LABELS}
-    sentences = re.split(r"(?<=\.)\s+(?=[A-Z])", " ".join(said))
-    empty = " ".join(one for one in sentences if _EMPTY.search(one) and not one.startswith(_LABELS))
+    sentences = re.split(r"(?<=\.)\s+(?=[A-Z])", " ".join(texts))
+    empty = " ".join(text for text in sentences if _EMPTY.search(text) and not text.startswith(_LABELS))
     lacking = [label for label, text in {"Empty case": empty, **parts}.items() if not text]
-    if not said or not said[0] or _generated(strategy):
+    if not texts or not texts[0] or _generated(strategy):
         lacking.insert(0, "summary")
     meanings = _meanings(strategy)
     named = {one.strip() for names in meanings for one in names.split(",")}
@@ -123,10 +113,9 @@ def described(kind: str, name: str, strategy: Any) -> Described:
     return Described(
         kind=kind,
         name=name,
-        summary=said[0],
+        summary=texts[0],
         parameters=tuple(_parameters(kind, name, strategy)),
         meanings=meanings,
-        notes=re.split(r"(?:^|\s)(?:Cost|Source): ", prose)[0].strip(),
         empty=empty,
         cost=parts["Cost"],
         source=parts["Source"],
@@ -134,19 +123,19 @@ def described(kind: str, name: str, strategy: Any) -> Described:
 
 
 def table(found: Sequence[Described]) -> str:
-    """The strategies as Markdown, a table a kind."""
+    """The strategies as Markdown, one table per kind."""
     lines = [
         "# Strategies",
         "",
-        "Every strategy that a pipeline can name, with its parameters and their defaults; below each table what they",
-        "mean. Made by `make strategies` from the registry and the docstrings. [What each is",
-        "worth](../reports/ablations.md) was measured.",
+        "Every strategy that a pipeline can name, with its cost, parameters and defaults. Edge cases and the source of",
+        "each are in the docstrings (`ctxbench/pipelines/strategies`, `ctxbench/search`). [The",
+        "report](../reports/ablations.md) says what each is worth. `make strategies` writes this page.",
         *_COMBINED,
     ]
     for kind, title in KINDS.items():
         rows = [one for one in found if one.kind == kind]
         if rows:
-            lines += ["", f"## {title}", "", "| name | what it does | parameters | cost | source |", "|" + " --- |" * 5]
+            lines += ["", f"## {title}", "", "| name | what it does | cost |", "|" + " --- |" * 3]
             lines += [_row(one) for one in rows]
             for one in rows:
                 lines += _details(one)
@@ -154,20 +143,19 @@ def table(found: Sequence[Described]) -> str:
 
 
 def _row(one: Described) -> str:
-    parameters = ", ".join(f"`{name}: {default}`" if default else f"`{name}`" for name, default in one.parameters)
-    cells = (f"`{one.name}`", one.summary, parameters or "none", one.cost, one.source)
+    cells = (f"`{one.name}`", one.summary, one.cost)
     return f"| {' | '.join(cell.replace('``', '`').replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def _details(one: Described) -> Iterator[str]:
-    """What the parameters of a strategy mean, and what else is said of it."""
-    yield from ("", f"### `{one.name}`")
-    if one.meanings:
-        yield ""
-        for names, meaning in one.meanings.items():
-            yield f"* {', '.join(f'`{name.strip()}`' for name in names.split(','))}: {meaning}"
-    if one.notes:
-        yield from ("", one.notes)
+    """The parameters of a strategy with their defaults, and what they mean."""
+    if not one.meanings:
+        return
+    yield from ("", f"### `{one.name}`", "")
+    defaults = dict(one.parameters)
+    for names, meaning in one.meanings.items():
+        parts = ((name.strip(), defaults.get(name.strip(), "")) for name in names.split(","))
+        yield f"* {', '.join(f'`{name}: {default}`' if default else f'`{name}`' for name, default in parts)}: {meaning}"
 
 
 def _meanings(strategy: Any) -> dict[str, str]:

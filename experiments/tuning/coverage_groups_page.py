@@ -101,7 +101,7 @@ def _comparisons(verdict: list[Verdict], every: Sequence[IntArray], head: Sequen
         f"Paired comparisons of completeness, {COMPARED:,} samples a cell, so that a coverage has a standard error of "
         f"{error:.1f} points. `by group`, which is printed, flips the signs of the groups' sums of differences, and "
         "its interval is that of the number of independent pairs that their variance is worth. In brackets how often "
-        "the two sides are told apart at 5%."
+        "the two sides differ significantly at 5%."
     )
     rows, told = [], {name: [0.0] * 0 for name in NAMES}
     for lost, won in SWITCHES:
@@ -114,7 +114,7 @@ def _comparisons(verdict: list[Verdict], every: Sequence[IntArray], head: Sequen
     yield from table(["lost, won; correlation", *head], rows)
     verdict.append(
         Verdict(
-            of="Comparisons where queries come in groups: how often sides that do not differ are told apart at 5%",
+            of="Comparisons where queries come in groups: how often equal sides differ significantly at 5%",
             between=span(told["by group"]),
             note=f"By group, as printed; {span(told['by query'])} by query.",
         )

@@ -127,7 +127,7 @@ def counterpart(tokens: float, cases: Sequence[Case]) -> Values:
 
 @dataclass(frozen=True, eq=False)
 class Arm:
-    """A setting to be measured, and that of one domain that it is held against; None = it is not."""
+    """A setting to be measured, and that of one domain that it is compared with; None = it is not."""
 
     selector: Definition
     values: Values

@@ -77,7 +77,7 @@ def _verdict(page: Page) -> Iterator[str]:
     yield from _point(
         f"**Two domains that share a budget {pay}.** At equal tokens what was best on the tuning split is more",
         f"complete on the test split than one domain at {better} of {len(page.budgets)} budgets, and less at {worse}",
-        f"(told apart); differences are {_span([one.difference for one in gains])} points. Tools cost few tokens, and",
+        f"(significant); differences are {_span([one.difference for one in gains])} points. Tools cost few tokens, and",
         "one ranking of all items gives them little room.",
     )
     yield from _pairs(page)
@@ -142,11 +142,11 @@ def _pairs(page: Page) -> Iterator[str]:
     }
     if paying := " or ".join(name for name in MODES if name in tools[1.0] - tools[-1.0]):
         yield from _point(
-            f"**A mode for each domain pays where that of tools is {paying}**; with others no pair is told",
-            "apart from one domain at equal tokens as more complete (test split).",
+            f"**A mode for each domain pays where that of tools is {paying}**; with others no pair is",
+            "significantly more complete than one domain at equal tokens (test split).",
         )
     else:
-        yield from _point("No mode of tools makes pairs that are told apart from one domain for the better only.")
+        yield from _point("No mode of tools makes pairs that are significantly better than one domain only.")
     said: set[str] = set()
     for word, sign in (("More", 1.0), ("Less", -1.0)):
         for where, quantifier in (("both datasets", all), ("one of the datasets", any)):
@@ -156,7 +156,9 @@ def _pairs(page: Page) -> Iterator[str]:
                 yield from _point(f"{word} complete than one domain at equal tokens on {where}: {'; '.join(found)}.")
             said |= set(found)
     if untold := [name for name in pairs if name not in said]:
-        yield from _point(f"Not told apart from one domain at equal tokens on either: {'; '.join(untold)}.")
+        yield from _point(
+            f"Not significantly different from one domain at equal tokens on either: {'; '.join(untold)}."
+        )
 
 
 def _point(*parts: str) -> list[str]:
@@ -336,8 +338,8 @@ COUNTERPARTS_TITLE = "Counterparts of one domain"
 APART = (*SETTINGS.values(), COUNTERPARTS_TITLE)
 WORDS = """A *domain* is a kind of item that is cut on its own: tools, or rules with references; *one domain* is one
 ranking of all items, cut once. A *budget* is what a request costs on average, in prompt tokens. Columns in %: requests
-that were offered all that they require. A *gain* is the difference in points, with its 95% interval; bold is told apart
-from chance at p of 0.05."""
+that were offered all that they require. A *gain* is the difference in points, with its 95% interval; bold is
+significant at p of 0.05."""
 METHOD = """`python experiments/tuning/domains.py` (`make domains`) makes this page. `semantic-domains` is the selector
 that cuts tools, and rules with references, each on its own, with a mode for either.
 
@@ -349,7 +351,7 @@ that cuts tools, and rules with references, each on its own, with a mode for eit
   each domain; and for the shared budget every pair of these.
 * Completeness counts the requests that got all they require; needs of a domain, those that got all that they require
   of it. Tokens are prompt tokens (o200k), also of requests that need nothing. Differences are in points, with 95%
-  intervals, paired by request; p is Holm-corrected over its column in both datasets, bold is told apart at 0.05.
+  intervals, paired by request; p is Holm-corrected over its column in both datasets, bold is significant at 0.05.
   `p by group` is that of the comparison before it where paraphrases of one request count as one."""
 MODES_TEXT = """Each domain alone, as if there were no other: the fewest tokens of it with so much of its needs met.
 `aggressive`: 0.9 of what the specification's defaults (20 / 5 / 0.7 over all items) meet, `normal`: 0.98 of it,
@@ -363,7 +365,7 @@ SHARED = """The best split of a budget over both domains, against the best cut o
 split of the dataset, measured on both splits; the upper row is therefore too good for both lines."""
 FIGURE = "![completeness over prompt tokens](presets-domains/completeness.svg)"
 BUDGETS_TEXT = """Budgets are multiples of what the specification's defaults cost on the tuning split. On the test split
-one domain is held against two at the tokens that two cost there."""
+one domain is compared with two at the tokens that two cost there."""
 PRESETS_TEXT = """The three policies of the modes below, here for whole requests, on both datasets together and by
 the bound: the cheapest of all settings on the lines of two domains above. These are the presets of
 `semantic-domains`; they set topN, includeScore and margin themselves. The last column is the cheapest of the nine

@@ -59,7 +59,7 @@ class Mode:
         asked, target: what the policy asks for, and what was met.
         values: the parameters.
         complete, tokens: of the domain alone.
-        bound: what was held against the target.
+        bound: what was compared with the target.
         base: completeness and tokens of the specification's defaults in the domain.
         queries: by dataset, how many need anything of the domain.
     """

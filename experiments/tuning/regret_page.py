@@ -141,9 +141,10 @@ def _wrapped(text: str) -> list[str]:
 _WORDS = (
     "`labels`: labelled requests that need something. `harm`: the share of teams for which, on other requests, the "
     "recommended setting is more than 2 points below its target (incomplete), costs over 1.5 times the default's "
-    "tokens without being more complete beyond doubt (dear), or leaves a type below half of the default's completeness "
-    "(a type). `recommended`: teams that were recommended another setting than the default. Attainable is what the "
-    "best recommendable setting saves if those other requests decide by their means. A bar is what was demanded."
+    "tokens without being significantly more complete (dear), or leaves a type below half of the default's "
+    "completeness (a type). `recommended`: teams that were recommended another setting than the default. Attainable "
+    "is what the best recommendable setting saves if those other requests decide by their means. A bar is what was "
+    "demanded."
 )
 _READING = (
     "Simulated teams: 20 for each dataset and number of labels, drawn from a sample of at most 1,500 requests, "

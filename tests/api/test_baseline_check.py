@@ -124,4 +124,4 @@ def test_it_speaks_of_python_and_of_before_and_now(before, now):
         text = repr(found)
         assert not any(said in text for said in ("exit code", "--json", "--markdown", "--allow-removed", "/tmp"))
     assert "before has semantic on smoke, and now has not; " in text
-    assert "(all of them: `changes()`)" in repr(ctxbench.check(now, before))
+    assert "Details: `changes()`" in repr(ctxbench.check(now, before))

@@ -46,7 +46,7 @@ def test_with_the_items_it_tells_what_was_edited_since(stored):
 
 def test_of_several_conversations_one_is_named(stored):
     ConversationStore(stored).append(Exchange(conversation="two", text="x", reply="y"))
-    with pytest.raises(ParameterError, match=r"holds 2 conversations \(one, two\); name one by `id`"):
+    with pytest.raises(ParameterError, match="holds 2 conversations; name one by `id`: one, two"):
         ctxbench.conversation(stored)
     with pytest.raises(UnknownNameError, match="unknown conversation 'tow'; did you mean 'two'"):
         ctxbench.conversation(stored, "tow")
@@ -60,7 +60,7 @@ def test_what_is_not_there_is_said(stored, tmp_path):
         with pytest.raises(ParameterError, match=f"has replies 1 to 2, or -1 for the last; got {reply}"):
             ctxbench.conversation(stored).show(reply)
     (tmp_path / "empty.jsonl").touch()
-    with pytest.raises(ParameterError, match="holds no conversation"):
+    with pytest.raises(ParameterError, match="holds 0 conversations"):
         ctxbench.conversation(tmp_path / "empty.jsonl")
 
 

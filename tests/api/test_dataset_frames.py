@@ -28,7 +28,7 @@ def test_frames_hold_what_the_files_hold():
     assert found.queries["text"].tolist() == [query.request.text for query in files.queries]
     told = [(label.query, label.item.id, label.grade, label.via, label.alternatives) for label in files.labels]
     assert list(found.labels.drop(columns="quote").itertuples(index=False, name=None)) == told
-    assert repr(found).startswith("Dataset(smoke 1, 30 queries, 24 items")
+    assert repr(found) == "Dataset('smoke', '1', queries=30, items=24)"
 
 
 def test_a_dataset_made_of_its_own_frames_is_the_same():

@@ -87,7 +87,7 @@ def test_a_selector_of_ones_own_is_its_block(own, project):
 
 def test_of_ones_own_it_takes_no_settings_and_is_no_file_of_answers(project):
     own = "selector: {command: [node, ours.mjs]}\nsettings: {n: 1}"
-    with pytest.raises(InputError, match="settings are of a selector that ctxbench runs"):
+    with pytest.raises(InputError, match="an external selector takes no settings here"):
         read_agent(agent(project, f"sources: {{tools: tools.json}}\n{own}"))
     with pytest.raises(InputError, match=r"`- \{answers: a.jsonl, name: ours\}`"):
         read_agent(agent(project, "sources: {tools: tools.json}\nselector: {answers: a.jsonl}"))
@@ -136,9 +136,7 @@ class TestServers:
         )
         assert [item.id for item in file.catalog()] == ["tool:shop:sell", RULE_ID]
         (said,) = {record.getMessage() for record in caplog.records}
-        assert said.startswith(
-            f"{path}: servers of {project / '.mcp.json'} that were never captured: new; `ctxbench data"
-        )
+        assert said.startswith(f"{path}: servers that were never captured: new; `ctxbench data")
         assert file.locations()["tool:shop:sell"][0] == project / "agent.snapshot" / "corpus.jsonl"
         assert file.captured.endswith("Z")
         assert len(caplog.records) == 1, "once a process"
@@ -156,18 +154,21 @@ class TestFaults:
         [
             ("name: x", ["an agent file has name, sources, .*, and needs sources"]),
             ("source: {rules: .}", ["an agent file has no 'source'; did you mean 'sources'"]),
-            ("- rules: .", ["an agent file has .*; got a list"]),
-            ("", ["an agent file has .*; it is empty"]),
+            ("- rules: .", ["an agent file has .*; got list"]),
+            ("", ["an agent file has .*; got NoneType"]),
             ("sources: {tools: {file: tools.json, map: nam=x}}", ["'nam' is no field of a tool"]),
-            ("sources: {}", ["sources names none of mcp, tools, rules, references"]),
+            ("sources: {}", ["sources is empty, .* name some of mcp, tools, rules, references"]),
             ("sources: {rule: .}", ["sources has no 'rule'; did you mean 'rules'"]),
             ("sources: {mcp: 3}", ["mcp must be the path of a file"]),
             ("sources: {tools: [{file: 3}]}", ["tools must be files of tool definitions"]),
             ("sources: {tools: [{file: a, srv: b}]}", ["a list of tools has no 'srv'"]),
             ("sources: {rules: [3]}", ["rules must be a folder or a list of folders, got 3"]),
-            ("sources: {rules: .}\nname: a/b", ["name must do for a folder"]),
+            ("sources: {rules: .}\nname: a/b", ["name must be usable as the name of a folder"]),
             ("sources: {rules: .}\ninclude: {tools: {x: agent}}", ["'x' is no item id"]),
-            ("sources: {rules: .}\ninclude: {otherwise: maybe}", ["an include mode is one of always, manual, agent"]),
+            (
+                "sources: {rules: .}\ninclude: {otherwise: maybe}",
+                ["an include mode must be one of always, manual, agent"],
+            ),
             ("sources: {rules: .}\nsystem: {path: x}", ["system must be a text or"]),
             ("sources: {rules: .}\nsystem: {file: gone.md}", ["cannot read .*gone.md"]),
             ("sources: {rules: .}\nsettings: 3", ["settings must be a mapping"]),
@@ -192,11 +193,11 @@ class TestFaults:
         [
             ("rules: gone", "cannot read .*gone: no such folder"),
             ("rules: [., gone]", "cannot read .*gone: no such folder"),
-            ("references: tools.json", "tools.json: it is a file, and a folder is wanted"),
+            ("references: tools.json", "tools.json: it is a file"),
             ("tools: gone.json", "cannot read .*gone.json: No such file"),
             (
                 "tools: {file: tools.json, map: name=titel}",
-                "'name' is mapped to 'titel', which no tool has; they have 'name'",
+                "'name' is mapped to 'titel', which no tool has; the tools have 'name'",
             ),
         ],
     )
@@ -220,15 +221,17 @@ class TestFaults:
         (project / "none").mkdir()
         path = agent(project, "sources: {rules: ., references: none}")
         assert open_catalog(path).hash == open_catalog(path).hash
-        more = f"2 notes on its sources; `ctxbench init {project}` tells them"
+        more = f"2 notes on its sources; `ctxbench init {project}` shows them"
         assert [record.getMessage() for record in caplog.records] == [f"{path}: {more}"]
         assert odd_in(read_agent(path).parts()) == [
-            f"Cursor rules: .cursor/rules/odd.mdc, line 2: {said}; taken as false",
+            f"Cursor rules: .cursor/rules/odd.mdc, line 2: {said}; it is read as false",
             "none: no Markdown file under it; name another folder",
         ]
         path = agent(project, "sources: {rules: .}")
         open_catalog(path)
-        assert caplog.messages[1:] == [f"{path}: Cursor rules: .cursor/rules/odd.mdc, line 2: {said}; taken as false"]
+        assert caplog.messages[1:] == [
+            f"{path}: Cursor rules: .cursor/rules/odd.mdc, line 2: {said}; it is read as false"
+        ]
 
 
 @pytest.mark.parametrize("name", ["tools.json", "tools.jsonl"])
@@ -241,14 +244,14 @@ def test_a_list_of_tools_is_one_fault_with_the_command_that_reads_it(tmp_path, n
     (fault,) = caught.value.faults
     assert fault.message == (
         "expected a catalog, an agent file, a file of items or a folder with corpus.jsonl; "
-        f"it is a list of tools; turn it into a catalog: `ctxbench data import tools {tmp_path / name} --out FOLDER`"
+        f"it is a list of tools; make a catalog of it: `ctxbench data import tools {tmp_path / name} --out FOLDER`"
     )
 
 
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"query": "refund 17", "expected": ["refund_order"]}, "it holds evals, .*`ctxbench data import golden "),
+        ({"query": "refund 17", "expected": ["refund_order"]}, "it holds evals; .*`ctxbench data import golden "),
         ({"query": "e1", "items": [{"id": "tool:a"}]}, "it holds a selector's answers; .*`ctxbench score "),
         (
             {"messages": [{"role": "user", "content": "x"}], "called": []},
@@ -280,5 +283,5 @@ def test_which_files_are_agent_files(project):
 
 def test_an_empty_command_is_said_to_be_empty(project):
     (project / "agent.yaml").write_text("sources: {rules: .}\nselector: {command: []}\n", encoding="utf-8")
-    with pytest.raises(InputError, match="command is empty; name what is asked"):
+    with pytest.raises(InputError, match="command is empty; name the external selector"):
         read_agent(project / "agent.yaml")

@@ -64,7 +64,7 @@ def test_parts_of_one_name_are_told_apart_by_their_folders() -> None:
         SnapshotPart(name="AGENTS.md", kind="rules", items=(RULE,), origin=folder) for folder in ("a/shop", "b/shop")
     )
     with pytest.raises(
-        InputError, match=r"'rule:tests' comes from 'AGENTS.md' in a/shop and from 'AGENTS.md' in b/shop; give one"
+        InputError, match=r"'rule:tests' comes from 'AGENTS.md' in a/shop and from 'AGENTS.md' in b/shop; rename one"
     ):
         capture(lambda: (one,), lambda: (other,))
 
@@ -109,7 +109,7 @@ LEAKY = SnapshotPart(
 
 def test_a_key_is_told_with_its_place_and_stays_unless_it_is_to_be_hidden() -> None:
     told = capture(lambda: (LEAKY, GIT))
-    advice = "take them out where they come from, or hide them with --hide-keys"
+    advice = "remove them from the source, or hide them with --hide-keys"
     assert told.parts[0].notes == (
         "ghp_….md is odd",
         f"it seems to hold keys; {advice}: tests, line 5 (ghp_…, 40 characters)",
@@ -128,7 +128,9 @@ def test_a_key_that_is_hidden_is_told_too() -> None:
 
 def test_a_key_in_a_name_cannot_be_hidden() -> None:
     named = SnapshotPart(name="t", kind="tool list", items=(Item(type="tool", name=STRIPE, description=GITHUB),))
-    with pytest.raises(InputError, match="a key stands in a name, which is kept as it is: tool:sk_l…, its name") as hit:
+    with pytest.raises(
+        InputError, match="a name contains a key, and names cannot be hidden: tool:sk_l…, its name"
+    ) as hit:
         capture(lambda: (named,), hide_keys=True)
     assert STRIPE not in str(hit.value)
     assert STRIPE not in str(capture(lambda: (named,)).parts[0].notes)

@@ -111,7 +111,7 @@ def test_items_keep_the_order_of_lines_and_blank_lines_do_not_count(tmp_path: Pa
 
 @pytest.mark.parametrize("content", ["", "\n \n"])
 def test_an_empty_file_is_a_fault(tmp_path: Path, content: str) -> None:
-    assert faults_of(corpus(tmp_path, content)) == [(0, "the file is empty; expected one item a line")]
+    assert faults_of(corpus(tmp_path, content)) == [(0, "the file is empty; expected one item per line")]
 
 
 def test_everything_wrong_is_reported_in_file_order(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_everything_wrong_is_reported_in_file_order(tmp_path: Path) -> None:
         (3, f"unknown field 'foo'; Known: {known}"),
         (3, f"unknown field 'descripton'; did you mean 'description'? Known: {known}"),
         (4, "expected a JSON object {...} on each line, got a list"),
-        (5, "item 'rule:a' occurs twice, first in line 1; identities must differ"),
+        (5, "item 'rule:a' occurs twice, first in line 1; ids must differ"),
         (6, "field '_id' is missing; expected a text"),
     ]
 
@@ -214,12 +214,12 @@ def test_facts_are_read_and_written_alike(tmp_path: Path) -> None:
         (
             "links",
             [["about", "memory:n"]],
-            'field \'links\', entry 1: expected {"type", "item"}, a text and an item id',
+            'field \'links\', entry 1: expected {"type": text, "item": item id}',
         ),
         (
             "links",
             [{"type": "about", "item": "memory:n"}],
-            "item 'memory:m': its link 'about' leads to 'memory:n', which is not there; add that item",
+            "item 'memory:m': its link 'about' leads to 'memory:n', which does not exist; add that item",
         ),
     ],
 )

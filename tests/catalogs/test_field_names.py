@@ -50,10 +50,10 @@ def test_a_list_without_names_is_one_fault_with_the_option_that_reads_it(tmp_pat
         read_tool_list(write(tmp_path / "t.json", ROWS))
     (fault,) = error.value.faults
     assert fault.message == (
-        "no tool has a field 'name'; they have 'tool_name', 'summary', 'args', 'tags'; say which of them it is: "
+        "no tool has a field 'name'; the tools have 'tool_name', 'summary', 'args', 'tags'; name the right one: "
         "--map name=tool_name,description=summary,schema=args"
     )
-    with pytest.raises(InputError, match="they have 'x'; say which of them it is: --map name=FIELD"):
+    with pytest.raises(InputError, match="the tools have 'x'; name the right one: --map name=FIELD"):
         read_tool_list(write(tmp_path / "t.json", [{"x": 1}]))
 
 
@@ -63,7 +63,7 @@ def test_what_is_passed_over_is_noted_with_the_option_that_reads_it(tmp_path):
     ]
     (note,) = read_tool_list(write(tmp_path / "t.json", rows), names={"title": "label"}).notes
     assert note == (
-        "'summary' is not read as the description and 'args' is not read as the schema; to read it: "
+        "not read: 'summary' as the description and 'args' as the schema; to read them: "
         "--map title=label,description=summary,schema=args"
     )
 
@@ -77,7 +77,7 @@ def test_fields_of_other_kinds_are_not_suggested():
 def test_a_mapping_of_what_no_tool_has_is_a_fault(tmp_path):
     with pytest.raises(InputError) as error:
         read_tool_list(write(tmp_path / "t.json", ROWS), names=MAPPED | {"title": "titel", "server": "a.b"})
-    fields = "they have 'tool_name', 'summary', 'args', 'tags'"
+    fields = "the tools have 'tool_name', 'summary', 'args', 'tags'"
     assert [fault.message for fault in error.value.faults] == [
         f"'title' is mapped to 'titel', which no tool has; {fields}",
         f"'server' is mapped to 'a.b', which no tool has; {fields}",

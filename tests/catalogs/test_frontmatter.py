@@ -44,8 +44,8 @@ def test_what_is_no_yaml_is_read_line_by_line_and_said(inside, fields):
     page = read_page(f"---\n{inside}\n---\nText")
     assert page.fields == fields
     assert page.text == "Text"
-    assert page.odd.startswith("its front matter is no YAML (")
-    assert page.odd.endswith("); read line by line")
+    assert page.odd.startswith("its front matter is not valid YAML (")
+    assert page.odd.endswith("); it is read line by line")
 
 
 def test_the_line_of_the_fault_is_that_of_the_file():
@@ -69,11 +69,11 @@ def test_patterns_without_quotes_are_read_as_cursor_writes_them(line, globs):
 
 def test_a_list_as_front_matter_and_one_that_never_ends():
     assert read_page("---\n- a\n---\nText").odd == (
-        "its front matter is no YAML (expected `name: value` lines); read line by line"
+        "its front matter is not valid YAML (expected `name: value` lines); it is read line by line"
     )
     page = read_page("---\ndescription: x\n\nText")
     assert (page.fields, page.text) == ({}, "---\ndescription: x\n\nText")
-    assert page.odd == "its front matter does not end; read as text"
+    assert page.odd == "its front matter has no end line (---); the file is read as text"
 
 
 @pytest.mark.parametrize("value", [True, "true", "True", " yes "])
@@ -110,7 +110,7 @@ def test_a_number_too_long_to_be_written_is_no_text():
     number = "0x" + "f" * 5000
     page = read_page(f"---\ndescription: {number}\n---\nText")
     assert text_of(page.fields["description"]) == ""
-    assert "is no YAML" in read_page(f"---\n? {number}\n: x\n---\nText").odd
+    assert "is not valid YAML" in read_page(f"---\n? {number}\n: x\n---\nText").odd
 
 
 def test_long_lines_are_read_in_one_go():

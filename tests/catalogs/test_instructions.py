@@ -77,7 +77,7 @@ def test_cursor_rules_have_four_modes(project):
     items = items_of(project)
     assert items[".cursor/rules/auto.mdc"].metadata["globs"] == ["src/**/*.ts", "*.tsx"]
     assert items[".cursor/rules/asked.mdc"].description == "When naming things"
-    assert notes_of(project) == ["web/.cursor/rules/bare.mdc has no front matter; included by hand only (manual)"]
+    assert notes_of(project) == ["web/.cursor/rules/bare.mdc has no front matter; its include mode is manual"]
 
 
 @pytest.mark.parametrize(
@@ -86,17 +86,17 @@ def test_cursor_rules_have_four_modes(project):
         (
             ".cursor/rules/a.mdc",
             "globs: []\nalwaysApply: yes please",
-            "line 3: alwaysApply must be true or false, got 'yes please'; taken as false",
+            "line 3: alwaysApply must be true or false, got 'yes please'; it is read as false",
         ),
         (
             ".cursor/rules/a.mdc",
             "alwaysaply: true",
-            "line 2: the field 'alwaysaply' is not known and passed over; did you mean 'alwaysApply'?",
+            "line 2: unknown field 'alwaysaply' is ignored; did you mean 'alwaysApply'?",
         ),
         (
             ".claude/rules/a.md",
             "path: x/**",
-            "line 2: the field 'path' is not known and passed over; did you mean 'paths'?",
+            "line 2: unknown field 'path' is ignored; did you mean 'paths'?",
         ),
         (".cursor/rules/a.mdc", "owner: me\nalwaysApply: 'off'", ""),
     ],
@@ -120,7 +120,7 @@ def test_a_folder_that_cannot_be_read_is_told(source, project, monkeypatch):
 
     monkeypatch.setattr(os, "scandir", scandir)
     notes = [note for part in source(project)() for note in part.notes]
-    assert notes == [".cursor/ cannot be read and is left out: Permission denied"]
+    assert notes == [".cursor/ cannot be read: Permission denied; left out"]
     closed.append(project)
     with pytest.raises(StorageError, match=r"shop: Permission denied; expected one that holds"):
         source(project)()
@@ -128,7 +128,7 @@ def test_a_folder_that_cannot_be_read_is_told(source, project, monkeypatch):
 
 def test_a_file_is_no_folder_of_rules(project):
     put(project, "AGENTS.md", "Tabs.")
-    with pytest.raises(StorageError, match=r"AGENTS\.md: it is a file, and a folder is wanted"):
+    with pytest.raises(StorageError, match=r"AGENTS\.md: it is a file"):
         rules_folder(project / "AGENTS.md")()
 
 
@@ -142,8 +142,8 @@ def test_a_link_to_a_folder_that_leads_out_is_told(source, project, tmp_path):
     (project / ".claude").symlink_to("here")
     notes = [note for part in source(project)() for note in part.notes]
     assert notes == [
-        ".claude/ is a link to a folder, which is not followed; left out",
-        "linked/ leads out of the folder; left out",
+        ".claude/ is a link to a folder, and links are not followed; left out",
+        "linked/ leads outside the folder; left out",
     ]
 
 
@@ -187,7 +187,7 @@ def test_a_skill_without_a_name_has_that_of_its_folder_and_a_second_one_its_path
         "skills/z/SKILL.md": "Write PDFs",
     }
     (note,) = notes_of(project)
-    assert note == "skills/z/SKILL.md is called 'pdf' as skills/pdf/SKILL.md is; it is taken by its path"
+    assert note == "skills/z/SKILL.md has the same name 'pdf' as skills/pdf/SKILL.md; its path is used as its name"
 
 
 def test_claude_md_takes_what_it_imports(project):
@@ -209,7 +209,7 @@ def test_claude_md_takes_what_it_imports(project):
     assert items_of(project)["docs/git.md"].type == "reference"
     assert items_of(project)["docs/deep.md"].metadata["when"] == "imported by docs/git.md"
     assert notes_of(project) == [
-        "docs/git.md imports @missing.md, which is not there; left out",
+        "docs/git.md imports @missing.md, which does not exist; left out",
         "docs/git.md imports @../../secret.md, which is outside the folder; left out",
         "docs/git.md imports @~/own.md, which is outside the folder; left out",
     ]
@@ -241,7 +241,7 @@ def test_one_file_under_two_names_is_taken_once(project):
     put(project, "AGENTS.md", "Tabs.")
     (project / "CLAUDE.md").symlink_to("AGENTS.md")
     assert list(items_of(project)) == ["AGENTS.md"]
-    assert notes_of(project) == ["CLAUDE.md is the same file as AGENTS.md; taken once"]
+    assert notes_of(project) == ["CLAUDE.md is the same file as AGENTS.md; left out"]
 
 
 def test_what_cannot_be_used_is_left_out_and_said(project, tmp_path):
@@ -252,10 +252,10 @@ def test_what_cannot_be_used_is_left_out_and_said(project, tmp_path):
     (project / "CLAUDE.md").symlink_to(tmp_path / "elsewhere.md")
     assert list(items_of(project)) == ["AGENTS.md"]
     unreadable, empty, outside = notes_of(project)
-    assert unreadable.startswith("a/AGENTS.md cannot be read and is left out: ")
+    assert unreadable.startswith("a/AGENTS.md cannot be read: ")
     assert "line 1" in unreadable
-    assert empty == "b/AGENTS.md holds no text; left out"
-    assert outside == "CLAUDE.md leads out of the folder; left out"
+    assert empty == "b/AGENTS.md has no text; left out"
+    assert outside == "CLAUDE.md leads outside the folder; left out"
 
 
 def test_a_rule_of_claude_is_one_whatever_it_is_called(project):
@@ -269,7 +269,7 @@ def test_a_pipe_is_not_waited_for(project):
     os.mkfifo(project / "AGENTS.md")
     put(project, "CLAUDE.md", "Tabs.")
     assert list(items_of(project)) == ["CLAUDE.md"]
-    assert notes_of(project) == ["AGENTS.md is no file; left out"]
+    assert notes_of(project) == ["AGENTS.md is not a file; left out"]
 
 
 def test_a_file_of_more_than_a_megabyte_is_left_out(project):

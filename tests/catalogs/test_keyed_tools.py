@@ -63,7 +63,7 @@ def test_tools_of_the_provider_are_left_out_and_zod_objects_are_said(tmp_path):
     part = listed(tmp_path, {"tools": tools})
     assert [(item.id, item.schema) for item in part.items] == [("tool:checkIsbn", SCHEMA), ("tool:z", None)]
     assert part.notes[0].endswith("no definition: 1 provider-defined")
-    assert part.notes[1].startswith("read without their schema, which is zod's own object and no JSON schema: 1; ")
+    assert part.notes[1].startswith("read without the schema, because it is an object of zod and not JSON Schema: 1; ")
 
 
 @pytest.mark.parametrize("value", [{}, {"command": "x"}, {"url": "u", "description": "d"}, {"description": 7}])
@@ -76,11 +76,11 @@ def test_what_is_wrong_with_many_in_the_same_way_is_one_message(tmp_path):
         listed(tmp_path, {f"t{n}": {"description": "d", "inputSchema": SCHEMA, "parameters": {}} for n in range(8)})
     (fault,) = error.value.faults
     assert fault.message == (
-        "tool 't0': it has 'inputSchema' and 'parameters'; expected the schema of one form; so it is with 7 more: "
+        "tool 't0': it has 'inputSchema' and 'parameters'; expected the schema of one form; and 7 more: "
         "tool 't1', tool 't2', tool 't3', tool 't4', tool 't5', ..."
     )
     with pytest.raises(InputError) as error:
         listed(tmp_path, {f"field{n}": n for n in range(3)})
     (fault,) = error.value.faults
-    assert fault.message.startswith("field 'field0' holds no tools; expected a list of tools")
-    assert fault.message.endswith("; so it is with 2 more: field 'field1', field 'field2'")
+    assert fault.message.startswith("field 'field0' contains no tool definition; expected a list of tools")
+    assert fault.message.endswith("; and 2 more: field 'field1', field 'field2'")

@@ -27,7 +27,7 @@ def listed(folder: Path, data: Any, **options: Any) -> Any:
 
 def test_another_file_than_json_is_told_what_is_expected(tmp_path: Path) -> None:
     (tmp_path / "t.yaml").write_text("- name: a\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"a list of tools is JSON, or JSON lines in .*\.jsonl: malformed JSON"):
+    with pytest.raises(InputError, match=r"a list of tools must be JSON, or JSON lines in .*\.jsonl: malformed JSON"):
         read_tool_list(tmp_path / "t.yaml")
 
 
@@ -88,7 +88,7 @@ def test_a_list_that_names_a_next_page_says_so(tmp_path: Path) -> None:
 
 def test_a_name_twice_on_one_server_is_a_fault_with_both_lines(tmp_path: Path) -> None:
     text = '{"tools": [\n{"name": "a", "inputSchema": {}},\n{"name": "b"},\n{"name": "a", "description": "x"}\n]}'
-    what = "tool 'a' occurs twice in a list without servers, first in line 2; names must differ"
+    what = "tool 'a' occurs twice, first in line 2; names must differ"
     assert faults_of(tmp_path, text) == [(4, what)]
     text = '{"git": [\n{"name": "a"}],\n"web": [{"name": "a"},\n\n{"name": "a"}]}'
     assert faults_of(tmp_path, text) == [
@@ -106,12 +106,12 @@ def test_all_faults_come_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ("[]", "holds no tool"),
-        ("{}", "holds no tool"),
-        ('"tools"', "'tools' is no list of tools; expected a list of tools"),
-        ('{"a": 1}', "field 'a' holds no tools"),
-        ('{"mcpServers": {"git": {"command": "x"}}}', "` starts it and asks"),
-        ('[{"type": "web_search"}]', "holds no tool with a definition"),
+        ("[]", "contains no tool definition"),
+        ("{}", "contains no tool definition"),
+        ('"tools"', "'tools' contains no tool definition; expected a list of tools"),
+        ('{"a": 1}', "field 'a' contains no tool definition"),
+        ('{"mcpServers": {"git": {"command": "x"}}}', "` starts it and lists them"),
+        ('[{"type": "web_search"}]', "contains no tool definition"),
         ('{"tools": [}', "malformed JSON"),
     ],
 )
@@ -147,4 +147,4 @@ def test_a_list_in_a_file_of_lines_and_lines_in_a_file_of_json_are_read(tmp_path
 
 def test_entries_that_are_no_tools_are_one_fault(tmp_path: Path) -> None:
     ((_, what),) = faults_of(tmp_path, ["a", "b"])
-    assert what == "'a' is no tool; expected an object with its name, description and schema; so it is with 1 more: 'b'"
+    assert what == "'a' is not a tool; expected an object with name, description and schema; and 1 more: 'b'"

@@ -85,7 +85,7 @@ def test_no_description_and_no_schema_are_no_fault() -> None:
         ({"name": 3, "description": []}, "field 'name' .*; field 'description' must be a text"),
         ({"name": "f", "inputSchema": {}, "parameters": {}}, "it has 'inputSchema' and 'parameters'"),
         ({"name": "f", "input_schema": "{}"}, "field 'input_schema' must be an object"),
-        ({"name": "f", "function": {"name": "f"}}, "it has a 'function' and 'name' beside it"),
+        ({"name": "f", "function": {"name": "f"}}, "it has both 'function' and 'name'"),
         ({"type": "tool", "function": {"name": "f"}}, "its type is 'tool'; expected 'function'"),
         ({"type": 7, "name": "f"}, "field 'type' must be a text"),
         ({"name": "f", "parameters": {"default": float("nan")}}, "NaN"),

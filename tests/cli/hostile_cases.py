@@ -246,11 +246,12 @@ class World:
             Asked(("select", f"--{self.name()}")),
             Asked(("select", "x", "--near", self.text(), "--catalog", "x"), marked=False),
             Asked(("check", "--accept")),
-            Asked(("check",)),
-            Asked(("check", "--annotations", "--allow-removed"), first=self.reword),
-            Asked(("check", "--json")),
-            Asked(("check", "--annotations", "--strict", "--markdown", "m.md")),
-            Asked(("check", "--annotations", "wrong-gate.yaml")),
+            Asked(("check",), marked=False),
+            Asked(("check", "--verbose")),
+            Asked(("check", "--output-format", "github", "--allow-removed"), first=self.reword),
+            Asked(("check", "--output-format", "json")),
+            Asked(("check", "--output-format", "github", "--strict", "--markdown", "m.md")),
+            Asked(("check", "--output-format", "github", "wrong-gate.yaml")),
         ]
 
     def costly(self) -> list[Asked]:

@@ -42,7 +42,7 @@ class TestServersNotAsked:
 
     def checked(self, cli, *options):
         """The exit code, the verdict, and the servers that were not asked."""
-        done = cli("check", "gate.yaml", "--json", *options)
+        done = cli("check", "gate.yaml", "--output-format", "json", *options)
         (one,) = done.json["selectors"]
         return done.code, one["verdict"], one["servers"]
 
@@ -52,9 +52,7 @@ class TestServersNotAsked:
         assert (server["name"], server["changed"], server["verified"], server["error"]) == ("desk", [], True, "")
         assert server["captured"] == yaml.safe_load(Path("captured/capture.yaml").read_text())["captured"]
         assert cli("check", "gate.yaml", "--markdown", "summary.md").code == 0
-        assert f"server desk was not asked: its tools are as captured on {server['captured'][:10]}" in (
-            Path("summary.md").read_text()
-        )
+        assert f"not queried, tools as captured on {server['captured'][:10]}: desk" in (Path("summary.md").read_text())
 
     @pytest.mark.parametrize("file", ["servers/desk.py", "servers/tools.py", ".mcp.json"])
     def test_what_changed_since_the_capture_is_not_the_same(self, desk, cli, file):
@@ -66,7 +64,7 @@ class TestServersNotAsked:
         assert (code, verdict, server["changed"]) == (0, "inconclusive", [file])
         assert self.checked(cli, "--strict")[0] == 2
         assert "--accept" not in cli("check", "gate.yaml").out
-        lines = cli("check", "gate.yaml", "--annotations", "--junit", "gate.xml").out
+        lines = cli("check", "gate.yaml", "--output-format", "github", "--junit", "gate.xml").out
         assert "::warning title=ctxbench check%3A server not asked::" in lines
         assert 'name="server: desk"' in Path("gate.xml").read_text()
         code, verdict, servers = self.checked(cli, "--recapture")
@@ -102,14 +100,14 @@ class TestServersNotAsked:
         Path(".mcp.json").write_text(json.dumps(servers))
         code, verdict, (_, server) = self.checked(cli)
         assert (code, verdict, server["name"], server["absent"]) == (0, expected, "new", True)
-        assert "server new was never captured" in " ".join(cli("check", "gate.yaml").out.split())
+        assert "server new was never captured" in " ".join(cli("check", "gate.yaml", "--verbose").out.split())
 
     def test_a_server_elsewhere_is_not_verified(self, desk, cli):
         self.without_digests()
         self.configure(args=["-m", "installed"])
         code, verdict, (server,) = self.checked(cli)
         assert (code, verdict, server["verified"], server["unverified"]) == (0, "same", False, [])
-        assert "not verified since" in cli("check", "gate.yaml").out
+        assert "not verified since" in " ".join(cli("check", "gate.yaml", "--verbose").out.split())
 
     def without_digests(self):
         path = Path("captured/capture.yaml")
@@ -171,7 +169,7 @@ class TestSuggestedFixes:
 
     def fixes(self, cli, verdict="worse"):
         """The suggested fixes of a check, and the commands in each."""
-        done = cli("check", "gate.yaml", "--json")
+        done = cli("check", "gate.yaml", "--output-format", "json")
         assert done.json["verdict"] == verdict
         fixes = [one["fix"] for one in done.json["selectors"][0]["causes"] if one["fix"]]
         return {fix: re.findall(r"`((?:git|ctxbench) [^`]*)`", fix) for fix in fixes}
@@ -182,7 +180,7 @@ class TestSuggestedFixes:
         if committed:
             self.commit("Drop the skill")
         ((fix, (command,)),) = self.fixes(cli).items()
-        assert "took its place" not in fix  # nothing is new
+        assert "replaces it" not in fix  # nothing is new
         self.run(*shlex.split(command))
         assert self.checked(cli) == "same"
 
@@ -192,7 +190,7 @@ class TestSuggestedFixes:
         path.parent.mkdir()
         path.write_text(self.SKILL.replace("name: parcels", "name: search").replace("Ask", "Ask first"))
         ((fix, (_, rebase)),) = self.fixes(cli).items()
-        (line,) = re.findall(r"has the line `([^`]*)`", fix)
+        (line,) = re.findall(r"with the line `([^`]*)`", fix)
         Path("renames.yaml").write_text(line)
         assert cli(*shlex.split(rebase)[1:]).code == 0
         assert self.checked(cli) == "same"
@@ -200,7 +198,7 @@ class TestSuggestedFixes:
     def test_a_skill_that_is_dropped_on_purpose_is_accepted_by_the_commands_that_are_named(self, repository, cli):
         shutil.rmtree(".claude/skills/parcels")
         text = " ".join(cli("check", "gate.yaml").out.split())
-        (rebase,) = {*re.findall(r"labels must fit the catalog again \(`ctxbench ([^`]*)`", text)}
+        (rebase,) = {*re.findall(r"update the labels \(`ctxbench ([^`]*)`", text)}
         assert cli(*shlex.split(rebase)).code == 0
         assert cli("check", "gate.yaml", "--accept").code == 0
         assert self.checked(cli) == "same"
@@ -214,4 +212,4 @@ class TestSuggestedFixes:
         assert self.checked(cli) == "same"
 
     def checked(self, cli):
-        return cli("check", "gate.yaml", "--json").json["verdict"]
+        return cli("check", "gate.yaml", "--output-format", "json").json["verdict"]

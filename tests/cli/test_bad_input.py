@@ -168,7 +168,7 @@ def test_every_fault_of_a_catalog_is_listed_at_once(select, place):
     head, *faults = select(catalog="items.jsonl").splitlines()
     assert head == "5 faults"
     expected = [
-        "item 'tool:a' occurs twice, first in line 1; identities must differ (items.jsonl, line 2)",
+        "item 'tool:a' occurs twice, first in line 1; ids must differ (items.jsonl, line 2)",
         "field '_id' is missing; expected a text (items.jsonl, line 6)",
         "NaN is no JSON number; expected a finite one (items.jsonl, line 3, column 31)",
         "invalid UTF-8: invalid start byte at byte 0xff; save the file as UTF-8 (items.jsonl, line 4, column 4)",
@@ -180,7 +180,7 @@ def test_every_fault_of_a_catalog_is_listed_at_once(select, place):
 @pytest.mark.parametrize("text", ["", "\n\n"])
 def test_an_empty_catalog_is_said(select, place, text):
     (place / "items.jsonl").write_text(text)
-    assert select(catalog="items.jsonl") == "the file is empty; expected one item a line (items.jsonl)"
+    assert select(catalog="items.jsonl") == "the file is empty; expected one item per line (items.jsonl)"
 
 
 def test_text_that_is_not_utf_8_is_placed(refused, place):
@@ -312,7 +312,7 @@ def test_stored_vectors_that_are_no_numbers_are_made_again(cli, process, tiny, c
         connection.close()
         done = process(*words, *(["--fresh"] if words[0] == "run" else []), "--json")
         assert (done.code, done.out) == (0, before)
-        assert re.search(rf"^rows of {store} do not fit their checksums", done.err, re.MULTILINE)
+        assert re.search(rf"{store} does not match its checksum", done.err, re.MULTILINE)
 
 
 def test_an_embedder_that_gives_no_numbers_is_named_with_the_text(cli, tiny, monkeypatch, cache):

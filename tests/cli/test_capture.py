@@ -43,7 +43,7 @@ def tools(place: Path) -> Path:
 def test_how_each_server_went_is_printed(config: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert capture_all(CaptureRequest(mcp_config=config, timeout=60), out=Path("kept"), as_json=False) == 1
     lines = capfd.readouterr().out.splitlines()
-    closed = "it closed the connection before it had answered"
+    closed = "it closed the connection before it answered"
     assert lines[:5] == [
         "rich        2 items (fake-rich 1.2.3)",
         "            1 of 2 tools have no description and are found by their names only",
@@ -145,7 +145,7 @@ def test_what_no_file_can_hold_is_a_fault_with_its_line(place: Path, cli) -> Non
     path.write_text('[{"name": "a", "inputSchema": {}},\n{"name": "t", "description": "\\ud800 x"}]')
     done = cli("data", "import", path, "--out", "kept")
     assert done.code == 2
-    assert "tool 't': it holds half a character (a lone surrogate such as \\ud800)" in done.err
+    assert "tool 't': it contains half a character (a lone surrogate such as \\ud800)" in done.err
     assert "half.json, line 2" in done.err
 
 
@@ -229,7 +229,7 @@ def test_an_edited_snapshot_is_not_taken_apart(place: Path, cli) -> None:  # typ
     rows = Path("kept/corpus.jsonl").read_text().splitlines()
     Path("kept/corpus.jsonl").write_text(rows[0] + "\n")
     done = cli("data", "capture", *where, "--only", "one")
-    assert (done.code, "capture all anew, without --only and --skip" in done.err) == (2, True)
+    assert (done.code, "capture all of them again, without --only and --skip" in done.err) == (2, True)
 
 
 def test_a_folder_that_fails_is_not_skipped_by_name(place: Path) -> None:

@@ -94,7 +94,7 @@ def test_accepting_writes_a_baseline_once(cli, gate, snapshot):
 
 def test_accepting_tells_a_program_what_was_written(cli, gate):
     gate()
-    told = cli("check", "--accept", "--json").json
+    told = cli("check", "--accept", "--output-format", "json").json
     assert told["baseline"] == "gate.baseline"
     assert "gate.baseline/baseline.json" in told["written"]
     assert told["unchanged"] == told["removed"] == []
@@ -104,14 +104,14 @@ def test_accepting_tells_a_program_what_was_written(cli, gate):
     assert one["metrics"]["completeness"] == 0.75
     assert told["pins"] == []
     gate(pins=[{"query": "q01", "at_most_items": 0}])
-    (pin,) = cli("check", "--accept", "--json").json["pins"]
+    (pin,) = cli("check", "--accept", "--output-format", "json").json["pins"]
     assert (pin["query"], pin["about"]) == ("q01", "items")
     gate(selector={"selector": "bm25", "set": {"n": -1}})
-    done = cli("check", "--accept", "--json")
+    done = cli("check", "--accept", "--output-format", "json")
     assert (done.code, done.json["verdict"], done.json["exit_code"]) == (2, "not comparable", 2)
     assert "n must be 0 to 100, got -1" in done.json["error"]["message"]
-    done = cli("check", "--accept", "--strict", "--json")
-    assert (done.code, "--accept judges nothing" in done.json["error"]["message"]) == (2, True)
+    done = cli("check", "--accept", "--strict", "--output-format", "json")
+    assert (done.code, "--accept does not check" in done.json["error"]["message"]) == (2, True)
 
 
 def test_a_selector_that_offers_nothing_is_seen_when_it_is_accepted(cli, gate, place):
@@ -134,8 +134,7 @@ def test_vectors_are_stored_only_if_asked(cli, gate, place, cache):
     shutil.rmtree(cache)
     done = cli("check")
     assert done.code == 0, done.err
-    edited = flat(cli("check", "--allow-removed").out)
-    assert "Nothing got worse" in edited
+    assert cli("check", "--allow-removed").out.startswith("same: ")
 
 
 @pytest.mark.parametrize("option", ["--junit", "--markdown"])
@@ -179,24 +178,22 @@ def test_no_baseline_is_no_verdict(cli, gate):
 def test_nothing_changed(cli, accepted):
     done = cli("check")
     assert done.code == 0, done.err
-    lines = done.out.splitlines()
-    assert lines[0] == "same: gate.yaml, this run against gate.baseline"
-    assert lines[3].split() == ["same", "tiny", "bm25", "10", "0", "0", "1"]
-    assert lines[-1] == "Nothing got worse (exit code 0)."
+    assert done.out == "same: 1 dataset, 1 selector, 10 queries; nothing changed\n"
+    lines = [line.split() for line in cli("check", "--verbose").out.splitlines()]
+    assert ["same", "tiny", "bm25", "10", "0", "0", "1"] in lines
 
 
 def test_worse_is_told_in_every_output(cli, accepted, gate, place):
     offer_less(gate)
-    done = cli("check", "--markdown", "out/s.md", "--junit", "out/j.xml", "--annotations")
+    done = cli("check", "--markdown", "out/s.md", "--junit", "out/j.xml", "--output-format", "github")
     assert done.code == 1, done.err
-    assert done.out.startswith("worse: gate.yaml, this run against gate.baseline\n")
-    assert "cause: parameter: n 3 -> 1" in done.out
-    assert "It is worse (exit code 1)." in done.out
+    assert done.out.startswith("worse: bm25 on tiny: ")
+    assert "parameter: n 3 -> 1" in done.out
     assert "\n  ctxbench check --accept\n" in done.out
     commands = [line for line in done.out.splitlines() if line.startswith("::")]
     assert commands[0].startswith("::error file=gate.yaml,line=")  # that of the selector whose parameter was changed
     assert "parameter: n 3 -> 1" in commands[0]
-    assert (place / "out/s.md").read_text().startswith("## ctxbench check: worse: gate.yaml")
+    assert (place / "out/s.md").read_text().startswith("## ctxbench check: worse: bm25 on tiny")
     suites = parse(place / "out/j.xml").getroot()
     assert int(suites.get("failures")) >= 1
     assert suites[0].get("name") == "bm25 on tiny"
@@ -208,7 +205,7 @@ def test_what_cannot_be_told_fails_only_strictly(cli, accepted, emptied):
     assert done.code == 0, done.err
     assert done.out.startswith("inconclusive: ")
     assert "item edited" in done.out
-    done = cli("check", "--strict", "--json")
+    done = cli("check", "--strict", "--output-format", "json")
     assert done.code == 1
     assert (done.json["verdict"], done.json["exit_code"]) == ("inconclusive", 1)
 
@@ -220,10 +217,8 @@ def test_labels_that_would_be_refused_are_to_be_mended_before_accepting(cli, gat
     (data / "corpus.jsonl").write_text("".join(f"{row}\n" for row in rows if NEEDED not in row))
     done = cli("check")
     assert done.code == 1, done.err
-    first = "labels must fit the catalog again (`ctxbench data rebase`, or put back what is gone or can no "
-    first += "longer be offered)"
-    assert f"to accept it, if it is meant: {first}, then ctxbench check --accept" in flat(done.out)
-    assert f"if it is meant, {first}, then accept it: ctxbench check --accept" in flat(done.out)
+    first = "update the labels (`ctxbench data rebase`) or put the items back"
+    assert f"If the change is intended, {first}, then accept it: ctxbench check --accept" in flat(done.out)
     done = cli("check", "--accept")
     assert done.code == 2
     assert done.err.count(f"names item '{NEEDED}'") == 1
@@ -231,12 +226,12 @@ def test_labels_that_would_be_refused_are_to_be_mended_before_accepting(cli, gat
 
 def test_pins_fail_on_their_own_and_name_their_line(cli, accepted, gate, place):
     gate(pins=[{"query": "q02", "must_include": ["tool:weather:get_forecast"]}])
-    done = cli("check", "--annotations")
+    done = cli("check", "--output-format", "github")
     assert done.code == 1
     line = next(n for n, text in enumerate((place / "gate.yaml").read_text().splitlines(), 1) if "- must" in text)
     assert f"::error file=gate.yaml,line={line},title=bm25 on tiny%3A pin%2C q02::" in done.out
     assert "--accept" not in done.out  # which would change nothing
-    assert "change or take out the pin (gate.yaml, line" in flat(done.out)
+    assert "change the pin (gate.yaml, line" in flat(done.out)
 
 
 def test_labels_that_changed_are_not_judged_unless_they_may_go(cli, accepted, data, place):
@@ -244,18 +239,16 @@ def test_labels_that_changed_are_not_judged_unless_they_may_go(cli, accepted, da
     (data / "qrels/tuning.tsv").write_text(
         labels.replace("q02\treference:release%20calendar\t2", "q02\trule:code%20review\t2")
     )
-    done = cli("check", "--markdown", "s.md", "--junit", "j.xml", "--annotations")
+    done = cli("check", "--markdown", "s.md", "--junit", "j.xml", "--output-format", "github")
     assert done.code == 2, done.err
     assert done.out.startswith("not comparable: ")
-    assert "(exit code 2)" in done.out
     line = next(n for n, text in enumerate((data / "qrels/tuning.tsv").read_text().splitlines(), 1) if "q02" in text)
     assert f"::error file=data/qrels/tuning.tsv,line={line},title=bm25 on tiny%3A not comparable::" in done.out
     assert (place / "s.md").read_text().startswith("## ctxbench check: not comparable")
     assert parse(place / "j.xml").getroot().get("errors") == "1"
-    done = cli("check", "--allow-removed")
+    done = cli("check", "--allow-removed", "--verbose")
     assert done.code == 0, done.err
-    assert done.out.splitlines()[2].split()[:6] == ["verdict", "dataset", "selector", "queries", "left", "out"]
-    assert done.out.splitlines()[3].split()[:5] == ["same", "tiny", "bm25", "9", "1"]
+    assert ["same", "tiny", "bm25", "9", "1"] in [line.split()[:5] for line in done.out.splitlines()]
 
 
 def test_a_query_without_an_answer_is_never_the_same(cli, gate, place):
@@ -269,7 +262,7 @@ def test_a_query_without_an_answer_is_never_the_same(cli, gate, place):
     assert "q10" in done.out
     done = cli("check", "--accept")
     assert done.code == 2
-    assert "nothing is accepted: answers on tiny failed on 1 query, first q10" in done.err
+    assert "no baseline was accepted: answers on tiny failed on 1 query, first q10" in done.err
 
 
 NOISY = """
@@ -288,10 +281,10 @@ def test_a_selector_that_answers_otherwise_each_time_is_asked_again_and_its_spre
     gate(selector=selector, repeats=2)
     done = cli("check", "--accept")
     assert done.code == 0, done.err
-    done = cli("check")
+    done = cli("check", "--verbose")
     assert done.code == 0, done.err
-    assert "queries answered otherwise from time to time" in flat(done.out)
-    assert "spread of the means over 2 repeats, now: " in flat(done.out)
+    assert "queries answered differently between repeats" in flat(done.out)
+    assert "standard deviation of the means over 2 repeats, now: " in flat(done.out)
     (place / "noisy.py").write_text(NOISY.replace("calls += 1", "raise ValueError('no luck')"))
     done = cli("check")
     assert done.code == 2
@@ -319,19 +312,19 @@ def run_of(cli, place, name, selector):
 def test_two_runs(cli, data, place):
     more = run_of(cli, place, "more", {"selector": "bm25", "name": "s", "set": {"n": 3}})
     less = run_of(cli, place, "less", {"selector": "bm25", "name": "s", "set": {"n": 1}})
-    assert cli("check", more, more).out.startswith("same: two runs, runs/more against runs/more\n")
+    assert cli("check", more, more).out.startswith("same: ")
     done = cli("check", more, less)
     assert done.code == 1
     assert "--accept" not in done.out
-    back = cli("check", less, more, "--json").json["selectors"][0]
-    there = cli("check", more, less, "--json").json["selectors"][0]
+    back = cli("check", less, more, "--output-format", "json").json["selectors"][0]
+    there = cli("check", more, less, "--output-format", "json").json["selectors"][0]
     assert (back["lost"], back["gained"]) == (there["gained"], there["lost"])
 
 
 def test_two_runs_of_one_selector_each_are_compared_whatever_they_are_called(cli, data, place):
     base = run_of(cli, place, "a", {"selector": "bm25", "name": "old", "set": {"n": 3}})
     head = run_of(cli, place, "b", {"selector": "bm25", "name": "new", "set": {"n": 1}})
-    done = cli("check", base, head)
+    done = cli("check", base, head, "--verbose")
     assert done.code == 1
     assert "new of runs/b is compared with old of runs/a" in done.out
 
@@ -341,12 +334,12 @@ def test_two_runs_of_one_selector_each_are_compared_whatever_they_are_called(cli
 
 def test_json_stands_alone_on_standard_output(cli, process, accepted, gate, place):
     offer_less(gate)
-    done = process("check", "--json")
+    done = process("check", "--output-format", "json")
     assert done.code == 1, done.err
     assert done.json["verdict"] == "worse"
     assert done.json["baseline"] == "gate.baseline"
     assert done.json["selectors"][0]["lost"] > 1
-    assert cli("check", "--json").out == done.out
+    assert cli("check", "--output-format", "json").out == done.out
     assert str(place) not in done.out
 
 
@@ -374,7 +367,7 @@ def test_the_summary_of_a_step_keeps_to_its_limit(cli, accepted, place, monkeypa
 def test_what_cannot_be_read_is_said_in_every_output(cli, accepted, place, monkeypatch):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "s.md")
     (place / "gate.yaml").write_text("name: [\n")
-    done = cli("check", "--markdown", "s.md", "--junit", "j.xml", "--annotations")
+    done = cli("check", "--markdown", "s.md", "--junit", "j.xml", "--output-format", "github")
     assert done.code == 2
     assert done.err.startswith("error: malformed YAML")
     assert done.out.startswith(
@@ -391,9 +384,9 @@ def test_every_fault_is_told_at_its_place_in_every_output(cli, accepted, data, p
     )
     lines = (place / "gate.yaml").read_text().splitlines()
     places = [next(n for n, text in enumerate(lines, 1) if what in text) for what in ("n: -1", "repeats")]
-    messages = ["n must be 0 to 100, got -1", "repeats must be a whole number from 1 to 100, got 0"]
+    messages = ["n must be 0 to 100, got -1", "gate.repeats must be 1 or more, got 0"]
     monkeypatch.setenv("GITHUB_WORKSPACE", str(place.parent))
-    done = cli("check", "--markdown", "s.md", "--junit", "j.xml", "--annotations")
+    done = cli("check", "--markdown", "s.md", "--junit", "j.xml", "--output-format", "github")
     title = "title=ctxbench check%3A cannot judge"
     found = sorted(zip(places, messages, strict=True))
     assert done.out.splitlines() == [f"::error file=work/gate.yaml,line={n},{title}::{said}" for n, said in found]
@@ -402,7 +395,7 @@ def test_every_fault_is_told_at_its_place_in_every_output(cli, accepted, data, p
         f"* {line}" for line in told
     ]
     assert [one.get("message") for one in parse(place / "j.xml").getroot().iter("error")] == told
-    done = cli("check", "--json")
+    done = cli("check", "--output-format", "json")
     assert (done.code, done.json["verdict"], done.json["exit_code"], done.json["selectors"]) == (
         *(2, "not comparable", 2, []),
     )
@@ -413,9 +406,9 @@ def test_every_fault_is_told_at_its_place_in_every_output(cli, accepted, data, p
 
 
 def test_a_check_that_could_not_be_made_has_the_keys_of_one_that_was(cli, accepted, place):
-    judged = cli("check", "--json").json
+    judged = cli("check", "--output-format", "json").json
     shutil.rmtree(place / "gate.baseline")
-    done = cli("check", "--json")
+    done = cli("check", "--output-format", "json")
     assert done.code == 2
     assert list(done.json) == list(judged)
     (fault,) = done.json["error"]["faults"]
@@ -424,9 +417,9 @@ def test_a_check_that_could_not_be_made_has_the_keys_of_one_that_was(cli, accept
 
 
 def test_options_that_contradict_each_other_are_told_a_program_too(cli, accepted):
-    done = cli("check", "a", "b", "c", "--json")
+    done = cli("check", "a", "b", "c", "--output-format", "json")
     assert (done.code, done.json["verdict"], done.json["exit_code"]) == (2, "not comparable", 2)
-    assert done.json["error"]["message"] == "one gate file or two run folders are checked, got 3: a, b, c"
+    assert done.json["error"]["message"] == "expected one gate file or two run folders, got 3 paths: a, b, c"
 
 
 def test_nothing_that_others_wrote_is_a_command_of_a_runner_in_json_or_progress(cli, gate, data, place, capfd):
@@ -436,7 +429,7 @@ def test_nothing_that_others_wrote_is_a_command_of_a_runner_in_json_or_progress(
     gate()
     assert cli("check", "--accept").code == 0
     offer_less(gate)
-    done = cli("check", "--json")
+    done = cli("check", "--output-format", "json")
     assert "##[" not in done.out
     texts = done.json["selectors"][0]["texts"].values()
     assert any(text.endswith("##[add-mask]x") for text in texts)  # and it says the same
@@ -449,8 +442,8 @@ def test_without_texts_there_are_none_anywhere(cli, gate, place):
     gate()
     cli("check", "--accept", "--no-text")
     offer_less(gate)
-    done = cli("check", "--no-text", "--verbose", "--markdown", "s.md", "--junit", "j.xml", "--annotations")
-    told = [done.out, cli("check", "--no-text", "--json").out, (place / "s.md").read_text()]
+    done = cli("check", "--no-text", "--verbose", "--markdown", "s.md", "--junit", "j.xml", "--output-format", "github")
+    told = [done.out, cli("check", "--no-text", "--output-format", "json").out, (place / "s.md").read_text()]
     told += [(place / "j.xml").read_text(), *(path.read_text() for path in (place / "gate.baseline").rglob("*.json*"))]
     for text in told:
         for words in ("code freeze date", "pull request 12", "Release 4.2", "Name the file"):
@@ -458,9 +451,14 @@ def test_without_texts_there_are_none_anywhere(cli, gate, place):
     assert "q03" in done.out
     assert "\n  ctxbench check --accept --no-text\n" in done.out  # and accepting again would write none
     plain = cli(
-        "check", "--verbose", "--markdown", "s.md", "--junit", "j.xml", "--annotations"
+        "check", "--verbose", "--markdown", "s.md", "--junit", "j.xml", "--output-format", "github"
     )  # as the workflow runs it
-    told = [plain.out, cli("check", "--json").out, (place / "s.md").read_text(), (place / "j.xml").read_text()]
+    told = [
+        plain.out,
+        cli("check", "--output-format", "json").out,
+        (place / "s.md").read_text(),
+        (place / "j.xml").read_text(),
+    ]
     assert not any(words in text for text in told for words in ("code freeze date", "pull request 12", "Release 4.2"))
     again = cli("check", "--accept").out
     assert "no texts of requests and items are written, as in the baseline that was there" in again
@@ -475,10 +473,10 @@ def test_without_texts_there_are_none_anywhere(cli, gate, place):
 def test_an_old_sentence_is_no_part_of_a_report_without_texts(cli, accepted, emptied, place):
     emptied()
     assert 'may have been found by: "' in flat(cli("check").out)
-    done = cli("check", "--no-text", "--markdown", "s.md", "--junit", "j.xml", "--annotations")
-    told = [done.out, cli("check", "--no-text", "--json").out, (place / "s.md").read_text()]
+    done = cli("check", "--no-text", "--markdown", "s.md", "--junit", "j.xml", "--output-format", "github")
+    told = [done.out, cli("check", "--no-text", "--output-format", "json").out, (place / "s.md").read_text()]
     told.append((place / "j.xml").read_text())
-    assert all("take the edit of" in flat(text) and "found by" not in flat(text) for text in told)
+    assert all("undo the edit of" in flat(text) and "may have matched" not in flat(text) for text in told)
 
 
 def test_the_command_that_accepts_is_that_of_the_gate_file(cli, gate):
@@ -493,11 +491,11 @@ def test_annotations_name_the_line_of_the_item_from_the_root_of_the_checkout(
     cli, accepted, emptied, place, monkeypatch
 ):
     where = f"file=data/corpus.jsonl,line={emptied()},"
-    assert where in cli("check", "--annotations").out
+    assert where in cli("check", "--output-format", "github").out
     monkeypatch.setenv("GITHUB_WORKSPACE", str(place.parent))
-    assert where.replace("data/", "work/data/") in cli("check", "--annotations").out
+    assert where.replace("data/", "work/data/") in cli("check", "--output-format", "github").out
     monkeypatch.setenv("GITHUB_WORKSPACE", str(place / "elsewhere"))
-    assert "file=" not in cli("check", "--annotations").out
+    assert "file=" not in cli("check", "--output-format", "github").out
 
 
 def test_a_narrow_plain_terminal_gets_plain_text(process, accepted, gate):
@@ -510,7 +508,7 @@ def test_a_narrow_plain_terminal_gets_plain_text(process, accepted, gate):
 
 def test_a_reader_that_leaves_changes_no_verdict(process, accepted, gate, place):
     offer_less(gate)
-    for more in ([], ["--json"]):
+    for more in ([], ["--output-format", "json"]):
         read, write = os.pipe()
         os.close(read)
         done = process(
@@ -532,7 +530,7 @@ def take(*given, **named):
 asking.take = take
 gate.reuse_answers = lambda *_given: None
 """
-    done = process("check", "--json", start=start)
+    done = process("check", "--output-format", "json", start=start)
     assert done.code == 0
     assert done.json["verdict"] == "same"
     assert done.err.startswith(": :set-output name=a::b\n")
@@ -543,10 +541,7 @@ def test_nothing_heavy_is_loaded(modules, gate, cli):
     cli("check", "--accept", "--vectors")
     loaded, done = modules("check")
     assert done.code == 0
-    assert (
-        not {"onnxruntime", "pandas", "scipy", "pydantic", "rich", "httpx", "jsonschema", "jinja2", "xml.etree"}
-        & loaded
-    )
+    assert not {"onnxruntime", "pandas", "scipy", "rich", "httpx", "jsonschema", "jinja2", "xml.etree"} & loaded
 
 
 # ------------------------------------------------------------------------------------------------------------ bad input
@@ -558,7 +553,7 @@ def test_a_baseline_of_nothing_is_no_verdict(cli, accepted, place):
     path.write_text(json.dumps(head | {"hash": manifest_hash(head)}))
     done = cli("check")
     assert (done.code, done.out) == (2, "")
-    assert "the baseline holds no selector, so that nothing could be judged" in flat(done.err)
+    assert "the baseline has no selector" in flat(done.err)
     assert "`ctxbench check --accept`" in flat(done.err)
 
 
@@ -577,11 +572,11 @@ def test_no_error_says_a_command_that_a_runner_of_workflows_obeys(cli, accepted,
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["a", "b", "c"], "one gate file or two run folders are checked, got 3: a, b, c"),
-        (["a", "b", "--accept"], "--accept writes the baseline of a gate file, and two run folders have none"),
-        (["--accept", "--strict", "--junit", "j.xml"], "--accept judges nothing, so that --strict, --junit would do"),
-        (["--vectors"], "--vectors stores vectors beside a baseline that is written: it needs --accept"),
-        (["--json", "--annotations"], "--json and --annotations both go to standard output; leave one out"),
+        (["a", "b", "c"], "expected one gate file or two run folders, got 3 paths: a, b, c"),
+        (["a", "b", "--accept"], "--accept needs a gate file"),
+        (["--accept", "--strict", "--junit", "j.xml"], "--accept does not check, so leave out --strict, --junit"),
+        (["--vectors"], "add --accept"),
+        (["--output-format", "yaml"], "--output-format must be one of github, json, junit, markdown, got 'yaml'"),
         (["data"], "data is a folder; expected a gate file, or two folders of runs"),
         (["data", "data"], "data holds no manifest.json"),
         (["none.yaml"], "cannot read none.yaml"),
@@ -630,16 +625,16 @@ def test_a_damaged_baseline_is_no_verdict(cli, accepted, place):
 
 def test_a_loosened_gate_is_the_first_line_and_fails_until_it_is_accepted(cli, accepted, gate, place):
     gate(confidence=0.99, max_lost_required=50)
-    done = cli("check", "--markdown", "s.md", "--junit", "j.xml", "--annotations")
+    done = cli("check", "--markdown", "s.md", "--junit", "j.xml", "--output-format", "github")
     assert done.code == 2
     for text in (done.out, (place / "s.md").read_text(), (place / "j.xml").read_text()):
         assert "confidence 0.95 -&gt; 0.99" in text.replace("->", "-&gt;").replace("\\", "")
     assert "confidence 0.95 -> 0.99" in done.out.splitlines()[0]
     assert done.out.count("::error file=gate.yaml") == 2
-    told = cli("check", "--json").json
+    told = cli("check", "--output-format", "json").json
     assert (told["verdict"], told["exit_code"]) == ("same", 2)
     assert [one["setting"] for one in told["loosened"]] == ["confidence", "max_lost_required"]
     assert cli("check", "--accept").code == 0
     done = cli("check")
     assert done.code == 0
-    assert "confidence 0.95 -> 0.99" in done.out.splitlines()[0]  # that it was accepted anew
+    assert "confidence 0.95 -> 0.99" in done.out  # that it was accepted anew

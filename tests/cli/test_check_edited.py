@@ -42,20 +42,20 @@ def flat(text):
 @pytest.mark.essential
 @pytest.mark.parametrize(
     ("fields", "why", "fix"),
-    [({}, "no longer in the catalog", "put"), ({"enabled": False}, "disabled", "enable")],
+    [({}, "no longer in the catalog", "restore"), ({"enabled": False}, "disabled", "enable")],
     ids=["taken out", "disabled"],
 )
 def test_a_required_item_that_is_taken_away_is_judged(cli, edited, place, fields, why, fix):
     edited(NEEDED, **fields)
-    done = cli("check", "--json", "--markdown", "s.md", "--junit", "j.xml")
+    done = cli("check", "--output-format", "json", "--markdown", "s.md", "--junit", "j.xml")
     assert done.code == 1  # one query of eight: by no metric told apart, and one may be lost, but it is a fact
     (one,) = done.json["selectors"]
     assert (one["lost"], one["gained"], one["allowed"]) == (1, 0, 1)
     (gone,) = one["unmet"]
     assert (gone["items"], gone["why"], gone["queries"]) == ([NEEDED], why, ["q08"])
-    said = cli("check", "--annotations").out
+    said = cli("check", "--output-format", "github").out
     text = flat(said)
-    assert f"required by 1 query, offered to 1 before, and nothing else would do: {NEEDED} ({why}; q08)" in text
+    assert f"{NEEDED} ({why}): required by 1 query (q08); no accepted alternative" in text
     assert f"item gone: {why} ({NEEDED})" in text
     assert f"fix: {fix} {NEEDED}" in text
     assert f"item gone: {why}" in (place / "s.md").read_text()
@@ -66,11 +66,11 @@ def test_a_required_item_that_is_taken_away_is_judged(cli, edited, place, fields
     assert "title=required item gone from tiny::" in error
     allowed = cli("check", "--allow-removed")
     assert allowed.code == 0
-    assert f"({why}; q08); passed over (--allow-removed)" in flat(allowed.out)
+    assert f"({why}; q08); passed over (--allow-removed)" in flat(cli("check", "--allow-removed", "--verbose").out)
     assert cli("check", "--allow-removed", "--strict").code == 1
     told = yaml.safe_load((place / "gate.yaml").read_text())
     (place / "gate.yaml").write_text(yaml.safe_dump({**told, "gate": {"max_lost_required": 0}}))
-    done = cli("check")
+    done = cli("check", "--verbose")
     assert done.code == 1
     assert "1 more required item lost than gained, 0 allowed" in flat(done.out)
     done = cli("check", "--accept")
@@ -93,12 +93,12 @@ def test_labels_may_be_dropped_with_the_item_but_not_misspelt(cli, edited, place
     assert done.code == 0, done.err
     shutil.rmtree(place / "data")
     (place / "carried").rename(place / "data")
-    done = cli("check", "--json")
+    done = cli("check", "--output-format", "json")
     assert done.code == 1, done.err
     (one,) = done.json["selectors"]
     assert (one["compared"], one["lost"]) == (10, 1)
     assert cli("check", "--accept").code == 0
-    assert cli("check", "--json").json["selectors"][0]["compared"] == 9
+    assert cli("check", "--output-format", "json").json["selectors"][0]["compared"] == 9
     assert cli("check").code == 0
 
 
@@ -107,11 +107,11 @@ def test_a_required_item_that_is_taken_out_of_every_scope_is_judged(cli, edited,
     told = yaml.safe_load(card.read_text())
     told["scopes"]["support"].remove(NEEDED)
     card.write_text(yaml.safe_dump(told))
-    done = cli("check", "--json")
+    done = cli("check", "--output-format", "json")
     assert done.code == 1, done.err
     (one,) = done.json["selectors"]
     assert (one["compared"], one["left_out"]) == (10, {})
-    assert [(gone["items"], gone["why"]) for gone in one["unmet"]] == [([NEEDED], "in no scope any more")]
+    assert [(gone["items"], gone["why"]) for gone in one["unmet"]] == [([NEEDED], "no longer in any scope")]
     assert cli("check", "--allow-removed").code == 0
     done = cli("check", "--accept")
     assert done.code == 2
@@ -120,7 +120,7 @@ def test_a_required_item_that_is_taken_out_of_every_scope_is_judged(cli, edited,
 
 def test_an_item_that_is_sent_with_every_request_is_no_saving(cli, edited):
     edited("reference:release%20calendar", include="always", text="The release calendar. " * 200)
-    done = cli("check", "--json", "--strict")
+    done = cli("check", "--output-format", "json", "--strict")
     assert done.code == 1, done.err  # ten queries are too few to tell
     (one,) = done.json["selectors"]
     verdicts = {judged["metric"]: judged["verdict"] for judged in one["metrics"]}
@@ -136,7 +136,7 @@ def test_items_that_became_dearer_are_told_with_their_lines_everywhere(cli, edit
     for row in rows:
         if row["type"] == "tool":
             edited(row["_id"], schema=schema)
-    done = cli("check", "--json", "--markdown", "s.md", "--strict")
+    done = cli("check", "--output-format", "json", "--markdown", "s.md", "--strict")
     assert done.code == 1, done.err
     (one,) = done.json["selectors"]
     (cause,) = one["causes"]
@@ -150,7 +150,7 @@ def test_items_that_became_dearer_are_told_with_their_lines_everywhere(cli, edit
     (total,) = [metric for metric in one["metrics"] if metric["metric"] == "total_tokens"]
     values = [sum(row["values"]["total_tokens"] for row in answers(place)), total["head"]["value"] * 10]
     assert cause["tokens"] == values[1] - values[0]
-    told = cli("check", "--annotations").out
+    told = cli("check", "--output-format", "github").out
     assert f"{cause['file']}:{cause['line']}" in told
     assert f"{cause['file']}:{cause['line']}" in (place / "s.md").read_text().replace("&#8203;", "")
     dearer = [line for line in told.splitlines() if "title=item costs more tokens on tiny" in line]
@@ -163,11 +163,11 @@ def answers(place):
 
 def test_no_p_value_stands_in_any_output_for_a_selector_that_answers_alike(cli, edited, place):
     edited(NEEDED, description="Ice cream.", text="Ice cream.")
-    done = cli("check", "--annotations", "--markdown", "s.md", "--junit", "j.xml")
+    done = cli("check", "--output-format", "github", "--markdown", "s.md", "--junit", "j.xml")
     told = [done.out, (place / "s.md").read_text(), (place / "j.xml").read_text()]
     for text in told:
         assert "tolerated" in text or "tolerance" in text
         assert not re.search(r"\bp\b(?! is)", re.sub(r"<[^>]*>|`[^`]*`", "", text)), text
-    (one,) = cli("check", "--json").json["selectors"]
+    (one,) = cli("check", "--output-format", "json").json["selectors"]
     assert {judged["comparison"]["p"] for judged in one["metrics"]} == {None}
     assert {judged["comparison"]["p_holm"] for judged in one["metrics"]} == {None}

@@ -67,7 +67,7 @@ def test_an_edit_is_at_the_first_line_that_differs(accepted, file, was, now, ite
 
 def test_a_renamed_skill_is_told_at_its_name(accepted, cli):
     (accepted / SKILL_FILE).write_text(SKILL.replace("name: vouchers", "name: coupons for customers of all kinds"))
-    (one,) = cli("check", "gate.yaml", "--json").json["selectors"]
+    (one,) = cli("check", "gate.yaml", "--output-format", "json").json["selectors"]
     assert {(cause["file"], cause["line"]) for cause in one["causes"]} == {(SKILL_FILE, 2)}
 
 
@@ -76,10 +76,10 @@ def test_what_is_gone_is_at_the_file_that_it_was_in(accepted, cli, file, item):
     (accepted / file).unlink()
     assert place_of(item) == (file, 0)
     done = cli("check", "gate.yaml")
-    assert f"where: {file}, file is gone; " in " ".join(done.out.split())
+    assert f"{file}, file is gone: item gone" in " ".join(done.out.split())
     (accepted / file).write_text("---\ndescription: no text\n---\n")  # which makes no item
     done = cli("check", "gate.yaml")
-    assert f"where: {file}; " in " ".join(done.out.split())
+    assert f"- {file}: item gone" in " ".join(done.out.split())
 
 
 def test_many_items_that_no_cause_names_are_where_most_of_them_were(accepted):

@@ -65,7 +65,7 @@ def test_stats_are_for_people_or_for_programs(tiny, capsys):
 def test_stats_by_vectors_need_a_model_only_then(tiny, capsys):
     curate.stats(str(tiny), tokens="chars/4", threshold=0.1, embedder="hashing", list_all=True, as_json=False)
     out = capsys.readouterr().out
-    assert "how alike the texts are by meaning, up to 1 (cosine of mean vectors), from 0.1 on" in out
+    assert "similarity of the meaning, up to 1 (cosine of mean vectors), from 0.1 on" in out
     assert "more (--all)" not in out
 
 
@@ -110,7 +110,7 @@ def test_a_split_takes_what_labelling_left_along(tiny, tmp_path, capsys):
     names = ["labelling/answers.jsonl", "labelling/queue.json", "labelling/weights.jsonl"]
     for _ in range(2):  # an earlier copy is replaced
         curate.split(str(folder), splitting(), out=out, in_place=False, as_json=False)
-        assert f"carried along: {', '.join(names)}" in capsys.readouterr().out.splitlines()
+        assert f"copied: {', '.join(names)}" in capsys.readouterr().out.splitlines()
         assert files_of(out) == files_of(folder)
     with opened(out) as found:
         assert [answer.query for answer in found.log.answers] == ["q05"]
@@ -130,7 +130,7 @@ def test_a_rebase_takes_the_weights_along_and_says_that_answers_stay_behind(tiny
     folder, out = labelled(tiny, tmp_path / "d"), tmp_path / "out"
     curate.rebase(str(folder), rebasing(changed), out=out, list_all=False, as_json=False)
     lines = capsys.readouterr().out.splitlines()
-    assert "carried along: labelling/weights.jsonl" in lines
+    assert "copied: labelling/weights.jsonl" in lines
     left = "labelling/answers.jsonl, labelling/queue.json"
     assert f"left out, since they are about the catalog as it was: {left}" in lines
     assert read_weights(out) == read_weights(folder) == {"q05": 2.5}
@@ -221,7 +221,7 @@ def test_a_faulty_file_of_renames_has_lines(tiny, changed, tmp_path):
     with pytest.raises(Exception, match=r"'nothing' is no item id.*line 2\)\n.*line 3\)"):
         curate.rebase(str(tiny), rebasing(changed, renames=renames), out=None, list_all=False, as_json=False)
     renames.write_text("tool:tracker:create_issue: tool:bugs:create_issue\ntool:no:one: tool:bugs:create_issue\n")
-    with pytest.raises(Exception, match=r"the dataset holds no 'tool:no:one'.* \(.*renames.yaml, line 2\)"):
+    with pytest.raises(Exception, match=r"the dataset has no 'tool:no:one'.* \(.*renames.yaml, line 2\)"):
         curate.rebase(str(tiny), rebasing(changed, renames=renames), out=None, list_all=False, as_json=False)
     renames.write_text("- a\n")
     with pytest.raises(Exception, match="expected a mapping from old to new item ids"):
@@ -325,4 +325,4 @@ def test_a_split_takes_what_a_log_offered_along(tiny, tmp_path, capsys):
     (folder / "exposure.jsonl").write_text('{"query": "q01"}\n', "utf-8")
     curate.split(str(folder), splitting(), out=tmp_path / "new", in_place=False, as_json=False)
     assert (tmp_path / "new" / "exposure.jsonl").read_bytes() == (folder / "exposure.jsonl").read_bytes()
-    assert "carried along: exposure.jsonl" in capsys.readouterr().out
+    assert "copied: exposure.jsonl" in capsys.readouterr().out

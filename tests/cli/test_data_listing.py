@@ -116,7 +116,7 @@ def test_a_name_is_checked_where_it_is_and_imported_first(cli, far, cache, place
     (cache / "datasets" / "far" / "queries.jsonl").write_text("{\n", "utf-8")
     damaged = cli("data", "validate", "far")
     assert (damaged.code, damaged.out) == (0, done.out)
-    assert damaged.err.startswith("dataset far: queries.jsonl in the cache is damaged, importing ")
+    assert damaged.err.startswith("dataset far: damaged in the cache: queries.jsonl, importing ")
 
 
 def test_a_dataset_is_imported_into_the_cache_or_copied(cli, far, cache, place):

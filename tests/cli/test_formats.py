@@ -41,7 +41,7 @@ def test_beir(exported, how, tmp_path, capsys):
         "a query without a required document is unlabelled.\n"
     )
     assert out == (
-        "queries without a required document, kept unlabelled: 2 (q05, q10)\n"
+        "unlabelled queries (no required document): 2 (q05, q10)\n"
         "dataset back: 10 queries (tuning 5, test 5), 15 labels over 12 items; 2 are unlabelled\n"
         f"written to {tmp_path / 'out'}\n"
     )
@@ -63,8 +63,8 @@ def test_trec_qrels_by_split(exported, how, tmp_path, capsys):
     formats.import_trec(qrels, how(grades="1=1,2=2"), **files, out=tmp_path / "out", as_json=True)
     found = json.loads(capsys.readouterr().out)
     assert found["hash"] == read_dataset(tmp_path / "out").hash
-    assert found["counted"]["queries without a required document, kept unlabelled"] == 2
-    assert found["listed"]["queries without a required document, kept unlabelled"] == ["q05", "q10"]
+    assert found["counted"]["unlabelled queries (no required document)"] == 2
+    assert found["listed"]["unlabelled queries (no required document)"] == ["q05", "q10"]
     with pytest.raises(ParameterError, match="two files of qrels for split 'test'"):
         formats.import_trec([qrels[1], qrels[1]], how(), **files, out=tmp_path / "o", as_json=False)
 
@@ -89,8 +89,8 @@ def test_a_run_is_scored_as_answers(tiny, tmp_path, capfd, cli):
     run.write_text("q01 Q0 rule:code%20review 1 2 t\nq01 Q0 tool:forge:get_pull_request 2 1 t\nqx Q0 a 1 1 t\n")
     formats.import_run(run, dataset=str(tiny), keep=2, out=tmp_path / "answers.jsonl", as_json=False)
     assert capfd.readouterr().out == (
-        "queries that the dataset does not hold: 1 (qx)\n"
-        "queries that the run does not answer: 9 (q02, q03, q04, ...)\n"
+        "queries not in the dataset: 1 (qx)\n"
+        "queries not in the run: 9 (q02, q03, q04, ...)\n"
         f"10 answers, at most 2 items offered in each, written to {tmp_path / 'answers.jsonl'}\n"
     )
     done = cli("score", tmp_path / "answers.jsonl", "--dataset", tiny, "--tokens", "chars/4", "--json")
@@ -118,7 +118,7 @@ def test_golden_says_that_what_is_not_expected_is_not_needed(how, tiny, tmp_path
     formats.import_golden(tmp_path / "evals.jsonl", how(item_type="tool"), out=tmp_path / "out", **given)
     assert capsys.readouterr().err.startswith("An item that `expected` does not name counts as not needed, ")
     (tmp_path / "evals.jsonl").write_text('{"query": "review it", "expected": ["no such"]}\n')
-    with pytest.raises(InputError, match="no item of the catalog"):
+    with pytest.raises(InputError, match="is not in the catalog"):
         formats.import_golden(tmp_path / "evals.jsonl", how(item_type="tool"), out=tmp_path / "other", **given)
     assert capsys.readouterr().err == ""
 
@@ -145,7 +145,7 @@ def test_golden_reads_fields_under_the_names_that_map_says(how, tiny, tmp_path, 
     evals, out = tmp_path / "evals.jsonl", tmp_path / "out"
     evals.write_text(json.dumps({"words": "review it", "wanted": ["rule:code%20review"], "no": 7}))
     given = {"catalog": str(tiny), "out": out, "as_json": False}
-    with pytest.raises(InputError, match=r"did you mean 'words'\? Say which one holds it: --map query=words"):
+    with pytest.raises(InputError, match=r"did you mean 'words'\? Name it with --map query=words"):
         formats.import_golden(evals, how(item_type="tool"), **given)
     with pytest.raises(ParameterError, match="'name' is no field of an eval"):
         formats.import_golden(evals, how(item_type="tool"), names="name=words", **given)

@@ -36,11 +36,11 @@ def files(place: Path) -> Path:
         (["check"], "make it with `ctxbench check --accept`, and commit it"),
         (
             ["data", "import", "tools", "my servers.json", "--out", "o"],
-            "`ctxbench data capture --mcp-config 'my servers.json'` starts it and asks",
+            "`ctxbench data capture --mcp-config 'my servers.json'` starts it and lists them",
         ),
         (
             ["data", "capture", "--mcp-config", "my tools.json", "--out", "o"],
-            "a list of tools is read by `ctxbench data import tools 'my tools.json'`",
+            "make a catalog of it: `ctxbench data import tools 'my tools.json' --out",
         ),
         (
             ["data", "review", "my data", "--patch", "corrections of mine.jsonl"],

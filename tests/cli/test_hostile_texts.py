@@ -118,14 +118,14 @@ def test_no_command_writes_what_a_terminal_or_a_runner_obeys(seed, ask, place, q
         code, out, err = ask(asked, COLOURED if coloured else PLAIN)
         bare = STYLE.sub("", out) if coloured else out
         styled |= bare != out
-        annotated = "--annotations" in asked.arguments
+        annotated = "github" in asked.arguments
         annotations += sum(line.startswith("::") for line in bare.split("\n"))
         wrong += [(asked.arguments, fault) for fault in [*faults(bare, annotated=annotated), *faults(err)]]
         if code not in (0, 1, 2) or "Traceback" in err:
             wrong.append((asked.arguments, code, err))
         if asked.marked and not FIT.search(out + err):
             silent.append((asked.arguments, out, err))
-        if "--json" in asked.arguments and code == 0:
+        if {"--json", "json"} & {*asked.arguments} and code == 0:
             json.loads(out)
     assert wrong == []
     assert silent == []  # what is hostile did get there

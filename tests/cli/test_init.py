@@ -7,6 +7,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 
@@ -20,7 +21,7 @@ SERVERS = '{"mcpServers": {"shop": {"command": "x"}}}'
 EVALS = [{"query": "where is my parcel", "expected": ["track_parcel"]}, {"query": "bye", "expected": []}]
 GOLDEN = "ctxbench data import golden evals.jsonl --catalog agent.yaml --out datasets/evals"
 ADD = (
-    "git add agent.yaml datasets/evals gate.yaml gate.baseline policies.yaml experiment.yaml "
+    "git add agent.yaml datasets/evals gate.yaml gate.baseline policies.yaml experiment.yaml .ctxbench "
     ".gitignore .github/workflows/ctxbench.yml"
 )
 OWN = "name your own selector under selector: in agent.yaml; until then a shipped one (learned/normal) is measured"
@@ -41,7 +42,7 @@ def project(place):
 def test_it_writes_what_the_project_needs(cli, project):
     done = cli("init")
     assert done.code == 0, done.err
-    assert done.out.splitlines() == [
+    assert [line for line in done.out.splitlines() if "schema.json" not in line] == [
         "found 2 tools in tools.json",
         "found 1 file of rules and skills",
         "written: agent.yaml",
@@ -108,7 +109,7 @@ def test_the_next_commands_work_as_they_stand(cli, project):
     done = cli("check")
     assert done.out.startswith("same")
     assert "agent (= learned/normal, shipped)" in done.out
-    (told,) = cli("check", "--json").json["selectors"]
+    (told,) = cli("check", "--output-format", "json").json["selectors"]
     assert (told["selector"], told["shipped"]) == ("agent", "learned/normal")
 
 
@@ -176,11 +177,21 @@ def test_a_folder_where_a_file_goes_is_an_error_and_nothing_is_written(cli, proj
     assert not Path("agent.yaml").exists()
 
 
+def test_editors_find_the_schema_of_each_file(cli, project):
+    done = cli("init", "--json").json
+    schemas = {path for path in done["written"] if path.endswith(".schema.json")}
+    assert ".ctxbench/agent.schema.json" in schemas
+    headers = {path.read_text("utf-8").split("\n")[0] for path in project.glob("*.yaml")}
+    assert {f"# yaml-language-server: $schema={path}" for path in schemas} <= headers
+    schema = json.loads((project / ".ctxbench" / "agent.schema.json").read_text("utf-8"))
+    jsonschema.validate(yaml.safe_load((project / "agent.yaml").read_text("utf-8")), schema)
+
+
 def test_what_is_there_stays(cli, project):
     (project / "gate.yaml").write_text("mine")
     done = cli("init", "--json").json
     assert done["kept"] == ["gate.yaml"]
-    assert done["written"] == [
+    assert [path for path in done["written"] if "schema.json" not in path] == [
         "agent.yaml",
         "policies.yaml",
         "experiment.yaml",
@@ -327,7 +338,7 @@ def test_servers_whose_code_is_in_the_repository_are_asked_in_the_workflow(cli, 
     (project / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
     assert cli("init").code == 0
     text = Path(".github/workflows/ctxbench.yml").read_text()
-    assert f'run: ctxbench check gate.yaml {options}--markdown "$GITHUB_STEP_SUMMARY"' in text
+    assert f'run: ctxbench check gate.yaml {options}--output-format github --markdown "$GITHUB_STEP_SUMMARY"' in text
     assert ("ctxbench[mcp] @" in text) is bool(options)
 
 
@@ -351,7 +362,7 @@ def test_what_is_not_taken_is_said_with_what_to_do(cli, place):
 def test_what_is_odd_in_rules_is_told(cli, project):
     (project / ".cursor" / "rules").mkdir(parents=True)
     (project / ".cursor" / "rules" / "pets.mdc").write_text("No pets.")
-    said = "  Cursor rules: .cursor/rules/pets.mdc has no front matter; included by hand only (manual)"
+    said = "  Cursor rules: .cursor/rules/pets.mdc has no front matter; its include mode is manual"
     assert said in cli("init").out.splitlines()
 
 

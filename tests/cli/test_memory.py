@@ -203,12 +203,12 @@ BAD_ROWS = {
     "malformed": ('{"id": "a", "content": }', "malformed JSON"),
     "no object": ("[1]", "expected a JSON object"),
     "unknown field": ({"id": "a", "contnt": "x"}, "unknown field 'contnt'; did you mean 'content'"),
-    "two names": ({"id": "a", "content": "x", "text": "y"}, "'content' and 'text' say the same of a memory; leave"),
+    "two names": ({"id": "a", "content": "x", "text": "y"}, "'content' and 'text' are two names of one field"),
     "no id": ({"content": "x"}, "id must be a text that is not blank, got None"),
     "empty content": ({"id": "a", "content": " "}, "content must be a text that is not blank, got ' '"),
     "no content": ({"id": "a"}, "content must be a text that is not blank, got None"),
     "confidence": ({"id": "a", "content": "x", "confidence": 1.2}, "confidence must be 0 to 1, got 1.2"),
-    "control": ({"id": "a", "content": "x\x1b[2J"}, "content must hold no control characters but tabs and line ends"),
+    "control": ({"id": "a", "content": "x\x1b[2J"}, "content must not have control characters"),
     "time": ({"id": "a", "content": "x", "created_at": "soon"}, "created_at must be ISO 8601"),
     "reversed": (
         {"id": "a", "content": "x", "created_at": "2026-03-02", "until": "2026-03-01"},
@@ -225,12 +225,12 @@ BAD_ROWS = {
     "link": ({"id": "a", "content": "x", "relationships": ["a"]}, "field 'relationships', entry 1: expected"),
     "link to itself": (
         {"id": "a", "content": "x", "relationships": [{"type": "about", "target": "a"}]},
-        "a relationship leads from one memory to another one",
+        "a relationship must be between different memories",
     ),
-    "no memory": ({"_id": "tool:a", "text": "x"}, "'tool:a' is no memory"),
-    "half a character": ({"id": "a", "content": "x\ud800"}, "content must hold no half characters, got "),
+    "no memory": ({"_id": "tool:a", "text": "x"}, "'tool:a' is not a memory"),
+    "half a character": ({"id": "a", "content": "x\ud800"}, "content must not have half characters, got "),
     "its own name": ({"id": "a", "content": "x", "created_at": "last week"}, "  created_at must be ISO 8601"),
-    "an item that is out of everything": ({"_id": "memory:a", "text": "x", "enabled": False}, "leave the row out"),
+    "an item that is out of everything": ({"_id": "memory:a", "text": "x", "enabled": False}, "remove the row"),
     "a field of items alone": ({"id": "a", "content": "x", "title": "y"}, "unknown field 'title'"),
     "a vector": ({"id": "a", "content": "x", "vector": [1.0]}, "unknown field 'vector'"),
 }
@@ -271,7 +271,7 @@ def test_two_contents_of_a_memory_need_times(cli, place):
     rows = [{"id": "a", "content": "one"}, {"id": "a", "content": "one"}, {"id": "a", "content": "two"}]
     done = cli("memory", "import", "m.db", write(*rows), "-w", "home")
     assert (done.code, Path("m.db").exists()) == (2, False)
-    assert "line 1 says otherwise of 'a'; say with created_at which came later" in done.err
+    assert "line 1 has other values for 'a'; add created_at" in done.err
     assert "rows.jsonl, line 3" in done.err
 
 
@@ -279,7 +279,7 @@ def test_two_contents_of_a_memory_since_one_time_are_refused(cli, place):
     rows = [{"id": "a", "content": text, "created_at": "2026-03-01"} for text in ("one", "one", "two")]
     done = cli("memory", "import", "m.db", write(*rows), "-w", "home")
     assert (done.code, Path("m.db").exists()) == (2, False)
-    assert "line 1 says otherwise of 'a' at the same time; say with created_at which came later" in done.err
+    assert "line 1 has other values for 'a' at the same time; add created_at" in done.err
 
 
 def test_a_bad_row_leaves_a_database_that_is_there_as_it_was(cli, imported):
@@ -287,14 +287,12 @@ def test_a_bad_row_leaves_a_database_that_is_there_as_it_was(cli, imported):
     early = {"id": "tea", "content": "Ben drinks water.", "created_at": "2026-03-04"}
     done = cli("memory", "import", "m.db", write({"id": "new", "content": "x"}, early), "-w", "home")
     assert done.code == 2
-    assert "is before its version 2 was created" in done.err
+    assert "is before version 2 began" in done.err
     assert "rows.jsonl, line 2" in done.err
     assert stored() == before
 
 
-@pytest.mark.parametrize(
-    ("file", "said"), [("empty.jsonl", "holds no memory"), ("gone.jsonl", "cannot read gone.jsonl")]
-)
+@pytest.mark.parametrize(("file", "said"), [("empty.jsonl", "has no memory"), ("gone.jsonl", "cannot read gone.jsonl")])
 def test_a_file_without_rows_is_refused(cli, place, file, said):
     write(name="empty.jsonl")
     done = cli("memory", "import", "m.db", file, "-w", "home")
@@ -461,10 +459,13 @@ def newer():
 
 NO_DATABASE = {
     "none": (lambda: Path("m.db").unlink(), "cannot open m.db: no such file; expected a database of memories"),
-    "text": (lambda: Path("m.db").write_text("no database at all, but a text\n" * 99), "it is no database"),
+    "text": (lambda: Path("m.db").write_text("no database at all, but a text\n" * 99), "not a database"),
     "folder": (lambda: (Path("m.db").unlink(), Path("m.db").mkdir()), "it is a folder"),
-    "other": (lambda: shutil.copy("other.db", "m.db"), "is a database of something else; expected one of memories"),
-    "newer": (newer, "has schema 99, and this version of ctxbench knows 3; update ctxbench"),
+    "other": (
+        lambda: shutil.copy("other.db", "m.db"),
+        "is a database of another application; expected a database of memories",
+    ),
+    "newer": (newer, "has schema 99, but this version of ctxbench supports 3; update ctxbench"),
 }
 
 

@@ -158,7 +158,7 @@ def test_a_gate_over_an_endpoint_shows_and_keeps_none_of_its_keys(cli, place, ti
     assert done.code == 0, done.err
     assert leaks(place, done, gate.name) == []
     assert any("t/<hidden>" in path.read_text("utf-8", "replace") for path in place.rglob("*") if path.is_file())
-    outputs = ["--markdown", "out.md", "--junit", "out.xml", "--annotations"]
+    outputs = ["--markdown", "out.md", "--junit", "out.xml", "--output-format", "github"]
     wrong = (keyed.replace("http:", "htp:"), keyed.replace("//", "//me:tiger-42@"))
     for fails, url in (
         (False, keyed),
@@ -168,7 +168,7 @@ def test_a_gate_over_an_endpoint_shows_and_keeps_none_of_its_keys(cli, place, ti
     ):
         monkeypatch.setattr(Endpoint, "fails", fails)
         gate.write_text(f"{head}  - {own(url, name='mine', cache=False)}\n")
-        for form in (outputs, ["--json"]):
+        for form in (outputs, ["--output-format", "json"]):
             done = cli("check", "gate.yaml", *form)
             assert done.code == (2 if fails else 0), done.out
             assert leaks(place, done, gate.name) == []

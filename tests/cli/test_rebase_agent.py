@@ -49,10 +49,10 @@ def test_what_is_new_and_what_a_lost_label_may_follow_is_listed(imported, cli):
     assert (done.code, done.err) == (0, "")
     assert "items new: 2\n  tool:track_parcels\n  tool:zebra\n" in done.out
     title = "labels are lost with these, which may go on as (to follow: put the lines into --renames FILE): 1"
-    assert f"{title}\n  {LINE}    # much the same name\n" in done.out
+    assert f"{title}\n  {LINE}    # similar name\n" in done.out
     assert "queries for which an item is new and unlabelled: 3 of 3" in done.out
     found = rebase(cli, "--json").json["items"]
-    assert found["likely"] == [{"old": "tool:track_parcel", "new": "tool:track_parcels", "how": "much the same name"}]
+    assert found["likely"] == [{"old": "tool:track_parcel", "new": "tool:track_parcels", "how": "similar name"}]
 
 
 def test_an_unlabelled_item_that_is_gone_is_listed(imported, cli):
@@ -75,9 +75,7 @@ def test_before_labels_are_dropped_it_is_said_and_a_rename_that_comes_too_late_s
     assert "items new" not in rebase(cli).out
     late = rebase(cli, "--renames", "renames.yaml")
     assert late.code == 2
-    assert (
-        "the dataset holds no 'tool:track_parcel' any more: an earlier `ctxbench data rebase` dropped its" in late.err
-    )
+    assert "the dataset no longer has 'tool:track_parcel': an earlier `ctxbench data rebase` removed its" in late.err
     assert "`git restore`, or delete it and import again" in late.err
     shutil.rmtree("evals")
     shutil.copytree("before", "evals")
@@ -102,7 +100,7 @@ def test_a_dataset_that_does_not_say_what_the_agent_had_is_rebased_by_names(impo
     assert done.out.startswith(
         "which items are new is not known: evals has no items.txt yet, which --in-place writes\n"
     )
-    assert f"  {LINE}    # much the same name\n" in done.out
+    assert f"  {LINE}    # similar name\n" in done.out
     assert rebase(cli, "--renames", "renames.yaml", "--in-place").code == 0
     assert Path("evals/items.txt").read_text() == "tool:pay\ntool:track_parcels\ntool:zebra\n"
 
@@ -110,14 +108,14 @@ def test_a_dataset_that_does_not_say_what_the_agent_had_is_rebased_by_names(impo
 def test_edited_evals_in_place_of_followed_renames_are_refused_with_the_whole_way(imported, cli):
     assert rebase(cli, "--renames", "renames.yaml", "--in-place").code == 0
     done = cli(*imported)
-    assert "'track_parcel' in 'expected' is no item of the catalog" in done.err
+    assert "'track_parcel' in 'expected' is not in the catalog" in done.err
     renamed = "tool:track_parcel is tool:track_parcels now"
     assert f"evals follows renamed items; write their new ids in the evals, too: {renamed} (evals.jsonl)" in done.err
     write_evals({"where is it": ["track_parcels"], "pay it": ["pay"]})
     done = cli(*imported)
     assert done.code == 2
     assert "(tool:track_parcel is tool:track_parcels now; `renames` in its card), which would be lost" in done.err
-    assert "write the new ids where it still has the old ones, delete evals, and import again" in done.err
+    assert "write the new ids into the file that you import, delete evals, and import again" in done.err
     shutil.rmtree("evals")
     assert cli(*imported).code == 0
 

@@ -101,7 +101,7 @@ def test_baselines_that_cannot_be_read_at_all_still_are_a_table(cli, checkout, p
         ("--history --limit 0", "the limit must be 1 commit or more, got 0"),
         ("--history other.yaml", "cannot read other.yaml: No such file or directory"),
         ("--history never", "no commit has a baseline in never; make it with `ctxbench check --accept`, and commit it"),
-        ("--history ../tmp", "outside the git repository"),
+        ("--history ../tmp", "is not in a git repository"),
         ("--limit 2 run", "--limit goes with --history"),
         ("--chart h.png run", "--chart goes with --history"),
         ("gate.yaml", "gate.yaml is no folder of a run; add --history"),
@@ -136,7 +136,7 @@ def test_what_to_do_about_a_broken_baseline_is_not_said_of_an_old_one(cli, check
 def test_outside_of_git_and_without_git_the_message_says_so(cli, place, monkeypatch):
     (place / "gate.yaml").write_text("datasets: [x]\nselectors: [bm25]\n")
     done = cli("report", "--history")
-    assert (done.code, done.err.startswith("error: gate.baseline lies in no git repository; ")) == (2, True)
+    assert (done.code, done.err.startswith("error: gate.baseline is not in a git repository; ")) == (2, True)
     monkeypatch.setenv("PATH", str(place))
     done = cli("report", "--history")
     assert (done.code, done.err.startswith("error: git cannot be run (")) == (2, True)

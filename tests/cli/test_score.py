@@ -39,7 +39,7 @@ def test_answers_are_scored_beside_shipped_selectors(cli, answers, tiny, tmp_pat
 
 def test_the_table_is_on_stdout(cli, answers, tiny):
     done = cli("score", answers(), "-d", tiny)
-    assert done.out.startswith("tiny: 10 queries, 12 items\n")
+    assert "\n\ntiny: 10 queries, 12 items\n" in done.out
     assert "mine (baseline)" in done.out
 
 
@@ -102,7 +102,7 @@ def test_queries_without_an_answer_are_errors_and_said(cli, answers, tiny):
     assert done.code == 0
     warning = done.err.splitlines()[0]
     assert warning.startswith(
-        "warning: tiny, mine: 3 queries failed and count as nothing offered, first query 'q08' and 2 more: "
+        "warning: tiny, mine: 3 queries failed and count as nothing offered; first query 'q08' and 2 more: "
     )
     assert warning.endswith("; --out keeps a folder with all of them")
     assert "mine failed on 3 of 10 queries" in " ".join(done.out.split())
@@ -125,7 +125,7 @@ def test_an_empty_file_is_said_to_be_empty_and_nothing_else(cli, tiny, place):
         (place / "none.jsonl").write_text(text)
         done = cli("score", "none.jsonl", "--dataset", tiny)
         assert (done.code, done.err.count("\n")) == (2, 1)
-        assert done.err.startswith("error: the file is empty; a line is an answer to one query of the dataset: ")
+        assert done.err.startswith("error: the file is empty; expected lines such as ")
 
 
 def test_a_score_that_is_no_number_is_an_error_of_its_query(cli, answers, tiny, place):
@@ -138,7 +138,7 @@ def test_a_score_that_is_no_number_is_an_error_of_its_query(cli, answers, tiny, 
     done = cli("score", path, "--dataset", tiny)
     warning = done.err.splitlines()[0]
     assert warning.startswith(
-        "warning: tiny, mine: 1 query failed and counts as nothing offered, first query 'q03': the score"
+        "warning: tiny, mine: 1 query failed and count as nothing offered; first query 'q03': the score"
     )
     assert "expected a finite number" in warning
     assert "line 3" in warning
@@ -169,7 +169,7 @@ def test_each_answer_that_is_wrong_is_told_and_missing_ones_once(cli, answers, t
     done = cli("score", answers(given, ids=("q03", "q05", "q06")), "--dataset", tiny)
     first, *others = done.err.splitlines()[:3]
     assert "9 queries failed" in first
-    assert "first query 'q01' and 6 more: mine.jsonl holds no answer for it (it answers 3)" in first
+    assert "first query 'q01' and 6 more: mine.jsonl has no answer to this query; it has 3 answers" in first
     assert others[0].startswith(
         "  query 'q03': items[0] has id 'track_parcel', which the catalog does not hold; expected"
     )

@@ -469,7 +469,7 @@ class TestOnesOwn:
         [
             ("raise ValueError('no model')", "ValueError: no model"),
             ("import time; time.sleep(60)", "no answer within 2 s"),
-            ("import sys\nfor line in sys.stdin: print('hello', flush=True)", "a line that is no answer"),
+            ("import sys\nfor line in sys.stdin: print('hello', flush=True)", "the process wrote no answer"),
         ],
     )
     def test_what_crashes_hangs_or_answers_junk_is_one_error(self, cli, agent, place, code, message):

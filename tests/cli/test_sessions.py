@@ -101,7 +101,7 @@ def test_a_setting_goes_over_the_session_s(select, write):
 def test_what_the_catalog_lacks_is_a_warning(select, write):
     done = select("epsilon", "--session", write("s.json", '{"items": [{"id": "rule:gone"}]}'))
     assert done.code == 0
-    assert done.err == ("warning: session 's' holds 'rule:gone', but the agent no longer has it: it is left out\n")
+    assert done.err == ("warning: session 's' holds 'rule:gone', which is left out: the agent no longer has it\n")
 
 
 def test_history_is_a_list_of_messages_or_a_stored_conversation(select, write, store):
@@ -123,7 +123,7 @@ def test_a_store_of_one_conversation_need_not_be_named(select, store):
     [
         (["--session", "none.json"], "cannot read none.json"),
         (["--session", "items.jsonl"], "malformed JSON: Extra data (items.jsonl, line 2, column 1)"),
-        (["--session", "bad.json"], "unknown field 'itms'; did you mean 'items'? Known: "),
+        (["--session", "bad.json"], "a session has no field 'itms'; did you mean 'items'? Known: "),
         (["--session", "own.json", "--preset", "normal"], "own.json has settings of its own (contextTopN); leave"),
         (["--add", "rule:zeta"], "'rule:zeta' is in session 'select' already (mode always); nothing to add"),
         (["--add", "rule:zet"], "no item 'rule:zet' in the catalog; did you mean 'rule:zeta'"),
@@ -132,7 +132,7 @@ def test_a_store_of_one_conversation_need_not_be_named(select, store):
         (["--history", "none.json"], "cannot read none.json"),
         (["--history", "messages.json"], 'message 2: expected {"role", "content"}, both texts, got {\'role\': '),
         (["--history", "messages.json#c1"], "messages.json is a list of messages, not of conversations"),
-        (["--history", "items.jsonl"], "unknown field '_id'"),
+        (["--history", "items.jsonl"], "an exchange has no field '_id'"),
         (["--history", "message.json"], "messages must be a JSON list, "),
         (
             ["--history", "roles.json"],

@@ -121,7 +121,7 @@ def test_a_working_folder_that_is_gone_is_said(place, process, words):
     start = f"import os\nos.chdir({str(gone)!r})\nos.rmdir({str(gone)!r})"
     done = process(*words, start=start)
     assert (done.code, done.out) == (2, "")
-    assert done.err == "error: the folder that you are in is gone; go to another one and try again\n"
+    assert done.err == "error: the current folder no longer exists; change to another one and try again\n"
 
 
 @needs_linux

@@ -40,15 +40,13 @@ def test_the_report_says_what_was_made_and_what_to_do_next(run, place):
     out, err = run(TURN)
     lines = out.splitlines()
     assert lines[0].endswith(
-        "out: 1 query of 1 conversation: 0 labelled wholly (0%), 1 is unlabelled (1 of them in part) (100%)"
+        "out: 1 query of 1 conversation: 0 labelled in full (0%), 1 is unlabelled (1 in part) (100%)"
     )
     assert lines[1] == "1 label: 0% from turns that were offered everything, 100% from others"
-    assert "redacted: 1 mail; read a sample before you give the texts away" in lines
+    assert "redacted: 1 mail; read a sample before you share the texts" in lines
     assert lines[-1].endswith(f"ctxbench data label {place / 'out'} --minutes 20")
-    assert err == (
-        "What a request did not call counts as unknown, not as not needed: the catalog holds 1 rule and 3 references "
-        "beside 5 tools, and no log shows when what is no tool is needed.\n"
-        "Only requests that may get tools alone can be labelled wholly, as all may in a catalog of tools alone.\n"
+    assert err.startswith(
+        "Items that were not called count as unknown: the catalog has 1 rule item, 3 reference items, 5 tool items, "
     )
     dataset = read_dataset(place / "out")
     assert (dataset.name, len(dataset), len(dataset.catalog)) == ("out", 1, 12)
@@ -101,8 +99,8 @@ def test_what_the_catalog_means_for_labels_is_said_before_a_log_is_read(place, c
         )
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("What a request did not call counts as not needed where it was offered all that it may get: ")
-    assert "tools alone (1)" in err
+    assert err.startswith("Tools that were not called count as not needed if ")
+    assert "(1 in the catalog)" in err
     assert not (place / "out").exists()
 
 
@@ -113,7 +111,7 @@ def test_an_item_goes_by_the_names_that_it_had_when_the_log_was_written(run, pla
     run(turn, renames=renames)
     assert [label.item.id for label in read_dataset(place / "out").labels] == ["tool:tracker:create_issue"]
     renames.write_text("tool:tracker:file_bug: tool:tracker:create_isue\n")
-    wrong = "the catalog holds no 'tool:tracker:create_isue'; did you mean 'tool:tracker:create_issue'?"
+    wrong = "the catalog has no 'tool:tracker:create_isue'; did you mean 'tool:tracker:create_issue'?"
     with pytest.raises(ParameterError, match=wrong.replace("?", r"\?")):
         run(turn, renames=renames)
 

@@ -199,14 +199,14 @@ def test_all_faults_come_at_once() -> None:
         scopes={"s": (key("a"), key("a"), key("y"))},
     )
     assert [message.split("; ")[0] for message in found] == [
-        "a dataset's name is letters, digits, '.', '-' and '_', got 'a b'",
-        "scope 's' names item 'tool:y', which corpus.jsonl does not hold",
+        "a dataset's name must be letters, digits, '.', '-' and '_', got 'a b'",
+        "scope 's' names item 'tool:y', which is not in corpus.jsonl",
         "scope 's' names item 'tool:a' twice",
         "query 'q1' occurs twice",
         "query 'q 2' has an id that is empty or holds blanks",
         "query 'q 2' has split 'x/y'",
         "query 'q3' (session) names item 'tool:a' twice",
-        "query 'q3' (explicit) names item 'tool:bb', which corpus.jsonl does not hold",
+        "query 'q3' (explicit) names item 'tool:bb', which is not in corpus.jsonl",
         "query 'q4' has scope 'none', which dataset.yaml does not define",
         "query 'q6' is in split 'test', but query 'q5' of the same group 'g' is in 'tuning'",
         "label of 'tool:a' for query 'q1' has score 3",
@@ -214,11 +214,12 @@ def test_all_faults_come_at_once() -> None:
         "label of 'tool:a' for query 'q3' has alternatives 'x', but score 1",
         "label of 'tool:a' for query 'q3' occurs twice",
         "label of 'tool:a' for query 'q7' says required, but the query says `needs: nothing`",
-        "label of 'tool:z' for query 'q8' is for a query that queries.jsonl does not hold",
-        "label of 'tool:z' for query 'q8' names item 'tool:z', which corpus.jsonl does not hold",
+        "label of 'tool:z' for query 'q8' is for a query that is not in queries.jsonl",
+        "label of 'tool:z' for query 'q8' names item 'tool:z', which is not in corpus.jsonl",
     ]
-    fix = "correct the id, or put the item back; `ctxbench data rebase` moves labels to a catalog that changed"
-    assert [message for message in found if fix in message] == [next(one for one in found if "does not hold" in one)]
+    fix = "correct the id, or restore the item; `ctxbench data rebase` moves labels to a changed catalog"
+    unknown = next(fault for fault in found if "which is not in corpus.jsonl" in fault)
+    assert [message for message in found if fix in message] == [unknown]
     assert not [message for message in found if "Known: tool" in message or "did you mean 'tool" in message]
 
 
@@ -227,13 +228,11 @@ def test_an_item_that_is_nowhere_is_told_once_with_all_that_names_it() -> None:
     labels = tuple(Label(f"q{n}", gone, 2) for n in range(3))
     queries = (*(query(f"q{n}") for n in range(3)), query("q3", explicit=(gone,)))
     told = faults_of(queries=queries, labels=labels, scopes={"s": (gone,), "t": (gone,)})
-    (first,) = (one for one in told if "does not hold" in one)
-    assert first.startswith(
-        "scope 's' names item 'tool:gone', which corpus.jsonl does not hold, as do 1 more scope, 1 list of items named "
-        "by the user and 3 labels;"
-    )
+    (first,) = (fault for fault in told if "not in corpus.jsonl" in fault)
+    mentions = "1 more scope, 1 list of explicit items and 3 labels"
+    assert f"scope 's' names item 'tool:gone', which is not in corpus.jsonl; also named by {mentions};" in first
     (single,) = faults_of(queries=queries[:1], labels=labels[:1])
-    assert "does not hold; " in single
+    assert "not in corpus.jsonl; correct" in single
 
 
 def test_a_required_item_must_be_one_that_could_be_offered() -> None:
@@ -242,10 +241,10 @@ def test_a_required_item_must_be_one_that_could_be_offered() -> None:
     assert small(queries=queries, labels=both).unlabelled == ("q2",)  # one of two alternatives is enough
     apart = tuple(replace(label, alternatives="") for label in both)
     assert faults_of(queries=queries, labels=apart) == [
-        "query 'q1' requires 'tool:a', which is not among the items available to it; no selector could offer it"
+        "query 'q1' requires 'tool:a', which is not available to it; no selector can offer it"
     ]
     assert faults_of(queries=queries, labels=(Label("q2", key("off"), 2),)) == [
-        "query 'q2' requires 'tool:off', which is not enabled; no selector could offer it"
+        "query 'q2' requires 'tool:off', which is not enabled; no selector can offer it"
     ]
     held = (query("q1", available=(key("b"),), session=(SessionItem(key("a")),)),)
     assert small(queries=held, labels=(Label("q1", key("a"), 2),)).unlabelled == ()
@@ -255,7 +254,7 @@ def test_a_scope_and_the_items_given_must_agree() -> None:
     scopes = {"s": (key("a"),)}
     queries = (query("q1", scope="s", available=(key("b"),)),)
     assert faults_of(queries=queries, labels=(), scopes=scopes) == [
-        "query 'q1' has scope 's', but is given other items than that scope"
+        "query 'q1' has scope 's', but its available items differ from that scope"
     ]
 
 

@@ -106,7 +106,7 @@ def test_a_cache_that_cannot_be_written_is_said_and_does_no_harm(importer: type[
     (tmp_path / "cache").write_text("a file where the folder should be")
     said: list[str] = []
     assert len(open_dataset("published", notify=said.append)) == 10
-    assert said[0].startswith("dataset published: imported, but not kept: cannot write")
+    assert said[0].startswith("dataset published: imported, but not cached: cannot write")
 
 
 FILES = ("dataset.yaml", "corpus.jsonl", "queries.jsonl", "qrels/test.tsv", ".checksums")
@@ -124,7 +124,7 @@ def test_a_damaged_cached_dataset_is_imported_again(importer: type[Published], t
     flipped(tmp_path / "cache" / "datasets" / "published" / name, 809)
     said: list[str] = []
     assert open_dataset("published", notify=said.append).hash == hashed
-    assert said[0] == f"dataset published: {name} in the cache is damaged, importing 1"
+    assert said[0] == f"dataset published: damaged in the cache: {name}, importing 1"
     assert (open_dataset("published").hash, importer.loads) == (hashed, 2)
 
 
@@ -147,7 +147,7 @@ def test_a_damaged_cached_dataset_without_its_source_says_what_to_install(
     folder = tmp_path / "cache" / "datasets" / "published"
     flipped(folder / "queries.jsonl", 0)
     importer.installed = False
-    message = rf"queries\.jsonl in the cache is damaged \({folder}\), and its source is not installed: pip install"
+    message = rf"damaged in the cache: queries\.jsonl \({folder}\), and its source is not installed: pip install"
     with pytest.raises(StorageError, match=message):
         open_dataset("published")
 

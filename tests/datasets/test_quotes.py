@@ -48,4 +48,4 @@ def test_a_quote_that_the_item_does_not_hold_names_file_and_line(folder):
         read_dataset(folder)
     (fault,) = error.value.faults
     assert (fault.path, fault.line) == (path, line)
-    assert "quotes 'tokens and passwords', which the item's prompt text does not hold" in fault.message
+    assert "quotes 'tokens and passwords', which is not in the item's prompt text" in fault.message

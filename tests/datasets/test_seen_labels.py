@@ -32,20 +32,24 @@ def folder(place: Path, item: dict[str, object], query: dict[str, object]) -> Pa
         (
             {"workspace": "a"},
             {"workspace": "b"},
-            "of workspace 'a', and that of the query is 'b'; such a request never",
+            "of workspace 'a', but the query's workspace is 'b'; such a request never",
         ),
-        ({"user": "a"}, {}, "the item is of user 'a', and the query names none"),
+        ({"user": "a"}, {}, "that is of user 'a', but the query's user is None"),
         (
             {"created": "2026-02-02"},
             {"time": "2026-02-01"},
-            r"the item was created \(2026-02-02\) after the query was asked \(2026-02-01\)",
+            r"that was created \(2026-02-02\) after the query's time \(2026-02-01\)",
         ),
-        ({"until": "2026-02-02"}, {"time": "2026-02-02T00:00:00Z"}, r"ended \(2026-02-02\) and the query was asked at"),
-        ({"until": "2026-02-02"}, {}, r"ended \(2026-02-02\) and the query has no time, so it is asked now"),
+        (
+            {"until": "2026-02-02"},
+            {"time": "2026-02-02T00:00:00Z"},
+            r"ended \(2026-02-02\) before the query's time \(2026",
+        ),
+        ({"until": "2026-02-02"}, {}, r"ended \(2026-02-02\) before the query's time \(now\)"),
     ],
 )
 def test_a_label_of_what_its_query_never_sees_is_refused(tmp_path, item, query, said):
-    with pytest.raises(InputError, match=f"label of 'memory:m' for query 'q' says required, but .*{said}"):
+    with pytest.raises(InputError, match=f"label of 'memory:m' for query 'q' is of an item .*{said}"):
         read_dataset(folder(tmp_path / "seen", item, query))
 
 
@@ -96,7 +100,7 @@ def test_what_a_query_names_and_never_sees_is_said_as_it_is(tmp_path, field):
         {"user": "ada", field: named.get(field, ["memory:m"])},
     )
     (place / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tmemory:m\t0\n")
-    said = rf"query 'q' \({field}\) names 'memory:m', which is of user 'bob', and that .* is 'ada'.*jsonl, line 1"
+    said = rf"query 'q' \({field}\) names item 'memory:m', which is of user 'bob', but .* is 'ada'.*jsonl, line 1"
     with pytest.raises(InputError, match=said):
         read_dataset(place)
 
@@ -117,7 +121,7 @@ def test_faults_of_uses_are_told(tmp_path, uses, said):
 
 def test_a_label_of_what_only_leaves_out_is_refused_unless_the_session_holds_it(tmp_path):
     facts, only = {"conversation": "c1"}, {"only": {"conversation": "c2"}}
-    with pytest.raises(InputError, match="says required, but what the query's `only` asks for leaves the item out"):
+    with pytest.raises(InputError, match="says required, but the query's `only` excludes the item"):
         read_dataset(folder(tmp_path / "seen", facts, only))
     held = {**only, "session": [{"id": "memory:m", "mode": "manual"}]}
     assert len(read_dataset(folder(tmp_path / "held", facts, held))) == 1
@@ -130,7 +134,7 @@ def test_a_label_of_what_only_leaves_out_is_refused_unless_the_session_holds_it(
         (
             {},
             {"workspace": ""},
-            r"field 'workspace' must not be empty; leave it out where there is none.*queries.jsonl, l",
+            r"field 'workspace' must not be empty.*queries.jsonl, l",
         ),
         ({}, {"only": {"since": "2026-05-01", "before": "2026-04-01"}}, r"since \(2026-05-01\) must be before before"),
     ],

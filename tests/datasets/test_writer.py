@@ -127,7 +127,7 @@ def test_what_is_frozen_is_checked_and_not_overwritten(folder: Path) -> None:
     assert read_dataset(folder).card["frozen"] == dataset.hash
     edit(folder / "corpus.jsonl", "Read the description first", "Read it first")
     [fault] = validate(folder)
-    assert fault.message.startswith(f"the card says frozen: {dataset.hash[:12]}..., but the files hold ")
+    assert fault.message.startswith(f"the card says frozen: {dataset.hash[:12]}..., but the hash of the files is ")
     assert fault.path == folder / "dataset.yaml"
     assert fault.line > 1
 
@@ -185,7 +185,5 @@ def test_an_import_again_takes_the_place_of_what_was_made_of_the_same_file(folde
         with pytest.raises(ParameterError, match=f"holds {what}.*, which would be lost.*name another folder"):
             create_dataset(first, place, replace=True)
         if added.about is renamed:
-            with pytest.raises(
-                ParameterError, match=r"tool:gone is .* now.*new ids where it still has the old ones, del"
-            ):
+            with pytest.raises(ParameterError, match=r"tool:gone is .* now.*write the new ids into the file"):
                 create_dataset(first, place, replace=True)

@@ -470,7 +470,7 @@ def test_every_metric_has_a_documented_and_tested_empty_case():
     for declared in METRICS.values():
         assert declared.empty.endswith("."), declared.name
         assert declared.empty != "."
-        assert declared.text.endswith("."), declared.name
+        assert declared.description.endswith("."), declared.name
 
 
 @pytest.mark.parametrize("name", sorted(EMPTY))

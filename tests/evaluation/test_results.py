@@ -306,7 +306,7 @@ def test_a_part_that_is_damaged_is_said_and_one_made_from_something_else_is_not(
     path.write_bytes(path.read_bytes() + b"\n")
     assert not folder.has("d", "s", "k")
     [record] = caplog.records
-    assert record.getMessage() == f"{path.parent}: it is made again, as metrics.jsonl was changed or is damaged"
+    assert record.getMessage() == f"{path.parent} is computed again: metrics.jsonl was changed or damaged"
 
 
 # ---------------------------------------------------------------------------------------------- files and locks

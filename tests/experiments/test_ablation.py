@@ -203,7 +203,7 @@ def test_a_verdict_that_groups_do_not_bear_out_is_marked(small):
 @pytest.mark.parametrize(
     ("standing", "said"),
     [
-        (stands("a"), "at equal tokens not told apart on any dataset"),
+        (stands("a"), "at equal tokens not significant on any dataset"),
         (stands("a", 3, 1), "at equal tokens better on 3 and worse on 1 of 9"),
         (stands("a", 0, 1, beyond=2), "at equal tokens worse on 1 of 9; spends more than the base's whole curve on 2"),
     ],
@@ -256,14 +256,14 @@ def test_the_answer_names_the_best_and_the_best_that_is_fitted_to_nothing(small,
     described = {one.strategy: {"description": "fit" if "fitted" in one.strategy else ""} for one in rows}
     manifest = {**small.run.manifest, "selectors": described}
     assert answer(replace(small, run=replace(small.run, manifest=manifest))) == (
-        "**Of 3 changes to the specification's defaults, each held against them at as many prompt tokens, "
+        "**Of 3 changes to the specification's defaults, each compared with them at as many prompt tokens, "
         "`rank/fitted` pays most: it makes more requests complete on 2 of 2 datasets and fewer on none, +12.5 points "
         "on average; of the changes that are fitted to no labels, `retrieval/rrf` (add up the ranks of a search by "
         "meaning and of one by words): more requests complete on 1 of 2 datasets and fewer on none, +5.0 points on "
         "average.**"
     )
     monkeypatch.setattr(Ablation, "standings", lambda _: ())
-    assert answer(small) == "**Nothing was held against the specification's defaults.**"
+    assert answer(small) == "**Nothing was compared with the specification's defaults.**"
 
 
 def test_the_page_is_short_where_all_else_lies_apart(small):

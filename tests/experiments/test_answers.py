@@ -47,10 +47,10 @@ def test_hybrid():
 def test_expansion():
     found = ({"a": 0.045, "b": 0.05}, {"a": 0.1, "b": 0.2}, {"a": -0.01, "b": 0.0}, {"a": -0.02, "b": 0.01})
     assert expansion.answer(*found, held=(False, True)) == (
-        "**Against as many items of the search alone, a tuned expansion, which brings in what is similar to the items "
-        "found, finds +4.5 and +5.0 points (on a and b) of what other needed items lean on, not told apart from chance "
+        "**Against as many items of the search alone, a tuned expansion, which adds what is similar to the items "
+        "found, finds +4.5 and +5.0 points (on a and b) of what other needed items depend on, not significant "
         "on both by the test split, where completeness differs by −2.0 and +1.0; by all requests, each under a setting "
-        "that was chosen without it, it finds +10.0 and +20.0, told apart from chance on both; the specification's "
+        "that was chosen without it, it finds +10.0 and +20.0, significant on both; the specification's "
         "default expansion finds −1.0 and +0.0.**"
     )
 

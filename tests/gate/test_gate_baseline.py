@@ -450,9 +450,7 @@ def test_a_baseline_without_its_manifest_is_said_to_be_one(folder):
     write_baseline(folder, [small()])
     (folder / "baseline.json").unlink()
     for use in (read_baseline, lambda folder: write_baseline(folder, [small()])):
-        with pytest.raises(
-            StorageError, match=r"baseline\.json is missing; bring it back from git, or delete the folder"
-        ):
+        with pytest.raises(StorageError, match=r"baseline\.json is missing; restore it from git, or delete the folder"):
             use(folder)
 
 
@@ -511,12 +509,12 @@ def test_nothing_two_of_a_name_and_other_states_are_refused(folder):
 @pytest.mark.parametrize("score", [float("nan"), float("inf")])
 def test_scores_that_are_no_numbers_are_refused_before_anything_is_written(folder, score):
     one = snapshot({"q1": [("a", 0.9), ("b", score)]})
-    with pytest.raises(ParameterError, match=f"s on d, query q1: tool:s:b has a score of {score}"):
+    with pytest.raises(ParameterError, match=f"s on d, query q1: the score of tool:s:b must be finite, got {score}"):
         write_baseline(folder, [one])
     assert not folder.exists()
 
 
 def test_an_item_that_the_catalog_lacks_is_refused(folder):
     one = snapshot({"q1": ["a", "b"]})
-    with pytest.raises(ParameterError, match="query q1: tool:s:b is no item of the catalog"):
+    with pytest.raises(ParameterError, match="query q1: tool:s:b is not in the catalog"):
         write_baseline(folder, [replace(one, items={"tool:s:a": one.items["tool:s:a"]})])

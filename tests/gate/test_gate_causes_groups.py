@@ -42,7 +42,7 @@ def test_items_that_crowd_out_by_turns_are_one_cause():
     head = scored({name: {**queries[name], **crowded[name]} for name in queries}, STANDARD, required=needs)
     found = groups(base, head)
     assert shown(found) == [
-        ("crowded out", "3 new items came in front", 3, 0, 0, ("q1", "q2", "q3")),
+        ("crowded out", "3 new items ranked above it", 3, 0, 0, ("q1", "q2", "q3")),
         ("item new", "2 items new in the catalog", 0, 0, 3, ("q1", "q2", "q3")),
     ]
     assert found[0].cause.subjects == tuple(item_id(name) for name in "xyz")
@@ -64,7 +64,7 @@ def test_what_loses_most_comes_first_and_what_gains_last():
     found = groups(base, scored(edited, STANDARD, required=needs, texts={"b": "else"}))
     assert shown(found) == [
         ("item edited", "description edited", 2, 0, 1, ("q1", "q2", "q3")),
-        ("room made", "1 edited item stood in front before", 0, 1, 2, ("q1", "q2", "q3")),
+        ("room made", "1 edited item ranked above it before", 0, 1, 2, ("q1", "q2", "q3")),
     ]
     assert [one.tokens for one in found] == [-30, 30]
 
@@ -125,7 +125,7 @@ def test_a_loss_by_an_edit_names_the_sentence_that_is_gone():
     base = scored({"q": ROW}, STANDARD, required={"q": ["b"]}, texts={"b": text})
     pairs = {"q": {**ROW, "b": 0.1}}
     head = scored(pairs, STANDARD, required={"q": ["b"]}, texts={"b": "Send a message."})
-    back = f"take the edit of {item_id('b')} back, or say again what it may have been found by"
+    back = f"undo the edit of {item_id('b')}, or restore the words that the request may have matched"
     lost = f'{back}: "Say who it is for and when."'
     assert fix(base, head) == lost  # no pair of chunks is known: the sentence that is gone
     held = base.answers["q"]
@@ -157,7 +157,7 @@ def test_a_wider_cut_is_wide_enough_for_all_that_a_cause_lost():
 def test_what_one_report_says_of_a_parameter_does_not_contradict_itself(at_most):
     told = {one.cause.kind: str(one.fix) for one in several(at_most=at_most)}
     assert told == {
-        "crowded out": "raise n to 5, as to set it back is not enough",
+        "crowded out": "raise n to 5, because setting the parameter back is not enough",
         "parameter": "set n back to 4",
     }
 
@@ -176,9 +176,9 @@ PRICED = [{"budget": {"tokens": 25}}]
 @pytest.mark.parametrize(
     ("score", "tokens", "said"),
     [
-        (0.75, 20, ", or shorten it: its price keeps it out, 10 -> 20 prompt tokens"),
-        (0.55, 20, ": its price keeps it out, 10 -> 20 prompt tokens"),  # at its old price it is out as well
-        (0.55, 10, ', or say again what it may have been found by: "Say who."'),
+        (0.75, 20, ", or shorten it: its token count excludes it (10 -> 20 prompt tokens)"),
+        (0.55, 20, ": its token count excludes it (10 -> 20 prompt tokens)"),  # at its old price it is out as well
+        (0.55, 10, ', or restore the words that the request may have matched: "Say who."'),
     ],
 )
 def test_a_loss_by_the_price_of_a_longer_text_says_so(score, tokens, said):
@@ -187,7 +187,7 @@ def test_a_loss_by_the_price_of_a_longer_text_says_so(score, tokens, said):
     head = scored(
         {"q": {**row, "b": score}}, PRICED, required={"q": ["b"]}, texts={"b": "Send a message."}, tokens={"b": tokens}
     )
-    assert fix(base, head) == f"take the edit of {item_id('b')} back{said}"
+    assert fix(base, head) == f"undo the edit of {item_id('b')}{said}"
 
 
 def test_the_price_is_part_of_a_score_that_is_made_of_it():
@@ -195,9 +195,9 @@ def test_the_price_is_part_of_a_score_that_is_made_of_it():
     base = scored({"q": {"a": -4.0, "b": -4.5}}, priced, required={"q": ["b"]}, tokens={"a": 50, "b": 50})
     given = {"required": {"q": ["b"]}, "texts": {"b": "else"}, "tokens": {"a": 50, "b": 150}}
     found = fix(base, scored({"q": {"a": -4.0, "b": -5.1931}}, priced, **given))  # log(200 / 100) less
-    assert found.endswith("back, or shorten it: its price keeps it out, 50 -> 150 prompt tokens")
+    assert found.endswith(", or shorten it: its token count excludes it (50 -> 150 prompt tokens)")
     found = fix(base, scored({"q": {"a": -4.0, "b": -6.5}}, priced, **given))
-    assert found.endswith("back: its price keeps it out, 50 -> 150 prompt tokens")
+    assert found.endswith(": its token count excludes it (50 -> 150 prompt tokens)")
 
 
 def test_no_sentence_is_quoted_that_would_not_bring_the_item_back():
@@ -211,8 +211,8 @@ def test_no_sentence_is_quoted_that_would_not_bring_the_item_back():
 def test_a_loss_to_a_look_alike_names_it_and_how_wide_the_cut_would_have_to_be():
     base = scored({"q": ROW}, STANDARD, required={"q": ["b"]}, values={"contextTopN": 2})
     head = scored({"q": {**ROW, "x": 0.82}}, STANDARD, required={"q": ["b"]}, values={"contextTopN": 2})
-    apart = f"say in its text what tells {item_id('b')} from {item_id('x')}, or merge them"
-    assert fix(base, head) == f"{apart}; or raise contextTopN to 3"
+    apart = f"describe how {item_id('b')} differs from {item_id('x')}, or merge them"
+    assert fix(base, head) == f"{apart}, or raise contextTopN to 3"
     head = scored({"q": {**ROW, "x": 0.89}}, STANDARD, required={"q": ["b"]}, values={"contextTopN": 2})
     assert fix(base, head) == "raise contextTopN to 3"
 
@@ -226,7 +226,7 @@ def test_scores_by_words_or_ranks_make_no_look_alikes():
 def test_a_loss_by_a_parameter_is_mended_by_setting_it_back():
     base = scored({"q": ROW}, STANDARD, required={"q": ["b"]})
     head = scored({"q": ROW}, [*STANDARD, {"first": {"n": 1}}], required={"q": ["b"]})
-    assert fix(base, head) == "take refine.first out"
+    assert fix(base, head) == "remove refine.first"
     head = scored({"q": ROW}, [{"standard": {"topK": 20, "topN": 1, "includeScore": 1.0}}], required={"q": ["b"]})
     assert fix(base, head) == "set refine.standard.topN back to 2"
 
@@ -235,7 +235,7 @@ def test_where_no_wider_cut_is_known_what_is_in_the_way_is_to_be_undone():
     cut = [{"standard": {"topK": 2, "topN": 5, "includeScore": 1.0}}]
     base = scored({"q": {**ROW, "y": 0.3}}, cut, required={"q": ["b"]}, texts={"y": "y"})
     head = scored({"q": {**ROW, "x": 0.88, "y": 0.87}}, cut, required={"q": ["b"]}, texts={"y": "else"})
-    assert fix(base, head) == f"take {item_id('x')} out and take the edit of {item_id('y')} back"
+    assert fix(base, head) == f"remove {item_id('x')} and undo the edit of {item_id('y')}"
 
 
 def test_a_loss_by_another_counter_is_mended_by_counting_as_before():
@@ -250,7 +250,7 @@ def test_a_loss_by_another_name_is_mended_by_the_old_one():
     base = scored({"q": ROW}, STANDARD, required={"q": ["b"]}, texts={"b": "The same words."})
     scores = {name: score for name, score in ROW.items() if name != "b"}
     head = scored({"q": {**scores, "k": 0.1}}, STANDARD, required={"q": ["k"]}, texts={"k": "The same words."})
-    assert fix(base, head).startswith(f"give {item_id('k')} its old name back, or say in its description")
+    assert fix(base, head).startswith(f"give {item_id('k')} its old name back, or add the words of that name")
 
 
 def test_the_margin_that_would_be_wide_enough():
@@ -258,7 +258,7 @@ def test_the_margin_that_would_be_wide_enough():
     base = scored({"q": ROW}, refine, required={"q": ["b"]})
     head = scored({"q": {**ROW, "b": 0.6}}, refine, required={"q": ["b"]}, texts={"b": "b b. else"})
     wider = "raise refine.margin.margin to 0.334"  # (0.9 - 0.6) / 0.9 = 0.3333
-    assert fix(base, head) == f"take the edit of {item_id('b')} back, or {wider}"
+    assert fix(base, head) == f"undo the edit of {item_id('b')}, or {wider}"
 
 
 SEVEN = {name: 0.9 - place / 100 for place, name in enumerate("abcdefg")}
@@ -314,13 +314,13 @@ def test_no_remedy_asks_for_a_value_that_a_parameter_may_not_have():
     base = scored({"q": ROW}, [{"first": {"n": 2}}], **spec)
     head = scored({"q": {**ROW, "x": 0.88}}, [{"first": {"n": 2}}], **spec)
     assert fix(base, ranged(head, n=(0, 3))) == "raise n to 3"
-    assert fix(base, ranged(head, n=(0, 2))) == f"take {item_id('x')} out"
+    assert fix(base, ranged(head, n=(0, 2))) == f"remove {item_id('x')}"
     many = scored({"q": {**ROW, **{f"x{n}": 0.88 - n / 1000 for n in range(4)}}}, [{"first": {"n": 2}}], **spec)
     assert fix(base, ranged(many, n=(0, 9))) == "raise n to 6"
     (none,) = [one.fix for one in explained(base, ranged(many, n=(0, 5))) if one.fix]
-    assert (str(none), none.possible) == ("no value that n may have (0 to 5) is enough", False)
+    assert (str(none), none.possible) == ("no value of n from 0 to 5 is enough", False)
     close = scored({"q": {**ROW, "x": 0.81}}, [{"first": {"n": 2}}], **spec)
-    apart = f"say in its text what tells {item_id('b')} from {item_id('x')}, or merge them"
+    apart = f"describe how {item_id('b')} differs from {item_id('x')}, or merge them"
     assert fix(base, ranged(close, n=(0, 2))) == apart
 
 
@@ -374,4 +374,4 @@ def test_queries_that_one_edit_crowds_stand_together_where_a_file_beside_the_com
 
     (crowded,) = [one for one in groups(side(0.01, "1"), side(0.85, "2")) if one.cause.kind is CauseKind.CROWDED]
     assert crowded.queries == ("q", "r")
-    assert crowded.cause.also == "1 source file beside its own changed (server.py)"
+    assert crowded.cause.also == "1 other file in the selector's folder changed (server.py)"

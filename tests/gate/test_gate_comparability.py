@@ -55,16 +55,16 @@ def test_new_queries_are_left_out_with_a_notice():
     head = snapshot({**ANSWERS, "q4": ["a"]}, required=NEEDS)
     found = assess_comparability(base(), head, SETTINGS)
     assert (found.queries, found.left_out, found.reasons) == (("q1", "q2", "q3"), {"new": ("q4",)}, ())
-    assert found.notices == ("1 query not in gate.baseline, left out (q4); --accept takes them in",)
+    assert found.notices == ("1 query not in gate.baseline, left out (q4); --accept adds them",)
 
 
 @pytest.mark.parametrize(
     ("head", "why", "text"),
     [
-        (lambda: snapshot({"q1": ["a"], "q3": []}, required=NEEDS), "removed", "1 query of gate.baseline is gone (q2)"),
-        (lambda: now(queries={"q2": {"text": "other"}}), "changed", "is asked otherwise (q2)"),
-        (lambda: now(required={"q1": ["a"], "q2": ["b"]}), "relabelled", "is labelled otherwise (q2)"),
-        (lambda: now(queries={"q2": {"helpful": ["a"]}}), "relabelled", "is labelled otherwise (q2)"),
+        (lambda: snapshot({"q1": ["a"], "q3": []}, required=NEEDS), "removed", "gone: 1 query of gate.baseline (q2)"),
+        (lambda: now(queries={"q2": {"text": "other"}}), "changed", "changed: 1 query of gate.baseline (q2)"),
+        (lambda: now(required={"q1": ["a"], "q2": ["b"]}), "relabelled", "relabelled: 1 query of gate.baseline (q2)"),
+        (lambda: now(queries={"q2": {"helpful": ["a"]}}), "relabelled", "relabelled: 1 query of gate.baseline (q2)"),
     ],
 )
 def test_queries_gone_changed_or_relabelled_are_not_comparable_unless_allowed(head, why, text):
@@ -80,46 +80,44 @@ def test_queries_gone_changed_or_relabelled_are_not_comparable_unless_allowed(he
 
 
 def test_queries_that_are_not_asked_are_told_apart_from_those_that_are_gone():
-    why = {"q2": Unasked("not labelled in full"), "q3": Unasked("of split tuning, which is not asked")}
+    why = {"q2": Unasked("not labelled completely"), "q3": Unasked("in the unused split tuning")}
     head = snapshot({"q1": ["a"]}, required=NEEDS, unasked=why)
     found = assess_comparability(
         snapshot({**ANSWERS, "q4": []}, required=NEEDS, source="b", judged=None), head, LENIENT
     )
     assert found.left_out == {"removed": ("q2", "q3", "q4")}
     assert found.notices == (
-        "1 query of b is not labelled in full now (q2), left out",
-        "1 query of b is of split tuning, which is not asked now (q3), left out",
-        "1 query of b is gone (q4), left out",
+        "not labelled completely now: 1 query of b (q2), left out",
+        "in the unused split tuning now: 1 query of b (q3), left out",
+        "gone: 1 query of b (q4), left out",
     )
     reasons = assess_comparability(base(), head, SETTINGS).reasons
     assert [reason.partition(";")[0] for reason in reasons] == [
-        "1 query of gate.baseline is not labelled in full now (q2)",
-        "1 query of gate.baseline is of split tuning, which is not asked now (q3)",
+        "not labelled completely now: 1 query of gate.baseline (q2)",
+        "in the unused split tuning now: 1 query of gate.baseline (q3)",
     ]
 
 
 def test_a_baseline_of_another_split_is_not_taken_for_one_of_another_dataset():
-    why = dict.fromkeys(ANSWERS, Unasked("not in the sample that is asked"))
+    why = dict.fromkeys(ANSWERS, Unasked("not in the sample"))
     (reason,) = assess_comparability(base(), snapshot({"x": []}, unasked=why), LENIENT).reasons
-    assert reason.startswith("3 queries of gate.baseline are not in the sample that is asked now (q1, q2, q3)")
+    assert reason.startswith("not in the sample now: 3 queries of gate.baseline (q1, q2, q3)")
 
 
 def test_why_queries_are_not_asked():
     whole = now(queries={"q2": {"partly_labelled": True, "tags": ("x",)}}).judged
-    unlabelled = Unasked("not labelled in full", labelled=False, tags=("x",))
+    unlabelled = Unasked("not labelled completely", labelled=False, tags=("x",))
     assert unasked(whole, whole) == {}
     assert unasked(whole, whole.judged()) == {"q2": unlabelled}
-    sample = Unasked("not in the sample that is asked")
+    sample = Unasked("not in the sample")
     assert unasked(whole, whole.take(["q1"])) == {"q2": unlabelled, "q3": sample}
     splits = now(queries={"q1": {"split": "tuning"}, "q3": {"split": "tuning"}}).judged
-    assert unasked(splits, splits.split("test")) == dict.fromkeys(
-        ["q1", "q3"], Unasked("of split tuning, which is not asked")
-    )
+    assert unasked(splits, splits.split("test")) == dict.fromkeys(["q1", "q3"], Unasked("in the unused split tuning"))
 
 
 def test_queries_are_never_all_left_out():
     head = now(queries={name: {"text": "other"} for name in ANSWERS})
-    assert "3 queries of gate.baseline are asked otherwise" in assess_comparability(base(), head, LENIENT).reasons[0]
+    assert "changed: 3 queries of gate.baseline" in assess_comparability(base(), head, LENIENT).reasons[0]
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, LENIENT])
@@ -143,13 +141,13 @@ def test_a_query_without_an_answer_is_never_the_same():
     head = snapshot({**ANSWERS, "q2": None, "q3": None}, required=NEEDS)
     for pair in ((base(), head), (head, now())):
         reasons = assess_comparability(*pair, SETTINGS).reasons
-        assert reasons == ("2 queries without an answer in this run (q2, q3); run it again, whole",)
+        assert reasons == ("2 queries without an answer in this run (q2, q3); repeat the whole run",)
 
 
 def test_a_query_that_the_selector_failed_on_is_never_the_same_not_even_a_new_one():
     head = snapshot({**ANSWERS, "q4": answer("q4", error="time-out")}, required=NEEDS)
     reasons = assess_comparability(base(), head, SETTINGS).reasons
-    assert reasons == ("s failed on 1 query in this run, first q4: time-out; fix that, and run it again",)
+    assert reasons == ("s failed on 1 query in this run, first q4: time-out; fix the selector and run it again",)
 
 
 def test_how_many_were_not_asked_after_a_selector_fell_silent_is_said():
@@ -157,8 +155,8 @@ def test_how_many_were_not_asked_after_a_selector_fell_silent_is_said():
     head = snapshot({**ANSWERS, **{name: answer(name, error=text) for name, text in errors.items()}}, required=NEEDS)
     (reason,) = assess_comparability(base(), head, SETTINGS).reasons
     assert reason == (
-        "s failed on 3 queries in this run, first q2: no answer within 1 s (after 1 of them the others were not "
-        "asked); fix that, and run it again"
+        "s failed on 3 queries in this run, 2 of them skipped after the others, first q2: no answer within 1 s; "
+        "fix the selector and run it again"
     )
 
 
@@ -170,17 +168,15 @@ def test_what_failed_in_a_baseline_counts_only_where_it_is_compared():
 
 def test_two_runs_are_not_told_to_write_a_baseline():
     reasons = assess_comparability(now(), snapshot({"q1": ["a"]}, required=NEEDS), SETTINGS).reasons
-    assert reasons == (
-        "2 queries of this run are gone (q2, q3); run both again, or leave them out with --allow-removed",
-    )
+    assert reasons == ("gone: 2 queries of this run (q2, q3); run both again, or leave them out with --allow-removed",)
 
 
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        (answer("q1", [("a", float("nan"))]), "the score of tool:s:a in this run is no number"),
-        (answer("q1", ["a"], [("b", float("inf"))]), "the score of tool:s:b in this run is no number"),
-        (answer("q1", [("a", 0.5), ("a", 0.4)]), "tool:s:a stands twice in this run"),
+        (answer("q1", [("a", float("nan"))]), "the score of tool:s:a in this run is not finite"),
+        (answer("q1", ["a"], [("b", float("inf"))]), "the score of tool:s:b in this run is not finite"),
+        (answer("q1", [("a", 0.5), ("a", 0.4)]), "tool:s:a occurs twice in this run"),
     ],
 )
 def test_scores_that_are_no_numbers_and_items_twice_cannot_be_judged(wrong, text):
@@ -192,14 +188,14 @@ def test_scores_that_are_no_numbers_and_items_twice_cannot_be_judged(wrong, text
 def test_an_offer_that_the_catalog_lacks_cannot_be_judged():
     head = now()
     odd = replace(head, answers={**head.answers, "q1": answer("q1", ["z"])})
-    assert "has no item tool:s:z, but offers it" in assess_comparability(odd, base(), SETTINGS).reasons[0]
+    assert "this run offers tool:s:z, which its catalog lacks" in assess_comparability(odd, base(), SETTINGS).reasons[0]
 
 
 def test_another_counter_cannot_judge_tokens_but_all_else():
     head = now(identity=identity(tokens="chars/4"))
     reasons = assess_comparability(base(), head, SETTINGS).reasons
     assert len(reasons) == 1
-    what = "so that tokens and total_tokens cannot be compared"
+    what = "so tokens and total_tokens cannot be compared"
     assert f"counted by o200k in gate.baseline and by chars/4 in this run, {what}" in reasons[0]
     assert assess_comparability(base(), head, CheckSettings(metrics=(parse_metric("recall"),))).reasons == ()
 
@@ -228,8 +224,9 @@ def test_labels_that_name_a_renamed_item_are_the_same():
     found = assess_comparability(base(items=OLD), renamed(), SETTINGS)
     assert (found.queries, found.reasons) == (("q1", "q2", "q3"), ())
     assert found.renamed == {item_id("a"): item_id("z")}
-    carried = "`ctxbench data rebase` with --renames FILE carries labels over that still hold an old name"
-    assert found.notices == (f"1 item renamed, taken for the same (tool:s:a is tool:s:z now); {carried}",)
+    assert [(notice.key, notice.values["pairs"]) for notice in found.notices] == [
+        ("gate.items-renamed-unstated", "tool:s:a -> tool:s:z")
+    ]
 
 
 def test_sessions_and_lists_that_name_a_renamed_item_are_the_same():
@@ -291,7 +288,7 @@ def test_an_item_with_other_texts_is_the_same_one_if_the_card_says_so(texts):
     found = assess_comparability(texts(base(items=OLD)), stating(other, a="z"), SETTINGS)
     assert (found.queries, found.reasons) == (("q1", "q2", "q3"), ())
     assert found.renamed == {item_id("a"): item_id("z")}
-    assert found.notices == ("1 item renamed, taken for the same (tool:s:a is tool:s:z now)",)
+    assert found.notices == ("1 item renamed (tool:s:a -> tool:s:z)",)
 
 
 def test_what_the_card_says_goes_before_equal_texts_and_of_two_with_one_successor_the_later_is_it():
@@ -326,7 +323,7 @@ def test_values_that_vanish_from_many_queries_are_told(turned):
     judged = CheckSettings(metrics=(recall,))
     assert assess_comparability(*lacking(2), judged).notices == ()  # 5%
     gone = "0 only before, 3 only now" if turned else "3 only before, 0 only now"
-    what = "recall has a value on one side only for 3 queries of 40"
-    assert assess_comparability(*lacking(3), judged).notices == (f"{what} ({gone}; q00, q01, q02), not judged there",)
+    (notice,) = assess_comparability(*lacking(3), judged).notices
+    assert f"some of 40 queries ({gone}; q00, q01, q02)" in notice
     nothing = lacking(40)[0 if turned else 1]
     assert assess_comparability(nothing, nothing, judged).notices == ()

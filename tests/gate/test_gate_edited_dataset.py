@@ -287,7 +287,7 @@ def test_an_id_that_the_baseline_does_not_know_either_is_a_fault_with_its_line(d
     assert (Path(fault.path or "").name, fault.line) == ("test.tsv", 5)
     assert "label of 'tool:weather:get_forcast' for query 'q07' names item 'tool:weather:get_forcast'" in str(fault)
     assert f"did you mean '{FORECAST}'" in str(fault)
-    assert "correct the id, or put the item back, or drop what names it (`ctxbench data rebase`)" in str(fault)
+    assert "correct the id, restore the item, or remove what names it with `ctxbench data rebase`" in str(fault)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_a_session_cannot_hold_what_is_gone(desk):
     with pytest.raises(InputError) as caught:
         desk.check()
     (fault,) = caught.value.faults
-    assert "query 'q09' (session) names item 'rule:no%20secrets', which corpus.jsonl does not hold" in str(fault)
+    assert "query 'q09' (session) names item 'rule:no%20secrets', which is not in corpus.jsonl" in str(fault)
     assert (Path(fault.path or "").name, fault.line) == ("queries.jsonl", 9)
 
 
@@ -322,7 +322,9 @@ def test_only_a_dataset_whose_labels_fit_is_accepted(desk, fields):
     with pytest.raises(InputError, match="drop what names it") as caught:
         accept(desk.gate)
     (fault,) = caught.value.faults  # one, whatever names the item
-    assert "enabled" in fields or ("names item" in str(fault) and "as does 1 label (test.tsv, line 6)" in str(fault))
+    assert "enabled" in fields or (
+        "names item" in str(fault) and "also named by 1 label (test.tsv, line 6)" in str(fault)
+    )
     assert sorted((path, path.read_bytes()) for path in desk.gate.parent.glob("gate.baseline/**/*.json*")) == before
     desk.rebase()
     accept(desk.gate)
@@ -398,12 +400,8 @@ def test_a_scope_that_lost_what_is_there_asks_otherwise_but_not_one_that_lost_wh
     (one,) = desk.check().selectors
     assert one.left_out == ({"changed": ("q08",)} if there else {})
     if there:
-        reason = (
-            f"1 query of {desk.gate.with_suffix('.baseline')} is asked otherwise (q08): scope support lost {CREATE}"
-        )
-        assert one.reasons == (
-            f"{reason}; write the baseline anew with --accept, or leave them out with --allow-removed",
-        )
+        reason = f"changed: 1 query of {desk.gate.with_suffix('.baseline')} (q08; scope support lost {CREATE})"
+        assert one.reasons == (f"{reason}; accept a new baseline (--accept), or leave them out with --allow-removed",)
 
 
 def test_a_session_that_lost_what_is_gone_asks_the_same(desk):
@@ -436,8 +434,8 @@ def test_queries_of_another_split_and_without_labels_are_told_as_what_they_are(d
     assert one.left_out == {"removed": ("q01", "q02", "q03", "q04", "q05", "q07")}
     place = desk.gate.with_suffix(".baseline")
     assert [reason.partition(";")[0] for reason in one.reasons] == [
-        f"5 queries of {place} are of split tuning, which is not asked now (q01, q02, q03, ...)",
-        f"1 query of {place} is not labelled in full now (q07)",
+        f"in the unused split tuning now: 5 queries of {place} (q01, q02, q03, ...)",
+        f"not labelled completely now: 1 query of {place} (q07)",
     ]
 
 
@@ -449,7 +447,7 @@ def test_labels_follow_an_item_that_was_renamed_in_the_catalog_alone(desk):
     (one,) = desk.check().selectors
     assert one.compared == 10
     assert (one.lost, one.verdict) == (0, Verdict.SAME)
-    assert f"1 item renamed, taken for the same ({CREATE} is tool:desk:create_issue now); " in " ".join(one.notices)
+    assert f"1 item renamed ({CREATE} -> tool:desk:create_issue); " in " ".join(one.notices)
 
 
 def test_an_item_that_labels_follow_stays_available(desk):

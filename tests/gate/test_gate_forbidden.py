@@ -120,7 +120,9 @@ def test_a_baseline_without_values_of_it_says_so(gate):
     write_baseline(folder, old)
     check = check_gate(gate("cancel")).check
     assert "forbidden_offered" not in judged(check)
-    assert any("forbidden_offered is not judged" in notice for notice in check.selectors[0].notices)
+    assert any(
+        "has no values of forbidden_offered, so it is not judged" in notice for notice in check.selectors[0].notices
+    )
     assert check.verdict is Verdict.SAME
 
 

@@ -54,7 +54,7 @@ def check(accepted):
 
     def run(*lines, head=(), answers=ANSWER):
         (accepted / "mine.py").write_text("\n".join([*head, "def select(request, items):", *lines, f"    {answers}"]))
-        code, out, err = ctxbench(accepted, "--json")
+        code, out, err = ctxbench(accepted, "--output-format", "json")
         return code, json.loads(out) if out else {}, err
 
     return run

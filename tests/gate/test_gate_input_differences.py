@@ -68,7 +68,7 @@ def told(before, after):
         (
             {"callable": "sel:<lambda>", "unnamed": "1: x"},
             {"callable": "sel:<lambda>", "unnamed": "2: x"},
-            "callable sel:<lambda> cannot be told from another version of itself: name a function as module:function",
+            "changes of callable sel:<lambda> cannot be detected: name a function as module:function",
         ),
     ],
 )
@@ -89,12 +89,12 @@ MANY = {
         (["lib.py"], "lib.py was edited", "lib.py was edited"),
         (
             ["a.py"],
-            "1 source file beside its own changed (a.py)",
-            "1 source file beside its own changed (a.py)",
+            "1 other file in the selector's folder changed (a.py)",
+            "1 other file in the selector's folder changed (a.py)",
         ),
         (
             ["lib.py", "a.py", "b.py", "c.py", "d.py"],
-            "lib.py was edited, 4 source files beside its own changed (a.py, b.py, c.py, ...)",
+            "lib.py was edited, 4 other files in the selector's folder changed (a.py, b.py, c.py, ...)",
             "5 source files edited (lib.py, a.py, b.py, ...); the answers are the same",
         ),
     ],
@@ -177,14 +177,14 @@ def test_of_a_file_that_a_step_reads_no_hash_is_told():
     pipelines = [{"retrieve": retrieve, "refine": [{**probability, "content": one}]} for one in (ONE, TWO)]
     sides = [snapshot({"q": []}, identity=identity(selector={"pipeline": one}, values={})) for one in pipelines]
     found = input_differences(*sides, {})
-    assert str(found) == "the file that refine.probability reads is another"
+    assert str(found) == "the file that refine.probability reads changed"
     assert [one.name for one in found.settings] == ["refine.probability"]  # which stands in what is said
 
 
 @pytest.mark.parametrize(
     ("versions", "told"),
     [
-        ({"ctxbench": "0.1.0", "code": "0123456789abcdef"}, "another edit of ctxbench 0.1.0 (fedcba9 -> 0123456)"),
+        ({"ctxbench": "0.1.0", "code": "0123456789abcdef"}, "code of ctxbench 0.1.0 edited (fedcba9 -> 0123456)"),
         ({"ctxbench": "0.2.0", "code": "0123456789abcdef"}, "ctxbench 0.1.0 -> 0.2.0"),
     ],
 )

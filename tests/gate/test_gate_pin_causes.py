@@ -26,14 +26,14 @@ def test_a_pinned_item_that_was_edited_and_went_out():
     (found,) = failures(head, Pin(query="q", must_include=(A, B)))
     assert found.message.endswith("score 0.1; item edited: description edited")
     assert (found.about, found.cause.kind, found.cause.subjects) == (B, CauseKind.EDITED, (B,))
-    assert str(str(found.fix)).startswith(f"take the edit of {B} back, or ")
+    assert str(str(found.fix)).startswith(f"undo the edit of {B}, or ")
 
 
 def test_a_pinned_item_that_others_crowd_out_names_them():
     head = scored({"q": {**ROW, "x": 0.85}, "r": ROW}, TWO)
     (found,) = failures(head, Pin(query="q", must_include=(B,)))
-    assert found.message.endswith(f"; pushed out by other items' higher scores: {X} (1 new item came in front)")
-    assert str(str(found.fix)).endswith("; or raise refine.first.n to 3")
+    assert found.message.endswith(f"; pushed out: {X} (1 new item ranked above it)")
+    assert str(str(found.fix)).endswith(", or raise refine.first.n to 3")
 
 
 def test_an_item_that_is_not_to_come_in():
@@ -45,7 +45,7 @@ def test_an_item_that_is_not_to_come_in():
 
 def test_a_pin_that_did_not_hold_before_is_said_to():
     (found,) = failures(BASE, Pin(query="q", must_include=(C,)))
-    assert found.message.endswith("score 0.7; it did not hold in the baseline either")
+    assert found.message.endswith("score 0.7; the pin did not hold in the baseline either")
     assert (found.cause, str(found.fix)) == (None, "")
 
 
@@ -57,18 +57,18 @@ def test_too_many_items_or_tokens_name_what_came_in_and_what_grew():
     assert items.message == f"3 items offered, 1 too many; {came}"
     assert tokens.message == f"45 tokens offered, 25 too many; {came}; longer now: {A} (+15 tokens)"
     (items,) = failures(head, Pin(query="q", at_most_items=1), base=base)
-    assert items.message == f"3 items offered, 2 too many; it did not hold in the baseline either; {came}"
+    assert items.message == f"3 items offered, 2 too many; the pin did not hold in the baseline either; {came}"
 
 
 def test_a_pin_of_a_renamed_item_says_its_new_id():
     base = scored({"q": ROW}, TWO, texts={"b": "The same words."})
     head = scored({"q": {"a": 0.9, "k": 0.8, "c": 0.7}}, TWO, texts={"k": "The same words."})
     (found,) = failures(head, Pin(query="q", must_include=(B,)), base=base)
-    now = f"{B} is not offered: it is not in the catalog; {B} is {item_id('k')} now, which the pin is to name"
-    assert found.message == f"{now}, and is offered"
+    now = f"{B} is not offered: not in the catalog; {B} is now {item_id('k')}"
+    assert found.message == f"{now}, which is offered: change the pin"
     head = scored({"q": {"a": 0.9, "k": 0.1, "c": 0.7}}, TWO, texts={"k": "The same words."})
     (found,) = failures(head, Pin(query="q", must_include=(B,)), base=base)
-    assert found.message == f"{now}; item renamed: was {B}"
+    assert found.message == f"{now}: change the pin; item renamed: was {B}"
     assert (found.cause.kind, str(found.fix)[:5]) == (CauseKind.RENAMED, "give ")
     (found,) = failures(head, Pin(query="q", must_include=(item_id("k"),)), base=base)
     assert found.message.endswith(f"item renamed: was {B}")
@@ -79,7 +79,7 @@ def test_what_must_not_be_offered_must_not_be_under_a_new_name():
     head = scored({"q": {"a": 0.9, "k": 0.8, "c": 0.7}}, TWO, texts={"k": "The same words."})
     (found,) = failures(head, Pin(query="q", must_not_include=(B,)), base=base)
     k = item_id("k")
-    assert found.message.startswith(f"{k} is offered (search, score 0.8); {B} is {k} now, which the pin is to name")
+    assert found.message.startswith(f"{k} is offered (search, score 0.8); {B} is now {k}, which is offered")
     away = scored({"q": {"a": 0.9, "k": 0.1, "c": 0.7}}, TWO, texts={"k": "The same words."})
     assert failures(away, Pin(query="q", must_not_include=(B,)), base=base) == ()
 

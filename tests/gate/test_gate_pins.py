@@ -52,7 +52,7 @@ def test_a_pin_that_holds_or_is_not_meant_says_nothing(given):
     [
         ({"must_include": (C,)}, [f"{C} is not offered: below includeScore, score 0.4"]),
         ({"must_include": (D,)}, [f"{D} is not offered: the selector did not find it"]),
-        ({"must_include": ("tool:s:z",)}, ["tool:s:z is not offered: it is not in the catalog"]),
+        ({"must_include": ("tool:s:z",)}, ["tool:s:z is not offered: not in the catalog"]),
         ({"must_not_include": (A,)}, [f"{A} is offered (search, score 0.9)"]),
         ({"at_most_items": 1}, ["2 items offered, 1 too many"]),
         ({"at_most_tokens": 119}, ["120 tokens offered, 1 too many"]),
@@ -71,7 +71,7 @@ def test_a_broken_pin_says_what_is_wrong_and_by_how_much(given, expected):
 
 
 def test_what_the_session_holds_may_be_pinned_out():
-    assert messages(query="q2", must_not_include=(D,)) == [("q2", f"{D} is held by the session")]
+    assert messages(query="q2", must_not_include=(D,)) == [("q2", f"{D} is offered (session)")]
 
 
 def test_a_tag_pins_every_query_that_has_it():
@@ -84,7 +84,7 @@ def test_a_query_without_an_answer_keeps_no_pin(query):
 
 
 def test_failures_name_the_pin_and_its_line():
-    pins = [Pin(query="q3", at_most_items=3, line=4), Pin(query="q1", must_include=(C,), at_most_items=1, line=7)]
+    pins = [Pin(query="q3", at_most_items=3).at(4), Pin(query="q1", must_include=(C,), at_most_items=1).at(7)]
     found = pin_failures(pins, FOUND)
     assert [(one.line, one.pin) for one in found] == [(7, f"query q1 must include {C}, at most 1 item")] * 2
     assert pin_text(Pin(tag="t", must_not_include=(A, B), at_most_tokens=2000)) == (
@@ -96,7 +96,9 @@ def test_failures_name_the_pin_and_its_line():
 
 
 def unknown(*others, **given):
-    return list(map(str, unknown_pins([Pin(**{"line": 3, **given})], others, [FOUND], path=Path("gate.yaml"))))
+    return list(
+        map(str, unknown_pins([Pin(**{"at_most_items": 9, **given}).at(3)], others, [FOUND], path=Path("gate.yaml")))
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,9 +108,9 @@ def unknown(*others, **given):
         ({"query": "q1", "dataset": "dd"}, "pin: no dataset 'dd' in this check; did you mean 'd'?"),
         ({"query": "q1", "selector": "t"}, "pin: no selector 't' in this check; Known: s"),
         ({"query": "q9", "dataset": "d"}, "pin: no query 'q9' in dataset d"),
-        ({"tag": "bill"}, "pin: no query has the tag 'bill'; did you mean 'billing'?"),
+        ({"tag": "bill"}, "pin: no tag 'bill' in this check; did you mean 'billing'?"),
         ({"query": "q1", "must_include": ("tool:s:aa",)}, "pin: no item 'tool:s:aa' in catalog or baseline"),
-        ({"query": "q1", "must_not_include": ("x:y",)}, "pin: no item 'x:y' in catalog or baseline"),
+        ({"query": "q1", "must_not_include": ("tool:y",)}, "pin: no item 'tool:y' in catalog or baseline"),
     ],
 )
 def test_a_pin_of_what_is_nowhere_is_a_fault_with_its_line(given, text):
@@ -118,7 +120,11 @@ def test_a_pin_of_what_is_nowhere_is_a_fault_with_its_line(given, text):
 
 
 def test_known_queries_are_listed_once_and_known_items_never():
-    several = [Pin(query="q8"), Pin(query="q9"), Pin(query="q1", must_include=("tool:s:aa", "tool:s:bb"))]
+    several = [
+        Pin(query="q8", at_most_items=9),
+        Pin(query="q9", at_most_items=9),
+        Pin(query="q1", must_include=("tool:s:aa", "tool:s:bb")),
+    ]
     found = [fault.message for fault in unknown_pins(several, (), [FOUND])]
     assert [("Known: q1" in message, "Known: tool" in message) for message in found] == [
         (True, False),
@@ -149,34 +155,33 @@ def test_a_query_that_lost_its_tag_is_still_meant_by_the_pin():
     )
     first, second = pin_failures(pins, without, before=had)
     assert (first.query, second.query) == ("q1", "q3")
-    assert first.message.endswith("; it had the tag in the baseline")
+    assert first.message.endswith("; the query had the tag billing in the baseline")
     assert "baseline" not in second.message
 
 
 def test_a_pin_of_a_query_or_tag_that_only_the_baseline_has_is_a_fault():
     older = snapshot({"old": [], "q1": []}, queries={"old": {"tags": ("rare", "billing")}})
     assert unknown(older, query="old") == [
-        "pin: query old is no longer in the dataset; take the pin out, or put the query back (gate.yaml, line 3)"
+        "pin: query old is no longer in the dataset; remove the pin, or restore the query (gate.yaml, line 3)"
     ]
     assert unknown(older, tag="rare") == [
-        "pin: no query that is asked now has the tag rare; take the pin out, or put the tag back (gate.yaml, line 3)"
+        "pin: no query of the check has the tag rare any more; remove the pin, or restore the tag (gate.yaml, line 3)"
     ]
     assert unknown(older, tag="billing") == unknown(older, query="q1") == []
 
 
 UNASKED = {
-    "old": Unasked("not labelled in full", labelled=False, tags=("rare", "billing")),
+    "old": Unasked("not labelled completely", labelled=False, tags=("rare", "billing")),
     "older": Unasked("of split tuning, which is not asked", tags=("rarer", "rare")),
 }
-LABEL, ASK = "label it (`ctxbench data label 'a b'`)", "have the gate file ask it (`split`, `sample`)"
-NONE = "no query that is asked has the tag"
+LABEL, ASK = "label it (`ctxbench data label 'a b'`)", "select it in the gate file (`split`, `sample`)"
 
 
 @pytest.mark.parametrize("bases", [[], [snapshot({"old": [], "older": []})]])
 @pytest.mark.parametrize(
     ("given", "said", "fix"),
     [
-        ({"query": "old"}, "query old is in dataset d, but not labelled in full", LABEL),
+        ({"query": "old"}, "query old is in dataset d, but not labelled completely", LABEL),
         (
             {"query": "older", "dataset": "d"},
             "query older is in dataset d, but of split tuning, which is not asked",
@@ -184,29 +189,31 @@ NONE = "no query that is asked has the tag"
         ),
         (
             {"tag": "rarer"},
-            f"{NONE} rarer: query older is in dataset d, but of split tuning, which is not asked",
+            "query older (tag rarer) is in dataset d, but of split tuning, which is not asked",
             ASK,
         ),
         (
             {"tag": "rare"},
-            f"{NONE} rare: query old is in dataset d, but not labelled in full, as 1 more that has it",
+            "query old (tag rare) is in dataset d, but not labelled completely",
             LABEL,
         ),
     ],
 )
 def test_a_pin_of_what_is_there_but_not_asked_says_why_and_what_to_do(bases, given, said, fix):
     now = replace(FOUND, unasked=UNASKED)
-    (fault,) = unknown_pins([Pin(**given)], bases, [now], folders={"d": Path("a b")})
-    assert fault.message == f"pin: {said}; {fix}, or take the pin out"
+    (fault,) = unknown_pins([Pin(at_most_items=9, **given)], bases, [now], folders={"d": Path("a b")})
+    assert fault.message == f"pin: {said}; {fix}, or remove the pin"
 
 
 def test_a_pin_is_not_of_what_is_unasked_where_some_of_it_is_asked_or_another_dataset_has_it():
     now = replace(FOUND, unasked=UNASKED)
-    assert unknown_pins([Pin(tag="billing", dataset="d")], [], [now]) == []
-    (fault,) = unknown_pins([Pin(query="old", dataset="e")], [], [now, snapshot({"q1": []}, dataset="e")])
+    assert unknown_pins([Pin(tag="billing", dataset="d", at_most_items=9)], [], [now]) == []
+    (fault,) = unknown_pins(
+        [Pin(query="old", dataset="e", at_most_items=9)], [], [now, snapshot({"q1": []}, dataset="e")]
+    )
     assert fault.message.startswith("pin: no query 'old' in dataset e")
-    (fault,) = unknown_pins([Pin(query="old")], [], [now])
-    assert "; label it, or take" in fault.message  # a dataset of the cache has no folder to name
+    (fault,) = unknown_pins([Pin(query="old", at_most_items=9)], [], [now])
+    assert "; label it, or remove" in fault.message  # a dataset of the cache has no folder to name
 
 
 def test_a_pin_of_a_dataset_or_selector_that_is_gone_is_left_to_the_check():
@@ -232,11 +239,11 @@ def why_out(query, **fields):
 
 def test_a_pinned_item_that_the_query_may_not_get_is_said_to_be_none_of_its():
     keys = {name: ItemKey.parse(item_id(name)) for name in "ab"}
-    assert why_out({"scope": "acme"}) == "it is not among what query q may get (scope acme)"
+    assert why_out({"scope": "acme"}) == "query q may only get items of scope acme"
     assert why_out({"scope": "all"}) == "the selector did not find it"
-    own = "it is not among what query q may get (its own list of available items)"
+    own = "query q may only get the items of its list"
     assert why_out({"available": (keys["b"],)}) == own
     assert why_out({"available": (keys["a"],)}) == why_out({}) == "the selector did not find it"
     assert why_out({"removed": (keys["a"],)}) == "the user removed it from the session of query q"
-    assert why_out({}, include="manual") == "its include mode is manual, so that no search brings it in"
-    assert why_out({"scope": "all"}, enabled=False) == "it is disabled"
+    assert why_out({}, include="manual") == "its include mode is manual, so no search offers it"
+    assert why_out({"scope": "all"}, enabled=False) == "disabled"

@@ -43,7 +43,7 @@ def test_an_item_that_is_moved_to_always_makes_the_search_cheaper_and_the_prompt
     one = only(base, snapshot(sent, items=[item("a", include="always"), item("b")], **cost))
     assert verdicts(one) == {"completeness": "same", "recall": "same", "tokens": "better", "total_tokens": "worse"}
     assert one.verdict is Verdict.WORSE
-    assert one.reasons[0].startswith("total_tokens 135 -> 510 (+375), more than the 6.8 tokens tolerated")
+    assert one.reasons[0].startswith("total_tokens 135 -> 510 (+375), more than the tolerance of 6.8 tokens")
     (group,) = one.causes
     assert (group.cause.subjects, group.cause.detail, group.tokens) == ((A,), "include agent -> always", 30 * 500)
 
@@ -88,9 +88,9 @@ def desk(tokens, answers=None, **given):
 def test_items_that_cost_more_where_they_are_offered_as_before_are_a_cause_what_adds_most_first():
     one = only(desk({"a": 10, "b": 10, "c": 10}), desk({"a": 30, "b": 50, "c": 9}, text="a, and more"))
     assert one.token_changes == (
-        TokenChange(item=B, base=10, head=50, queries=("q1", "q2"), why="counted otherwise"),
+        TokenChange(item=B, base=10, head=50, queries=("q1", "q2"), why="counted differently"),
         TokenChange(item=A, base=10, head=30, queries=("q1", "q2"), why="description edited"),
-        TokenChange(item=C, base=10, head=9, queries=("q3",), why="counted otherwise"),
+        TokenChange(item=C, base=10, head=9, queries=("q3",), why="counted differently"),
     )
     assert [found.tokens for found in one.token_changes] == [80, 40, -1]
     dearer, cheaper = one.causes
@@ -101,7 +101,7 @@ def test_items_that_cost_more_where_they_are_offered_as_before_are_a_cause_what_
         ("q1", "q2"),
     )
     assert (cheaper.cause.kind, cheaper.cause.detail) == (
-        *(CauseKind.COSTS_LESS, "10 -> 9 prompt tokens, counted otherwise"),
+        *(CauseKind.COSTS_LESS, "10 -> 9 prompt tokens, counted differently"),
     )
     assert one.changes == ()
 
@@ -175,7 +175,7 @@ def fixes(base, head, **given):
 def test_what_a_remedy_costs_is_what_the_selector_costs_with_it():
     base, crowded = asked(ROWS, [{"first": {"n": 2}}]), {query: {**row, "x": 0.89} for query, row in ROWS.items()}
     (found,) = fixes(base, asked(crowded, [{"first": {"n": 2}}]))
-    worse = "which is worse: 1.5 tokens over the baseline's 30 are tolerated"
+    worse = "which is worse: at most 1.5 tokens more than the baseline's 30 are tolerated"
     assert str(found) == f"raise n to 3 (80 -> 100 prompt tokens on average, {worse})"
     assert asked(crowded, [{"first": {"n": 3}}]).metrics[TOKENS].mean() == 100
 

@@ -90,15 +90,15 @@ def test_a_scope_that_lost_or_gained_what_is_disabled_on_either_side_is_the_same
 def test_a_scope_that_lost_or_gained_what_both_catalogs_have_asks_otherwise(before, now, text):
     found = compared(scoped(members=before), scoped(members=now))
     assert (found.queries, found.left_out, found.reasons) == (("r",), {"changed": ("q",)}, ())
-    assert found.notices == (f"1 query of gate.baseline is asked otherwise (q): {text}, left out",)
+    assert found.notices == (f"changed: 1 query of gate.baseline (q; {text}), left out",)
 
 
 def test_what_scopes_lost_is_the_reason_where_nothing_may_be_left_out():
     reasons = assess_comparability(
         replace(scoped(), judged=None, source="b"), scoped(members="abc"), CheckSettings()
     ).reasons
-    what = "1 query of b is asked otherwise (q): scope team lost tool:s:d"
-    assert reasons == (f"{what}; write the baseline anew with --accept, or leave them out with --allow-removed",)
+    what = "changed: 1 query of b (q; scope team lost tool:s:d)"
+    assert reasons == (f"{what}; accept a new baseline (--accept), or leave them out with --allow-removed",)
 
 
 def test_how_a_scope_is_called_and_whether_it_is_a_list_does_not_matter():
@@ -120,7 +120,7 @@ def test_the_whole_catalog_is_another_question_than_a_list_of_all_of_it():
 
 def test_a_scope_of_a_query_with_another_text_is_not_said_to_have_changed():
     found = compared(scoped(), scoped(text="other"))
-    assert found.notices == ("1 query of gate.baseline is asked otherwise (q), left out",)
+    assert found.notices == ("changed: 1 query of gate.baseline (q), left out",)
 
 
 def test_a_scope_holds_a_renamed_item_under_its_new_name():

@@ -105,7 +105,7 @@ def test_a_head_that_is_none(folder, text):
 
 def test_a_head_that_was_changed_by_hand(folder):
     edit(folder / "baseline.json", '"topN": 5', '"topN": 6')
-    told(folder, ("baseline.json", 0, "was changed by hand, or merged"))
+    told(folder, ("baseline.json", 0, "edited by hand, or merged"))
 
 
 def one(head):
@@ -118,7 +118,7 @@ def one(head):
 )
 def test_a_baseline_of_nothing_is_no_baseline(folder, change):
     edit_head(folder, change)
-    told(folder, ("baseline.json", 0, "the baseline holds no selector, so that nothing could be judged; bring it back"))
+    told(folder, ("baseline.json", 0, "the baseline has no selector; restore it"))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_conflicts_are_told_with_every_file_and_line(folder):
     edit(folder / "d" / "s.jsonl", '{"query":"q2"', '<<<<<<< HEAD\n{"query":"q2"')
     edit(folder / "d" / "s.jsonl", '{"query":"q3"', '=======\n>>>>>>> other\n{"query":"q3"')
     edit(folder / "d" / "items.jsonl", '{"id":"tool:s:a"', '<<<<<<< HEAD\n=======\n>>>>>>> other\n{"id":"tool:s:a"')
-    what = f"a merge conflict; take one side of the whole folder, whichever (`git checkout --ours -- {folder}`)"
+    what = f"a merge conflict; keep one side of the whole folder (`git checkout --ours -- {folder}`)"
     told(folder, ("d/items.jsonl", 2, what), ("d/s.jsonl", 2, what))
     edit(folder / "baseline.json", '  "format"', '<<<<<<< HEAD\n  "format"')
     told(folder, ("baseline.json", 2, what))
@@ -194,7 +194,7 @@ def test_line_ends_that_git_changed_make_no_difference(folder):
 @pytest.mark.parametrize(
     ("name", "old", "new", "line", "part"),
     [
-        ("s", '["tool:s:a",0.8]', '["tool:s:a",0.9]', 0, "was changed by hand, or merged"),
+        ("s", '["tool:s:a",0.8]', '["tool:s:a",0.9]', 0, "edited by hand, or merged"),
         ("s", "0.8", "NaN", 1, "NaN is no JSON number; expected a finite one"),
         ("s", "0.8", "1e999", 1, "the score of tool:s:a must be a finite number or null, got inf"),
         ("s", "0.8", "1" * 400, 1, f"must be a finite number or null, got {'1' * 40}... (400 characters)"),
@@ -218,14 +218,14 @@ def test_line_ends_that_git_changed_make_no_difference(folder):
         ("s", '"offered":[', '"offred":[', 1, "expected lists offered and near, and an object values"),
         ("s", '{"query":"q2"', '{"query":"q2', 2, "malformed JSON"),
         ("s", '{"query":"q2"', '[1]\n{"query":"q2"', 2, "expected a JSON object {...} on each line, got [1]"),
-        ("s", '"query":"q2"', '"query":"q1"', 0, "not those of queries.jsonl: 1 missing (q2), 1 twice (q1)"),
+        ("s", '"query":"q2"', '"query":"q1"', 0, "differ from those of queries.jsonl: 1 missing (q2), 1 twice (q1)"),
         ("s", '"query":"q2"', '"query":"q9"', 0, "1 unknown (q9), 1 missing (q2)"),
         ("s", '["tool:s:a",0.8]', '["tool:s:x",0.8]', 1, "query q1 has tool:s:x, which items.jsonl"),
         ("items", '"tokens":10', '"tokens":-1', 1, "must be a whole number, 0 or more and at most 2**53, got -1"),
         ("items", '"hash":', '"hsah":', 1, "hash must be a text, got None"),
         ("items", '"row":{', '"row":7,"was":{', 1, "row must be an object, got 7"),
-        ("items", '"id":"tool:s:b"', '"id":"tool:s:a"', 3, "tool:s:a stands twice"),
-        ("queries", '"id":"q2"', '"id":"q1"', 2, "q1 stands twice"),
+        ("items", '"id":"tool:s:b"', '"id":"tool:s:a"', 3, "tool:s:a occurs twice"),
+        ("queries", '"id":"q2"', '"id":"q1"', 2, "q1 occurs twice"),
         ("queries", '"required":["tool:s:a"]', '"required":"tool:s:a"', 1, "required must be a list of items"),
         ("queries", '"required":["tool:s:a"]', '"required":[7]', 1, "required must hold texts, got 7"),
         ("queries", '"asked":', '"asked":"","was":', 1, "asked must be a text, got ''"),
@@ -247,7 +247,7 @@ def test_a_value_out_of_range_is_told_whatever_wrote_it(folder):
     edit(path, '"completeness":1', '"completeness":7')
     digest = file_hash(path.read_bytes())
     edit_head(folder, lambda head: one(head).update(file=digest))
-    told(folder, ("d/s.jsonl", 1, "a damaged line: the value of completeness must be 0 or 1, got 7; bring it back"))
+    told(folder, ("d/s.jsonl", 1, "a damaged line: the value of completeness must be 0 or 1, got 7; restore it"))
 
 
 def test_values_of_repeated_answers_are_shares(folder):
@@ -273,10 +273,10 @@ def test_a_share_may_be_above_1_by_rounding_only(folder):
     ("change", "part"),
     [
         (lambda data: data[:-20], "it ends too early, as if cut off"),
-        (lambda data: b"=======\n" + data, "a merge conflict; take one side of the whole folder"),
-        (lambda data: data + b">>>>>>> other\n", "a merge conflict; take one side of the whole folder"),
-        (lambda data: data.decode().encode("utf-16"), "is UTF-16, and must be UTF-8; bring it back from git"),
-        (lambda data: data.decode().encode("utf-16-le"), "is UTF-16, and must be UTF-8; bring it back from git"),
+        (lambda data: b"=======\n" + data, "a merge conflict; keep one side of the whole folder"),
+        (lambda data: data + b">>>>>>> other\n", "a merge conflict; keep one side of the whole folder"),
+        (lambda data: data.decode().encode("utf-16"), "UTF-16, expected UTF-8; restore it from git"),
+        (lambda data: data.decode().encode("utf-16-le"), "UTF-16, expected UTF-8; restore it from git"),
         (lambda _: b"", "is empty"),
     ],
     ids=["cut", "=======", ">>>>>>>", "utf-16", "utf-16-le", "empty"],
@@ -310,8 +310,8 @@ def test_files_that_are_missing_or_empty_are_all_told(folder):
     (folder / "d" / "s.jsonl").unlink()
     told(
         folder,
-        ("d/items.jsonl", 0, "is missing; bring it back from git, or accept again"),
-        ("d/queries.jsonl", 0, "is empty; bring it back from git, or accept again"),
+        ("d/items.jsonl", 0, "is missing; restore it from git, or accept again"),
+        ("d/queries.jsonl", 0, "is empty; restore it from git, or accept again"),
         ("d/s.jsonl", 0, "is missing"),
     )
 
@@ -320,7 +320,7 @@ def test_a_line_that_is_gone_and_one_in_another_place(folder):
     path = folder / "d" / "s.jsonl"
     first, second, third = path.read_text().splitlines(keepends=True)
     path.write_text(first + third + second)
-    told(folder, ("d/s.jsonl", 0, "they stand in another order"))
+    told(folder, ("d/s.jsonl", 0, "another order"))
     path.write_text(first + third)
     told(folder, ("d/s.jsonl", 0, "1 missing (q2)"))
     digest = file_hash(path.read_bytes())  # the same where a program has changed it

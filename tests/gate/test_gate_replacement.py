@@ -49,7 +49,7 @@ def completeness(desk):
     if check.replacement is None:
         return None
     (found,) = [one for one in check.replacement.figures if one.metric == "completeness"]
-    first_line = document(check).title
+    first_line = document(check).about
     assert "completeness 100.0% -> 50.0%" in first_line
     return found.before, found.after
 

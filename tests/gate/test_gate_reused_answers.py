@@ -127,7 +127,7 @@ def test_a_pin_of_a_query_that_is_not_asked_says_why_without_asking_selectors(ga
     gate.accepted(split="test")
     gate.write(gate={"pins": [{"query": "q01", "at_most_items": 3}]})
     monkeypatch.setattr("ctxbench.gate.snapshot_sources.take", None)
-    with pytest.raises(InputError, match="query q01 is in dataset tiny, but of split tuning, which is not asked"):
+    with pytest.raises(InputError, match="query q01 is in dataset tiny, but in the unused split tuning"):
         gate.check()
 
 

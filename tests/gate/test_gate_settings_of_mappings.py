@@ -126,5 +126,5 @@ def test_a_key_that_is_new_is_to_be_taken_out():
     base, head = lost_by({"windows": {"size": 40}}, {"windows": {"size": 80, "step": 20}})
     (lost,) = [one for one in explained(base, head) if one.fix]
     path = "refine.mmr.chunks.windows"
-    assert str(lost.fix) == f"set {path}.size back to 40 and take {path}.step out"
+    assert str(lost.fix) == f"set {path}.size back to 40 and remove {path}.step"
     assert lost.fix.changed == (("refine.mmr", "chunks", {"windows": {"size": 40}}),)

@@ -143,7 +143,7 @@ def test_a_run_in_a_folder_that_was_moved_is_not_read_with_another_dataset(tmp_p
     with pytest.raises(ParameterError, match=r"dataset tiny has changed since .*run was made \(hash .*--accept"):
         of_run(tmp_path / "run")
     shutil.rmtree(data)
-    with pytest.raises(ParameterError, match=r"dataset tiny of .*run cannot be read: .*bring the datasets back"):
+    with pytest.raises(ParameterError, match=r"dataset tiny of .*run cannot be read: .*restore the datasets"):
         of_run(tmp_path / "run")
 
 

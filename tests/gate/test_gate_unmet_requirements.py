@@ -41,7 +41,7 @@ def test_what_cannot_be_met_is_worse_though_no_selector_offered_it_and_one_may_b
         UnmetRequirement(items=(A,), why="disabled", queries=("q1", "q4")),
         UnmetRequirement(items=(B, D), why="disabled", queries=("q2",)),
     )
-    told = "required by 3 queries, offered to none before, and nothing else would do"
+    told = "required by 3 queries, offered to 0 before, and no alternative is accepted"
     what = f"{told}: {A}, {B}, {D} (disabled; q1, q4, q2)"
     assert one.reasons == (what,)
     assert only(base, base, metrics=()).unmet == ()
@@ -49,7 +49,7 @@ def test_what_cannot_be_met_is_worse_though_no_selector_offered_it_and_one_may_b
     allowed = only(base, head, metrics=(), allow_removed=True)
     assert (allowed.verdict, allowed.unmet, allowed.notices) == (
         *(Verdict.SAME, ()),
-        (f"{what}; passed over (--allow-removed)",),
+        (f"{what}; allowed by --allow-removed",),
     )
 
 
@@ -62,7 +62,7 @@ def of_many(**given):
 
 
 @pytest.mark.parametrize(
-    ("fields", "why"), [({"enabled": False}, "disabled"), ({"include": "manual"}, "included by hand only")]
+    ("fields", "why"), [({"enabled": False}, "disabled"), ({"include": "manual"}, "include mode manual")]
 )
 def test_one_that_is_disabled_or_included_by_hand_only_is_gone(fields, why):
     one = only(of_many(), of_many(a=fields))
@@ -91,9 +91,9 @@ def scoped(*scope):
 def test_one_that_is_in_no_scope_any_more_is_gone_for_the_queries_that_have_one():
     one = only(scoped("a", "b"), scoped("b"))
     assert (one.verdict, one.compared, one.lost) == (Verdict.WORSE, 3, 1)
-    assert one.unmet == (UnmetRequirement(items=(A,), why="in no scope any more", queries=("q1",)),)
+    assert one.unmet == (UnmetRequirement(items=(A,), why="no longer in any scope", queries=("q1",)),)
     (group,) = one.causes
-    assert (group.cause.kind, group.cause.detail) == (CauseKind.GONE, "in no scope any more")
+    assert (group.cause.kind, group.cause.detail) == (CauseKind.GONE, "no longer in any scope")
     assert str(one.changes[0].fix).startswith(f"put {A} back into a scope")
     assert "deterministic" not in " ".join(one.notices)
 
@@ -111,7 +111,7 @@ def test_what_was_renamed_or_is_held_by_the_session_is_not_gone():
     one = only(base, head)
     assert one.unmet == ()
     (said,) = one.notices
-    assert said.startswith(f"1 item renamed, taken for the same ({A} is {item_id('new_a')} now); ")
+    assert said.startswith(f"1 item renamed ({A} -> {item_id('new_a')}); ")
     held = {"q": [offered("a", mode="manual")]}
     given = {"required": {"q": ["a"]}, "before": "a"}
     by_hand = snapshot(held, items=[item("a", include="manual")], **given)
@@ -124,4 +124,4 @@ def test_it_is_told_to_how_many_of_those_who_require_it_an_item_was_offered_befo
     one = only(base, there_are(snapshot({"q1": ["c"], "q2": ["c"]}, required={"q1": ["a"], "q2": ["a"]},
                                         items=dict.fromkeys("ac", "")), "c"), metrics=())  # fmt: skip
     assert [found.before for found in one.unmet] == [1]
-    assert "required by 2 queries, offered to 1 before, and nothing else would do" in one.reasons[0]
+    assert "required by 2 queries, offered to 1 before, and no alternative is accepted" in one.reasons[0]

@@ -35,21 +35,22 @@ def only(base, head):
     return found.selectors[0]
 
 
-FEW = "30 queries are too few to tell it of others like them"
+ENOUGH = "234 queries would be enough"
+FEW = "30 queries are too few to conclude about other queries"
 
 
 @pytest.mark.parametrize(
     ("n", "before", "now", "verdict", "reason"),
     [
-        (60, 0, 12, Verdict.WORSE, "100.0% -> 80.0% (-20.0 points), more than the 1.0 points tolerated"),
+        (60, 0, 12, Verdict.WORSE, "100.0% -> 80.0% (-20.0 points), more than the tolerance of 1.0 points"),
         (60, 12, 0, Verdict.BETTER, "80.0% -> 100.0% (+20.0 points)"),
         (
             *(30, 0, 1, Verdict.INCONCLUSIVE),
-            f"100.0% -> 96.7% (-3.3 points): more than the 1.0 points tolerated, but {FEW}; 234 queries would tell",
+            f"100.0% -> 96.7% (-3.3 points): more than the tolerance of 1.0 points, but {FEW}; {ENOUGH}",
         ),
         (
             *(30, 1, 0, Verdict.SAME),
-            f"96.7% -> 100.0% (+3.3 points): for the better by more than the 1.0 points tolerated, but {FEW}",
+            f"96.7% -> 100.0% (+3.3 points): more than the tolerance of 1.0 points, but {FEW}",
         ),
     ],
 )
@@ -61,7 +62,7 @@ def test_no_p_value_stands_beside_what_a_deterministic_selector_came_to(n, befor
 
 
 def test_of_one_query_it_is_said_in_the_singular():
-    assert "but 1 query is too few to tell it of others like it" in only(of(1), of(1, 1, identity=NEW)).reasons[0]
+    assert "but 1 query is too few to conclude about other queries" in only(of(1), of(1, 1, identity=NEW)).reasons[0]
 
 
 def steady(lost, **given):
@@ -104,7 +105,7 @@ def test_fewer_tokens_that_the_session_holds_instead_are_no_improvement():
     one = check(pairs, CheckSettings(metrics=metrics), name="g", base="a", head="b").selectors[0]
     assert one.verdict is Verdict.SAME
     assert one.reasons == (
-        "tokens 20 -> 10 (-10), which the session holds now: total_tokens 20 -> 20 (0.0); no required item lost",
+        "tokens 20 -> 10 (-10), but the session holds them now: total_tokens 20 -> 20 (0.0); no required item lost",
     )
 
 

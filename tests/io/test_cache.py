@@ -26,7 +26,7 @@ def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
 
 def test_the_home_folder_of_nobody_is_the_users_fault(monkeypatch):
     monkeypatch.setenv("CTXBENCH_CACHE", "~nobody_here/x")
-    with pytest.raises(ParameterError, match=r"CTXBENCH_CACHE is '~nobody_here/x', but that home folder is not known"):
+    with pytest.raises(ParameterError, match=r"CTXBENCH_CACHE is '~nobody_here/x', but that home folder is unknown"):
         cache_dir()
 
 
@@ -68,9 +68,9 @@ def test_what_cannot_be_read_is_said_with_its_reason(tmp_path, caplog):
     (tmp_path / "damaged").write_bytes(b"00000000\ndata")
     assert [read_sealed(tmp_path / name) for name in ("pipe", "folder", "damaged")] == [None] * 3
     assert [record.getMessage() for record in caplog.records] == [
-        f"cannot read {tmp_path / 'pipe'}: it is a pipe; expected a file; what it held is made again",
-        f"cannot read {tmp_path / 'folder'}: Is a directory; expected a readable file; what it held is made again",
-        f"{tmp_path / 'damaged'} does not fit its checksum; what it held is made again",
+        f"cannot read {tmp_path / 'pipe'}: it is a pipe; expected a file; its content is computed again",
+        f"cannot read {tmp_path / 'folder'}: Is a directory; expected a readable file; its content is computed again",
+        f"{tmp_path / 'damaged'} does not match its checksum; its content is computed again",
     ]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ctxbench.io.documents import iter_jsonl
 from ctxbench.io.errors import InputError
-from ctxbench.io.files import UTF16, is_utf16, iter_lines, read_text
+from ctxbench.io.files import is_utf16, iter_lines, read_text
 
 
 @pytest.mark.parametrize(
@@ -28,5 +28,5 @@ def test_utf16_is_told_with_and_without_its_mark(tmp_path):
     for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
         path.write_bytes("text".encode(encoding))
         assert is_utf16(path.read_bytes())
-        with pytest.raises(InputError, match=UTF16):
+        with pytest.raises(InputError, match="the file is UTF-16; save it as UTF-8"):
             read_text(path)

@@ -33,7 +33,7 @@ INPUTS = {"the experiment": [Path("exp.yaml")], "the files of ds": [Path("ds/que
         ({"--csv": "linked"}, "would overwrite the files of ds"),
         ({"--out": "ds/qrels/test.tsv"}, "would overwrite the files of ds"),
         ({"--out": "ds/qrels/new.tsv"}, "--out ds/qrels/new.tsv would be among the files of ds"),
-        ({"--markdown": "other.yaml"}, "--markdown other.yaml ends in .yaml, as files that ctxbench reads do"),
+        ({"--markdown": "other.yaml"}, "--markdown other.yaml ends in .yaml, which is for files that ctxbench reads"),
         ({"--csv": "x", "--markdown": "./x"}, "--csv and --markdown name one file, x; name two"),
         ({"--csv": "ds"}, "ds is a folder, and --csv names a file; name one in it"),
     ],

@@ -8,7 +8,8 @@ from ctxbench.datasets.files import read_dataset, write_dataset
 from ctxbench.datasets.layout import NOT_SUFFICIENT, read_exposures, write_exposures
 from ctxbench.io.errors import ParameterError
 from ctxbench.labelling.pools import Offers, Pool, Predictor
-from ctxbench.memory.memories import Event, Memory, feedback_dataset
+from ctxbench.memory.memories import Event, Memory
+from ctxbench.memory.stores import feedback_dataset
 from ctxbench.model.items import ItemKey
 from tests.memory.service_world import WORKSPACE, filled, service_over
 
@@ -166,7 +167,7 @@ def test_what_is_said_of_a_context_goes_with_what_was_in_it(service, store):
 
 
 def test_without_feedback_that_names_its_context_there_is_no_dataset(service, store):
-    with pytest.raises(ParameterError, match="has no feedback; feedback that names `contextId` makes labels"):
+    with pytest.raises(ParameterError, match="has no feedback; labels need feedback with a `contextId`"):
         feedback_dataset(store, WORKSPACE, name="mine")
     service.feedback("memory:tyre%401", useful=True)
     with pytest.raises(ParameterError, match="has 1 judgements without a context"):

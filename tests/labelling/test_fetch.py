@@ -318,7 +318,7 @@ def test_a_server_that_drips_is_given_up_and_the_part_kept(get, server, source, 
     monkeypatch.setattr("ctxbench.labelling.published.TIMEOUT_S", 0.3)
     server.script = [{"cut": 70_000}, *[{"drip": drip}] * 3]
     with pytest.raises(
-        StorageError, match=r"fewer than 30,000 bytes came in 30 s; 70,\d{3} of 200,000 bytes have come"
+        StorageError, match=r"fewer than 30,000 bytes arrived in 30 s; 70,\d{3} of 200,000 bytes have come"
     ):
         get()
     get()
@@ -383,7 +383,7 @@ def test_ctrl_c_keeps_what_has_come_and_nothing_half_written(server, source, get
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
         hold.set()
-    assert out == "stopped what has come is kept: the same command goes on from there\n"
+    assert out == "stopped downloaded bytes are kept; run the same command to continue\n"
     assert not (source.folder / "a.csv").exists()
     get()
     assert standing(source) == BODIES

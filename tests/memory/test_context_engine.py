@@ -253,7 +253,7 @@ def test_what_is_wrong_is_told_by_its_type(engine, call, type_, says):
 
 
 def test_an_embedder_of_other_dimensions_is_refused(store):
-    with pytest.raises(EngineError, match="256 dimensions, and 384") as error:
+    with pytest.raises(EngineError, match="256 dimensions, expected 384") as error:
         engine_over(store, dimensions=384)
     assert error.value.type == "validation_error"
 

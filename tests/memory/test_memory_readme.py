@@ -1,4 +1,4 @@
-"""The examples on the room's page run, and give what it says."""
+"""The examples on the page about memories run, and give what it says."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-import ctxbench.memory
 from ctxbench.cli.app import main
 
-PAGE = Path(ctxbench.memory.__file__).parent / "README.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "memory.md"
 
 
 def test_the_example_gives_what_its_comment_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    code, _ = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     code = code.replace("engine.search(", "found = engine.search(")
     names: dict[str, object] = {}
     exec(code, names)
@@ -30,7 +30,7 @@ def test_the_example_gives_what_its_comment_says(tmp_path, monkeypatch):
 @pytest.mark.essential
 def test_the_commands_give_what_the_page_says(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "datasets").symlink_to(PAGE.parents[2] / "datasets")
+    (tmp_path / "datasets").symlink_to(ROOT / "datasets")
     page = PAGE.read_text("utf-8")
     (lines,) = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
     (context,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)

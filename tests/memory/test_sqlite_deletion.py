@@ -98,7 +98,7 @@ def test_a_reader_that_goes_on_is_said_and_the_rest_is_done_later(tmp_path):
     reader = sqlite3.connect(path, isolation_level=None)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM versions").fetchone()
-    with pytest.raises(StorageError, match=r"are deleted, but their text may still be in .*; it goes when the file"):
+    with pytest.raises(StorageError, match=r"are deleted, but their text may still be in .*; it is removed"):
         store.delete("w", "a")
     assert len(store.catalog("w")) == 0
     reader.close()

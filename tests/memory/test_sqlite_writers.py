@@ -86,7 +86,7 @@ def test_of_two_that_insert_the_same_id_one_is_refused(tmp_path):
         said = list(pool.map(write, range(4)))
     with SqliteStore(path) as store:
         assert [one for one in said if one.startswith("text")] == [store.get("w", "a").content]
-    assert sum("has a memory of this id" in one for one in said) == 3
+    assert sum("has a memory with this id" in one for one in said) == 3
 
 
 def test_an_import_that_another_gets_in_the_way_of_is_one_clear_error(tmp_path):
@@ -98,7 +98,7 @@ def test_an_import_that_another_gets_in_the_way_of_is_one_clear_error(tmp_path):
             if done == 1000:
                 other.insert(memory("m1500"))
 
-        with pytest.raises(StorageError, match="another process or thread wrote the same at the same time"):
+        with pytest.raises(StorageError, match="another process or thread wrote the same row at the same time"):
             store.insert_many([memory(f"m{number}") for number in range(2500)], progress=meanwhile)
         assert len(store.catalog("w")) == 1001  # whole transactions
 

@@ -86,16 +86,16 @@ def test_after_a_failure_of_sqlite_inside_nothing_is_kept(store):
     def fill():
         with store.together():
             store.insert(memory("a"))
-            with pytest.raises(StorageError, match="no room on the disk"):
+            with pytest.raises(StorageError, match="no space on the disk"):
                 store.insert(memory("large", content="x" * 900_000))
             for call in (lambda: store.insert(memory("b")), lambda: store.catalog("w")):
-                with pytest.raises(StorageError, match="were undone by a failure before; make them again"):
+                with pytest.raises(StorageError, match="an earlier failure undid all changes"):
                     call()
 
     (pages,) = store._sql("PRAGMA page_count").fetchone()
     store._sql(f"PRAGMA max_page_count = {pages + 5}")
     before = store.catalog("w")
-    with pytest.raises(StorageError, match="were undone by a failure before"):
+    with pytest.raises(StorageError, match="an earlier failure undid all changes"):
         fill()
     assert store.catalog("w") is before
     store.insert(memory("c"))
@@ -110,9 +110,9 @@ def test_nothing_is_closed_or_deleted_inside(tmp_path):
         store.insert(memory("old"))
         with store.together():
             store.insert(memory("a"))
-            with pytest.raises(ParameterError, match="close cannot be a part of changes made together"):
+            with pytest.raises(ParameterError, match="close is not allowed inside `together`"):
                 store.close()
-            with pytest.raises(ParameterError, match="delete cannot be a part of changes made together"):
+            with pytest.raises(ParameterError, match="delete is not allowed inside `together`"):
                 store.delete("w", "old")
             store.insert(memory("b"))
         assert forgotten == []

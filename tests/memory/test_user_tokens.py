@@ -46,9 +46,9 @@ def test_every_token_is_compared_in_constant_time(monkeypatch):
     [
         ("", "a token file is a mapping from tokens to users"),
         ("[a, b]", "a token file is a mapping"),
-        ("short: ana", "token 1 must be 16 or more letters"),
-        (f"{ANA}: ana\n'{'b' * 15} b': ben", r"token 2 must be 16 .*\(.*tokens.yaml, line 2"),
-        ("1234567890123456: ana", "a key must be a plain text; put it in quotes"),
+        ("short: ana", "token 1 must have 16 or more letters"),
+        (f"{ANA}: ana\n'{'b' * 15} b': ben", r"token 2 must have 16 .*\(.*tokens.yaml, line 2"),
+        ("1234567890123456: ana", "a key must be a text; put it in quotes"),
         (f"{ANA}: ''", "the user of token 1 must be a text that is not blank"),
         (f"{ANA}: 7", "the user of token 1 must be"),
         (f"{ANA}: ana\n{ANA}: ben", "twice|again|duplicate"),

@@ -74,8 +74,9 @@ def test_only_what_came_from_an_index_is_installed_by_its_name(installed):
 
 
 def _texts():
-    for folder, ends in ((ROOT / "ctxbench", "*.py"), (ROOT / "datasets", "*.md"), (ROOT / "experiments", "*.md")):
-        yield from folder.rglob(ends)
+    yield from (ROOT / "ctxbench").rglob("*.py")
+    for folder in ("docs", "datasets", "experiments"):
+        yield from (ROOT / folder).rglob("*.md")
     yield ROOT / "README.md"
 
 

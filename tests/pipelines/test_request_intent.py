@@ -14,7 +14,7 @@ LABELLED = [
     json.loads(line) for line in Path(__file__).with_name("code_requests.jsonl").read_text("utf-8").splitlines()
 ]
 HELD_OUT = [row for row in LABELLED if row["split"] == "held out"]
-RIGHT = {"action": 130, "scope": 137, "complexity": 121}  # the table in ctxbench/pipelines/README.md
+RIGHT = {"action": 130, "scope": 137, "complexity": 121}  # the table in code_requests.md
 MAJORITY = {"action": 41, "scope": 77, "complexity": 107}
 
 

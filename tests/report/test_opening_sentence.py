@@ -1,82 +1,135 @@
-"""The sentence that reports of a run open with."""
+"""The sentence that names the winner of a run, and its price."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
-from ctxbench.report.run_tables import run_answer
+import pytest
 
-BASE = "semantic/normal"
+from ctxbench.report.run_tables import run_answer, winner
+from ctxbench.report.wording import change_range
 
-
-def against(complete, tokens):
-    """Comparisons with the base; a tuple is a difference that cannot be told from chance."""
-
-    def one(value):
-        told = not isinstance(value, tuple)
-        return SimpleNamespace(n=9, significant=told, difference=value if told else value[0])
-
-    return {"completeness": one(complete), "tokens": one(tokens)}
+BASE = "semantic/spec"
 
 
-def run(*datasets):
+def against(complete, tokens, *, base=(0.96, 541.0)):
+    """Comparisons with the base; a tuple is a difference that is not significant."""
+
+    def compared(value, mean):
+        difference = value if isinstance(value, float) else value[0]
+        half = abs(difference) / 2 if isinstance(value, float) else abs(difference) + 0.02
+        interval = SimpleNamespace(low=difference - half, high=difference + half)
+        significant = isinstance(value, float)
+        return SimpleNamespace(
+            n=9, significant=significant, difference=difference, base=mean, other=mean + difference, interval=interval
+        )
+
+    pairs = {"completeness": (complete, base[0]), "tokens": (tokens, base[1])}
+    return {name: compared(*pair) for name, pair in pairs.items() if pair[0] is not None}
+
+
+def run(*datasets, base=BASE, errors=0, estimates=None):
     """A run over datasets, each a comparison by selector."""
-    names = dict.fromkeys([BASE, *(name for one in datasets for name in one)])
     made = [
         SimpleNamespace(
             dataset=f"d{number}",
             selectors=[
-                SimpleNamespace(selector=BASE, against={}),
-                *(SimpleNamespace(selector=name, against=found) for name, found in one.items()),
+                SimpleNamespace(selector=name, against=row, errors=errors, queries=9, estimates=estimates or {})
+                for name, row in {base: {}, **rows}.items()
             ],
         )
-        for number, one in enumerate(datasets)
+        for number, rows in enumerate(datasets)
     ]
-    return SimpleNamespace(compare_to=BASE, manifest={"selectors": names}, datasets=made)
+    return SimpleNamespace(compare_to=base, datasets=made)
 
 
-def test_on_one_dataset_differences_are_told():
-    said = run_answer(run({"bm25": against(-0.06, (20.0,)), "oracle": against(0.4, -300.0)}))
-    assert said == (
-        "Beside semantic/normal: bm25 −6.0 points of completeness and +20 prompt tokens a query (not significant)."
+SENTENCES = {
+    "cheaper": (
+        "learned/normal is as complete as semantic/spec (97.0% and 96.0%, not significant) for 33% fewer tokens "
+        "(365 and 541)."
+    ),
+    "better": "a is more complete than semantic/spec (99.0% and 96.0%) for 11% more tokens (600 and 541).",
+    "base": (
+        "semantic/spec is as complete as a (96.0% and 95.0%, not significant) for 2% fewer tokens (541 and 550, "
+        "not significant)."
+    ),
+    "worse": "semantic/spec is more complete than bm25 (96.0% and 76.0%) for 124% more tokens (541 and 241).",
+    "few queries": (
+        "a is not significantly less complete than semantic/spec (86.0% and 96.0%) for 18% fewer tokens (441 and 541)."
+    ),
+    "equal": "semantic/spec is as complete as twin (96.0% and 96.0%) for the same tokens (541).",
+    "no tokens": "a is more complete than semantic/spec (99.0% and 96.0%).",
+    "bounds": "a is as complete as semantic/spec (96.0% and 96.0%, not significant) for 1% fewer tokens (535 and 541).",
+}
+ROWS = {
+    "cheaper": {"learned/normal": against((0.01,), -176.0)},
+    "better": {"a": against(0.03, 59.0), "bm25": against(-0.2, -300.0)},
+    "base": {"a": against((-0.01,), (9.0,)), "bm25": against(-0.2, -300.0)},
+    "worse": {"bm25": against(-0.2, -300.0)},
+    "few queries": {"a": against((-0.1,), -100.0)},
+    "equal": {"twin": against((0.0,), (0.0,))},
+    "no tokens": {"a": against(0.03, None)},
+    "bounds": {"everything": against(0.04, 9000.0), "oracle": against(0.04, -300.0), "a": against((0.0001,), -6.0)},
+}
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_it_names_the_winner_what_it_is_compared_with_and_the_price(case):
+    assert run_answer(run(ROWS[case])) == SENTENCES[case]
+
+
+def test_the_cheapest_of_those_as_complete_as_the_best_wins():
+    rows = {
+        "best": against(0.20, 400.0),  # interval 0.10 to 0.30
+        "close": against(0.15, -100.0),
+        "less": against(0.05, -400.0),
+    }
+    (dataset,) = run(rows).datasets
+    assert winner(dataset, BASE) == "close"
+    (dataset,) = run({"everything": against(0.1, 9.0)}).datasets
+    assert winner(dataset, BASE) == ""
+
+
+def test_everything_as_the_baseline_is_compared_with_and_never_chosen():
+    rows = {"a": against(-0.03, -24_000.0, base=(1.0, 25_000.0)), "b": against(-0.5, -24_500.0, base=(1.0, 25_000.0))}
+    assert run_answer(run(rows, base="everything")) == (
+        "a is less complete than everything (97.0% and 100.0%) for 96% fewer tokens (1,000 and 25,000)."
     )
 
 
-def test_over_several_it_is_told_on_how_many_and_the_best_stand_first():
-    first = {"bm25": against(-0.1, 5.0), "mine": against(0.1, -30.0), "oracle": against(0.9, -90.0)}
-    second = {"bm25": against(0.2, (1.0,)), "mine": against((0.01,), -30.0), "oracle": against(0.9, -90.0)}
+def test_over_several_datasets_it_is_told_on_how_many_it_wins():
+    first, second = {"a": against(0.03, -54.1)}, {"a": against((0.0,), -270.5), "bm25": against(-0.1, -400.0)}
     assert run_answer(run(first, second)) == (
-        "Beside semantic/normal, on 2 datasets: mine is more complete on 1, and costs fewer prompt tokens on 2; bm25 "
-        "is more complete on 1 and less on 1, and costs more prompt tokens on 1. On the rest no difference shows."
+        "a wins on 2 of 2 datasets: compared with semantic/spec, it is more complete on 1 and less complete on 0, for "
+        "10% to 50% fewer tokens."
+    )
+    assert run_answer(run({"a": against(-0.1, 54.1)}, {"a": against(-0.1, 54.1)})).startswith(
+        "semantic/spec wins on 2 of 2 datasets: compared with a, it is more complete on 2"
     )
 
 
-def test_four_are_named_and_bounds_are_not():
-    names = [f"s{n}" for n in range(6)]
-    found = {name: against((0.0,), (0.0,)) for name in (*names, "everything", "random/half")}
-    said = run_answer(run(found, found))
-    assert [name for name in names if name in said] == names[:4]
-    assert said.endswith("; and 2 more below.")
-    assert "everything" not in said
-    assert "random" not in said
-
-
-def test_where_no_difference_shows_it_is_said_once():
-    assert run_answer(
-        run({"a": against((0.0,), (0.0,)), "b": against((0.1,), (-3.0,)), "c": against(0.2, (0.0,))})
-    ) == (
-        "Beside semantic/normal: c +20.0 points of completeness and 0.0 prompt tokens a query (not significant); "
-        "for a and b no difference shows."
+def test_failures_are_said():
+    assert run_answer(run({"a": against(0.03, -54.1)}, errors=2)).endswith(
+        ". semantic/spec failed on 2 of 9 queries. a failed on 2 of 9 queries."
     )
-    same, less = against((0.0,), (0.0,)), against(-0.1, 5.0)
-    assert run_answer(run({"bm25": less}, {"bm25": less}, {"bm25": same})) == (
-        "Beside semantic/normal, on 3 datasets: bm25 is less complete on 2, and costs more prompt tokens on 2. "
-        "On the rest no difference shows."
+
+
+def test_without_a_comparison_it_is_said_why_there_is_no_winner():
+    estimates = {
+        "completeness": SimpleNamespace(value=0.275, n=9),
+        "tokens": SimpleNamespace(value=1201.0, n=9),
+    }
+    assert run_answer(run({}, estimates=estimates)) == (
+        "semantic/spec is complete on 27.5% of the queries for 1,201 tokens per query."
     )
-    assert run_answer(run({"bm25": less}, {"bm25": less})).endswith("costs more prompt tokens on 2.")
+    assert run_answer(run({})) == "No winner: completeness is not known without labels."
+    assert run_answer(run({"oracle": {}}, estimates=estimates)) == (
+        "No winner: nothing was compared with the baseline."
+    )
 
 
-def test_without_a_comparison_there_is_no_sentence():
-    assert run_answer(run({}, {})) == ""
-    assert run_answer(run({"oracle": against(0.1, 0.1)})) == ""
-    assert run_answer(run({"mine": {}}, {"mine": {}})) == ""
+def test_a_range_of_changes_reads_from_small_to_large():
+    assert change_range([-0.33]) == "33% fewer"
+    assert change_range([-0.5, -0.1, -0.3]) == "10% to 50% fewer"
+    assert change_range([0.1, 2.0]) == "10% to 200% more"
+    assert change_range([-0.1, 0.05]) == "10% fewer to 5% more"

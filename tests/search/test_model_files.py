@@ -219,7 +219,7 @@ def test_a_damaged_stamp_is_made_again(files, cache, caplog):
             assert find_weights(files).model == files / "model.safetensors"
             assert stamp.read_bytes() == good
     assert len(caplog.records) == 6
-    assert "does not fit its checksum; what it held is made again" in caplog.records[0].getMessage()
+    assert "does not match its checksum; its content is computed again" in caplog.records[0].getMessage()
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", json.dumps({"size": 7, "sha256": "0" * 64})])

@@ -127,7 +127,7 @@ def test_vectors_of_another_embedder_are_not_given_out(store, tmp_path, caplog):
     other.path.parent.mkdir(parents=True)
     store.path.rename(other.path)
     assert not other.look_up(["a"])[0].any()
-    assert "do not fit their checksums" in caplog.text
+    assert "does not match its checksum" in caplog.text
     other.close()
 
 
@@ -144,7 +144,7 @@ def test_a_vector_that_is_not_what_was_stored_is_not_there(store, value, caplog)
     assert found.tolist() == [False, True]
     np.testing.assert_array_equal(vectors, [[0, 0, 0, 0], [0, 1, 0, 0]])
     assert [record.getMessage() for record in caplog.records] == [
-        f"rows of {store.path} do not fit their checksums; what they held is made again"
+        f"{store.path} does not match its checksum; its content is computed again"
     ]
     store.add(["a"], _axes(2))
     np.testing.assert_array_equal(store.look_up(["a", "b"])[1], _axes(2, 1))
@@ -162,5 +162,5 @@ def test_vectors_that_stand_under_other_texts_are_not_there(store, columns, capl
         for place, row in enumerate(rows):
             connection.execute(f"UPDATE vectors SET {put} WHERE rowid = ?", (*row, (place + 1) % 8 + 1))
     assert not store.look_up(texts)[0].any()
-    assert "do not fit their checksums" in caplog.text
+    assert "does not match its checksum" in caplog.text
     assert len(store) == 0

@@ -40,7 +40,7 @@ def test_a_record_that_does_not_fit_is_said_once_and_the_file_only_grows(
     assert answers(path) == [0, 1, 2]
     assert path.read_bytes().startswith(before)
     said = [record.getMessage() for record in caplog.records]
-    assert said == [f"1 of 3 answers in {path} did not fit their checksums; they are asked for again"]
+    assert said == [f"1 of 3 answers in {path} do not match their checksums; they are asked for again"]
     path.write_bytes(path.read_bytes().replace(b'"answer":2', b'"answer":7'))
     assert answers(path) == answers(path) == [0, 1, None]
     assert "2 of 4 answers" in caplog.records[-1].getMessage()

@@ -208,18 +208,21 @@ class TestBadFiles:
         ("line", "message"),
         [
             ("{", "malformed JSON"),
-            ("[]", "expected a stored exchange, a JSON object on each line"),
-            ('{"text": "a"}', "field 'conversation' is missing"),
-            ('{"conversation": "c", "text": 3, "requestContext": {"items": []}}', "field 'text' must be a text, got 3"),
-            ('{"conversation": "c", "txt": "a", "requestContext": {}}', "unknown field 'txt'; did you mean 'text'"),
-            ('{"conversation": "c", "text": "a"}', "field 'requestContext' is missing"),
+            ("[]", "expected a stored exchange, one JSON object per line"),
+            ('{"text": "a"}', "an exchange needs the field 'conversation'"),
+            ('{"conversation": "c", "text": 3, "requestContext": {"items": []}}', "text must be a text, got 3"),
+            (
+                '{"conversation": "c", "txt": "a", "requestContext": {}}',
+                "an exchange has no field 'txt'; did you mean 'text'",
+            ),
+            ('{"conversation": "c", "text": "a"}', "an exchange needs the field 'requestContext'"),
             (
                 '{"conversation": "c", "requestContext": {"items": [{"type": "rule", "name": "A", "includeMode": 1}]}}',
-                "field 'items', entry 1: includeMode must be one of always, manual, agent",
+                "includeMode must be 'always', 'manual', 'agent'",
             ),
             (
                 '{"conversation": "c", "requestContext": {"items": [{"name": "A"}]}}',
-                "field 'items', entry 1: expected .*includeMode",
+                "an item of a context needs the field 'includeMode'",
             ),
             (
                 '{"conversation": "c", "requestContext": {"items": []}, "history": ["00"]}',
@@ -227,11 +230,11 @@ class TestBadFiles:
             ),
             (
                 '{"conversation": "c", "requestContext": {"items": []}, "time": "noon"}',
-                "field 'time' must be ISO 8601, such as 2026",
+                "time must be ISO 8601, such as 2026",
             ),
             (
                 '{"conversation": "c", "requestContext": {"items": []}, "tool_results": [{"tool": "x"}]}',
-                "field 'tool_results', entry 1: expected",
+                "a tool result needs the field 'text'",
             ),
         ],
     )
@@ -248,7 +251,7 @@ class TestBadFiles:
     def test_bytes_that_are_no_text_are_a_fault(self, path):
         path.parent.mkdir()
         path.write_bytes(b"\xff\n")
-        with pytest.raises(InputError, match=r"invalid UTF-8; expected a stored exchange .*line 1"):
+        with pytest.raises(InputError, match=r"expected a stored exchange, .* UTF-8 .*line 1"):
             ConversationStore(path).exchanges()
 
     def test_a_folder_is_no_store(self, tmp_path):

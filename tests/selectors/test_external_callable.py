@@ -67,7 +67,7 @@ def test_that_a_slow_one_is_waited_for_is_told(monkeypatch, caplog, batch):
 
     select(slow, "x", "y", batch=batch)
     (said,) = caplog.messages  # and not of the second query: a line a minute
-    what = "query 'q0' has not been answered for 0 s; a callable has no time limit, Ctrl-C stops it"
+    what = "query 'q0' has not been answered for 0 s; a callable has no time limit; stop it with Ctrl-C"
     assert said == f"waiting for 'mine': {what}"
 
 
@@ -220,7 +220,7 @@ def test_changing_the_items_is_an_error_and_does_not_reach_the_catalog():
     before = CATALOG.hash
     made = select(spoil, "x", "y")
     assert set(made.errors) == {0, 1}
-    assert made.errors[0].endswith("the callable changed the items that it was given; let it work on a copy")
+    assert made.errors[0].endswith("the callable changed the items; let it work on a copy")
     assert CATALOG[0].schema == {"type": "object"}
     assert Catalog(CATALOG).hash == before
 
@@ -231,7 +231,7 @@ def test_a_batch_is_answered_in_order_or_by_id():
     by_id = select(lambda requests, items: {"q1": [B], "q0": {"items": []}}, "x", "y", batch=True)
     assert chosen(by_id) == [[], [B]]
     missing = select(lambda requests, items: {"q1": [B]}, "x", "y", batch=True)
-    assert missing.errors == {0: "query 'q0': the callable returned a dict without it"}
+    assert missing.errors == {0: "query 'q0': the callable returned a dict without this query"}
 
 
 @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ def test_a_callable_without_a_name_is_described_as_no_other():
         first, second = CallableSource(function), CallableSource(function)
         assert first.describe() == first.describe()
         assert first.describe() != second.describe()
-        assert "cannot be told from others; name a function" in first.describe()["unnamed"]
+        assert "cannot be identified in a later run; name a function" in first.describe()["unnamed"]
 
 
 def test_a_function_of_a_module_is_described_by_that():
@@ -380,24 +380,9 @@ def test_a_callable_that_cannot_be_found_is_an_error(tmp_path, spec, message):
 @pytest.mark.parametrize(
     ("name", "send", "said", "line"),
     [
-        (
-            "alone",
-            "items",
-            "alone cannot be called as (request, items): too many positional arguments; take the items",
-            1,
-        ),
-        (
-            "both",
-            "nothing",
-            "both cannot be called as (request): missing a required argument: 'items'; with `send: ",
-            3,
-        ),
-        (
-            "K.select",
-            "items",
-            "select cannot be called as (request, items): missing a required argument: 'items'; it is",
-            6,
-        ),
+        ("alone", "items", "alone cannot be called as (request, items): too many positional arguments", 1),
+        ("both", "nothing", "both cannot be called as (request): missing a required argument: 'items'", 3),
+        ("K.select", "items", "select cannot be called as (request, items): missing a required argument: 'items'", 6),
         ("inside", "items", "the callable raised TypeError: alone() takes 1 positional argument", 9),
     ],
 )

@@ -55,7 +55,7 @@ def test_a_list_of_answers_is_read_as_lines_of_them(tmp_path):
 def test_a_query_that_is_not_answered_is_its_own_error(tmp_path):
     (tmp_path / "a.jsonl").write_text(lines(answer("q1", A)))
     made = FileSelector("a.jsonl", base=tmp_path).select(batch_of("q0", "q1"))
-    assert made.errors == {0: "query 'q0': a.jsonl holds no answer for it (it answers 1)"}
+    assert made.errors == {0: "query 'q0': a.jsonl has no answer to this query; it has 1 answer"}
     assert made.candidates.request.tolist() == [1]
 
 
@@ -87,11 +87,11 @@ def test_all_malformed_lines_are_reported_at_once_with_line_and_column(tmp_path)
         (2, 16), (3, 0), (4, 1), (5, 1), (6, 1), (7, 12), (8, 0),
     ]  # fmt: skip
     messages = [fault.message for fault in caught.value.faults]
-    assert messages[0] == "not JSON: Expecting ',' delimiter; expected one JSON object a line"
-    assert messages[1] == "query 'q1' is answered twice, first in line 1; keep one"
+    assert messages[0] == "not JSON: Expecting ',' delimiter; expected one JSON object per line"
+    assert messages[1] == "query 'q1' is answered twice, first in line 1; keep one of the two"
     assert messages[2] == "expected an answer {query, items}, got [1]"
-    assert messages[3] == "no query; expected {query, items}"
-    assert messages[4] == "query must be the id of a query, a text; got 7; expected {query, items}"
+    assert messages[3] == "query must be the id of a query, a text; got None"
+    assert messages[4] == "query must be the id of a query, a text; got 7"
     assert "invalid UTF-8" in messages[5]
     assert "holds the key 'query' twice" in messages[6]
     assert f"({path}, line 2, column 16)" in str(caught.value)
@@ -108,7 +108,7 @@ def test_a_missing_file_and_a_folder_are_errors(tmp_path):
 def test_a_pipe_is_an_error_as_it_would_be_empty_the_second_time():
     reading, writing = os.pipe()
     try:
-        with pytest.raises(StorageError, match="it is a pipe; expected a file, which can be read more than once"):
+        with pytest.raises(StorageError, match="it is a pipe; expected a file"):
             FileSelector(f"/dev/fd/{reading}")
     finally:
         os.close(reading)
@@ -118,7 +118,7 @@ def test_a_pipe_is_an_error_as_it_would_be_empty_the_second_time():
 def test_an_empty_file_is_refused(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text("")
-    with pytest.raises(InputError, match=r"^the file is empty; a line is an answer"):
+    with pytest.raises(InputError, match=r"^the file is empty; expected lines such as"):
         FileSelector(path)
 
 
@@ -163,8 +163,8 @@ def test_a_file_without_a_single_answer_is_refused_with_what_an_answer_is(tmp_pa
     with pytest.raises(InputError) as caught:
         FileSelector("a.jsonl", base=tmp_path)
     (fault,) = caught.value.faults
-    assert fault.message.startswith("these are no answers: no line has 'items' or 'ranking'; they have 'query', 'text'")
-    assert 'a line is an answer to one query of the dataset: {"query": "q1", "items": [{"id": ' in fault.message
+    assert fault.message.startswith("no line is an answer: none has 'items' or 'ranking', they have 'query', 'text'")
+    assert 'expected lines such as {"query": "q1", "items": [{"id": ' in fault.message
     assert "golden" not in fault.message
     (tmp_path / "a.jsonl").write_text(lines({"query": "q1", "error": "down"}))
     assert FileSelector("a.jsonl", base=tmp_path).select(batch_of("q1")).errors
@@ -173,7 +173,7 @@ def test_a_file_without_a_single_answer_is_refused_with_what_an_answer_is(tmp_pa
 @pytest.mark.parametrize("name", ["expected", "expectedTools", "must_include", "mustNotUse", "forbidden", "tools"])
 def test_evals_that_are_given_as_answers_are_told_as_such(tmp_path, name):
     (tmp_path / "evals.jsonl").write_text(lines({"query": "refund 17", name: ["a"]}))
-    with pytest.raises(InputError, match=r"are made a dataset by `ctxbench data import golden .*evals.jsonl`"):
+    with pytest.raises(InputError, match=r"run `ctxbench data import golden` .*evals\.jsonl"):
         FileSelector("evals.jsonl", base=tmp_path)
 
 

@@ -365,8 +365,8 @@ def test_a_status_is_the_error_of_the_queries_of_its_post_and_quoted(endpoint, a
         ([], "returned no answers; expected {answers: [...]}, got '[]'"),
         ({"answers": {}}, "returned no answers; expected {answers: [...]}, got '{\"answers\": {}}'"),
         ({"answers": [], "other": 1}, "returned an object with the unknown key 'other'"),
-        ({"answers": []}, "returned no answer for it; expected one answer a query"),
-        ({"answers": [{"query": "q0", "items": []}] * 2}, "answered it 2 times; expected one answer a query"),
+        ({"answers": []}, "returned 0 answers to this query; expected one"),
+        ({"answers": [{"query": "q0", "items": []}] * 2}, "returned 2 answers to this query; expected one"),
         ({"answers": [{"query": "q9", "items": []}]}, "returned an answer to no query of this POST: "),
         ({"answers": ["x"]}, "returned an answer to no query of this POST: "),
     ],
@@ -413,7 +413,7 @@ def test_a_status_is_said_where_its_body_is_compressed(endpoint, ask):
     endpoint.post = lambda body: (500, gzip.compress(b"no"), ("Content-Encoding", "gzip"))
     endpoint.get = lambda: (404, gzip.compress(b"no"), ("Content-Encoding", "gzip"))
     selector = ask()
-    said = f"query 'q0': status 500 from {endpoint.url}; its body is compressed and was not read: ''"
+    said = f"query 'q0': status 500 from {endpoint.url}; compressed body not read: ''"
     assert selector.select(batch_of("a")).errors == {0: said}
     assert selector.describe()["build"] is None
 
@@ -661,7 +661,7 @@ def test_answers_that_are_not_what_was_kept_are_asked_for_again_and_said_once(en
         assert chosen(ask(cache=tmp_path).select(batch_of("a", "b", "c"))) == [[A], [B], [C]]
     assert len(endpoint.posts) == 6
     assert [record.getMessage() for record in caplog.records] == [
-        f"3 of 3 answers in {path} did not fit their checksums; they are asked for again"
+        f"3 of 3 answers in {path} do not match their checksums; they are asked for again"
     ]
 
 
@@ -691,7 +691,7 @@ def test_another_build_in_the_middle_is_an_error(endpoint, ask, tmp_path):
     endpoint.post = lambda body: answers(body, build="v1" if body["requests"][0]["query"] == "q0" else "v2")
     selector = ask(cache=tmp_path)
     made = selector.select(batch_of("a", "b"))
-    assert made.errors == {1: "query 'q1': build 'v2' answered, but GET reported build 'v1'; run it anew"}
+    assert made.errors == {1: "query 'q1': build 'v2' answered, but GET reported build 'v1'; run it again"}
     assert selector.notes["builds"] == ["v1"]
 
 

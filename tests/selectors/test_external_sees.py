@@ -152,15 +152,15 @@ def test_the_catalog_of_what_sees_everything_has_its_hash():
 @pytest.mark.parametrize(
     ("name", "request_", "why"),
     [
-        ("other", ADA, "it is of workspace 'v', and the query is of another one, 'w'"),
-        ("ben", ADA, "it is of user 'ben', and the query is of another one, 'ada'"),
-        ("ben", Request(id="q", text="", workspace="w", time=AT), "it is of user 'ben', and the query names none"),
+        ("other", ADA, "its workspace is 'v', that of the query is 'w'"),
+        ("ben", ADA, "its user is 'ben', that of the query is 'ada'"),
+        ("ben", Request(id="q", text="", workspace="w", time=AT), "its user is 'ben', that of the query is None"),
         ("later", ADA, f"it was created later (2026-05-01T00:00:00Z; the query is of {AT})"),
         ("ended", ADA, f"it had ended (2026-02-01T00:00:00Z; the query is of {AT})"),
         (
             "ended",
             Request(id="q", text="", workspace="w"),
-            "it ends (2026-02-01T00:00:00Z), and a query without a time sees what does not",
+            "it ends (2026-02-01T00:00:00Z), and a query without a time sees only items without an end",
         ),
     ],
 )

@@ -62,11 +62,11 @@ def test_a_request_that_needs_nothing_gets_nothing_and_no_request_is_no_error():
 
 
 def test_without_labels_it_says_that_it_needs_them():
-    with pytest.raises(ParameterError, match="answers only in an experiment over labelled datasets"):
+    with pytest.raises(ParameterError, match="works only in an experiment over labelled datasets"):
         Oracle("oracle", testing.mock_resources()).select(Batch.of(ITEMS, [Request(id="q", text="x")]))
     with pytest.raises(ParameterError, match="no labels of query 'other'"):
         offered(oracle(q=()), Request(id="other", text="x"))
-    with pytest.raises(ParameterError, match="answers only in an experiment over labelled datasets"):
+    with pytest.raises(ParameterError, match="works only in an experiment over labelled datasets"):
         find_definition("oracle")
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from ctxbench import testing
 from ctxbench.io.errors import ParameterError
-from ctxbench.io.rows import Row
+from ctxbench.model.formats import Source
 from ctxbench.model.items import Catalog, Item
 from ctxbench.selectors.conversations import Exchange, compare, read_exchange, read_session, rebuild, write_session
 from ctxbench.selectors.definitions import read_definition
@@ -33,7 +31,10 @@ def test_a_session_holds_what_its_requests_see():
 def test_what_it_no_longer_sees_is_left_out_with_a_warning():
     session = Session.start(Agent(catalog=Catalog([Item(type="rule", name="over", include="always")])), "c")
     request, (warning,) = session.with_agent(Agent(catalog=Catalog(ITEMS))).build_request("x")
-    assert (request.session, "holds 'rule:over', but the agent no longer has it" in warning) == ((), True)
+    assert (request.session, "holds 'rule:over', which is left out: the agent no longer has it" in warning) == (
+        (),
+        True,
+    )
 
 
 def test_a_chat_of_a_user_holds_and_takes_what_is_theirs():
@@ -60,9 +61,7 @@ def test_whose_a_chat_is_is_stored_with_it_and_its_replies(tmp_path):
     exchange = Exchange.of(session.request("refund", testing.mock_resources()), "Done.")
     row = exchange.as_row()
     assert (row["user"], row["workspace"]) == ("bob", "w")
-    faults = []
-    assert read_exchange(Row(row, faults, tmp_path / "store.jsonl", 1), {}) == exchange
-    assert not faults
+    assert read_exchange(row, Source(), {}) == (exchange, [])
     assert compare(exchange, agent, testing.mock_resources()).same
 
 
@@ -74,7 +73,6 @@ def test_a_part_that_was_sent_is_rebuilt(tmp_path):
     context = Session.start(agent, "c").request("refund", testing.mock_resources())
     assert context.prompt.messages[0] == ("user", "refund an order …")
     exchange = Exchange.of(context, "Done.")
-    faults = []
-    again = read_exchange(Row(exchange.as_row(), faults, Path("store.jsonl"), 1), {})
+    again, faults = read_exchange(exchange.as_row(), Source(), {})
     assert (again, faults) == (exchange, [])
     assert rebuild(again, agent).same

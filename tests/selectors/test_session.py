@@ -238,7 +238,7 @@ class TestFailingSearch:
         context = session.request(AUTH, broken(error))
         assert offered(context) == {"rule:A": "always", "rule:B": "manual", "reference:X": "always"}
         (warning,) = context.warnings
-        assert warning.startswith("the search failed, so that only what the session holds is offered")
+        assert warning.startswith("the search failed, so only the items of the session are offered")
         assert str(error) in warning
         assert context.failure is error
         assert context.prompt.messages[-1] == ("user", AUTH)
@@ -280,7 +280,7 @@ class TestEditsOfTheAgent:
         now = session.with_agent(edit(agent))
         context = now.request(AUTH, resources)
         assert "rule:B" not in offered(context)
-        assert context.warnings == (f"session 'c1' holds 'rule:B', but {why}: it is left out",)
+        assert context.warnings == (f"session 'c1' holds 'rule:B', which is left out: {why}",)
         assert offered(now.with_agent(agent).request(AUTH, resources))["rule:B"] == "manual"
         assert "rule:B" not in now.remove("rule:B")
 

@@ -46,11 +46,11 @@ def test_what_the_agent_no_longer_has_is_kept(session, agent, path):
     [
         ("[]", 1, "expected a session"),
         ("{\n", 2, "malformed JSON"),
-        ('{\n"itms": []}', 2, "unknown field 'itms'; did you mean 'items'"),
-        ('{"id": "a",\n"items": [{"id": "A"}]}', 2, "field 'items', entry 1: 'A' is no item id"),
+        ('{\n"itms": []}', 2, "a session has no field 'itms'; did you mean 'items'"),
+        ('{"id": "a",\n"items": [{"id": "A"}]}', 2, "'A' is no item id"),
         ('{"items": [{"id": "rule:A", "mode": "agent"}]}', 1, "mode is always or manual, got 'agent'"),
-        ('{"items": [3]}', 1, 'field \'items\', entry 1: expected {"id", "mode"}'),
-        ('{"items": [],\n"removed": [3]}', 2, "field 'removed', entry 1: expected an item id, got 3"),
+        ('{"items": [3]}', 1, "items[0] must be a mapping, got 3"),
+        ('{"items": [],\n"removed": [3]}', 2, "expected an item id, got 3"),
         ('{"items": [],\n\n"settings": {"contextTopN": 99}}', 3, "contextTopN must be 0 to 50, got 99"),
         ('{"items": [],\n"settings": {"topN": 9}}', 2, "selector 'semantic' has no parameter 'topN'"),
         (
@@ -58,13 +58,13 @@ def test_what_the_agent_no_longer_has_is_kept(session, agent, path):
             2,
             "contextExpansionDepth must be 0 to 5",
         ),
-        ('{"items": [],\n"id": ""}', 2, "field 'id' must not be empty"),
+        ('{"items": [],\n"id": ""}', 2, "id must be at least 1 long"),
         (
             '{"news": 1,\n"format": 2}',
             2,
-            "its format is 2, this version reads 1; read it with the version that wrote it",
+            "format is 2, and this version reads 1; ",
         ),
-        ('{\n"selector": "dense"}', 2, "the session is of selector 'dense', and 'semantic' is asked"),
+        ('{\n"selector": "dense"}', 2, "the session is of selector 'dense', and the agent has 'semantic'"),
         ('{"items": [{"id": "rule:A"}],\n"removed": ["rule:A"]}', 1, "has rule:A twice, or in it and removed"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The policy file that README shows runs on any labelled folder as it stands."""
+"""The policy file of the guide runs on any labelled folder."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ ENDS = {  # ends of the ranges of the selectors in the block, as far as the defa
 
 @pytest.fixture
 def policy(tmp_path):
-    """The block of README, with an embedder and a counter that need no model."""
-    text = (ROOT / "README.md").read_text("utf-8")
-    section = text[text.index("## Find the best presets") :]
+    """The block of the guide, with an embedder and a counter that need no model."""
+    text = (ROOT / "docs" / "guide.md").read_text("utf-8")
+    section = text[text.index("## 6. Tune") :]
     block = re.search(r"```yaml\n(selectors:.*?)```", section, re.DOTALL)
     path = tmp_path / "policies.yaml"
     path.write_text(f"{block[1]}embedder: hashing\ntokens: chars/4\n", "utf-8")

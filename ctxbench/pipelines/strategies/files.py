@@ -53,7 +53,7 @@ class Intent(Strategy):
     complexity simple, medium or complex. Names are CamelCase, snake_case, dotted or with `::`, file names, paths, and
     what is in backquotes. Keywords are those of `keywords`, for steps that match them. No chunks are made: name
     another analysis beside it. A blank request has no intent. Cost: linear in the text. Source: document 003, "Query
-    Analyzer"; tables of words, tested on requests that one model wrote and labelled (`ctxbench/pipelines/README.md`).
+    Analyzer"; tables of words, tested on requests that a model wrote and labelled (`tests/pipelines/code_requests.md`).
     """
 
     def __call__(self, batch: Batch, resources: Resources) -> Query:

@@ -146,19 +146,19 @@ def test_what_fails_is_reported_and_the_others_are_kept(asked: Asked) -> None:
     assert parts["no_tools"].notes == ("it lists no tools",)
     errors = {name: part.error for name, part in parts.items()}
     assert errors["exit"].splitlines() == [
-        "it closed the connection before it had answered; its last lines on standard error:",
+        "it closed the connection before it answered; its last lines on standard error:",
         *[f"  | line {i}" for i in (5, 6, 7, 8)],
         "  | last: <hidden>",
     ]
     assert errors["garbage"] == (
-        "it did not answer within 4 s: it was being started; it wrote 2 lines on standard output that are no "
-        "messages of MCP, the first: 'not json <hidden>'"
+        "it did not answer within 4 s: it was starting; it wrote 2 lines on standard output that are not "
+        "MCP messages, the first: 'not json <hidden>'"
     )
-    assert errors["hang"] == "it did not answer within 4 s: it was being started"
+    assert errors["hang"] == "it did not answer within 4 s: it was starting"
     assert errors["stubborn"] == errors["hang"]
-    assert errors["hang_later"] == "it did not answer within 4 s: page 1 of its tools was being read"
+    assert errors["hang_later"] == "it did not answer within 4 s: reading tools, page 1"
     assert errors["exit_later"].endswith("| the database is gone")
-    assert errors["not_utf8"] == "it wrote bytes that are no UTF-8 (0xff)"
+    assert errors["not_utf8"] == "it wrote bytes that are not UTF-8 (0xff)"
     assert errors["invalid"].startswith("its answer is not valid by MCP: tools.0.inputSchema: ")
     assert "cannot be started: No such file or directory: /no/such/program" in errors["gone"]
     assert asked.alive == []
@@ -168,7 +168,7 @@ def test_noise_does_not_stand_in_the_way(fake: Callable[..., Path]) -> None:
     parts = parts_of(fake("chatty", "noisy"))
     assert [len(part.items) for part in parts.values()] == [2, 2]
     assert parts["chatty"].notes == (
-        "it wrote 1 line on standard output that are no messages of MCP, the first: 'Server is ready!'",
+        "it wrote 1 line on standard output that are not MCP messages, the first: 'Server is ready!'",
     )
 
 
@@ -187,13 +187,10 @@ def test_what_is_waited_for_is_told_once_a_step_and_for_how_long(
 ) -> None:
     monkeypatch.setattr(mcp_capture, "_SILENCE", 1.0)
     parts_of(fake("mute", "hang_later", "rich"), SHORT)
-    probe = (
-        "; an older server may leave the first question, `server/discover`, unanswered: that is harmless, it is asked "
-        "in the old way after 10 s"
-    )
+    probe = "; an older server may not answer `server/discover`: the older protocol is tried after 10 s"
     assert {said for said in caplog.messages if "rich" not in said} == {
-        f"server mute has not answered for 1 s (it was being started); it is given 4 s in all{probe}",
-        "server hang_later has not answered for 1 s (page 1 of its tools was being read); it is given 4 s in all",
+        f"server mute has not answered for 1 s (it was starting); its limit is 4 s{probe}",
+        "server hang_later has not answered for 1 s (reading tools, page 1); its limit is 4 s",
     }
     assert sum("mute" in said for said in caplog.messages) == 1
 
@@ -235,12 +232,12 @@ def error_of(folder: Path, mode: str, *arguments: str, **env: str) -> str:
 
 
 def test_an_error_of_the_server_is_quoted_though_its_code_is_that_of_a_closed_connection(tmp_path: Path) -> None:
-    assert error_of(tmp_path, "own_error") == "it failed while page 1 of its tools was being read: database locked"
+    assert error_of(tmp_path, "own_error") == "it failed while reading tools, page 1: database locked"
 
 
 def test_a_secret_that_is_cut_is_not_shown_in_half(tmp_path: Path) -> None:
-    closed = "it closed the connection before it had answered; its last lines on standard error:\n  | "
-    assert error_of(tmp_path, "long_line", SECRET=SECRET) == f"{closed}(a line that is too long to be shown)"
+    closed = "it closed the connection before it answered; its last lines on standard error:\n  | "
+    assert error_of(tmp_path, "long_line", SECRET=SECRET) == f"{closed}(one very long line)"
     assert error_of(tmp_path, "long_lines", SECRET=SECRET) == f"{closed}the end"
     twice = error_of(tmp_path, "named_twice", SECRET=SECRET)
     assert twice == f"it lists the tool '{'x' * 90}<hidden>' twice, on page 1 and on page 1; names must differ"
@@ -278,7 +275,7 @@ def test_a_short_secret_is_hidden_and_what_is_none_stays(tmp_path: Path) -> None
     assert [(item.name, item.description) for item in part.items] == [
         ("search_issues", "Search issues in production with <hidden> or pin_<hidden>.")
     ]
-    assert part.notes == ("its tools hold values of 'env' or 'headers', which are hidden in the snapshot",)
+    assert part.notes == ("its tools contain values of 'env' or 'headers', which are hidden in the snapshot",)
 
 
 def test_names_are_never_changed_so_a_secret_in_one_fails_its_server_alone(fake: Callable[..., Path]) -> None:
@@ -293,10 +290,13 @@ def test_names_are_never_changed_so_a_secret_in_one_fails_its_server_alone(fake:
 
 def test_what_no_file_can_hold_fails_the_server_at_once(fake: Callable[..., Path]) -> None:
     parts = parts_of(fake("nan", "half", "plain"), Limits(timeout=300))
-    assert parts["nan"].error == "its tool 'a' cannot be used: it holds NaN or an infinite number, which JSON has not"
+    assert (
+        parts["nan"].error
+        == "its tool 'a' cannot be used: it contains NaN or an infinite number, which JSON does not have"
+    )
     assert parts["half"].error.startswith(
-        "it gave an answer that cannot be read: it holds half a character (a lone surrogate such as \\ud800), which "
-        "UTF-8 has not; it wrote 1 line"
+        "its answer cannot be read: it contains half a character (a lone surrogate such as \\ud800), which "
+        "UTF-8 cannot hold; it wrote 1 line"
     )
     assert len(parts["plain"].items) == 2
 
@@ -490,7 +490,7 @@ def test_servers_are_asked_by_http(address: str, tmp_path: Path) -> None:
     assert "HTTP status 500" in errors["broken"]
     assert "Unexpected content type: text/html" in errors["page"]
     assert "JSON" in errors["nonsense"]
-    assert errors["hang"] == "it did not answer within 4 s: it was being started"
+    assert errors["hang"] == "it did not answer within 4 s: it was starting"
     assert "connection attempts failed" in errors["nobody"]
     assert "EOF while parsing" in errors["cut"]
     assert "xx" not in errors["cut"]
@@ -509,7 +509,7 @@ def test_what_a_server_sends_is_bounded(address: str, fake: Callable[..., Path],
         tracemalloc.stop()
     errors = {name: part.error for name, part in parts.items()}
     assert errors == {
-        "packed": "it sent a body in the encoding 'gzip, gzip', which it was not asked for",
+        "packed": "it sent a body in the encoding 'gzip, gzip', which was not requested",
         "flood": "it sent more than 1 MiB",
     }
 

@@ -117,10 +117,10 @@ def test_all_faults_come_at_once_without_values(tmp_path: Path) -> None:
       "c": 3}}"""
     found = faults_of(tmp_path, text)
     editor = "${command:pick} is known to an editor only: put its value, or ${env:NAME}, in its place"
-    skip = '`--skip b` of `ctxbench data capture`, or "disabled": true in the file'
-    missing = f"the environment variable NOT_SET is not set: set it, or leave the server out: {skip}"
+    skip = 'leave out the server with `ctxbench data capture ... --skip b` or "disabled": true in the file'
+    missing = f"the environment variable NOT_SET is not set: set it, or {skip}"
     assert found == [
-        (2, "server 'a': field 'env.K' must be a text"),
+        (2, "server 'a': field 'env.K' must be a text that is not empty"),
         (2, "server 'a': field 'args' must be a list of texts"),
         (3, f"server 'b': field 'args.0': {editor}"),
         (3, f"server 'b': field 'command': {missing}"),
@@ -135,8 +135,8 @@ def test_all_faults_come_at_once_without_values(tmp_path: Path) -> None:
         ({"command": "x", "url": "http://a"}, "it has both"),
         ({"command": ""}, "field 'command' must be a text that is not empty"),
         ({"command": ["npx", "x"]}, "field 'command' must be a text"),
-        ({"command": "x", "type": "http"}, "field 'type' is 'http', so expected 'url'"),
-        ({"url": "http://a", "type": "stdio"}, "so expected 'command'"),
+        ({"command": "x", "type": "http"}, "field 'type' is 'http', so the server needs 'url'"),
+        ({"url": "http://a", "type": "stdio"}, "so the server needs 'command'"),
         ({"url": "http://a", "type": "websocket"}, "must be stdio, http, streamable-http or sse, got 'websocket'"),
         ({"url": "ftp://a/b"}, "must be an address that starts with http"),
         ({"url": "http://a:99999/"}, "must be an address"),
@@ -154,18 +154,18 @@ def test_what_is_wrong_with_a_server_is_said(fields: dict[str, Any], message: st
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ([], "'servers'; a list of tools is read by `ctxbench data import tools "),
+        ([], "'servers'; it is a list of tools; make a catalog of it: `ctxbench data import tools "),
         ({"tools": []}, "a list of tools"),
         ({"mcpservers": {}}, "expected an object with 'mcpServers' or 'servers'"),
         ({"mcpServers": []}, "must be an object of servers by name"),
         ({"mcpServers": {}}, "holds no server"),
-        ({"mcpServers": {"": {"command": "x"}}}, "a server has no name"),
+        ({"mcpServers": {"": {"command": "x"}}}, "server name '' is empty"),
         (
             {"mcpServers": {"a": {"command": "x"}}, "servers": {"a": {"command": "x"}}},
-            "in 'mcpServers' and in 'servers'",
+            "in both 'mcpServers' and 'servers'",
         ),
         ("{nope}", "malformed JSON"),
-        ('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', "'a' stands twice"),
+        ('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', "'a' occurs twice"),
     ],
 )
 def test_what_is_no_configuration_is_a_fault(data: Any, message: str, tmp_path: Path) -> None:

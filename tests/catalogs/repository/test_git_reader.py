@@ -121,7 +121,7 @@ def test_names_of_commits_are_resolved_and_others_refused(checkout):
 
 
 def test_a_repository_without_commits_and_a_folder_in_none_say_so(checkout, tmp_path):
-    with pytest.raises(StorageError, match="no commit checked out; commit something first"):
+    with pytest.raises(StorageError, match="no commit checked out; commit something, or name"):
         GitRepository(checkout.root).resolve()
     (tmp_path / "plain").mkdir()
     with pytest.raises(StorageError, match="is no git repository"):

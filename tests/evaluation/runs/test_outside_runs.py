@@ -240,7 +240,7 @@ def test_a_file_of_answers_is_noted_for_what_nobody_asked(tmp_path):
     assert part.notes["first_not_asked_for"] == ["nobody"]
     assert report.errors == {"tiny, mine": 8}
     assert "no such item" in part.answers.errors["q02"]
-    assert "holds no answer for it" in part.answers.errors["q03"]
+    assert "has no answer to this query" in part.answers.errors["q03"]
     assert part.metrics["completeness"][0] == 1.0
     assert part.metrics["abstention"][9] == 1.0
 

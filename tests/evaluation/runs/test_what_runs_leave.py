@@ -194,7 +194,7 @@ def test_the_order_of_selectors_changes_no_part(tmp_path):
 
 def test_two_datasets_with_one_name_are_a_fault(tmp_path, data):
     path = experiment(tmp_path, datasets=f"\n  - {TINY}\n  - {data}")
-    with pytest.raises(InputError, match=r"two datasets are called 'tiny'; rename one \(.*e\.yaml, line 3\)"):
+    with pytest.raises(InputError, match=r"two datasets are called 'tiny'; rename one of them \(.*e\.yaml, line 3\)"):
         open_experiment(path)
 
 

@@ -41,7 +41,7 @@ def test_damage_in_a_read_only_place_is_said_once_and_left(rows, opened, path, m
     reader = opened()
     assert [reader.get([key]) for key in (b"a", b"b")] == [{}, {}]
     (line,) = said(caplog)
-    assert line.startswith(f"rows of {path} do not fit their checksums;")
+    assert line.startswith(f"{path} does not match its checksum;")
     assert path.read_bytes() == before
 
 
@@ -52,7 +52,7 @@ def test_a_read_only_file_that_is_no_database_is_done_without(opened, path, monk
     reader = opened()
     assert [reader.get([b"a"]), reader.get([b"a"])] == [{}, {}]
     assert not reader.writable
-    assert said(caplog) == [f"{path} cannot be used ('file is not a database') nor replaced: nothing is kept there"]
+    assert said(caplog) == [f"{path} cannot be used ('file is not a database') or replaced; nothing is cached there"]
     assert [one.name for one in path.parent.iterdir()] == ["rows.sqlite"]
 
 
@@ -122,7 +122,7 @@ def test_a_folder_in_place_of_the_file_is_done_without(rows, path, caplog):
     path.mkdir(parents=True)
     assert rows.get([b"a"]) == {}
     assert not rows.writable
-    assert said(caplog) == [f"{path} cannot be opened (unable to open database file): nothing is kept there"]
+    assert said(caplog) == [f"{path} cannot be opened (unable to open database file); nothing is cached there"]
     with pytest.raises(StorageError, match="cannot be written"):
         rows.put({b"a": b"1"})
 
@@ -132,7 +132,7 @@ def test_a_full_disk_stores_nothing_of_the_batch(rows):
     connection = rows._connection
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute(f"PRAGMA max_page_count = {pages + 1}")  # SQLite then answers as on a full disk
-    with pytest.raises(StorageError, match=r"no room in .*rows\.sqlite.*Free some and run again"):
+    with pytest.raises(StorageError, match=r"no room in .*rows\.sqlite.*free some and run again"):
         rows.put(MANY)
     assert len(rows) == 1
     rows.put(MANY)  # opened again, without that bound
@@ -144,7 +144,7 @@ def test_another_process_that_does_not_let_go_is_named(rows, path, monkeypatch):
     rows.put({b"a": b"1"})
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as blocker:
         blocker.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StorageError, match="kept locked by another process"):
+        with pytest.raises(StorageError, match="locked by another process"):
             rows.put({b"b": b"2"})
         assert rows.get([b"a"]) == {b"a": b"1"}  # reading goes on
         blocker.execute("ROLLBACK")

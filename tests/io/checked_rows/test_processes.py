@@ -118,7 +118,7 @@ def test_what_goes_wrong_is_a_line_on_standard_error(path):
 def test_a_lock_that_another_process_keeps_is_an_error_after_a_while(rows, path, monkeypatch):
     rows.put({b"a": b"1"})
     monkeypatch.setattr(cache, "_BUSY_SECONDS", 0.3)
-    kept = "rows.sqlite was kept locked by another process for 0 s; end that process, or choose another cache folder"
+    kept = "rows.sqlite was locked by another process for 0 s; end that process, or choose another cache folder"
     with exclusive(path.with_name(".rows.sqlite.lock"), waiting=lambda: pytest.fail("nobody else has it")):
         with pytest.raises(StorageError, match=kept):
             rows.put({b"b": b"2"})

@@ -52,7 +52,7 @@ def test_a_row_that_was_altered_is_taken_out_and_said_once(rows, path, caplog):
     rows.put({b"a": b"1", b"b": b"2", b"c": b"3"})
     changed(path, "UPDATE things SET value = x'30' WHERE value <> x'32'")
     assert rows.get([b"a", b"b"]) == {b"b": b"2"}
-    assert said(caplog) == [f"rows of {path} do not fit their checksums; what they held is made again"]
+    assert said(caplog) == [f"{path} does not match its checksum; its content is computed again"]
     assert len(rows) == 2
     rows.put({b"a": b"1"})
     assert rows.get([b"a", b"b", b"c"]) == {b"a": b"1", b"b": b"2"}
@@ -85,7 +85,7 @@ def test_a_file_that_is_no_database_is_replaced(rows, opened, path, caplog):
     path.write_bytes(NO_DATABASE)
     assert rows.get([b"a"]) == {}
     (line,) = said(caplog)
-    assert line.startswith(f"{path} cannot be used ('file is not a database'): it was replaced,")
+    assert line.startswith(f"{path} cannot be used ('file is not a database'); it was replaced,")
     rows.put({b"a": b"1"})
     assert opened().get([b"a"]) == {b"a": b"1"}
     assert sorted(one.name for one in path.parent.iterdir()) == ["rows.sqlite"]

@@ -87,7 +87,7 @@ def test_what_cannot_be_split_is_refused(make, tiny):
     with pytest.raises(ParameterError, match=r"10 of 10 queries have no time \(q01, q02, q03, \.\.\.\)"):
         split_dataset(tiny, by="time")
     one = make.dataset(["t"], [make.query("q", time="2026-03-01")], [("q", "t", 2)])
-    with pytest.raises(ParameterError, match="all queries belong together"):
+    with pytest.raises(ParameterError, match="all queries stay together"):
         split_dataset(one, by="time")
     both = {"folds": 3, "share": 0.3}
     for wrong in ({"by": "name"}, {"share": 0}, {"share": 1}, {"folds": 1}, {"folds": 3, "by": "time"}, both):

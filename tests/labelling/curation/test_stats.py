@@ -18,12 +18,12 @@ def test_the_tiny_dataset_is_described(tiny):
     assert found.labels["grade"] == {"required": 11, "helpful": 2, "irrelevant": 3}
     assert found.labels["via"] == {"direct": 15, "dependency": 1}
     assert found.labels["source"] == {"as the card says": 16}
-    assert found.spreads["labels a query"] == Spread(9, 16, 16 / 9, 1, 2.0, 3.0, 3)
+    assert found.spreads["labels per query"] == Spread(9, 16, 16 / 9, 1, 2.0, 3.0, 3)
     # q01 and q06 require two items; the two alternatives of q04 count once
-    assert found.spreads["required a query"].total == 10
-    assert found.spreads["chunks an item"].most == 3
+    assert found.spreads["required per query"].total == 10
+    assert found.spreads["chunks per item"].most == 3
     prices = [(len(item.prompt_text) + 3) // 4 for item in tiny.catalog]
-    assert found.spreads["prompt tokens an item (chars/4)"].total == sum(prices)
+    assert found.spreads["tokens per item (chars/4)"].total == sum(prices)
     assert sum(tokens for _, tokens in found.tokens_by["type"].values()) == sum(prices)
     assert sum(items for items, _ in found.tokens_by["server"].values()) == 12
     assert found.largest[0][1] == max(prices)
@@ -77,7 +77,7 @@ def test_a_file_of_counts_prices_items_and_queries_are_counted_by_characters(mak
     data = make.dataset(["a"], [make.query("q", "12345")], [("q", "a", 2)])
     found = dataset_stats(data, open_counter(f"file:{tmp_path / 'counts.json'}"))
     assert found.largest == (("tool:s:a", 7),)
-    assert found.spreads["tokens a query (chars/4)"].total == 2
+    assert found.spreads["tokens per query (chars/4)"].total == 2
 
 
 def test_no_numbers_have_no_spread():

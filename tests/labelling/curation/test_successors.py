@@ -32,7 +32,7 @@ def test_another_type_is_none_and_a_new_item_is_taken_once():
 
 
 def test_the_only_one_that_is_gone_may_be_the_only_new_one_of_its_type():
-    assert found([tool("a")], [tool("zebra")]) == [("a", "zebra", "one")]
+    assert found([tool("a")], [tool("zebra")]) == [("a", "zebra", "new")]
     assert found([tool("a")], [tool("zebra")], alone=False) == []
     assert found([tool("a")], [tool("zebra"), tool("yak")]) == []
     assert found([tool("a"), tool("b")], [tool("zebra")]) == []

@@ -77,7 +77,7 @@ def test_what_cannot_grow_is_refused(repository, tmp_path):
     for wrong, said in (
         (lambda: grown(old, other), r"is not among the 5 newest of the first-parent line of HEAD in .*other"),
         (lambda: grown(old, repository, commits=3), "is not among the 3 newest"),
-        (lambda: grown(old, repository, head="HEAD~3"), "name a head that follows it"),
+        (lambda: grown(old, repository, head="HEAD~3"), "name a later head"),
         (lambda: grown(old, repository, view="definitions"), "was made with view files"),
         (lambda: grown(old, repository, rules=CommitRules(merges=True)), "was made with merges False"),
         (
@@ -92,7 +92,7 @@ def test_what_cannot_grow_is_refused(repository, tmp_path):
 def test_items_that_the_history_does_not_give_are_not_dropped(repository):
     old = made(repository, "HEAD~2")
     own = Item(type="rule", name="tone", text="Be brief.")
-    with pytest.raises(ParameterError, match="1 of its items are none of what is asked for now, such as rule:tone"):
+    with pytest.raises(ParameterError, match="1 of its items do not exist with these settings, such as rule:tone"):
         grown(replace(old, catalog=Catalog([*old.catalog, own])), repository)
 
 

@@ -52,7 +52,7 @@ def test_answers_of_a_session_that_was_killed_are_in_the_files_at_the_next_start
     with opened(folder) as work:
         assert len(work.dataset.judged()) == 1
         assert "cut short" in work.notes[0]
-        assert "1 queries answered earlier" in work.notes[1]
+        assert "1 query answered earlier" in work.notes[1]
         again = session_of(work, pool)
         assert again.answers == 1
         assert again.next().query != prompt.query
@@ -84,7 +84,7 @@ def test_two_sessions_do_not_label_the_same_folder(place):
 
 
 def test_what_is_no_folder_of_a_dataset_is_refused(tmp_path):
-    with pytest.raises(ParameterError, match="no folder of a dataset"), opened(tmp_path):
+    with pytest.raises(ParameterError, match="not the folder of a dataset"), opened(tmp_path):
         pass
 
 
@@ -143,7 +143,7 @@ def test_labels_changed_by_other_means_win_in_the_figures_too(place):
     other = [label for label in dataset.labels if label.query != query]
     write_dataset(replace(dataset, labels=(*other, Label(query, dataset.catalog[5].key, 2, source="x"))), folder)
     with opened(folder) as work:
-        assert "left alone" in work.notes[0]
+        assert "left unchanged" in work.notes[0]
         assert session_of(work, pool).sample().answered[query].complete == (False, False)
 
 
@@ -181,7 +181,7 @@ def test_the_card_says_how_many_labels_come_from_where(place):
     card = read_dataset(folder).about
     assert card["labelling"] == (
         "From logs. Since then people have labelled: of 60 labels now, by source: 45 trace (75.0%), 15 person (25.0%). "
-        "Of 60 queries, 15 are labelled wholly (0 of them need nothing), 45 partly."
+        "Of 60 queries, 15 are labelled in full (0 of them need nothing), 45 in part."
     )
     sources = {"person": {"labels": 15, "share": 0.25}, "trace": {"labels": 45, "share": 0.75}}
     assert card["notes"] == {"a": 1, "label_sources": sources}

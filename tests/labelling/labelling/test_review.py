@@ -63,7 +63,7 @@ def test_conflicts_name_file_and_line_and_nothing_is_applied(pool, tmp_path):
     path = tmp_path / "patch.jsonl"
     write_patch(regraded(pool.dataset, "q0", key, 1), path)
     made, _ = patched(pool.dataset, path)
-    with pytest.raises(InputError, match=r"is 1 direct now, the patch expects 2 direct.*patch\.jsonl, line 1"):
+    with pytest.raises(InputError, match=r"is 1 direct now, but the patch expects 2 direct.*patch\.jsonl, line 1"):
         patched(made, path)
     path.write_text(
         '{"query": "q9", "item": "tool:wiki:read_page"}\n{"item": 5}\n{"query": "q0", "item": "tool:x:y"}\n'

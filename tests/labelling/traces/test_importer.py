@@ -20,7 +20,6 @@ from ctxbench.labelling.trace_import import (
     scopes_of,
     write_import,
 )
-from ctxbench.labelling.trace_labels import _fill
 from ctxbench.labelling.trace_turns import meant_field
 from ctxbench.model.items import Catalog, Item, ItemKey
 from ctxbench.model.requests import Message
@@ -373,7 +372,7 @@ def test_a_log_of_another_catalog_is_refused(made):
     with pytest.raises(ParameterError) as caught:
         made(row(offered=["x", "y"], called=["x"]))
     text = str(caught.value)
-    for part in ("none of the 2 names", "'x', 'y'", "'tool:s:create_issue'", "Is it the catalog"):
+    for part in ("none of the 2 names", "'x', 'y'", "'tool:s:create_issue'", "Check that this is the catalog"):
         assert part in text
 
 
@@ -391,7 +390,7 @@ def test_names_that_are_not_found_are_counted_and_listed(made):
     assert state(one) == (["list_runs"], "partly")
     names = one.report.as_dict()["names"]
     assert (names["unknown"], names["ambiguous"]) == ({"mail": 2}, {"deploy": 2})
-    assert "names not in the catalog (renamed since? --renames FILE): mail (2)" in one.report.lines()
+    assert "names not in the catalog: 'mail' (2); pass --renames FILE for renamed items" in one.report.lines()
 
 
 @pytest.mark.parametrize(
@@ -408,12 +407,12 @@ def test_names_that_are_not_found_are_counted_and_listed(made):
         ({"called": "deploy"}, "'called' must be a list"),
         ({"called": [{"tool": "deploy", "status": "fine"}]}, "status must be one of ok, error, unknown_tool"),
         ({"called": [{"status": "ok"}]}, "'called', entry 1"),
-        ({"offered": "*", "exposure": "partial"}, "says partial, but 'offered' is '*'"),
+        ({"offered": "*", "exposure": "partial"}, "is partial, but 'offered' is '*'"),
         ({"time": "0001-01-01T00:00:00+05:00"}, "'time' must be ISO 8601"),
         ({"messages": [{"role": "user", "content": json.loads("[" * 400 + "]" * 400)}] * 2, "turn": -1}, "'turn'"),
         ({"needs": "something"}, "'needs' must be 'nothing'"),
-        ({"needs": "nothing", "called": ["deploy"]}, "says nothing, but something was called"),
-        ({"scope": 3}, "'scope' must be the name"),
+        ({"needs": "nothing", "called": ["deploy"]}, "but something was called"),
+        ({"scope": 3}, "'scope' must be a text"),
         ({"scope": "a", "available": []}, "exclude each other"),
         ({"session": [{"name": "deploy", "mode": "agent"}]}, "always or manual"),
         ({"tool_results": ["x"]}, "'tool_results' must be a list"),
@@ -454,8 +453,8 @@ def test_a_missing_log_is_an_error(tmp_path):
 def test_fields_that_nothing_reads_are_named(made):
     one = made(row("a", model="m", conversation_id="x"), row("b", turn=1, model="m"))
     assert one.report.ignored == {"model": 2, "conversation_id": 1}
-    meant = "'conversation_id' may be meant for 'conversation'"
-    assert f"fields that nothing reads: model, conversation_id; {meant}" in one.report.lines()
+    hint = "; did you mean 'conversation' by 'conversation_id'?"
+    assert f"ignored fields: 'model' (2), 'conversation_id' (1){hint}" in one.report.lines()
 
 
 # ------------------------------------------------------------------------------------------------ redaction
@@ -506,7 +505,7 @@ def test_an_import_is_written_as_a_dataset_that_validates(made, tmp_path):
     assert dataset.labels == one.dataset.labels
     assert list(read_exposures(tmp_path / "out").values()) == list(one.exposures)
     assert dataset.about["notes"]["traces"]["labels"] == {"labels_full": 1, "labels_partial": 1, "share_full": 0.5}
-    assert "50% of them from turns in which everything was offered" in dataset.about["labelling"]
+    assert "50% of them from turns that were offered everything" in dataset.about["labelling"]
     assert dataset.unlabelled == ("c-1",)
 
 
@@ -736,7 +735,7 @@ def test_an_import_with_answers_is_not_replaced(made, tmp_path):
 
 def test_a_folder_of_something_else_is_not_replaced(made, tmp_path):
     (tmp_path / "notes.md").write_text("mine")
-    with pytest.raises(ParameterError, match="is no dataset"):
+    with pytest.raises(ParameterError, match="is not a dataset"):
         write_import(made(row()), tmp_path)
 
 
@@ -752,15 +751,9 @@ def test_ids_of_users_leave_texts_and_the_ids_of_conversations(made):
     assert third.request.tool_results == (("of <mail-1>", "ok"),)
 
 
-def test_a_sentence_about_one_thing_alone_has_the_number_behind_it():
-    sentence = "{n:,} spans name a parent that is not in the log"
-    assert _fill(sentence, 1, 0.0) == "spans name a parent that is not in the log: 1"
-    assert _fill(sentence, 2, 0.0) == "2 spans name a parent that is not in the log"
-
-
 def test_fields_that_are_nearly_those_of_a_turn_are_said():
     assert [meant_field(name) for name in ("ofered", "call")] == [
-        "; 'ofered' may be meant for 'offered'",
-        "; 'call' may be meant for 'called'",
+        "; did you mean 'offered' by 'ofered'?",
+        "; did you mean 'called' by 'call'?",
     ]
     assert [meant_field(name) for name in ("called", "model")] == ["", ""]

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from ctxbench.io.errors import message_code
 from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_traces
 from ctxbench.labelling.trace_messages import calls_of, read_messages, summarise_messages
 from ctxbench.model.items import Catalog, Item
@@ -150,4 +151,4 @@ def test_a_query_with_a_call_that_cannot_be_read_is_not_labelled_wholly(tmp_path
     made = import_traces(source, TraceSettings(name="mine"), redact=None)
     assert made.report.counts["calls_unread"] == 1
     assert made.dataset.queries[0].partly_labelled
-    assert any(line.startswith("calls in no form that is known, or without a name: 1;") for line in made.report.lines())
+    assert any(message_code(line) and line.key == "labelling.calls-unread" for line in made.report.lines())

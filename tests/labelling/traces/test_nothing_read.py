@@ -117,8 +117,11 @@ def test_a_turn_that_needs_nothing_is_a_label(log):
         ([{"text": "a", "offered": ["refund"], "called": ["push"]}], r"'push' \(1\)"),
         ([{"text": "a", "called": [{"tool": "refund", "status": "fine"}]}, {"text": "b"}], r"'called' \(1\)"),
         ([{"ts": 1, "result": {"steps": STEPS}}, {"text": "b"}], r"'result' \(1\)"),
-        ([{"messages": [*ASK, {"role": "assistant", "content": [{"type": "my-tool-call"}]}]}], "without a name: 1"),
-        ([{"conversation": "a", "offered": "*", "called": ["refund"]}, {"text": "b"}], "no message of a user's: 1"),
+        ([{"messages": [*ASK, {"role": "assistant", "content": [{"type": "my-tool-call"}]}]}], "unknown form: 1;"),
+        (
+            [{"conversation": "a", "offered": "*", "called": ["refund"]}, {"text": "b"}],
+            "user message before: 1;",
+        ),
     ],
 )
 def test_calls_that_give_no_label_are_named(log, rows, said):

@@ -1,4 +1,4 @@
-"""A check in a few lines, and where accepting helps."""
+"""A check on the console in short, and where accepting helps."""
 
 from __future__ import annotations
 
@@ -6,31 +6,109 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.gate.results import Cause, CauseGroup, CauseKind, Fix, Verdict
-from ctxbench.report.check_texts import costliest_cause, is_acceptable, loss_note, pin_advice, summary_sentences
+from ctxbench.gate.results import Cause, CauseGroup, CauseKind, Fix, Loosened, Verdict
+from ctxbench.report.check_document import MORE, summary
+from ctxbench.report.check_texts import Locations, is_acceptable, losses, main_causes, pin_advice
+from ctxbench.report.document import console_text
+
+ACCEPT = "ctxbench check gate.yaml --accept"
+LOCATIONS = Locations(gate="gate.yaml", item=lambda _dataset, item: ("data/corpus.jsonl", 7))
+
+WORSE = """\
+worse: semantic/normal on desk: 1 required item lost, 0 gained (0 may be lost); 1 pin broken; completeness 100.0% ->
+  50.0%
+
+also inconclusive: dense on desk; better: hybrid on desk
+
+Losses: 1 required item
+  - pin on line 12: q2: rule:code%20review is out
+  - rule:code%20review: lost for 1 query (q2)
+
+Causes and suggested fixes
+  - data/corpus.jsonl:7: item edited: text of rule:code%20review edited (1 lost)
+    fix: pin it
+
+Next: Apply the suggested fix. Broken pin: fix the selection, or change the pin (gate.yaml, line 12). If the change is
+intended, accept it:
+  ctxbench check gate.yaml --accept
+
+Details: --verbose. Everything: --markdown FILE.
+"""
 
 
-def test_the_worst_selector_what_was_lost_the_cause_with_its_mend_and_how_to_accept(made):
-    assert summary_sentences((made.worse(), made.inconclusive(), made.same()), "ctxbench check --accept") == (
-        "semantic/normal on desk: 1 required item was lost and 0 were gained, at most 0 more may be lost.",
-        "also inconclusive: dense on desk",
-        "lost: rule:code%20review (q2)",
-        "most costly cause: item edited: text of rule:code%20review edited; to fix it: pin it",
-        "to accept it, if it is meant: ctxbench check --accept",
-    )
+def shown(check, width=120, **options):
+    return console_text(summary(check, accept=ACCEPT, locations=LOCATIONS, **options), width=width)
 
 
-def test_a_mend_that_is_too_long_is_left_to_the_full_text(made):
-    worse = made.worse()
-    (group, *rest) = worse.causes
-    long = replace(group, fix=Fix("put its text back " * 20))
-    said = summary_sentences((replace(worse, causes=(long, *rest)),))
-    assert said[-1] == "most costly cause: item edited: text of rule:code%20review edited"
+def test_the_screen_of_a_check_that_is_worse(made):
+    assert shown(made.check(made.worse(), made.inconclusive(), made.same(), made.better())) == WORSE
 
 
-def test_what_must_be_done_before_accepting_and_about_pins_is_said(made):
-    *_, pins, accept = summary_sentences((made.worse(),), "accept", first="fix labels", pins="a broken pin")
-    assert (pins, accept) == ("a broken pin", "to accept it, if it is meant: fix labels, then accept")
+def test_one_line_where_nothing_changed(made):
+    check = made.check(made.same(), replace(made.same(), selector="dense"), replace(made.same(), dataset="mail"))
+    assert shown(check) == "same: 2 datasets, 2 selectors, 40 queries; nothing changed\n"
+    moved = replace(made.same(), changes=(replace(made.LOST, required=False),))
+    assert shown(made.check(moved)).startswith("same: 1 dataset, 1 selector, 20 queries; 1 change of what is offered")
+
+
+@pytest.mark.parametrize(
+    ("maker", "first", "steps"),
+    [
+        ("gone", "worse: bm25 on desk: 2 required items can no longer be offered\n", "add --allow-removed"),
+        ("inconclusive", "inconclusive: dense on desk: completeness 100.0% -> 95.0%\n", "Label more queries"),
+        ("better", "better: hybrid on desk: 0 required items lost, 2 gained (1 may be lost)\n", "To keep the gain"),
+        ("not_comparable", "not comparable: mine on desk: query q7 has no answer", "Nothing was judged"),
+        ("dearer", "worse: bm25 on desk: tokens 100 -> 160", "If the change is intended, accept it:"),
+    ],
+)
+def test_the_answer_comes_first_and_the_next_step_last(made, maker, first, steps):
+    text = shown(made.check(getattr(made, maker)()))
+    assert text.startswith(first)
+    assert steps in text
+    assert text.endswith(f"  {ACCEPT}\n\n{MORE}\n")
+
+
+def test_a_loosened_gate_comes_first_and_new_queries_may_be_accepted(made):
+    loosened = made.check(made.same(), loosened=(Loosened("tolerance of recall", "0.01", "0.9"),))
+    assert shown(loosened).startswith("same: the gate was loosened (tolerance of recall 0.01 -> 0.9)\n")
+    assert "Restore the settings and pins of gate.yaml" in shown(loosened)
+    new = made.check(replace(made.same(), left_out={"new": ("q30",)}))
+    assert "To include the new queries, accept it:" in shown(new)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_no_check_takes_more_than_25_lines(made, width):
+    texts = ("label the queries anew " * 20, "")
+    worst = made.many(30)
+    worst = replace(worst, selectors=(*worst.selectors, *made.every().selectors, made.gone()))
+    for check in (worst, made.every(), made.hostile(), made.many(30), made.check(made.gone(), made.dearer())):
+        for first in texts:
+            lines = shown(check, width, first=first).splitlines()
+            assert len(lines) <= 25, "\n".join(lines)
+            assert all(len(line) <= width or len(line.split()) <= 1 for line in lines if ACCEPT not in line)
+
+
+def test_an_item_is_listed_once_with_all_queries_that_lost_it(made):
+    lost = [("q1", "rule:a"), ("q2", "rule:b"), ("q3", "rule:b"), *((f"r{n}", "rule:d") for n in range(6))]
+    changes = tuple(replace(made.LOST, query=query, item=item) for query, item in lost)
+    selector = replace(made.worse(), changes=changes, lost=len(lost), pins=())
+    for selectors in ((selector,), (selector, replace(selector, selector="other"))):
+        assert losses(made.check(*selectors)) == [
+            "rule:d: lost for 6 queries (r0, r1, r2 and 3 more)",
+            "rule:b: lost for 2 queries (q2 and q3)",
+            "rule:a: lost for 1 query (q1)",
+        ]
+
+
+def test_what_must_be_done_before_accepting_is_said(made):
+    text = shown(made.check(made.worse()), first="update labels")
+    assert "If the change is intended, update labels, then accept it:" in " ".join(text.split())
+    assert "accept" not in console_text(summary(made.check(made.worse())))  # two runs have nothing to accept
+
+
+def costliest(selectors):
+    """The cause that is told first, with its fix; None where none is."""
+    return next(((group.cause, str(group.fix)) for _, group in main_causes(selectors)), None)
 
 
 def pinned(made):
@@ -57,70 +135,7 @@ def test_no_baseline_makes_a_pin_hold(made):
     assert pin_advice(made.check(made.same())) == ""
     first, *_ = pinned(made).pins
     several = replace(pinned(made), pins=(first, replace(first, line=3), replace(first, line=3, query="q9")))
-    assert pin_advice(made.check(several)) == (
-        "broken pins stay broken whatever is accepted: change or take out the pin (gate.yaml, lines 3 and 12), or fix "
-        "the selection"
-    )
-
-
-def test_nothing_is_said_where_nothing_differs(made):
-    assert summary_sentences((made.same(), made.same()), "ctxbench check --accept") == ()
-    assert summary_sentences(()) == ()
-
-
-def test_what_is_lost_is_told_whatever_the_verdict(made):
-    losing = replace(made.same(), changes=(made.LOST,), lost=1)
-    assert summary_sentences((losing,), "accept") == ("lost: rule:code%20review (q2)",)
-
-
-def test_two_runs_have_nothing_to_accept(made):
-    assert not any("accept" in text for text in summary_sentences((made.worse(),)))
-
-
-def test_lost_items_are_named_once_with_their_queries_what_most_lost_first(made):
-    lost = [
-        ("q1", "rule:a"),
-        ("q2", "rule:b"),
-        ("q3", "rule:b"),
-        ("q4", "rule:c"),
-        *((f"r{n}", "rule:d") for n in range(6)),
-    ]
-    changes = tuple(replace(made.LOST, query=query, item=item) for query, item in lost)
-    one = replace(made.worse(), changes=changes, lost=len(lost))
-    for selectors in ((one,), (one, replace(one, selector="other"))):  # what two selectors lost is one loss
-        (said,) = (text for text in summary_sentences(selectors) if text.startswith("lost: "))
-        assert said == "lost: rule:d (r0, r1, r2 and 3 more), rule:b (q2 and q3), rule:a (q1) and rule:c (q4)"
-
-
-def test_other_reasons_are_counted_and_long_ones_cut(made):
-    one = replace(made.worse(), reasons=("a " * 200, "b", "c"), changes=(), causes=(), lost=0)
-    assert summary_sentences((one,)) == (f"semantic/normal on desk: {'a ' * 123}a...; 2 more reasons below",)
-
-
-@pytest.mark.parametrize(
-    ("reason", "told"),
-    [
-        (f"{'a ' * 60}end; {'b ' * 60}, but {'c ' * 60}", f"{'a ' * 60}end"),
-        (f"{'a ' * 60}end (x; {'b ' * 60}), but c", f"{'a ' * 60}end"),
-        (f"{'a ' * 60}end, but no{'c ' * 80}", f"{'a ' * 60}end"),
-    ],
-)
-def test_a_long_reason_ends_where_a_part_of_it_ends(made, reason, told):
-    one = replace(made.worse(), reasons=(reason,), changes=(), causes=(), lost=0)
-    assert summary_sentences((one,)) == (f"semantic/normal on desk: {told}",)
-
-
-def test_a_large_difference_that_cannot_be_told_is_told_beside_what_decided(made):
-    rows = [1.0] * 20, [1.0] * 16 + [0.0] * 4
-    large, small = (replace(made.judged("completeness", Verdict.INCONCLUSIVE, *rows), tolerance=n) for n in (0.01, 0.1))
-    said = summary_sentences((replace(made.worse(), metrics=(large,)),))
-    assert said[1].startswith(
-        "not told either way: completeness 100.0% -> 80.0% (-20.0 points): more than the 1.0 points"
-    )
-    assert "20 queries" in said[1]
-    assert "either way" not in " ".join(summary_sentences((replace(made.worse(), metrics=(small,)),)))
-    decides = replace(made.inconclusive(), reasons=("completeness 100.0% -> 80.0%",), metrics=(large,))
-    assert "either way" not in " ".join(summary_sentences((decides,)))
+    assert "gate.yaml, lines 3 and 12" in pin_advice(made.check(several))
 
 
 def test_the_costliest_cause_is_that_of_most_items_lost_net_over_all_selectors(made):
@@ -132,35 +147,9 @@ def test_the_costliest_cause_is_that_of_most_items_lost_net_over_all_selectors(m
 
     first = replace(made.worse(), causes=(group("a", 3), group("b", 2)))
     second = replace(made.worse(), selector="other", causes=(group("b", 2), group("c", 9, gained=8)))
-    assert costliest_cause((first, second))[0].detail == "b"  # 4; a 3, c 1
-    assert costliest_cause((first,))[0].detail == "a"
-    assert costliest_cause((first, replace(second, dataset="x")))[1] == "fix a"  # a cause is of one dataset
-
-
-def test_a_mend_is_of_the_selector_and_dataset_that_the_headline_names_or_names_its_own(made):
-    worse, cause = made.worse(), Cause(kind=CauseKind.MODEL, detail="model a -> b")
-
-    def losing(dataset, lost, fix):
-        held = CauseGroup(
-            cause=cause,
-            lost=lost,
-            gained=0,
-            others=0,
-            tokens=0,
-            queries=("q",),
-            fix=Fix(fix) if fix else Fix(),
-        )
-        return replace(worse, dataset=dataset, lost=lost, causes=(held,))
-
-    def told(*selectors):
-        return next(one for one in summary_sentences(selectors) if "cause" in one)
-
-    evals, mine = losing("evals", 1, "raise n to 4"), losing("mine", 3, "raise n to 9")
-    assert told(evals, mine) == "cause: model a -> b; to fix it: raise n to 4"
-    there = "semantic/normal on mine"
-    assert told(losing("evals", 1, ""), mine) == f"cause ({there}): model a -> b; to fix it: raise n to 9"
-    assert told(replace(evals, lost=0, causes=()), mine).startswith(f"cause ({there}): ")
-    assert told(losing("evals", 1, ""), losing("mine", 3, "")) == "cause: model a -> b"
+    assert costliest((first, second))[0].detail == "b"  # 4; a 3, c 1
+    assert costliest((first,))[0].detail == "a"
+    assert costliest((first, replace(second, dataset="x")))[1] == "fix a"  # a cause is of one dataset
 
 
 @pytest.mark.parametrize(("metric", "detail"), [("tokens", "dear"), ("completeness", "first")])
@@ -177,8 +166,8 @@ def test_where_nothing_was_lost_the_cause_is_that_of_the_metric_that_decided(mad
         else (made.worse().metrics[0],)
     )
     one = replace(made.worse(), changes=(), lost=0, causes=groups, metrics=metrics)
-    assert costliest_cause((one,))[0].detail == detail
-    assert costliest_cause((replace(one, metrics=()),)) is None
+    assert costliest((one,))[0].detail == detail
+    assert costliest((replace(one, metrics=()),)) is None
 
 
 def test_new_items_are_not_to_blame_for_the_tokens_of_what_they_replaced(made):
@@ -190,7 +179,7 @@ def test_new_items_are_not_to_blame_for_the_tokens_of_what_they_replaced(made):
     new, raised = group(CauseKind.NEW, 50, "tool:a", "tool:b"), group(CauseKind.PARAMETER, 40, "n")
 
     def blamed(*groups):
-        return costliest_cause((replace(made.worse(), changes=(), lost=0, causes=groups, metrics=metrics),))[0].kind
+        return costliest((replace(made.worse(), changes=(), lost=0, causes=groups, metrics=metrics),))[0].kind
 
     assert blamed(new, raised) is CauseKind.NEW
     assert blamed(new, raised, group(CauseKind.CROWDED, -20, "tool:a")) is CauseKind.PARAMETER
@@ -199,27 +188,13 @@ def test_new_items_are_not_to_blame_for_the_tokens_of_what_they_replaced(made):
 
 
 def test_what_became_dearer_is_to_blame_for_tokens_and_for_nothing_else(made):
-    assert costliest_cause((made.dearer(),))[0].kind is CauseKind.COSTS_MORE
+    assert costliest((made.dearer(),))[0].kind is CauseKind.COSTS_MORE
     judged = (made.worse().metrics[0],)
-    assert costliest_cause((replace(made.dearer(), metrics=judged),)) is None
+    assert costliest((replace(made.dearer(), metrics=judged),)) is None
 
 
 def test_where_tokens_alone_decided_what_was_lost_within_the_allowance_is_not_the_headline(made):
     both = replace(made.dearer(), causes=(*made.worse().causes, *made.dearer().causes), lost=1, allowed=1)
-    assert costliest_cause((both,))[0].kind is CauseKind.COSTS_MORE
-    assert costliest_cause((replace(both, allowed=0),))[0].kind is CauseKind.EDITED
-    assert costliest_cause((replace(both, metrics=(*both.metrics, *made.worse().metrics)),))[0].kind is CauseKind.EDITED
-
-
-def test_though_counts_what_was_lost_and_gained_over_all_selectors(made):
-    assert loss_note((made.same(), made.better())) == ""
-    losing = replace(made.better(), changes=(made.LOST,), lost=1)
-    assert loss_note((losing, made.same())) == (
-        ", though 1 required item was lost and 2 gained: rule:code%20review (q2)"
-    )
-    assert loss_note((replace(losing, lost=2, gained=0),)).startswith(", though 2 required items were lost: ")
-
-
-def test_half_a_reason_is_not_told_where_the_whole_stands_below(made):
-    one = replace(made.worse(), reasons=("it failed on 12 queries, first q1: " + "why " * 60,), lost=0, causes=())
-    assert summary_sentences((one,))[0].endswith(": it failed on 12 queries, first q1, as told below")
+    assert costliest((both,))[0].kind is CauseKind.COSTS_MORE
+    assert costliest((replace(both, allowed=0),))[0].kind is CauseKind.EDITED
+    assert costliest((replace(both, metrics=(*both.metrics, *made.worse().metrics)),))[0].kind is CauseKind.EDITED

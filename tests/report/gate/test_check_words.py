@@ -9,7 +9,6 @@ import pytest
 from ctxbench.gate.results import Cause, CauseGroup, CauseKind, Fix, Verdict
 from ctxbench.report.check_document import document
 from ctxbench.report.check_texts import explained_words
-from ctxbench.report.document import Text
 
 HELPS = {"margin": "how far below the best.", "n": "items offered", "at_most": "items at most"}
 
@@ -25,8 +24,8 @@ def told(made, *, detail="", fix="", reasons=("it is so",), metrics=()):
         fix=Fix(fix),
     )
     one = replace(made.worse(), reasons=reasons, metrics=metrics, causes=(group,), helps=HELPS, changes=(), pins=())
-    found = document(made.check(one))
-    return [(text.text, text.note) for text in explained_words([one], found.opening, found.sections)]
+    blocks = [block for section in document(made.check(one)).sections for block in section.blocks]
+    return explained_words([one], blocks)
 
 
 @pytest.mark.parametrize(
@@ -47,23 +46,14 @@ def told(made, *, detail="", fix="", reasons=("it is so",), metrics=()):
     ],
 )
 def test_a_word_is_explained_where_it_is_told(made, given, words):
-    assert told(made, **given) == [(words, False)]
+    assert told(made, **given) == words
 
 
 @pytest.mark.parametrize("detail", ["", "a wide margin of n items", "contextmargin 5 -> 4", "tool:n was edited"])
 def test_a_word_that_names_no_parameter_is_not(made, detail):
-    assert told(made, detail=detail) == []
+    assert told(made, detail=detail) == ""
 
 
-def test_what_the_full_form_alone_has_is_a_note(made):
+def test_metrics_are_explained_where_they_stand_in_a_table(made):
     metrics = (replace(made.judged("tokens", Verdict.SAME, [9.0] * 5, [9.0] * 5), metric="total_tokens"),)
-    ((text, note),) = told(made, metrics=metrics)
-    assert text.startswith("tokens: of what the selector adds")
-    assert note
-
-
-def test_they_stand_before_the_conclusion(made):
-    one = replace(made.worse(), helps=HELPS, reasons=("n 3 -> 2",))
-    closing = document(made.check(one)).closing
-    texts = [block.text for block in closing if isinstance(block, Text)]
-    assert texts.index("n: items offered.") < next(n for n, text in enumerate(texts) if text.startswith("It is worse"))
+    assert told(made, metrics=metrics).startswith("tokens: of what the selector adds")

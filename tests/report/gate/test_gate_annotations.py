@@ -82,7 +82,7 @@ def test_a_metric_names_what_is_to_blame_and_of_tokens_that_is_what_adds_most(ma
     assert found["semantic/normal on desk: completeness worse"].endswith(
         "; item edited: text of rule:code%20review edited"
     )
-    said = "; pushed out by other items' higher scores: 2 new tools stand above it (tool:a:x and tool:a:y)"
+    said = "; pushed out: 2 new tools stand above it (tool:a:x and tool:a:y)"
     legend = " (~ marks an interval that too few values carry)"
     assert found["semantic/normal on desk: tokens worse"].endswith(said + legend)
 
@@ -90,7 +90,7 @@ def test_a_metric_names_what_is_to_blame_and_of_tokens_that_is_what_adds_most(ma
 def test_of_a_metric_that_cannot_be_told_it_is_said_why(made):
     lost = made.judged("completeness", Verdict.INCONCLUSIVE, [1.0] * 20, [1.0] * 16 + [0.0] * 4)
     for deterministic, why in (
-        (True, "20 queries are too few to tell it of others like them"),
+        (True, "20 queries are too few to conclude about other queries"),
         (False, "significant on 20"),
     ):
         one = replace(made.inconclusive(), metrics=(lost,), causes=(), changes=(), deterministic=deterministic)
@@ -157,8 +157,7 @@ def test_what_can_no_longer_be_offered_is_an_error_once_at_its_line_or_at_the_la
         ("error", {"file": "c.jsonl", "line": "7", "title": title}),
         ("error", {"file": "label of tool:a:x of q7", "line": "2", "title": title}),
     ]
-    told = "required by 2 queries, offered to none before, and nothing else would do"
-    assert found[0][2] == f"rule:code%20review (disabled): {told} (q2 and q5)"
+    assert found[0][2] == "rule:code%20review (disabled): required by 2 queries (q2 and q5); no accepted alternative"
 
 
 def test_what_is_dearer_stands_at_its_line_where_tokens_decide(made):

@@ -24,7 +24,7 @@ def test_everything_is_there(made):
     assert {one.name for one in fields(Check)} <= set(told)
     (one,) = told["selectors"]
     assert {one.name for one in fields(SelectorCheck)} - {"helps"} <= set(one)  # what parameters do is no finding
-    cause = {"cause", "subjects", "detail"}
+    cause = {"cause", "code", "subjects", "detail", "values", "fix_code"}
     keys = {"others": "other_changes"}  # a field that has another name in the file
     assert {keys.get(field.name, field.name) for field in fields(CauseGroup)} | cause | {"file", "line"} == set(
         one["causes"][0]
@@ -43,9 +43,12 @@ def test_everything_is_there(made):
         "base": {"score": 0.5, "rank": 2},
         "head": {"score": 0.25, "rank": 9},
         "cause": "item edited",
+        "code": "",
         "subjects": ["rule:code%20review"],
         "detail": "text of rule:code%20review edited",
+        "values": {},
         "fix": "bring the words of q2 back",
+        "fix_code": "",
     }
     assert len(fields(Change)) == 12
 

@@ -47,7 +47,7 @@ def test_a_check_is_read_back_as_tables(made):
 
 def test_what_is_for_information_is_folded(made):
     text = markdown(document(made.check(made.worse())))
-    assert "<details><summary>Other items that went in or out: 1</summary>\n\n| query |" in text
+    assert "<details><summary>Optional items that moved: 1</summary>\n\n| query |" in text
     assert text.count("<details>") == text.count("</details>") == 1
     assert "**Required items lost: 1**\n\n| query |" in text
 
@@ -180,7 +180,9 @@ def test_a_long_check_loses_what_matters_least_and_says_how_much(made):
     tables = cells(text)
     others = next(table for table in tables if table[0][-1] == "cause")
     assert len(others) == 1  # its heading: all its rows are left out before any that cost something
-    (left,) = re.findall(r"([\d,]+) more rows left out: no room here; `--json` has them\.\n\n</details>", text)
+    (left,) = re.findall(
+        r"([\d,]+) more rows left out: no room here; `--output-format json` has them\.\n\n</details>", text
+    )
     assert left == "4,000"
     lost = next(table for table in tables if table[0][-1] == "fix" and table[0][0] == "query")
     kept = [re.findall(r"<code>(rule:r\d+)</code>", row[1])[0] for row in lost[1:] if len(row) == len(lost[0])]
@@ -203,7 +205,7 @@ def test_it_fits_whatever_room_there_is(made, long, limit):
         verdict, told = long[name]
         text = markdown(told, limit=limit)
         assert len(text.encode()) <= limit
-        assert text.startswith(f"## ctxbench check: {verdict}: gate.yaml")
+        assert text.startswith(f"## ctxbench check: {verdict}: ")
 
 
 def test_sections_of_the_best_verdicts_go_first(made):

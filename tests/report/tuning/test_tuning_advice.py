@@ -25,8 +25,8 @@ from ctxbench.report.tuning_tables import (
 recall_metric = parse_metric("recall")
 VALUES = "calibrated with contextTopK 20, contextTopN 12, contextIncludeScore 0.7, contextMargin 0.15"
 OFFERS = (
-    # 320 against 550 tokens, +-20; 92.0 against 92.1 points, +-2
-    f"normal: {VALUES} offers 41.8% fewer prompt tokens (−45.5 to −38.2) at −0.1 points of completeness (−2.1 to +1.9)"
+    f"normal: {VALUES} is as complete as semantic with the specification's defaults (92.0% and 92.1%, not significant) "
+    "for 42% fewer tokens (320 and 550)"
 )
 
 FEW = "test queries are too few to confirm it"
@@ -48,7 +48,7 @@ def test_what_is_recommended_says_what_it_costs_keeps_and_holds(made, said, endi
 
 def test_what_is_taken_from_a_stricter_policy_is_said(made):
     outcome = made.outcome(verdicts=(made.said("holds"),), taken_from="conservative")
-    said = "; it is what conservative takes, which asks no less; it holds its target."
+    said = "; the setting of conservative, which is stricter; it holds its target."
     assert advice(made.dataset(), outcome) == OFFERS + said
 
 
@@ -58,7 +58,7 @@ def test_without_constraints_nothing_is_said_of_targets(made):
 
 def test_more_tokens_are_said_to_be_more(made):
     outcome = made.outcome(against={"defaults": made.changes((100.0, 150.0), (0.9, 0.95))})
-    assert " offers 50.0% more prompt tokens (+30.0 to +70.0) at +5.0 points" in advice(made.dataset(), outcome)
+    assert "(95.0% and 90.0%) for 50% more tokens (150 and 100)" in advice(made.dataset(), outcome)
 
 
 def test_what_a_policy_betters_beside_completeness_and_tokens_is_told(made):
@@ -66,7 +66,7 @@ def test_what_a_policy_betters_beside_completeness_and_tokens_is_told(made):
     against = {"defaults": {**made.changes((550.0, 320.0), (0.921, 0.92)), "recall": recall}}
     policy = made.WITHIN.model_copy(update={"maximise": recall_metric})
     outcome = made.outcome(policy, verdicts=(), against=against)
-    assert advice(made.dataset(), outcome).endswith("(−2.1 to +1.9); recall, points +15.0 (+10.0 to +20.0).")
+    assert advice(made.dataset(), outcome).endswith("; recall, points +15.0 (+10.0 to +20.0).")
     shown = console_table(made.tuning(made.dataset(outcomes=(outcome,))))
     assert "recall %       95.3" in shown  # on the tuning split; a third of the way from 0.93 to 1
     assert "recall, points +15.0 (+10.0 to +20.0)" in shown
@@ -110,14 +110,14 @@ def test_over_datasets_a_range_is_said_and_a_single_figure_once(made):
     kept = made.dataset(outcomes=(made.nothing(),))
     found = made.dataset(outcomes=(made.outcome(),))
     other = made.dataset(outcomes=(made.outcome(against={"defaults": made.changes((100.0, 150.0), (0.9, 0.95))}),))
-    assert answer(made.tuning(kept)) == "normal: keep the default."
-    assert answer(made.tuning(found)) == "normal: 41.8% fewer prompt tokens, −0.1 points of completeness."
-    said = "normal: another setting than the default for"
+    assert answer(made.tuning(kept)) == "normal: keep the default (specification's defaults)."
+    assert answer(made.tuning(found)) == f"{OFFERS}."
+    said = "normal: a setting is better than the default on"
     assert answer(made.tuning(kept, found)) == (
-        f"{said} 1 of 2 datasets (−41.8% prompt tokens, −0.1 points of completeness)."
+        f"{said} 1 of 2 datasets (42% fewer tokens, −0.1 points of completeness)."
     )
     assert answer(made.tuning(found, other)) == (
-        f"{said} 2 of 2 datasets (−41.8% to +50.0% prompt tokens, −0.1 to +5.0 points of completeness)."
+        f"{said} 2 of 2 datasets (42% fewer to 50% more tokens, −0.1 to +5.0 points of completeness)."
     )
     assert answer(made.tuning(kept, kept)) == f"{said} 0 of 2 datasets."
 
@@ -144,7 +144,7 @@ def test_what_is_less_complete_than_what_ships_says_so_at_once(made, complete, g
 def test_a_default_less_complete_than_what_ships_says_so_where_it_is_kept(made):
     outcome = made.nothing()
     dataset = ships(made, outcome, at=(0.95, 220.0, 4.0))
-    assert "it is 4.0 points less complete than learned/normal, which offers 20.0% fewer" in advice(dataset, outcome)
+    assert "it is 4.0 points less complete than learned/normal, which costs 20.0% fewer" in advice(dataset, outcome)
     assert "less complete" not in advice(ships(made, outcome, default=True), outcome)
 
 
@@ -153,7 +153,7 @@ def test_what_ships_is_called_as_it_ships(made):
     outcome = made.outcome(shipped="learned/aggressive", replaced=beaten)
     said = advice(made.dataset(), outcome)
     assert said.startswith("normal: learned/aggressive as it ships (")
-    assert "at least as complete as semantic with contextTopN 7" in said
+    assert "at least as complete as the tuned semantic with contextTopN 7" in said
     kept = replace(made.nothing(), replaced=beaten)
     assert "what was chosen, semantic with contextTopN 7, is no more complete" in advice(made.dataset(), kept)
 
@@ -164,7 +164,7 @@ def test_policies_that_come_to_the_same_share_a_sentence(made):
     lone = made.nothing(made.WITHIN)
     dataset = made.dataset(outcomes=(normal, lone, same))
     first, second = all_advice(dataset)
-    assert first.startswith("normal and aggressive: same recommendation: ")
+    assert first.startswith("normal and aggressive: calibrated with ")
     assert second.startswith("within-4000: keep the default")
     text = " ".join(console_table(made.tuning(dataset)).split())
     assert text.count("contextTopK 20, contextTopN 12") == 2, "once as advice, once with its figures"

@@ -54,7 +54,7 @@ def test_groups_become_alternatives(tmp_path, corpus):
     found = import_autorag(write(tmp_path / "qa.jsonl", QA), corpus=corpus)
     assert labels_of(found.dataset) == EXPECTED
     assert found.dataset.unlabelled == ("q4",)
-    assert found.counts["queries without a required document, kept unlabelled"] == 1
+    assert found.counts["unlabelled queries (no required document)"] == 1
     assert found.dataset.catalog[0].search_text == "a\n\ntext of a"
     need = found.dataset.judged().judgments
     assert len(set(need.group[:3].tolist())) == 2  # (a or b) and c: two things are required
@@ -80,7 +80,7 @@ def test_a_csv_with_a_broken_quote_says_where_the_row_starts(tmp_path, corpus):
         import_autorag(write(tmp_path / "qa.csv", text), corpus=corpus)
     (fault,) = caught.value.faults
     assert fault.line == 3
-    assert "a quote is broken or missing" in fault.message
+    assert "check its quotes" in fault.message
 
 
 def test_a_csv_row_with_too_few_fields_has_its_line(tmp_path, corpus):
@@ -148,9 +148,9 @@ def test_faults_are_listed_with_their_lines(tmp_path):
     for expected in (
         "field 'contents' is missing",
         "field 'doc_id' is missing",
-        "document 'a' stands twice, first in line 1",
+        "document 'a' occurs twice, first in line 1",
         "must be document ids in groups, such as [[a, b], [c]]",
-        "query 'q' stands twice, first in line 1",
+        "query 'q' occurs twice, first in line 1",
         "field 'qid' is missing",
     ):
         assert expected in text, expected

@@ -61,10 +61,10 @@ def test_documents_become_items_and_one_score_means_required(folder, tmp_path):
     ]
     assert data.unlabelled == ("q3",)
     assert [query.split for query in data.queries] == ["test", "test", split_of("q3")]
-    assert found.counts["query ids with blanks, which were percent-encoded"] == 1
+    assert found.counts["percent-encoded query ids"] == 1
     assert found.lines() == [
-        "queries without a required document, kept unlabelled: 1 (q3)",
-        "query ids with blanks, which were percent-encoded: 1 (q 2)",
+        "unlabelled queries (no required document): 1 (q3)",
+        "percent-encoded query ids: 1 (q 2)",
     ]
     write_dataset(data, tmp_path / "out")
     assert read_dataset(tmp_path / "out").hash == data.hash
@@ -123,7 +123,7 @@ def test_a_query_of_several_splits_is_tuning_and_counted(folder):
     assert found.dataset.queries[0].split == "tuning"
     assert len(found.dataset.labels) == 2
     assert found.counts["queries labelled in several splits"] == 1
-    assert found.counts["label rows that repeat another"] == 1
+    assert found.counts["repeated label rows"] == 1
 
 
 def test_graded_scores_need_a_mapping(folder):
@@ -134,14 +134,14 @@ def test_graded_scores_need_a_mapping(folder):
     assert "scores 3 occur" in faults_of(root, ImportSettings(grades={1: 1, 2: 2}))[0][2]
     found = import_beir(root, ImportSettings(grades=read_grades("1=1,2=2,3=2")))
     assert [(i.item.name, i.grade) for i in found.dataset.labels] == [("MED-10", 2), ("7", 1), ("MED-10", 0), ("7", 2)]
-    assert found.counts["labels with a score below 0"] == 1
+    assert found.counts["labels with negative scores"] == 1
 
 
 def test_what_is_not_there_is_counted_and_makes_no_figure(folder):
     found = import_beir(folder(test="q1\tgone\t1\nq1\tMED-10\t1\nq 2\tgone\t1\nlost\tMED-10\t1\nlost\t7\t1\n"))
-    assert found.counts["labels for documents that are not there"] == 2
-    assert found.counts["labels for queries that are not there"] == 2
-    assert found.ids["queries kept as partly labelled, because a required document is not there"] == ["q1"]
+    assert found.counts["labels for missing documents"] == 2
+    assert found.counts["labels for missing queries"] == 2
+    assert found.ids["partly labelled queries (missing documents)"] == ["q1"]
     assert found.dataset.unlabelled == ("q1", "q%202", "q3")
     assert found.dataset.queries[0].partly_labelled
     assert len(found.dataset) == 3
@@ -178,17 +178,17 @@ def test_everything_wrong_is_said_at_once_with_file_and_line(folder):
     ]
     messages = [message for _, _, message in found]
     for expected in (
-        "stands twice, first in line 1",
+        "occurs twice, first in line 1",
         "no id; expected a field '_id'",
         "no text",
         "malformed JSON",
         "invalid UTF-8",
         "expected a JSON object",
-        "the first line must be the header; expected query-id corpus-id score",
-        "expected 3 fields separated by tabs, got 2",
+        "the first line must be the header query-id corpus-id score",
+        "expected 3 fields, separated by tabs, got 2",
         "a score must be a whole number, got 'one'",
-        "have score 0 here and 1 in test.tsv, line 4; one of the two is wrong",
-        "the file is empty",
+        "have score 0 here and 1 in test.tsv, line 4; correct one of them",
+        "separated by tabs, got ''",
     ):
         assert any(expected in message for message in messages), expected
 
@@ -226,10 +226,10 @@ def test_settings_are_checked():
 def test_toollens_is_a_beir_folder():
     found = import_beir(TOOLLENS, ImportSettings(type="tool"))
     assert found.dataset.counts["splits"] == {"tuning": 16_893, "test": 1_877}
-    assert found.counts["label rows that repeat another"] == 23 + 170
+    assert found.counts["repeated label rows"] == 23 + 170
     assert len(found.dataset.labels) == 4_987 + 44_865
     assert found.dataset.unlabelled == ()
-    assert sum(n for what, n in found.counts.items() if what != "label rows that repeat another") == 0
+    assert sum(n for what, n in found.counts.items() if what != "repeated label rows") == 0
 
 
 def test_a_line_that_csv_cannot_hold_is_a_fault(folder):

@@ -83,15 +83,15 @@ def test_a_single_skill_that_is_not_needed_leaves_nothing_to_need(tmp_path):
 @pytest.mark.parametrize(
     ("entry", "what"),
     [
-        ("x", "entry 4 is 'x'"),
-        ({"should_trigger": True}, "entry 4 has no query, or an empty one"),
-        ({"query": " ", "should_trigger": True}, "entry 4 has no query, or an empty one"),
-        ({"query": "a"}, "entry 4 has no should_trigger"),
-        ({"query": "a", "should_trigger": 1}, "entry 4 has should_trigger 1"),
-        ({"query": "a", "should_trigger": True, "id": 7}, "entry 4 has id 7, which is no text of one line"),
-        ({"query": "a", "should_trigger": True, "id": "a\0"}, "entry 4 has id 'a\\x00', which is no text of one line"),
-        ({"query": "a", "should_trigger": True, "split": "a b"}, "entry 4 has split 'a b', which is no word"),
-        ({"query": "a", "should_trigger": True, "why": ""}, "entry 4 has 'why', which is not known"),
+        ("x", "entry 4 has 'x';"),
+        ({"should_trigger": True}, "entry 4 has no query;"),
+        ({"query": " ", "should_trigger": True}, "entry 4 has query ' ';"),
+        ({"query": "a"}, "entry 4 has no should_trigger;"),
+        ({"query": "a", "should_trigger": 1}, "entry 4 has should_trigger 1;"),
+        ({"query": "a", "should_trigger": True, "id": 7}, "entry 4 has id 7;"),
+        ({"query": "a", "should_trigger": True, "id": "a\0"}, "entry 4 has id 'a\\x00';"),
+        ({"query": "a", "should_trigger": True, "split": "a b"}, "entry 4 has split 'a b';"),
+        ({"query": "a", "should_trigger": True, "why": ""}, "entry 4 has unknown fields 'why';"),
     ],
 )
 def test_an_entry_that_cannot_be_read_is_named_beside_others(folder, entry, what):
@@ -101,8 +101,7 @@ def test_an_entry_that_cannot_be_read_is_named_beside_others(folder, entry, what
     (name, message), (_, other) = faults_of(folder)
     assert name == "trigger_eval.json"
     assert message.startswith(what)
-    assert message.endswith('expected {"query": text, "should_trigger": true or false}')
-    assert other.startswith("entry 5 says true of a request of which entry 3 of ")
+    assert other.startswith("entry 5 says true for a request for which entry 3 of ")
 
 
 def test_a_misspelt_field_is_one_fault_with_the_line_of_the_first(folder):
@@ -113,8 +112,8 @@ def test_a_misspelt_field_is_one_fault_with_the_line_of_the_first(folder):
     (fault,) = caught.value.faults
     assert fault.line == 2
     assert fault.message == (
-        "entry 1 has 'should_triger', which is not known; did you mean 'should_trigger'; "
-        'expected {"query": text, "should_trigger": true or false}; so do 2 more entries'
+        "entry 1 has unknown fields 'should_triger'; did you mean 'should_trigger'; "
+        'expected {"query": text, "should_trigger": true or false}; 2 more like this'
     )
 
 
@@ -130,8 +129,8 @@ def test_one_text_in_two_splits_is_refused(folder):
     put(folder / "slides/trigger-evals.json", [{**SLIDES[0], "split": "tuning"}])
     ((name, message),) = faults_of(folder)
     assert name == "trigger-evals.json"
-    assert message.startswith("entry 1 puts a request into split 'tuning' that entry 2 of ")
-    assert message.endswith("puts into 'test'; keep one of them")
+    assert message.startswith("entry 1 puts a request into split 'tuning', entry 2 of ")
+    assert message.endswith("into 'test'; keep one of them")
 
 
 def test_what_is_no_list_or_has_no_skill(folder):
