@@ -553,13 +553,13 @@ class TestServers:
         why = "not in agent.snapshot, because server rich was disabled during the capture"
         cli("select", "where", "--agent", "agent.yaml", "--selector", "everything")
         (said,) = caplog.messages
-        assert said.endswith(f"that were disabled when the servers were captured: rich; {ask} asks them")
+        assert said.endswith(f"that were disabled during the capture: rich; {ask} captures them")
         text = " ".join(cli("check", "gate.yaml", "--verbose").out.split())
         assert f"reason: {why}" in text
-        assert f"fix: ask server rich: {ask}, or `ctxbench check` with --recapture" in text
+        assert f"fix: capture server rich: {ask}, or `ctxbench check` with --recapture" in text
         Path("run.yaml").write_text("datasets: [evals]\nselectors: [everything]\n")
         failed = cli("run", "run.yaml")
-        assert f"does not hold: {why}; ask server rich: {ask}, or" in failed.err
+        assert f"not in agent.yaml: {why}; capture server rich: {ask}, or" in failed.err
         assert "remove what names it" not in failed.err
         assert cli("check", "gate.yaml", "--recapture").code == 0
 
