@@ -14,6 +14,7 @@ from pathlib import Path
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import read_dataset, write_dataset
 from ctxbench.datasets.layout import CARD, FOLDER, LOG, QUEUE, near_folder, write_weights
+from ctxbench.datasets.lookup import importers
 from ctxbench.io.errors import Message, ParameterError
 from ctxbench.io.files import exclusive
 from ctxbench.labelling.answer_log import AnswerLog, Applied, KeyPress, State, States, active, apply_answers
@@ -502,8 +503,9 @@ def opened(path: Path, *, writes: bool = True) -> Iterator[LabelFolder]:
         InputError: the dataset or the log is invalid.
     """
     if not (path / CARD).is_file():
+        name = path if str(path) in importers() else "NAME"
         raise ParameterError(
-            f"{path} is not the folder of a dataset; copy a named dataset with `ctxbench data import NAME --out "
+            f"{path} is not the folder of a dataset; copy a named dataset with `ctxbench data import {name} --out "
             f"FOLDER`, or import a log with `ctxbench data import traces`{near_folder(path)}"
         )
     lock = path.resolve().with_name(f".{path.resolve().name}.labelling.lock")
