@@ -16,9 +16,9 @@ def main() -> None:
         if ours:
             signal.signal(signal.SIGINT, _stopped)  # what is raised in the midst of an import may be lost there
         from ctxbench.cli.app import main as run
-        from ctxbench.cli.stop_signals import catch
+        from ctxbench.io.console import catch_signals
 
-        catch()
+        catch_signals()
         if ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
@@ -46,8 +46,8 @@ def _stopped(*_: object) -> None:
     import sys
     from contextlib import suppress
 
-    signals = sys.modules.get("ctxbench.cli.stop_signals")
-    code = 130 if signals is None else signals.exit_code()
+    exit_code = getattr(sys.modules.get("ctxbench.io.console"), "exit_code", None)
+    code = 130 if exit_code is None else exit_code()
     with suppress(OSError):  # the terminal is gone
         write(2, b"stopped: nothing is half-written\n")
     _exit(code)

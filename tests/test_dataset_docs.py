@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import yaml
 
-from ctxbench.catalogs.snapshots import ITEM_FIELDS
+from ctxbench.catalogs.snapshots import ItemRow
 from ctxbench.datasets.dataset import split_of
 from ctxbench.datasets.files import read_dataset, validate
-from ctxbench.datasets.layout import CARD_FIELDS, QRELS_HEADER
-from ctxbench.datasets.queries import QUERY_FIELDS
+from ctxbench.datasets.layout import QRELS_HEADER, DatasetCard
+from ctxbench.datasets.queries import QueryRow
 from ctxbench.evaluation.metrics import evaluate, parse_metrics
 from ctxbench.model.labels import Evidence, OfferedItems
 from ctxbench.pipelines.pipeline import Pipeline
@@ -82,9 +82,9 @@ def test_the_table_of_alternatives_is_what_the_metrics_say(example):
 @pytest.mark.parametrize(
     ("title", "fields"),
     [
-        ("`dataset.yaml`", CARD_FIELDS),
-        ("`corpus.jsonl`", ITEM_FIELDS),
-        ("`queries.jsonl`", QUERY_FIELDS),
+        ("`dataset.yaml`", DatasetCard.__annotations__),
+        ("`corpus.jsonl`", ItemRow.__annotations__),
+        ("`queries.jsonl`", QueryRow.__annotations__),
         ("`qrels/<split>.tsv`", QRELS_HEADER),
     ],
 )

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+from tests.modules_passed import BEFORE
 
 PACKAGE = Path(__file__).parents[1] / "ctxbench"
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -44,3 +48,11 @@ def test_no_function_takes_many_parameters_but_commands_and_what_a_notebook_call
         if n > MOST_PARAMETERS and path.parent.name not in ("cli", "api"):
             many.append(f"{path.name}: {one.name}")
     assert many == []
+
+
+def test_a_command_passes_at_most_half_of_the_modules_that_it_passed_before_they_were_merged():
+    script = Path(__file__).parent / "modules_passed.py"
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300, check=True)
+    passed = {line.partition(":")[0]: int(line.split()[1]) for line in done.stdout.splitlines()}
+    assert passed.keys() == BEFORE.keys()
+    assert {name: n for name, n in passed.items() if 2 * n > BEFORE[name]} == {}

@@ -168,7 +168,7 @@ def tool_modes(
     """Set the effective include mode of every tool: the tool's, else its server's, else `otherwise`.
 
     Args:
-        catalog: items; what the tools among them say of `include` is replaced, and other types stay as they are.
+        catalog: items; the `include` of the tools among them is replaced; other types are unchanged.
         tools: modes by item id, `tool:tracker:create_issue`.
         servers: modes by server.
         otherwise: the mode of all other tools; `always` in the specification.
@@ -216,36 +216,6 @@ class AbsentServer:
 
     why: str
     fix: str
-
-
-def absent_servers(config: Path, snapshot: Path, *, config_name: str, ask: str) -> dict[str, AbsentServer]:
-    """The servers that a configuration disables, and those disabled or missing when it was captured.
-
-    Args:
-        config: of the servers.
-        snapshot: the folder that keeps what they said.
-        config_name: the name of the configuration in messages.
-        ask: the command that asks them again.
-
-    Raises:
-        UserError: the configuration is missing or faulty.
-    """
-    from ctxbench.catalogs.mcp_config import disabled_servers, server_names
-
-    servers = {
-        name: AbsentServer(
-            Message("catalogs.server-disabled", server=name, config=config_name),
-            Message("catalogs.enable-server", server=name, config=config_name),
-        )
-        for name in disabled_servers(config)
-    }
-    card = snapshot / CAPTURE
-    for name, why in (uncaptured_servers(server_names(config), card) if card.is_file() else {}).items():
-        servers[name] = AbsentServer(
-            Message("catalogs.server-not-captured", snapshot=snapshot.name, server=name, why=why),
-            Message("catalogs.capture-server", server=name, command=ask),
-        )
-    return servers
 
 
 def uncaptured_servers(names: Iterable[str], card: Path) -> dict[str, str]:
@@ -377,7 +347,7 @@ class AgentFile:
         include: modes of tools by id, of tools by their server, and of all others; None = as the sources say.
         selector: how agent-mode items are found: a shipped selector, `name/preset`, or a YAML file; with `presets` the
             name of a preset.
-        presets: the presets file that it stands in, or None.
+        presets: the presets file with the preset, or None.
         external: the block of an external selector, instead of `selector`, as in experiments; empty = none.
         settings: of the selector, over the preset's.
         system: the system prompt; empty: that of the selector.
@@ -511,10 +481,25 @@ class AgentFile:
         Raises:
             UserError: the configuration is missing or faulty.
         """
+        from ctxbench.catalogs.mcp_config import disabled_servers, server_names
+
         if self.mcp is None:
             return {}
-        config_name = Path(os.path.relpath(self.mcp, self.path.parent)).as_posix()
-        return absent_servers(self.mcp, self.snapshot, config_name=config_name, ask=self.ask)
+        about = {"config": Path(os.path.relpath(self.mcp, self.path.parent)).as_posix()}
+        servers = {
+            name: AbsentServer(
+                Message("catalogs.server-disabled", server=name, **about),
+                Message("catalogs.enable-server", server=name, **about),
+            )
+            for name in disabled_servers(self.mcp)
+        }
+        card = self.snapshot / CAPTURE
+        for name, why in (uncaptured_servers(server_names(self.mcp), card) if card.is_file() else {}).items():
+            servers[name] = AbsentServer(
+                Message("catalogs.server-not-captured", snapshot=self.snapshot.name, server=name, why=why),
+                Message("catalogs.capture-server", server=name, command=self.ask),
+            )
+        return servers
 
     def captured_servers(self) -> list[CapturedServer]:
         """The servers of which the snapshot holds tools, with what of their files changed since; see there.
@@ -711,7 +696,7 @@ class _AgentReader(YamlForm):
         return "always"
 
     def _system(self, data: Mapping[str, Any]) -> str:
-        """The system prompt, or the text of the file that it stands in."""
+        """The system prompt, or the text of the file that it names."""
         value = data.get("system", "")
         if isinstance(value, str):
             return value

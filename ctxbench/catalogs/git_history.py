@@ -27,7 +27,7 @@ from ctxbench.io.files import cache_dir, folder_fault
 from ctxbench.io.git import GitStream, checked_output, git_text, run_git
 from ctxbench.io.rows import Row, jsonl_rows
 
-LONGEST_MESSAGE = 20_000  # characters; what is behind them is not read
+LONGEST_MESSAGE = 20_000  # characters; the rest is not read
 # A message may be made to take long. The expressions below take a time that grows with its length, not with the square
 # of it: what repeats gives nothing back (`*+`), or is bounded.
 _TRAILER_NAMES = (
@@ -82,7 +82,7 @@ def clean_message(message: str, *, keep_issues: bool = False) -> str:
     `(#12)`, `GH-12`, `ABC-12:`).
 
     Args:
-        message: whole, as git has it; what is behind its first 20,000 characters is left out.
+        message: as git has it; only the first 20,000 characters are used.
         keep_issues: leave the numbers of issues where they are.
 
     Returns:
@@ -116,7 +116,7 @@ def _cut(paragraph: str, keep_issues: bool) -> str:
 
 
 def _without_target(bracket: re.Match[str]) -> str:
-    """The text of a Markdown link; what is in other brackets stays as it is."""
+    """The text of a Markdown link; other brackets are unchanged."""
     return f"{bracket[1]}{_CUT}" if bracket[2] else bracket[0]
 
 
@@ -251,7 +251,7 @@ _READ_BY_GIT = (  # in `.git`; git would wait for ever for one that is a named p
 _DIFFERENCES = ("--no-ext-diff", "--no-textconv", "--diff-algorithm=myers", "--inter-hunk-context=0", "--no-color")
 _REGULAR = (b"100644", b"100755", b"100664")  # 100664: as early versions of git wrote it
 _SYMLINK, _SUBMODULE = b"120000", b"160000"
-_LATEST = 221_845_392_000  # 9000-01-01; a commit may claim any time, and those after it stand behind it
+_LATEST = 221_845_392_000  # 9000-01-01; a commit may claim any time; later ones are cut to this
 _HUNK = rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@"
 _PATCHED = re.compile(rb"([0-9a-f]{40,64})\n|index ([0-9a-f]+)\.\.([0-9a-f]+)|" + _HUNK)
 _RENAMES = 400  # files that come, times those that go, beyond which only equal files are taken for renamed
@@ -280,7 +280,7 @@ class FileChange(NamedTuple):
 class LineHunk(NamedTuple):
     """Lines of a file that a commit replaced.
 
-    Where `n_old` or `n_new` is 0, `old` or `new` is the line behind which there are none; lines count from 1.
+    Where `n_old` or `n_new` is 0, `old` or `new` is the line before the change; lines count from 1.
     """
 
     old: int
@@ -303,7 +303,7 @@ class LineCommit:
         time: of the committer, seconds since 1970 in UTC, as the commit says.
         author: `Name <address>`.
         message: its first 20,000 characters; what is not UTF-8 is replaced.
-        changes: of files, against the first parent, by path; empty where a shallow clone ends, as nobody knows them.
+        changes: of files, against the first parent, by path; empty where a shallow clone ends, as they are unknown.
     """
 
     sha: str
@@ -420,13 +420,13 @@ class GitRepository:
         return {name: int(size) for sha, size in rows if size != b"missing" and (name := sha.decode()) in requested}
 
     def blobs(self, shas: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-        """The contents of blobs, in the order they are asked for, each as often as it is.
+        """The contents of blobs, in the order of the hashes, with repeats.
 
         Raises:
             StorageError: one is not there; a partial clone lacks some.
         """
         requested = list(shas)
-        with tempfile.TemporaryFile() as stdin:  # a pipe could fill while nobody reads the answers
+        with tempfile.TemporaryFile() as stdin:  # a pipe could fill before the answers are read
             stdin.write(_lines(requested))
             stdin.seek(0)
             with GitStream(
@@ -604,7 +604,7 @@ def _changes(about: bytes, old: str, path: str, inside: str) -> Iterator[FileCha
     old_mode, new_mode, old_sha, new_sha, _ = about[1:].split(b" ")
     before = old_sha.decode() if old_mode in _REGULAR and is_inside[0] else None
     after = new_sha.decode() if new_mode in _REGULAR and is_inside[1] else None
-    if old != path and not (before and after):  # one of the two cannot be told
+    if old != path and not (before and after):  # one of the two is unknown
         yield from [FileChange(old, None, before, None)] if before else []
         yield from [FileChange(path, None, None, after)] if after else []
     elif before or after:

@@ -124,7 +124,7 @@ def _bodies(content: str, definitions: Sequence[CodeDefinition]) -> Iterator[tup
         for inner in definitions[index + 1 :]:
             if inner.start >= definition.end:
                 break
-            if inner.start >= at and inner.end <= definition.end:  # else it stands inside one that was passed over
+            if inner.start >= at and inner.end <= definition.end:  # else it is inside a definition that was skipped
                 parts += [content[at : inner.start], inner.signature]
                 at = inner.end
         yield definition, "".join([*parts, content[at : definition.end]])
@@ -339,7 +339,7 @@ def definition_lines(path: str, content: str) -> list[str]:
     """The name of the innermost definition around each line of a file, empty where there is none."""
     definitions = facts_of({path: content})[path].definitions
     lines = [""] * (content.count("\n") + 1 if definitions else 0)
-    for definition in definitions:  # those inside it come behind it
+    for definition in definitions:  # nested ones come after it
         lines[definition.first_line - 1 : definition.last_line] = [definition.name] * (
             definition.last_line + 1 - definition.first_line
         )
@@ -361,7 +361,7 @@ def commit_links(
 
     Args:
         stretch: the commits.
-        hunks: of their changes; where some are not told, older commits link to the file alone.
+        hunks: of their changes; where some are unknown, older commits link to the file alone.
         lines: for a path of the end, what `definition_lines` gives.
         items: the items of a file of the end, or of one that is gone, by their names without a version.
     """
@@ -438,7 +438,7 @@ class TreeName:
         so that a slip in the name of a dataset's folder does not give the tree around it.
 
         Raises:
-            ParameterError: behind the top of a repository stands no view.
+            ParameterError: the name of a repository's top folder ends in an unknown view.
         """
         name, _, view = text.rpartition(":")
         if view not in VIEWS:
@@ -513,7 +513,7 @@ def items_of_tree(
         repository: with the tree; of a folder inside it, only what is below.
         commit: its hash; None = the working tree: tracked files, and others that are not ignored, as they are now.
         view: one of `VIEWS`, see `file_items`.
-        commits: at most so many of the newest on the first-parent line; 0 = none. What they link to is told by
+        commits: at most so many of the newest on the first-parent line; 0 = none. Their links are those of
             `commit_links`. A file is `created` by the newest of them that changed it, else its time is not known.
         most_bytes: of a file; a larger one is left out.
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -32,7 +33,7 @@ class Page:
 
     Attributes:
         fields: of the front matter; empty without one.
-        text: what stands behind it, without blank lines around.
+        text: the rest of the file, without blank lines around it.
         present: whether there is front matter.
         odd: what is wrong with it, or empty; the fields are then what could be made out.
         line: of the file, in which the text begins; 1-based.
@@ -63,9 +64,11 @@ def read_page(source: str) -> Page:
     text, line = "\n".join(lines[end + 1 :]).strip(), _first(lines, end + 1)
     inside = lines[1:end]
     fields, why = _as_yaml("\n".join(map(_quoted, inside)))
-    odd = "" if fields is not None else Message("catalogs.front-matter-yaml", why=why)
+    odd: str = "" if fields is not None else Message("catalogs.front-matter-yaml", why=why)
     named = [(i, match) for i, line in enumerate(inside, start=2) if (match := _FIELD.fullmatch(line))]
     line_numbers = {match[1]: i for i, match in reversed(named)}
+    if repeated := [name for name, n in Counter(match[1] for _, match in named).items() if n > 1]:
+        odd = odd or Message("catalogs.front-matter-repeated", names=repeated)
     fields = _by_line(inside) if fields is None else fields
     return Page(fields, text, present=True, odd=odd, line=line, lines=line_numbers)
 
@@ -90,7 +93,7 @@ def _as_yaml(text: str) -> tuple[dict[str, Any] | None, str]:
         if isinstance(data, dict):
             data = {str(name): value for name, value in data.items()}
     except yaml.MarkedYAMLError as error:
-        line = 2 + (error.problem_mark.line if error.problem_mark else 0)  # behind the first line of dashes
+        line = 2 + (error.problem_mark.line if error.problem_mark else 0)  # after the first line of dashes
         return None, f"line {line}: {error.problem}"
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that is none, a number of 5,000 digits
         return None, str(error).splitlines()[0]
@@ -304,7 +307,7 @@ class _Folder:
             return None
         try:
             about = Path(real).stat()
-            if not stat.S_ISREG(about.st_mode):  # whoever reads a pipe waits for ever
+            if not stat.S_ISREG(about.st_mode):  # reading a pipe could wait for ever
                 return self._left_out(part, "catalogs.not-a-file", path)
             if about.st_size > _LARGEST:
                 return self._left_out(part, "catalogs.file-too-large", path, n=about.st_size, limit=_LARGEST)

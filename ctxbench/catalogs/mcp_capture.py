@@ -72,11 +72,11 @@ class Watch:
         """The SDK's handler: counts what is no message of MCP."""
         if isinstance(message, Exception):
             self._garbage += 1
-            value = _input_of(message)
+            value, problem = _line_and_problem(message)
             if self._garbage == 1:
                 self._first_garbage = value
             if (answer := _answer(value)) is not None:
-                why = "; ".join(unusable(answer)) or _problem(message)
+                why = "; ".join(unusable(answer)) or problem
                 self._give_up(Message("catalogs.server-unreadable-answer", why=why))
 
     def count(self, size: int) -> None:
@@ -288,23 +288,15 @@ def _reason(error: BaseException) -> str:
     return ""
 
 
-def _input_of(error: Exception) -> str:
-    """The line that could not be read, out of pydantic's error."""
+def _line_and_problem(error: Exception) -> tuple[str, str]:
+    """The line that could not be read, out of pydantic's error, and what is wrong with it."""
     import pydantic
 
-    if isinstance(error, pydantic.ValidationError):
-        value = error.errors(include_url=False)[0].get("input")
-        return value if isinstance(value, str) else str(error.errors(include_url=False)[0]["msg"])
-    return str(error)
-
-
-def _problem(error: Exception) -> str:
-    """The fault of a line, without the line."""
-    import pydantic
-
-    if isinstance(error, pydantic.ValidationError):
-        return str(error.errors(include_input=False, include_url=False, include_context=False)[0]["msg"])
-    return str(error)
+    if not isinstance(error, pydantic.ValidationError):
+        return str(error), str(error)
+    first = error.errors(include_url=False, include_context=False)[0]
+    line = first.get("input")
+    return line if isinstance(line, str) else first["msg"], first["msg"]
 
 
 def _answer(text: str) -> dict[str, Any] | None:

@@ -33,7 +33,7 @@ class Variables:
     """The values of variables; one instance per server.
 
     Attributes:
-        file: the configuration, which tells the workspace's folder.
+        file: the configuration, which determines the workspace's folder.
         environ: the environment.
         server: its name, for messages.
         secrets: every environment variable that was used.
@@ -85,7 +85,7 @@ class Variables:
             return values[name]
         if name.startswith("input:"):
             raise LookupError(
-                f"${{{name}}} would be asked for by the editor, and nobody is asked here: "
+                f"${{{name}}} is asked for by an editor, but not here: "
                 f"put ${{env:NAME}} in its place and set that variable, or {self.leave_out}"
             )
         match = _ENVIRONMENT.fullmatch(name)
@@ -154,7 +154,7 @@ class ServerEntry:
         words: the command and its arguments; empty for a server that runs elsewhere.
         cwd: the folder that it runs in.
         workspace: the folder that the configuration is for.
-        launch: the fields that decide what is asked, as they are written, without `env`, `headers` and secrets.
+        launch: the fields that determine the server, unchanged, without `env`, `headers` and secrets.
     """
 
     words: tuple[str, ...] = field(repr=False)
@@ -172,7 +172,7 @@ def read_mcp_config(
 ) -> tuple[ServerSpec, ...]:
     """Read a configuration; nothing is started.
 
-    Servers stand in `mcpServers` (Claude, Cursor) or `servers` (VS Code; in its `settings.json` within `mcp`).
+    Servers are in `mcpServers` (Claude, Cursor) or `servers` (VS Code; in its `settings.json` within `mcp`).
     Comments and trailing commas are passed over. Without `type`, a server with a `command` is started and one with a
     `url` is asked by streamable HTTP, or by SSE where the URL's path ends in `/sse`. A server with `disabled: true` or
     `enabled: false` is kept as disabled and not looked at further. Fields that other programs know are passed over.
@@ -422,7 +422,7 @@ class _ServerEntry:
 
 
 def _written(value: Any) -> Any:
-    """A number or truth value as the text that a program would be given; anything else as it is."""
+    """A number or truth value as the text that a program would get; anything else unchanged."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int | float) else value
@@ -534,7 +534,7 @@ class CapturedServer:
         verified: whether the snapshot says which files it was captured from. It cannot for a server elsewhere.
         absent: whether the snapshot holds nothing of it, so that none of its tools were checked.
         unverified: its files, where the snapshot says nothing of them: it is of an earlier ctxbench, or was edited.
-        error: why it did not start or answer; empty where nobody asked.
+        error: why it did not start or answer; empty if it was not asked.
     """
 
     name: str

@@ -156,7 +156,7 @@ def read_items(path: Path, faults: list[Fault]) -> list[tuple[int, Item | None]]
         elif item is not None:
             first[item.key] = line
     items += [(fault.line, None) for fault in unreadable]
-    if all(item is not None for _, item in items):  # else what a link leads to may stand in the row that is not read
+    if all(item is not None for _, item in items):  # else the target of a link may be in the unreadable row
         for line, item in items:
             for link in item.links if item is not None else ():
                 if item is not None and link.item not in first:
@@ -171,7 +171,7 @@ def read_items(path: Path, faults: list[Fault]) -> list[tuple[int, Item | None]]
 def corpus_rows(catalog: Iterable[Item]) -> Iterator[dict[str, Any]]:
     """The items as rows of `corpus.jsonl`.
 
-    As the text of a tool, which has none, stands its description: other readers of BEIR's layout search title and text.
+    The text of a tool, which has none, is its description: other readers of BEIR's layout search title and text.
     `read_item` passes over it.
     """
     for item in catalog:
@@ -209,7 +209,7 @@ def read_item(row: Row) -> Item | None:
     if fields.get("title") == key.name:
         fields["title"] = ""
     if key.type == "tool":
-        fields["text"] = ""  # its description once more, which an edit may have left behind
+        fields["text"] = ""  # a copy of its description, which may be out of date
     try:
         links = row.read_list("links", _link, expected='{"type": text, "item": item id}')
         return Item(**key._asdict(), **fields, links=links)
@@ -256,27 +256,20 @@ def hidden(item: Item, redactor: Redactor) -> Item:
 def _texts(item: Item) -> Iterator[tuple[str, str]]:
     """Every text of an item with its kind; names last."""
     yield from (("text", item.text), ("description", item.description), ("title", item.title))
-    for part, value in (("schema", item.schema), ("metadata", item.metadata)):
-        yield from ((part, text) for text in _leaves(value))
+    parts = (("schema", item.schema), ("metadata", item.metadata))
+    yield from ((part, text) for part, value in parts for is_name, text in _strings(value) if not is_name)
     yield from (("name", item.name), ("server's name", item.server or ""))
-    yield from (("names of fields", name) for value in (item.schema, item.metadata) for name in _names(value))
+    yield from (("names of fields", name) for _, value in parts for is_name, name in _strings(value) if is_name)
 
 
-def _leaves(value: Any) -> Iterator[str]:
+def _strings(value: Any) -> Iterator[tuple[bool, str]]:
+    """The texts in a JSON value, and the names of fields: (whether it is a name, text)."""
     if isinstance(value, str):
-        yield value
-    elif isinstance(value, list | tuple):
-        yield from (text for entry in value for text in _leaves(entry))
+        yield False, value
     elif isinstance(value, Mapping):
-        yield from (text for entry in value.values() for text in _leaves(entry))
-
-
-def _names(value: Any) -> Iterator[str]:
-    if isinstance(value, list | tuple):
-        yield from (name for entry in value for name in _names(entry))
-    elif isinstance(value, Mapping):
-        yield from value
-        yield from (name for entry in value.values() for name in _names(entry))
+        yield from ((True, name) for name in value)
+    for part in value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ():
+        yield from _strings(part)
 
 
 def _hidden(value: Any, redactor: Redactor) -> Any:
@@ -307,9 +300,9 @@ class SnapshotPart:
         state: `captured`, `failed` (no items; `error` says why) or `disabled` (not asked).
         items: in their order in the catalog.
         details: anything else that is worth keeping, as JSON.
-        notes: what was odd but did not stand in the way.
+        notes: oddities that did not prevent the capture.
         error: what went wrong; holds no secret.
-        origin: the folder that it was read from, to tell parts of one name apart in messages; not kept.
+        origin: the folder that it was read from, to distinguish parts of the same name in messages; not kept.
         lines: by name of an item that was read from a file, the line in which its text begins; not kept.
         captured: of a part that was not asked anew, when it last was, as ISO 8601; else empty.
     """
@@ -402,7 +395,7 @@ def capture(*sources: Source, hide_keys: bool = False) -> CatalogSnapshot:
         hide_keys: put placeholders in place of keys, the same for the same in all parts.
 
     Raises:
-        InputError: two parts hold an item of the same identity, a key that is to be hidden stands in a name, or
+        InputError: two parts hold an item of the same identity, a key that is to be hidden is in a name, or
             nothing was captured at all (with every error).
     """
     parts = tuple(part for source in sources for part in source())
@@ -431,7 +424,7 @@ def _without_keys(parts: Sequence[SnapshotPart]) -> tuple[SnapshotPart, ...]:
     """The parts with placeholders for keys, and notes of what was hidden.
 
     Raises:
-        InputError: keys stand in names.
+        InputError: names contain keys.
     """
     redactor = Redactor(KNOWN_KEYS)
     masked_parts = [replace(part, items=tuple(hidden(item, redactor) for item in part.items)) for part in parts]
@@ -538,7 +531,7 @@ def earlier_parts(folder: Path) -> list[SnapshotPart]:
             state=str(row["state"]),
             items=items_by_part[str(row["kind"]), str(row["name"])],
             details={key: value for key, value in row.items() if key not in _OF_A_PART},
-            notes=tuple(note for note in row.get("notes", ()) if not note.startswith(_HOLDS_KEYS)),  # told anew
+            notes=tuple(note for note in row.get("notes", ()) if not note.startswith(_HOLDS_KEYS)),  # noted again
             captured=str(row.get("captured") or card.get("captured", "")),
         )
         for row in card["parts"]

@@ -82,7 +82,7 @@ def read_field_names(
 
 
 def renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
-    """A tool with its fields renamed by the mapping; mapped fields that it lacks stay as they are."""
+    """A tool with its fields renamed by the mapping; mapped fields that it lacks are unchanged."""
     out = dict(data)
     for name, theirs in names.items():
         if (value := _inner(data, theirs.split("."))) is not None:
@@ -150,7 +150,7 @@ class ToolDefinition:
         name: as the model gets it.
         description: empty if the list has none.
         schema: the input schema; None if the list has none.
-        form: `mcp`, `anthropic`, `openai`, or `plain` (no schema, so that the form cannot be told).
+        form: `mcp`, `anthropic`, `openai`, or `plain` (no schema, so the form is unknown).
         server: the server that the definition names itself, if any.
         title: for people; empty if the list has none.
         enabled: False if the list says so.
@@ -459,7 +459,7 @@ class _Wrong:
 
     Attributes:
         subject: the entry, such as `tool 'search'`; what is wrong in the same way with several is said once.
-        message: what is wrong with it; `{line}` stands for the line of `related`.
+        message: what is wrong with it; `{line}` is replaced by the line of `related`.
     """
 
     subject: str

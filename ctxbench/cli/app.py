@@ -33,7 +33,7 @@ from ctxbench.io.errors import UserError, message_lines
 app = typer.Typer(
     name="ctxbench",
     cls=Group,
-    help="Test what a context selector offers an AI agent's model, and at what price in tokens.",
+    help="Measure what a context selector offers an AI agent, and how many tokens it costs.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -56,10 +56,10 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Test what a context selector offers an AI agent's model, and at what price in tokens.
+    """Measure what a context selector offers an AI agent, and how many tokens it costs.
 
-    A selector picks the items (tools, rules, skills, references, memories) that a request's prompt gets. Begin with
-    `ctxbench init` in your project.
+    A selector picks the items (tools, rules, skills, references, memories) that go into the prompt of a request. To
+    start, run `ctxbench init` in your project.
     """
 
 
@@ -68,27 +68,28 @@ def run_command(
     experiment: Annotated[
         Path, typer.Argument(help="A YAML file with datasets and selectors; `ctxbench init` writes one.")
     ],
-    out: Annotated[Path | None, typer.Option(help="The run folder; runs/<experiment name> by default.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder. Default: runs/<experiment name>.")] = None,
     markdown: MarkdownFile = None,
     csv: CsvFile = None,
     selectors: Annotated[
-        list[str] | None, typer.Option("--only", help="Run this selector of the experiment only; repeatable.")
+        list[str] | None, typer.Option("--only", help="Run only this selector of the experiment; repeatable.")
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(help="Ask at most so many queries of each dataset; near-copies (one group) stay together.", min=1),
+        typer.Option(help="Use at most N queries of each dataset; a group of near-copies stays together.", min=1),
     ] = None,
     fresh: Annotated[
         bool,
-        typer.Option("--fresh", help="Ask every selector again in place of reading stored answers; vectors are kept."),
+        typer.Option("--fresh", help="Ask every selector again; do not reuse stored answers. Vectors are reused."),
     ] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Measure selectors on datasets.
 
-    Every selector on every dataset of the experiment, with a table and an HTML page.
+    Asks every selector for every query of every dataset of the experiment. Prints the winner and a table, and writes
+    an HTML page.
 
-    Stopped at any point, the same command goes on. With --only or --limit the run folder is
+    To continue a stopped run, repeat the command. With --only or --limit the run folder is
     runs/<experiment name>-part.
 
     For example:
@@ -109,7 +110,7 @@ def run_command(
 
 @app.command(cls=Command)
 def score(
-    answers: Annotated[Path, typer.Argument(help="A file, one JSON object a line for each query.")],
+    answers: Annotated[Path, typer.Argument(help="A file with one JSON object per line, one line per query.")],
     dataset: Annotated[str, typer.Option("--dataset", "-d", help="A dataset's name or folder.")],
     selectors: Annotated[
         list[str] | None,
@@ -124,8 +125,8 @@ def score(
 ) -> None:
     """Score a file of your own selector's answers.
 
-    An answer names what is offered for a query, best first: {"query": "q1", "items": [{"id": "tool:search"}]}.
-    `ctxbench data export D --requests FILE` writes what to answer.
+    An answer lists the items offered for a query, best first: {"query": "q1", "items": [{"id": "tool:search"}]}.
+    `ctxbench data export D --requests FILE` writes the requests to answer.
 
     For example:
 
@@ -145,72 +146,71 @@ def score(
 
 @app.command(cls=Command)
 def select(
-    text: Annotated[str, typer.Argument(help="What the user asks.")],
+    text: Annotated[str, typer.Argument(help="The request, in the words of the user.")],
     catalog: OptionalCatalogName = None,
     agent: Annotated[
         Path | None,
         typer.Option(
-            help="An agent file (`ctxbench init` writes it): its items, selector, settings and system prompt."
+            help="Use the items, selector, settings and system prompt of this agent file (see `ctxbench init`)."
         ),
     ] = None,
     selector: Annotated[
         str | None,
         typer.Option(
             help=(
-                "A shipped selector, a YAML file of one, or with --experiment one of its names; by default "
-                "learned, of a git repository codebase, with --session or --history semantic."
+                "A shipped selector, a YAML file, or with --experiment a name in that file. Default: learned; codebase "
+                "for a git repository; semantic with --session or --history."
             )
         ),
     ] = None,
     experiment: Annotated[
-        Path | None, typer.Option(help="An experiment file whose selector, named by --selector, is asked.")
+        Path | None, typer.Option(help="Ask a selector of this experiment file; --selector names it.")
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(help="A preset of the selector, such as normal, or of the presets file.")
+        str | None, typer.Option(help="A preset of the selector or of the presets file, such as normal.")
     ] = None,
     presets: Annotated[
-        Path | None, typer.Option(help="A presets file that `ctxbench tune` wrote, in place of a selector.")
+        Path | None, typer.Option(help="Use a presets file that `ctxbench tune` wrote instead of a selector.")
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="NAME=VALUE: one parameter, such as at_most=3; repeatable.")
+        list[str] | None, typer.Option("--set", help="Set a parameter, NAME=VALUE, such as at_most=3; repeatable.")
     ] = None,
     max_files: MaxFiles = None,
     session: Annotated[
-        Path | None, typer.Option(help="A session's JSON: its items, what was removed, its settings.")
+        Path | None, typer.Option(help="A JSON file of a session: its items, removed items and settings.")
     ] = None,
     history: Annotated[
-        str | None, typer.Option(help="Earlier messages: a JSON list, or stored conversations, FILE or FILE#ID.")
+        str | None, typer.Option(help="Earlier messages: a JSON list, or stored conversations as FILE or FILE#ID.")
     ] = None,
     add: Annotated[
-        list[str] | None, typer.Option(help="Add the item of this id or path to a session; repeatable.")
+        list[str] | None, typer.Option(help="Add the item with this id or path to the session; repeatable.")
     ] = None,
     remove: Annotated[
-        list[str] | None, typer.Option(help="Remove the item of this id or path from the session; repeatable.")
+        list[str] | None, typer.Option(help="Remove the item with this id or path from the session; repeatable.")
     ] = None,
     tool_result: Annotated[
         list[str] | None,
-        typer.Option(help="TOOL=FILE: what a tool has answered, for selectors that search with it; repeatable."),
+        typer.Option(help="The result of a tool call, TOOL=FILE, for selectors that search with it; repeatable."),
     ] = None,
-    user: Annotated[str | None, typer.Option(help="Whose request it is: it sees this user's items, too.")] = None,
-    workspace: Annotated[
-        str | None, typer.Option(help="Where it is asked: it sees this workspace's items, too.")
+    user: Annotated[str | None, typer.Option(help="The user who asks; the items of this user are visible.")] = None,
+    workspace: Annotated[str | None, typer.Option(help="The workspace of the request; its items are visible.")] = None,
+    time: Annotated[
+        str | None, typer.Option(help="The time of the request, ISO 8601; items of that time are visible.")
     ] = None,
-    time: Annotated[str | None, typer.Option(help="When it is asked, ISO 8601: what was there then is seen.")] = None,
-    near: Annotated[int, typer.Option(help="How many items that stayed out are shown.", min=0)] = 5,
+    near: Annotated[int, typer.Option(help="How many excluded items to show.", min=0)] = 5,
     embedder: EmbedderName = "minilm",
-    messages: Annotated[bool, typer.Option("--messages", help="Print what the model would be sent, as JSON.")] = False,
+    messages: Annotated[bool, typer.Option("--messages", help="Print the messages for the model, as JSON.")] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Select for one request, and explain it.
+    """Select for one request, and explain the selection.
 
-    Every item in, with the passage of the request and the passage of the item that match best, and the nearest that
-    stayed out, each with the rule that kept it out.
+    Shows every offered item with the best matching passages of request and item, and the nearest excluded items, each
+    with its exclusion rule.
 
-    A command, callable or URL of your own, in an agent or experiment file, is asked as well: its items, with what it
-    ranked and did not choose.
+    An external selector (a command, callable or URL in an agent or experiment file) works as well.
 
-    With --session or --history it is asked as within a chat, whose session is the items in it from the start or added
-    by hand; no file is changed.
+    With --session or --history the request is part of a chat. The session holds the items that are always included or
+    were added by hand. No file is changed.
 
     For example:
 
@@ -231,59 +231,59 @@ def select(
 @app.command(cls=Command)
 def tune(
     datasets: Annotated[
-        list[str], typer.Argument(help="Labelled datasets, names or folders; with --unlabelled one catalog.")
+        list[str], typer.Argument(help="Labelled datasets, by name or folder; with --unlabelled, one catalog.")
     ],
     policy: Annotated[
         Path | None,
         typer.Option(
             "--policy",
             "-p",
-            help="A YAML file: what to minimise or maximise, and what to keep. Needed unless --unlabelled is given.",
+            help="A YAML file: what to minimise or maximise, under which constraints. Required without --unlabelled.",
         ),
     ] = None,
     unlabelled: Annotated[
         str | None,
         typer.Option(
             help=(
-                "Requests without labels: a text file with one a line, JSON lines with `text`, what `data export "
-                "--requests` writes, or a dataset."
+                "Requests without labels: a text file with one request per line, JSON lines with `text`, the output of "
+                "`data export --requests`, or a dataset."
             )
         ),
     ] = None,
     tokens: Annotated[
-        float | None, typer.Option(help="With --unlabelled: prompt tokens that a request may cost on average.")
+        float | None, typer.Option(help="With --unlabelled: the average number of prompt tokens per request.")
     ] = None,
     selector: Annotated[
         str | None,
         typer.Option(
             help=(
-                "With --unlabelled: a selector that ends by leaving out what scores far below the best (the cut "
-                "`margin`); by default that of the agent, else learned."
+                "With --unlabelled: a selector whose last step is the cut `margin`. Default: that of the agent, else "
+                "learned."
             )
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="The folder, runs/tune-POLICY-DATASET by default; with --unlabelled a presets file."),
+        typer.Option(help="The output folder (default: runs/tune-POLICY-DATASET); with --unlabelled a presets file."),
     ] = None,
     markdown: MarkdownFile = None,
     no_text: Annotated[
         bool,
         typer.Option(
             "--no-text",
-            help="Keep texts of requests out of the reports. A fitted selector's file holds them all the same.",
+            help="Leave texts of requests out of the reports. The file of a fitted selector still holds them.",
         ),
     ] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Find better presets for your data.
 
-    A preset is a selector with settings: how many items it offers, and how good they must be. Every setting is
-    evaluated and compared with the default, query by query; what costs less or offers more and keeps what your policy
-    asks is recommended, else it says how many more labels would help. Where labels are many, one half of them chooses
-    and the other half, read once, confirms. Writes presets files and a report.
+    A preset is a selector with settings, such as how many items it offers. Every setting is compared with the default
+    query by query. A setting is recommended if it is better and meets the constraints of your policy. If none is, the
+    report says how many more labels would help. With many labels, one half chooses and the other half confirms.
+    Writes presets files and a report.
 
-    With --unlabelled and --tokens no label is needed: it writes a preset that costs so many tokens on average.
+    With --unlabelled and --tokens no labels are needed: writes a preset with this average number of tokens.
 
     For example:
 
@@ -388,16 +388,16 @@ def serve(
     embedder: EmbedderName = "minilm",
     tokens: Annotated[
         Path | None,
-        typer.Option(help="A YAML file of who may ask, TOKEN: USER a line; null where one reads /metrics alone."),
+        typer.Option(help="A YAML file with a line TOKEN: USER for each user; USER null may only read /metrics."),
     ] = None,
-    user: Annotated[str | None, typer.Option(help="Without --tokens: who asks, whoever it is.")] = None,
-    host: Annotated[str, typer.Option(help="The address; without --tokens one of this machine.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 for any that is free.")] = 8377,
+    user: Annotated[str | None, typer.Option(help="Without --tokens: the user of all requests.")] = None,
+    host: Annotated[str, typer.Option(help="The address; without --tokens only one of this machine.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port; 0 = any free port.")] = 8377,
 ) -> None:
-    """Answer requests for contexts over HTTP.
+    """Serve contexts over HTTP.
 
-    POST /context/build, /context/preview, /context/feedback and /context/sufficient, GET /metrics and /openapi.json.
-    Ctrl-C or SIGTERM ends it when the requests under way are answered. It needs the extra `server` of the package.
+    Routes: POST /context/build, /context/preview, /context/feedback and /context/sufficient; GET /metrics and
+    /openapi.json. Ctrl-C or SIGTERM stops it after the requests in progress. Requires the extra `server`.
 
     For example:
 
@@ -414,8 +414,8 @@ def init_project(
 ) -> None:
     """Write the files that a project needs.
 
-    An agent file, a gate, policies, an experiment and a workflow for what the project's folder holds. It looks for
-    MCP configurations, rules and skills, lists of tools and labelled datasets. Files that are there stay.
+    Finds MCP configurations, rules, skills, tool lists and labelled datasets in the folder. Writes an agent file, a
+    gate, policies, an experiment and a workflow for them. Existing files are not changed.
 
     For example:
 
@@ -436,25 +436,25 @@ def report(
         ),
     ] = None,
     history: Annotated[
-        bool, typer.Option("--history", help="Show accepted baselines over the commits of git instead of a run.")
+        bool, typer.Option("--history", help="Show the accepted baselines over the commits of git, not a run.")
     ] = False,
-    limit: Annotated[int | None, typer.Option(help="With --history: the newest so many commits; default all.")] = None,
+    limit: Annotated[int | None, typer.Option(help="With --history: only the newest N commits.")] = None,
     chart: Annotated[
-        Path | None, typer.Option(help="With --history: draw it into this file, too, .png or .svg.")
+        Path | None, typer.Option(help="With --history: also draw a chart into this file, .png or .svg.")
     ] = None,
     markdown: Annotated[
-        Path | None, typer.Option(help="Of a run: write the report as Markdown to this file, too.")
+        Path | None, typer.Option(help="Also write the report of a run to this file, as Markdown.")
     ] = None,
     csv: CsvFile = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Show a finished run, or a gate's history.
+    """Show a finished run, or the history of a gate.
 
-    Without --history the argument is the folder of a run, as `ctxbench run` makes it.
+    Without --history the argument is a folder that `ctxbench run` wrote.
 
-    With --history it is a gate file or the folder of its baseline, as `ctxbench check --accept` makes it, in a checkout
-    of git: `ctxbench report --history gate.yaml --chart history.png`. Each commit that changed the baseline is a line,
-    oldest first, with the completeness and the prompt tokens of every selector on every dataset.
+    With --history it is a gate file, or the folder of its baseline, in a git checkout:
+    `ctxbench report --history gate.yaml --chart history.png`. Each commit that changed the baseline is one line, oldest
+    first, with completeness and prompt tokens of every selector on every dataset.
 
     For example:
 
@@ -468,27 +468,26 @@ def report(
 @app.command(cls=Command)
 def graph(
     catalog: CatalogArgument,
-    out: Annotated[Path, typer.Option(help="The file to write, for `graph:` in a pipeline; if it is there, updated.")],
+    out: Annotated[Path, typer.Option(help="The file to write or update, for `graph:` in a pipeline.")],
     similarity: Annotated[
         str,
         typer.Option(
             help=(
-                "Of two items, over the passages of their texts: max (of the most alike pair), mean (of all "
-                "pairs) or centroid (of their mean vectors)."
+                "Similarity of two items over the passages of their texts: max (the most similar pair), mean (all "
+                "pairs) or centroid (their mean vectors)."
             )
         ),
     ] = "max",
-    threshold: Annotated[float, typer.Option(help="Least similarity that is kept, 0 to 1.")] = 0.75,
-    neighbours: Annotated[int, typer.Option(help="At most so many similar items of each item.")] = 100,
+    threshold: Annotated[float, typer.Option(help="The least similarity that is stored, 0 to 1.")] = 0.75,
+    neighbours: Annotated[int, typer.Option(help="The largest number of similar items per item.")] = 100,
     heads: Annotated[bool, typer.Option("--heads", help="Compare only the first passage of each item.")] = False,
     embedder: EmbedderName = "minilm",
     json_: JsonFlag = False,
 ) -> None:
-    """Store which items of a catalog are alike.
+    """Store which items of a catalog are similar.
 
-    A selector with `expansion: {by: graph, graph: FILE}` adds the items that are related to those it found; without a
-    file it works the graph out in memory when it is first needed. Made again after an edit, only what changed is
-    compared.
+    A selector with `expansion: {by: graph, graph: FILE}` adds items that are similar to those it found. Without a file
+    it makes the graph in memory when it is first needed. An update compares only items that changed.
 
     For example:
 
@@ -508,33 +507,34 @@ def calibrate(
         typer.Argument(
             metavar="WHAT",
             help=(
-                "probability: how likely an item is needed. abstention: how likely anything is. weights: how "
-                "much each column of a step `linear` counts, or each search of a hybrid."
+                "probability: how likely an item is required. abstention: how likely anything is. weights: the "
+                "weights of the features of a step `linear`, or of the searches of a hybrid."
             ),
         ),
     ],
-    datasets: Annotated[list[str], typer.Argument(help="Labelled datasets, names or folders: one fit each.")],
+    datasets: Annotated[list[str], typer.Argument(help="Labelled datasets, by name or folder; one fit each.")],
     out: Annotated[Path, typer.Option(help="The file of fits to write, for `calibration:` in a pipeline.")],
     selector: Annotated[
         str | None,
         typer.Option(
-            help="The selector to fit; by default learned for probability, semantic for abstention, hybrid for weights."
+            help="The selector to fit. Default: learned for probability, semantic for abstention, hybrid for weights."
         ),
     ] = None,
-    split: Annotated[str, typer.Option(help="Fit to the queries of this split; all = every query.")] = "tuning",
-    folds: Annotated[
-        int, typer.Option(help="Also measure it on requests that it was not fitted to, in so many parts.", min=0)
-    ] = 0,
+    split: Annotated[str, typer.Option(help="Fit to the queries of this split; all = all queries.")] = "tuning",
+    folds: Annotated[int, typer.Option(help="Also cross-validate the fit in N parts.", min=0)] = 0,
     embedder: EmbedderName = "minilm",
     no_text: Annotated[
-        bool, typer.Option("--no-text", help="Keep no labelled requests in the fit; it then ignores what they needed.")
+        bool,
+        typer.Option(
+            "--no-text", help="Store no labelled requests in the fit; it then cannot use what similar requests needed."
+        ),
     ] = False,
     metric: Annotated[
         str | None,
         typer.Option(
             help=(
-                "The figure that weights of a step `linear` are to raise: nDCG@10 (the order of the first ten) "
-                "by default, R@10 (the share of the needed items among the first ten), Comp@5, RR ..."
+                "The metric that weights of a step `linear` maximise, such as nDCG@10 (the default: order of the first "
+                "ten), R@10 (share of required items among the first ten), Comp@5 or RR."
             )
         ),
     ] = None,
@@ -542,12 +542,13 @@ def calibrate(
 ) -> None:
     """Fit a selector to your labels.
 
-    What is fitted is plain numbers, which the steps of a selector with `calibration: FILE` read: a logistic regression
-    for probability and abstention (whether to offer nothing), and the weights that rank items best, those of a step
-    `linear` or else of a hybrid (a search by words and one by meaning, as one). A
-    probability starts from the shipped weights, holds for other catalogs, too, and is written with a selector that uses
-    it; the others are for one catalog and search. Its file holds the labelled requests, as what similar requests needed
-    says most.
+    Writes a file of numbers for the steps of a selector with `calibration: FILE`: a logistic regression for probability
+    and for abstention (whether to offer nothing), or the weights of a step `linear` or of a hybrid (word search and
+    dense search combined).
+
+    A probability starts from the shipped weights and works for other catalogs as well; it is written with a selector
+    that uses it. The others are for one catalog and one search. The file holds the labelled requests, because what
+    similar requests needed is the best feature.
 
     For example:
 
@@ -568,18 +569,18 @@ def latency(
     selectors: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Shipped selectors, or selector/preset; semantic/spec by default, of an agent file its own."
+            help="Shipped selectors, or selector/preset. Default: semantic/spec; for an agent file, its selector."
         ),
     ] = None,
     catalog: CatalogName = "workbench",
     embedder: EmbedderName = "minilm",
-    seconds: Annotated[float, typer.Option(help="How long all selectors together are timed.", min=0, max=3600)] = 60.0,
+    seconds: Annotated[float, typer.Option(help="The time for all selectors together.", min=0, max=3600)] = 60.0,
     json_: JsonFlag = False,
 ) -> None:
     """Measure how long a request takes.
 
-    Requests, made from descriptions of the items, are asked one at a time in one process, all selectors in turn, once
-    indexes are made and vectors stored. Quantiles are printed: the median, and what 95% and 99% of requests stay below.
+    Requests are made from the descriptions of the items. They are asked one at a time in one process, all selectors in
+    turn, after indexes are built and vectors stored. Prints the median and the 95% and 99% quantiles.
 
     For example:
 
@@ -591,8 +592,8 @@ def latency(
 
 
 _GROUPS = {
-    "data": "Datasets and catalogs: get, make, label, change.",
-    "memory": "Memories: import, search, make a prompt's context.",
+    "data": "Get, make, label and change datasets and catalogs.",
+    "memory": "Import and search memories; make the context of a prompt.",
 }
 for _name, _help in _GROUPS.items():
     _group = lazy_group(f"ctxbench.cli.{_name}_app")

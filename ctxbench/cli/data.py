@@ -523,7 +523,7 @@ def _written(
         out: the folder to write.
         label_note: whether an item without a label is not needed; printed before anything is written.
         as_json: print JSON.
-        replace_import: replace what an earlier import made of the same file, if nobody has added to it.
+        replace_import: replace what an earlier import made of the same file, if nothing was added to it.
     """
     conversion = make()
     dataset = conversion.dataset

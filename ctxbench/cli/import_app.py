@@ -12,32 +12,30 @@ import typer
 from ctxbench.cli.common import CatalogName, Command, DatasetName, EmbedderName, Group, JsonFlag
 from ctxbench.io.errors import ParameterError
 
-NewName = Annotated[str | None, typer.Option("--name", help="The dataset's name; made of the file's by default.")]
-FolderName = Annotated[str | None, typer.Option("--name", help="The dataset's name; that of its folder by default.")]
-ItemType = Annotated[
-    str, typer.Option("--type", help="What the documents are here: reference, chunk, tool, skill, rule ...")
-]
+NewName = Annotated[str | None, typer.Option("--name", help="Name of the dataset; by default that of the file.")]
+FolderName = Annotated[str | None, typer.Option("--name", help="Name of the dataset; by default that of its folder.")]
+ItemType = Annotated[str, typer.Option("--type", help="Type of the items: reference, chunk, tool, skill, rule ...")]
 Grades = Annotated[
     str | None,
-    typer.Option(help="Score in the file = grade here (2 required, 1 helpful, 0 irrelevant): for example 1=1,2=2,3=2."),
+    typer.Option(help="Grades of scores (2 required, 1 helpful, 0 irrelevant), for example 1=1,2=2,3=2."),
 ]
 Licence = Annotated[str | None, typer.Option(help="Licence of the data, for the card.")]
 OutFolder = Annotated[Path, typer.Option("--out", help="Write the dataset to this folder.")]
 HideKeys = Annotated[
-    bool, typer.Option("--hide-keys", help="Put placeholders in place of keys in texts (ghp_..., JWT ...).")
+    bool, typer.Option("--hide-keys", help="Replace keys in texts (ghp_..., JWT ...) with placeholders.")
 ]
 NewVersion = Annotated[str | None, typer.Option("--version", help="Version of the result.")]
 
 
 class ImportGroup(Group):
-    """`import NAME` and `import FILE.json` without the name of a sub-command, which they then are given."""
+    """Adds the sub-command to `import NAME` and `import FILE.json`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """Read the arguments as those of a sub-command."""
+        """Read the arguments with the sub-command."""
         return super().parse_args(ctx, self.with_command(args))
 
     def with_command(self, args: list[str]) -> list[str]:
-        """The arguments with `dataset` or `tools` in front where they name no sub-command."""
+        """The arguments with `dataset` or `tools` before them, if they have no sub-command."""
         if not args or args[0] in (*self.commands, "--help", "-h"):
             return args
         if (similar := get_close_matches(args[0], self.commands, 1, 0.75)) and args[0] not in _datasets():
@@ -48,7 +46,7 @@ class ImportGroup(Group):
 
 
 def _datasets() -> Collection[str]:
-    """The datasets that can be imported by their name alone."""
+    """The datasets that can be imported by name."""
     from ctxbench.datasets.lookup import importers
 
     return importers()
@@ -64,11 +62,11 @@ import_app = typer.Typer(
 
 @import_app.command("dataset", cls=Command)
 def import_dataset_command(
-    name: Annotated[str, typer.Argument(help="A dataset that an importer provides, for example bfcl-simple.")],
-    from_: Annotated[Path | None, typer.Option("--from", help="The folder of its published files.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write a copy to this folder, too.")] = None,
+    name: Annotated[str, typer.Argument(help="Name of a public dataset, for example bfcl-simple.")],
+    from_: Annotated[Path | None, typer.Option("--from", help="Folder with the published files.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write a copy to this folder.")] = None,
     own_files: Annotated[
-        bool, typer.Option("--own", help="What --from names are files of yours in the same form; needs --out.")
+        bool, typer.Option("--own", help="--from has your own files in the same form; needs --out.")
     ] = False,
     json_: JsonFlag = False,
 ) -> None:
@@ -87,9 +85,9 @@ def import_dataset_command(
 
 @import_app.command("tools", cls=Command)
 def import_tools_command(
-    file: Annotated[Path, typer.Argument(help="Tools as MCP, OpenAI or Anthropic have them, JSON or JSON lines.")],
-    out: Annotated[Path | None, typer.Option(help="The catalog's folder.")] = None,
-    server: Annotated[str | None, typer.Option(help="Server of tools that name none.")] = None,
+    file: Annotated[Path, typer.Argument(help="Tools of MCP, OpenAI or Anthropic, as JSON or JSON lines.")],
+    out: Annotated[Path | None, typer.Option(help="Folder of the catalog.")] = None,
+    server: Annotated[str | None, typer.Option(help="Server of tools without one.")] = None,
     map_: Annotated[
         str | None, typer.Option("--map", help="Other names of fields: name=tool_name,description=doc,schema=args.")
     ] = None,
@@ -111,31 +109,27 @@ def import_tools_command(
 
 @import_app.command("traces", cls=Command)
 def import_traces_command(
-    logs: Annotated[list[Path], typer.Argument(help="Logs: lines of turns or of requests, spans, exports.")],
+    logs: Annotated[list[Path], typer.Argument(help="Logs with turns, requests, spans or exports.")],
     catalog: CatalogName,
-    out: Annotated[Path, typer.Option(help="The folder of the dataset to make.")],
+    out: Annotated[Path, typer.Option(help="Write the dataset to this folder.")],
     name: FolderName = None,
-    licence: Annotated[str | None, typer.Option(help="Of the log's texts, for the card.")] = None,
-    history: Annotated[int, typer.Option(help="Earlier messages that a query keeps.", min=0)] = 20,
+    licence: Annotated[str | None, typer.Option(help="Licence of the texts, for the card.")] = None,
+    history: Annotated[int, typer.Option(help="Number of earlier messages per query.", min=0)] = 20,
     all_offered: Annotated[
-        bool, typer.Option("--all-offered", help="Turns without a list of what was offered were offered everything.")
+        bool, typer.Option("--all-offered", help="Turns without a list of offered items were offered everything.")
     ] = False,
-    renames: Annotated[
-        Path | None, typer.Option(help="Items that the log has by older ids: lines `old id: new id`, YAML or JSON.")
-    ] = None,
+    renames: Annotated[Path | None, typer.Option(help="Renamed items: lines `old id: new id`, YAML or JSON.")] = None,
     redact: Annotated[
-        Path | None, typer.Option(help="Own patterns to redact, YAML or JSON, before the built-in ones.")
+        Path | None, typer.Option(help="Patterns to redact, YAML or JSON, before the built-in ones.")
     ] = None,
-    no_redact: Annotated[
-        bool, typer.Option("--no-redact", help="Leave texts as they are, with whatever secrets they hold.")
-    ] = False,
+    no_redact: Annotated[bool, typer.Option("--no-redact", help="Do not redact texts.")] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Make a dataset of what an agent logged.
+    """Make a dataset of the logs of an agent.
 
-    What a turn did not call is not needed where the catalog holds tools alone and the turn was offered all of them: it
-    is labelled wholly. Else that is unknown, and the turn is labelled partly or not at all. So it always is where the
-    catalog holds rules, skills or other items beside tools, since no log shows when those are needed.
+    Tools that were not called count as not needed if the turn was offered all tools of the catalog: it is labelled in
+    full. Otherwise they count as unknown, and the turn is labelled in part or not at all. This is always so if the
+    catalog has rules, skills or other items, as a log cannot show when they are needed.
 
     For example:
 
@@ -160,10 +154,10 @@ def data_import_beir(
     version: NewVersion = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Import a folder in BEIR's layout.
+    """Import a folder in the layout of BEIR.
 
-    Of any --type: a document that the labels (qrels) do not name is not needed by a query with a required one. A
-    query without a required document is unlabelled.
+    Documents without a label (qrels) count as not needed by queries with a required one. A query without a required
+    document is unlabelled.
 
     For example:
 
@@ -188,10 +182,10 @@ def data_import_trec(
     version: NewVersion = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Import labels in TREC's format (qrels).
+    """Import labels in the format of TREC (qrels).
 
-    With their queries and documents. Of any --type: a document that the labels do not name is not needed by a query
-    with a required one. A query without a required document is unlabelled.
+    Documents without a label count as not needed by queries with a required one. A query without a required document
+    is unlabelled.
 
     For example:
 
@@ -206,7 +200,7 @@ def data_import_trec(
 @import_app.command("autorag", cls=Command)
 def data_import_autorag(
     qa: Annotated[Path, typer.Argument(help="Questions: .jsonl, .json, .csv or .parquet.")],
-    corpus: Annotated[Path, typer.Option(help="Documents, in any of the same forms.")],
+    corpus: Annotated[Path, typer.Option(help="Documents, in one of these formats.")],
     out: OutFolder,
     name: NewName = None,
     type_: ItemType = "chunk",
@@ -214,10 +208,10 @@ def data_import_autorag(
     version: NewVersion = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Import AutoRAG's questions and corpus.
+    """Import questions and corpus of AutoRAG.
 
-    AutoRAG is a program that tunes search over documents. Its groups of documents, [[a, b], [c]], become
-    alternatives. Of any --type: a document that a question does not name is not needed by it.
+    AutoRAG tunes search over documents. Its groups of documents, [[a, b], [c]], become alternatives. Other documents
+    count as not needed.
 
     For example:
 
@@ -245,11 +239,10 @@ def data_import_golden(
 ) -> None:
     """Import hand-written evals.
 
-    Requests, each with what it should be offered. A record is {"query": "...", "expected": ["refund_order"],
-    "forbidden": []}. Whatever the catalog holds, an item that `expected` does not name is not needed; a record
-    without `expected` is unlabelled. Alternatives are a list inside it: of [["search", "find"], "open"] either of the
-    first two is enough. {"id": "refund_order", "grade": 1} has a grade (--grades). Definitions of items, such as a
-    request's `tools`, are what was offered.
+    A record is {"query": "...", "expected": ["refund_order"], "forbidden": []}. Items that are not in `expected`
+    count as not needed; a record without `expected` is unlabelled. A list in `expected` has alternatives: with
+    [["search", "find"], "open"] one of the first two is enough. {"id": "refund_order", "grade": 1} has a grade
+    (--grades). Definitions of items, such as the `tools` of a request, are offered items.
 
     For example:
 
@@ -263,10 +256,10 @@ def data_import_golden(
 
 @import_app.command("triggers", cls=Command)
 def data_import_triggers(
-    folder: Annotated[Path, typer.Argument(help="A folder of skills, each SKILL.md with a trigger_eval.json.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of skills, each SKILL.md with a trigger_eval.json.")],
     out: OutFolder,
     nothing_else: Annotated[
-        bool, typer.Option("--nothing-else", help="What should not trigger a skill needs no other one.")
+        bool, typer.Option("--nothing-else", help="Requests that trigger no skill in their file need no other.")
     ] = False,
     name: NewName = None,
     licence: Licence = None,
@@ -275,9 +268,9 @@ def data_import_triggers(
 ) -> None:
     """Import skills and their trigger evals.
 
-    A request that should trigger a skill needs no other one, unless another skill's file names it, too. One that
-    should trigger none may need a skill whose file does not name it: it is unlabelled (--nothing-else: it needs
-    none).
+    A request that should trigger a skill needs no other skill, unless the file of another skill has it, too. A
+    request that should trigger no skill may need one whose file does not have it: it is unlabelled (with
+    --nothing-else it needs nothing).
 
     For example:
 
@@ -292,16 +285,16 @@ def data_import_triggers(
 @import_app.command("run", cls=Command)
 def data_import_run(
     run: Annotated[
-        Path, typer.Argument(help="A ranking in TREC's format: query, Q0, document, rank, score and tag in each line.")
+        Path, typer.Argument(help="Ranking in the format of TREC: query, Q0, document, rank, score and tag per line.")
     ],
-    dataset: Annotated[str, typer.Option("--dataset", "-d", help="The dataset it is about: its name or folder.")],
+    dataset: Annotated[str, typer.Option("--dataset", "-d", help="Name or folder of the dataset.")],
     out: Annotated[Path, typer.Option(help="Write the answers to this file.")],
-    keep: Annotated[int, typer.Option(help="How many of the ranking are offered.", min=0)] = 5,
+    keep: Annotated[int, typer.Option(help="Number of offered items per query.", min=0)] = 5,
     json_: JsonFlag = False,
 ) -> None:
-    """Turn another program's ranking into answers.
+    """Convert a ranking of another program into answers.
 
-    A TREC run (one line a query and document), into a file that `ctxbench score` reads.
+    Converts a TREC run into a file for `ctxbench score`.
 
     For example:
 
@@ -315,8 +308,8 @@ def data_import_run(
 Selectors = Annotated[
     list[str] | None,
     typer.Option(
-        help="A selector (name, or name/preset), an agent file, or an experiment file with several; repeatable. By "
-        "default bm25, dense, semantic/spec, and your agent's where the dataset is over an agent file."
+        help="A selector (name, or name/preset), an agent file, or an experiment file; repeatable. By default bm25, "
+        "dense, semantic/spec, and that of the agent file of the dataset."
     ),
 ]
 
@@ -325,24 +318,23 @@ label_app = typer.Typer()
 
 @label_app.command("label", cls=Command)
 def data_label(
-    folder: Annotated[Path, typer.Argument(help="The folder of a dataset of yours.")],
-    minutes: Annotated[float, typer.Option(help="How long to ask; 0 only says where the figures stand.")] = 20.0,
+    folder: Annotated[Path, typer.Argument(help="Folder of your dataset.")],
+    minutes: Annotated[float, typer.Option(help="How long to ask; 0 only prints the figures.")] = 20.0,
     selectors: Selectors = None,
     figure: Annotated[
         list[str] | None,
         typer.Option(
-            help="When labelling starts: ask what makes this figure more certain: how complete a selector is, or the "
-            'difference of two, "A - B"; repeatable.'
+            help="At the first start: ask for the queries that make this figure more certain: a selector, or a "
+            'difference "A - B"; repeatable.'
         ),
     ] = None,
     embedder: EmbedderName = "minilm",
     json_: JsonFlag = False,
 ) -> None:
-    """Ask what requests need, one key an answer.
+    """Ask which items requests need, one key per answer.
 
-    First come the requests whose answers make the selectors' figures most certain. The screen sets the request apart
-    from what was said before it, and calls items by server and name. The key / searches for an item by its words; one
-    that is marked for the request already is said to be, and nothing changes.
+    The first requests are those whose answers make the figures of selectors most certain. The key / searches for an
+    item by its words.
 
     For example:
 
@@ -357,16 +349,18 @@ def data_label(
 def data_review(
     dataset: DatasetName,
     patch: Annotated[Path | None, typer.Option(help="Write accepted corrections to this file.")] = None,
-    apply: Annotated[Path | None, typer.Option(help="Apply such a file to the dataset's folder.")] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Only list.")] = False,
+    apply: Annotated[
+        Path | None, typer.Option(help="Apply this file of corrections to the folder of the dataset.")
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Only list the labels.")] = False,
     selectors: Selectors = None,
     embedder: EmbedderName = "minilm",
     json_: JsonFlag = False,
 ) -> None:
     """Review labels that look wrong, worst first.
 
-    Those that several selectors contradict. Each is asked about with its request, set apart from what was said before
-    it. Items are called by server and name; --json and the patch have their ids.
+    Lists labels that all selectors contradict, and asks about each. Items have their server and name; --json and the
+    patch have ids.
 
     For example:
 
@@ -375,7 +369,7 @@ def data_review(
     from ctxbench.cli.label import apply_patch, review
 
     if (apply is not None) + list_ + (patch is not None) > 1:
-        raise ParameterError("--apply, --list and --patch exclude each other; give one")
+        raise ParameterError("--apply, --list and --patch exclude each other; use one of them")
     if apply is not None:
         apply_patch(Path(dataset), apply)
     else:
@@ -386,17 +380,17 @@ def data_review(
 def data_pool(
     dataset: DatasetName,
     out: Annotated[Path, typer.Option(help="Write the pairs to this file, JSON lines.")],
-    share: Annotated[float, typer.Option(help="Share of the queries that are drawn, 0 to 1.")] = 0.2,
-    random: Annotated[int, typer.Option(help="Items drawn at random for each query.", min=0)] = 10,
-    seed: Annotated[int, typer.Option(help="Of the random draw: another number draws others.")] = 0,
+    share: Annotated[float, typer.Option(help="Share of queries to draw, 0 to 1.")] = 0.2,
+    random: Annotated[int, typer.Option(help="Number of random items per query.", min=0)] = 10,
+    seed: Annotated[int, typer.Option(help="Seed of the random draw.")] = 0,
     selectors: Selectors = None,
     embedder: EmbedderName = "minilm",
     json_: JsonFlag = False,
 ) -> None:
-    """Draw pairs for somebody else to label, too.
+    """Draw pairs for a second labelling.
 
-    Pairs of a request and an item, without any label, so that `data agreement` can say how far two people agree. Of
-    each drawn query: the best 20 of every selector, what is labelled, and some items at random, in random order.
+    Writes pairs of a request and an item without labels, for `data agreement`. For each drawn query: the best 20
+    items of each selector, labelled items, and random items, in random order.
 
     For example:
 
@@ -418,13 +412,13 @@ def data_pool(
 
 @label_app.command("agreement", cls=Command)
 def data_agreement(
-    first: Annotated[Path, typer.Argument(help="A file of labels: columns query-id, corpus-id and score, by tabs.")],
-    second: Annotated[Path, typer.Argument(help="Another labelling of the same pairs.")],
+    first: Annotated[Path, typer.Argument(help="File of labels: query-id, corpus-id and score, separated by tabs.")],
+    second: Annotated[Path, typer.Argument(help="Second file of labels of the same pairs.")],
     json_: JsonFlag = False,
 ) -> None:
-    """Say how far two labellings agree.
+    """Compute the agreement of two labellings.
 
-    As the share of equal labels, and as kappa: agreement beyond what chance would give, 1 = always.
+    Prints the share of equal labels, and kappa, the agreement beyond chance (1 = always).
 
     For example:
 

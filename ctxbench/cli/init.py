@@ -27,7 +27,7 @@ from ctxbench.selectors.selector import EXTERNAL_KINDS
 
 MCP = (".mcp.json", "mcp.json", ".cursor/mcp.json", ".vscode/mcp.json")
 TOOLS = ("tools.json", "tools.jsonl", "functions.json")
-_MORE_TOOLS = (".tools.json", ".tools.jsonl")  # how lists end that may be what a server serves: told, not taken
+_MORE_TOOLS = (".tools.json", ".tools.jsonl")  # endings of lists that a server may serve: reported, not used
 _DOCUMENTS, _MARKDOWN = ("docs", "doc", "references", "knowledge"), (".md", ".markdown")
 RUNS, IGNORE = "runs", ".gitignore"  # the folder that runs are written to, which hold texts
 _EVALS = (".jsonl", ".yaml", ".yml", ".csv")
@@ -177,7 +177,7 @@ def _tool_lists(folder: Path, names: list[str]) -> tuple[dict[str, int], list[st
 AGENT, GATE, POLICIES, EXPERIMENT = "agent.yaml", "gate.yaml", "policies.yaml", "experiment.yaml"
 WORKFLOW = ".github/workflows/ctxbench.yml"
 SCHEMAS = ".ctxbench"  # the folder of the JSON Schemas that editors complete and check files with
-_SCHEMA_NAMES = {AGENT: "agent", GATE: "gate", POLICIES: "policies", EXPERIMENT: "experiment"}
+_SCHEMA_NAMES = {AGENT: "agent", GATE: "gate", POLICIES: "policy", EXPERIMENT: "experiment"}
 EVALS = "datasets/evals"  # the dataset that the gate names where there is none yet
 _CHECK = "ctxbench check gate.yaml"  # in the workflow
 _HERE = Path(__file__).parent
@@ -187,10 +187,10 @@ _WORKFLOWS = (_HERE / "workflow.yml", _HERE.parents[1] / "experiments" / "gate" 
 def init(folder: Path, *, as_json: bool) -> None:
     """Write what is missing of an agent file, gate, policies, experiment, workflow and `.gitignore`.
 
-    What is there stays as it is.
+    Existing files are not changed.
 
     Raises:
-        StorageError: there is no such folder, a folder stands where a file goes, or one cannot be written.
+        StorageError: there is no such folder, a folder has the name of a file, or a file cannot be written.
         ParameterError: it holds nothing that an agent could be given.
     """
     if not folder.is_dir():
@@ -222,7 +222,7 @@ def init(folder: Path, *, as_json: bool) -> None:
         return
     say(*_findings(project), *_not_taken(project), *_not_named(project))
     say(*(f"written: {path}" for path in written))
-    say(*(f"kept as it is: {path}" for path in unchanged))
+    say(*(f"unchanged: {path}" for path in unchanged))
     say("Next:", *(f"  {step}" for step in steps))
 
 
@@ -278,7 +278,7 @@ def _workflow_path(project: Project) -> Path | None:
 def _workflow(project: Project) -> str:
     """The workflow that comes with ctxbench, for a project in a folder of its repository.
 
-    It asks the servers whose code is in the repository: a change of that is seen although nobody captured it. Others
+    It asks the servers whose code is in the repository: a change of it is seen without a new capture. Others
     are left out, since they may need what a runner has not.
     """
     text = next((path.read_text("utf-8") for path in _WORKFLOWS if path.is_file()), "")
@@ -346,7 +346,7 @@ def _not_named(project: Project) -> Iterator[str]:
         named = {path.resolve() for path in (*read.references, *(source.file for source in read.tools))}
         lists = [Path(os.path.relpath(source.file, project.folder)).as_posix() for source in read.tools]
     except UserError:
-        pass  # it is not there yet, or is told by what comes next
+        pass  # it does not exist yet, or the next step reports it
     for name, n in project.documents.items():
         if (project.folder / name).resolve() not in named:
             files, line = count(n, "Markdown file"), f"references: {name}"

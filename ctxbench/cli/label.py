@@ -45,13 +45,13 @@ from ctxbench.search.resources import LocalResources
 from ctxbench.search.tokens import open_counter
 
 WIDTH = 100
-MESSAGES = 4  # of the history, the last ones
+MESSAGES = 4  # last messages of the history
 
 
 def request_lines(request: Request) -> list[str]:
-    """The request under a heading, with the end of its history above it.
+    """The request under a heading, after the end of its history, with one line per message.
 
-    Every line of the request is marked with a bar, those of the history are not; a history is cut to a line a message.
+    Lines of the request are marked with a bar.
     """
     history = request.history[-MESSAGES:]
     lines = []
@@ -63,28 +63,28 @@ def request_lines(request: Request) -> list[str]:
 
 
 def item_name(key: ItemKey) -> str:
-    """An item as people call it: `tracker / create_issue (tool)`, `Code review (rule)`."""
+    """The name of an item for people: `tracker / create_issue (tool)`, `Code review (rule)`."""
     return f"{key.name if key.server is None else f'{key.server} / {key.name}'} ({key.type})"
 
 
 def item_line(item: Item, *, reserved: int = 14) -> str:
-    """An item in one line that fits the terminal with `reserved` other characters; its name is never cut."""
+    """An item in one line for the terminal, with `reserved` other characters; its name is never cut."""
     name = item_name(item.key)
     return f"{name}: {short(item.description or item.text, reserved=reserved + len(name) + 2)}"
 
 
 def short(text: str, *, reserved: int = 16) -> str:
-    """A text in one line that fits the terminal with `reserved` other characters."""
+    """A text in one line for the terminal, with `reserved` other characters."""
     flat = " ".join(text.split())
     room = max(shutil.get_terminal_size((WIDTH, 24)).columns - reserved, 12)
     return flat if len(flat) <= room else flat[: room - 3] + "..."
 
 
-tell = partial(say, err=True)  # to the person, not to a program
+tell = partial(say, err=True)
 
 
 def number_of(key: str) -> int:
-    """The digit that a key is; 0 for any other key."""
+    """The digit of a key; 0 for other keys."""
     return int(key) if key.isascii() and key.isdigit() else 0
 
 
@@ -103,10 +103,9 @@ class ItemSearch:
         self._last_marked: tuple[str, int] | None = None  # the query and the marked item that the last search found
 
     def ask(self, query: str) -> int | None:
-        """The item that a typed search finds; None if there is none, which is printed.
+        """The item of a typed search; None, with a message, if there is none.
 
-        What has a mark for this query already is said to have it, and is no answer: only what is marked helpful or not
-        needed can be marked needed, by the same search once more.
+        Items with a label are only listed; repeating the search marks one that is helpful or not needed as needed.
         """
         previous, self._last_marked = self._last_marked, None
         matches = self._search()
@@ -117,8 +116,8 @@ class ItemSearch:
             (item, grade), self._last_marked = (matches[0], marked[matches[0]]), (query, matches[0])
             if grade != 2 and previous == self._last_marked:
                 return item
-            hint = "" if grade == 2 else "; the same search once more marks it needed"
-            tell(f"already {_MARKED[grade]}: {item_name(self._catalog[item].key)}; nothing was changed{hint}")
+            hint = "" if grade == 2 else "; repeat the search to mark it needed"
+            tell(f"already {_MARKED[grade]}: {item_name(self._catalog[item].key)}{hint}")
             return None
         for item, grade in list(marked.items())[:SHOWN]:
             tell(f"  already {_MARKED[grade]}: {self._line(item, reserved=len(_MARKED[grade]) + 13)}")
@@ -127,23 +126,23 @@ class ItemSearch:
             return self._chosen(new) if marked or len(new) > 1 else new[0]
         if not marked:
             named = ", ".join(item_name(self._catalog[item].key) for item in matches[:3]) + ", ..." * (len(matches) > 3)
-            tell(f"this query cannot get {named} (not available to it, disabled, or added by hand only)")
+            tell(f"not available to this query, disabled, or manual: {named}")
         return None
 
     def _search(self) -> Sequence[int]:
-        """Items that hold all words that are typed, or the one that is called just so."""
+        """Items with all typed words, or the item with exactly this name."""
         typed = " ".join(self._keys.text("search: ").lower().split())
         words = typed.split()
         matches = [
             i for i, item in enumerate(self._catalog) if words and all(word in _searched(item) for word in words)
         ]
         if not matches:
-            tell("no item holds all these words in its name or description" if words else "no words to search for")
+            tell("no item with all these words" if words else "no words to search for")
         exact = [i for i in matches if typed in _called(self._catalog[i])]
         return exact if len(exact) == 1 else matches
 
     def _chosen(self, matches: Sequence[int]) -> int | None:
-        """The chosen one of several; a key that is no digit is left for the question."""
+        """The item chosen by number; other keys are left for the question."""
         for number, item in enumerate(matches[:SHOWN], start=1):
             tell(f"  {number} {self._line(item)}")
         if len(matches) > SHOWN:
@@ -154,7 +153,7 @@ class ItemSearch:
         if 1 <= number <= min(len(matches), SHOWN):
             return matches[number - 1]
         if key == "0" or number:
-            tell("none of them" if key == "0" else f"no item has the number {number}; nothing was chosen")
+            tell("none of them" if key == "0" else f"no item with number {number}")
         else:
             self._keys.back(key)
         return None
@@ -168,18 +167,18 @@ def _searched(item: Item) -> str:
 
 
 def _called(item: Item) -> tuple[str, ...]:
-    """What names one item alone: its id, its name with the type, and that of its server before its own."""
+    """The exact names of an item: its id, its name with type, and server and name."""
     return item.id.lower(), item_name(item.key).lower(), f"{item.server} / {item.name}".lower() if item.server else ""
 
 
-_HELP = "1-9 needed  0 nothing more  / another item  m more  w known one is wrong  h helpful  x nothing at all"
+_HELP = "1-9 needed  0 nothing more  / another item  m more  w wrong item  h helpful  x nothing needed"
 ALWAYS = "s skip  u undo  q quit"
 
 
 def label(
     folder: Path, *, minutes: float, selectors: list[str], figures: list[str], embedder: str, as_json: bool
 ) -> None:
-    """Ask for `minutes`, then say what the figures are; 0 writes no file."""
+    """Ask for `minutes`, then print the figures; 0 writes no file."""
     if not (math.isfinite(minutes) and minutes >= 0):
         raise ParameterError(f"minutes must be 0 or more, got {minutes}")
     if minutes > 0:
@@ -188,8 +187,7 @@ def label(
         tell(*work.notes)
         pool = make_pool_for(work.dataset, selectors, embedder, read_exposures(folder))
         if pool.always_items:
-            named = f"{count(len(pool.always_items), 'item')} of mode always, which every new prompt holds"
-            tell(f"nothing is asked about {named}; a request that needs nothing else needs nothing")
+            tell(f"not asked: {count(len(pool.always_items), 'item')} of mode always, which are in each new prompt")
         session = work.session(Predictor(pool), focus=tuple(figures))
         before = session.report()
         if not as_json:
@@ -197,22 +195,22 @@ def label(
         try:
             n_answers = _LabellingDialogue(session, minutes).run() if minutes > 0 else 0
         except KeyboardInterrupt as stopped:
-            stopped.add_note("every answer is kept; the same command goes on from here")
+            stopped.add_note("all answers are stored; run the same command to continue")
             raise
         applied = work.save(session)
         after = session.report()
     if as_json:
         print_json({"before": _report_json(before), "after": _report_json(after), "asked": n_answers})
     elif minutes > 0:
-        recent = f"{n_answers:,} of them now" if n_answers >= 0 else f"{-n_answers:,} of an earlier time taken back"
+        recent = f"{n_answers:,} of them new" if n_answers >= 0 else f"{-n_answers:,} earlier withdrawn"
         _print_report(after, "after", f" in all, {recent}")
         say(f"{count(len(applied.changed), 'query', 'queries')} changed in {folder}")
         if after.queries and any(after.labels_to_halve_interval.values()):
-            say("labelled queries are no random sample: these figures weigh them, plain means do not")
+            say("labelled queries are not a random sample: these figures weight them, plain means do not")
 
 
 def make_pool_for(dataset: Dataset, selectors: list[str], embedder: str, exposures: Mapping[str, Exposure]) -> Pool:
-    """What selectors (the usual ones if none is named) offer for a dataset's queries."""
+    """The pool of selectors (by default the usual ones) for a dataset."""
     opened = open_embedder(embedder)
     with progress() as bar:
         vectors = open_vectors(opened, progress=lambda done, total: bar("embedding texts", done, total))
@@ -225,13 +223,13 @@ def make_pool_for(dataset: Dataset, selectors: list[str], embedder: str, exposur
                 getattr(selector, "close", lambda: None)()
         for offer in pool.offers:
             if offer.failed:
-                failures = f"{count(offer.failed, 'query', 'queries')}, which count as nothing offered"
+                failures = f"{count(offer.failed, 'query', 'queries')}, counted as nothing offered"
                 bar.say(f"warning: {offer.name} failed on {failures}; first {offer.failure}")
     return pool
 
 
 class _LabellingDialogue:
-    """Shows questions, reads keys."""
+    """Shows questions and reads keys."""
 
     def __init__(self, session: LabellingSession, minutes: float) -> None:
         self.session = session
@@ -253,11 +251,11 @@ class _LabellingDialogue:
                 if not self._ask(prompt):
                     break
             else:
-                tell("nothing is left to ask")
+                tell("no more questions")
         return self.n_answers
 
     def _ask(self, prompt: LabelPrompt) -> bool:
-        """Put one question until it is answered; False to end the session."""
+        """Ask one question until it is answered; False to end the session."""
         begin = time.monotonic()
         self._show(prompt)
         while True:
@@ -266,7 +264,7 @@ class _LabellingDialogue:
                 return False
             if key == "u":
                 undone = self.session.undo()
-                tell(_taken_back(undone) if undone else "there is nothing to take back")
+                tell(_taken_back(undone) if undone else "nothing to undo")
                 self.n_answers -= 1 if undone else 0
                 return True
             if key == "m" and prompt.kind == "needed":
@@ -281,7 +279,7 @@ class _LabellingDialogue:
             return True
 
     def _reply(self, prompt: LabelPrompt, key: str) -> PromptAnswer | None:
-        """The answer of a key; None where it has no meaning, which is printed."""
+        """The answer of a key; None, with a message, for other keys."""
         if key == "/" and prompt.kind == "needed":
             item = self.search.ask(prompt.query)
             if item is None:
@@ -291,7 +289,7 @@ class _LabellingDialogue:
         reply = self._of_key(prompt, key)
         if reply is None:
             self.keys.drop()
-            tell(f"{key!r} is no answer here")
+            tell(f"{key!r} is not an answer here")
         return reply
 
     def _of_key(self, prompt: LabelPrompt, key: str) -> PromptAnswer | None:
@@ -314,7 +312,7 @@ class _LabellingDialogue:
         return PromptAnswer("needed", candidate.item) if candidate else None
 
     def _with_number(self, prompt: LabelPrompt, item: int) -> str:
-        """An item's name, with its number in the list of the question."""
+        """The name of an item, with its number in the list of the question."""
         numbers = {candidate.item: number for number, candidate in enumerate(prompt.candidates, start=1)}
         name = item_name(self.session.pool.dataset.catalog[item].key)
         return f"{name}, already listed as number {numbers[item]}" if item in numbers else name
@@ -332,16 +330,16 @@ class _LabellingDialogue:
         pool = self.session.pool
         catalog, query = pool.dataset.catalog, pool.dataset.queries[pool.row[prompt.query]]
         left = max(0.0, self.end - time.monotonic()) / 60.0
-        signs = f"; the log says {', '.join(prompt.signals)}" if prompt.signals else ""
+        signs = f"; signals: {', '.join(prompt.signals)}" if prompt.signals else ""
         tell("", f"-- {count(self.session.answers, 'answer')}, {left:.0f} min left; query {prompt.query}{signs}")
         tell(*request_lines(query.request))
         for number, index in enumerate(prompt.known, start=1):
             tell(f"needed: {f'{number} ' if len(prompt.known) > 1 else ''}{item_line(catalog[index])}")
         if prompt.kind == "alternative":
-            tell(f"Would {item_line(catalog[prompt.item])}", f"  do as well as {item_line(catalog[prompt.of])}?")
+            tell(f"Is {item_line(catalog[prompt.item])}", f"  an alternative of {item_line(catalog[prompt.of])}?")
             tell(f"y yes  n no  {ALWAYS}")
             return
-        tell("What else is needed?" if prompt.known else "What is needed?")
+        tell("Which other items are needed?" if prompt.known else "Which items are needed?")
         first = self.page * SHOWN
         for number, candidate in enumerate(prompt.candidates[first : first + SHOWN], start=1):
             by = f"offered by {', '.join(candidate.offered_by)}" if candidate.offered_by else "offered by none"
@@ -353,21 +351,21 @@ class _LabellingDialogue:
 
 def _taken_back(answer: KeyPress) -> str:
     about = f": {item_name(answer.item)}" if answer.item else ""
-    return f"taken back: {answer.kind} of query {answer.query}{about}"
+    return f"undone: {answer.kind} of query {answer.query}{about}"
 
 
 def _print_report(report: Report, when: str, of_them: str = "") -> None:
     wide = max(len(figure.name) for figure in (*report.completeness, *report.differences))
     if report.answers:
-        done = f"{count(report.queries, 'query', 'queries')} labelled to the end"
+        done = f"{count(report.queries, 'query', 'queries')} done"
         say(f"{when}: {count(report.answers, 'answer')}{of_them}, {done}")
     else:
-        say(f"{when} any answer of yours: what the log alone makes likely, which may be far off")
+        say(f"{when} any answer: estimates from the log, which may be wrong")
     to_halve = report.labels_to_halve_interval
     for title, figures in (("completeness", report.completeness), ("difference", report.differences)):
         for figure in figures:
             if math.isnan(figure.value):
-                say(f"  {title:<12}  {figure.name:<{wide}}  nothing is known yet")
+                say(f"  {title:<12}  {figure.name:<{wide}}  unknown")
                 continue
             say(
                 f"  {title:<12}  {figure.name:<{wide}}  {_percent(figure.value):>6}  "
@@ -375,22 +373,15 @@ def _print_report(report: Report, when: str, of_them: str = "") -> None:
                 f"{_labels_to_halve_text(to_halve[figure.name])})"
             )
     if report.unsure:
-        say(
-            f"  {count(report.unsure, 'query', 'queries')} skipped, or not asked what would do as well: the ranges "
-            "count them both ways"
-        )
+        say(f"  {count(report.unsure, 'query', 'queries')} undecided: included in the ranges")
     if not math.isnan(report.minutes_per_answer):
-        say(f"  {report.minutes_per_answer:.2f} minutes an answer, {report.answers_per_query:.1f} answers a query")
+        say(f"  {report.minutes_per_answer:.2f} minutes per answer, {report.answers_per_query:.1f} answers per query")
 
 
 def _labels_to_halve_text(n_answers: int | None) -> str:
     if n_answers is None:
-        return "no answers make this range half as wide"
-    return (
-        "exact"
-        if n_answers == 0
-        else f"about {count(n_answers, 'more answer', 'more answers')} make this range half as wide"
-    )
+        return "no number of answers halves this range"
+    return f"about {count(n_answers, 'more answer')} to halve this range" if n_answers else "exact"
 
 
 def _percent(share: float) -> str:
@@ -425,9 +416,9 @@ def pool(
     out: Path,
     as_json: bool,
 ) -> None:
-    """Write the pairs that a second person is to judge, one query a line, without any label.
+    """Write the pairs for a second labelling, one query per line, without labels.
 
-    Of a `share` of the queries, with so many items drawn at `random` each; `seed` is that of both draws.
+    `share` is the share of drawn queries, `random` the number of random items per query.
     """
     read = {**dataset_inputs(name), **selector_inputs(*selectors)}
     refuse_outputs({"--out": out}, read, may_replace={"--out": row_with("_id", "text", "items")})
@@ -469,8 +460,7 @@ def compare(first: Path, second: Path, *, as_json: bool) -> None:
     say(f"{count(result.pairs, 'pair')} of {count(result.queries, 'query', 'queries')} judged by both")
     for path, n in ((first, result.only_first), (second, result.only_second)):
         if n:
-            stand = "stands in {} only and is" if n == 1 else "stand in {} only and are"
-            say(f"{count(n, 'pair')} {stand.format(path)} left out")
+            say(f"{count(n, 'pair')} in {path} only: ignored")
     say("", "first \\ second  irrelevant   helpful  required")
     for grade, name in enumerate(("irrelevant", "helpful", "required")):
         say(f"{name:<14}" + "".join(f"{int(n):>10,}" for n in result.table[grade]))
@@ -481,15 +471,15 @@ def compare(first: Path, second: Path, *, as_json: bool) -> None:
         )
         say(f"{kappa.question:<21} {value:>6}  {interval:>12}  {kappa.observed:>9.4f}  {kappa.expected:>9.4f}")
     if any(math.isnan(kappa.value) for kappa in result.kappas):
-        say("-: kappa needs pairs with different answers to the question; here both answer all alike, as by chance")
+        say("-: kappa is undefined, as all answers to the question are equal")
     say(
         "",
         (
-            "kappa: agreement beyond what chance would give; 1 = always, 0 = no more than chance. By grade, "
-            "irrelevant against required counts as twice as far apart as neighbours (linear weights)."
+            "kappa: agreement beyond chance; 1 = always, 0 = as by chance. By grade, irrelevant and required differ "
+            "twice as much as neighbouring grades (linear weights)."
         ),
         "",
-        f"{count(len(result.disagreements), 'pair')} on which the grades differ",
+        f"{count(len(result.disagreements), 'pair')} with different grades",
     )
     if result.disagreements:
         say("  query  item  first second (0 irrelevant, 1 helpful, 2 required)")
@@ -529,11 +519,10 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
     refuse_outputs({"--patch": patch}, dataset_inputs(name))
     if patch is not None and not (listed or as_json) and patch.exists():
         if not is_patch(patch):
-            raise ParameterError(f"{patch} is there and is no file of corrections; name another file for them")
+            raise ParameterError(f"{patch} exists and is not a file of corrections; name another file")
         raise ParameterError(
-            f"{patch} holds corrections already; apply it with "
-            f"`{shlex.join(['ctxbench', 'data', 'review', name, '--apply', str(patch)])}`, or name another "
-            f"file"
+            f"{patch} has corrections; apply it with "
+            f"`{shlex.join(['ctxbench', 'data', 'review', name, '--apply', str(patch)])}`, or name another file"
         )
     if not (listed or as_json):
         refuse_closed()
@@ -551,16 +540,16 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
         corrections = asking.run()
     except KeyboardInterrupt as stopped:
         if asking.corrections.corrections:
-            stopped.add_note(f"what was accepted so far is in {patch}")
+            stopped.add_note(f"accepted corrections are in {patch}")
         raise
     if not patch.exists():
-        say("no label was changed; nothing is written")
+        say("no label was changed")
         return
     say(f"{len(corrections)} changed labels written to {patch}; apply with: data review {name} --apply {patch}")
 
 
 def apply_patch(folder: Path, patch: Path) -> None:
-    """Apply a patch to the dataset in a folder; nobody labels it meanwhile."""
+    """Apply a patch to the dataset in a folder, which is locked."""
     with opened(folder) as work:
         tell(*work.notes)
         before = work.dataset
@@ -568,7 +557,7 @@ def apply_patch(folder: Path, patch: Path) -> None:
         lost = len(set(work.dataset.unlabelled) - set(before.unlabelled))
     say(f"{changed} labels changed in {folder}")
     if lost:
-        say(f"{lost} queries have no required item any more and count as unlabelled")
+        say(f"{count(lost, 'query', 'queries')} without a required item now: unlabelled")
 
 
 def _finding_line(finding: Finding) -> str:
@@ -583,7 +572,7 @@ class _Review:
     """Asks about findings one by one."""
 
     def __init__(self, dataset: Dataset, findings: list[Finding], *, write: Callable[[list[Correction]], None]) -> None:
-        """`write` is called with all corrections whenever one was accepted or taken back."""
+        """`write` is called with all corrections after each change."""
         self.dataset = dataset
         self._write = write
         self.findings = findings
@@ -607,7 +596,7 @@ class _Review:
                     continue
                 if not self._take(position, key):
                     self.keys.drop()
-                    tell(f"{key!r} is no answer here")
+                    tell(f"{key!r} is not an answer here")
                     continue
                 position += 1
         return self.corrections.corrections

@@ -36,7 +36,7 @@ from ctxbench.search.tokens import CharsCounter, counter_for_model
 
 WIDTH = 60  # characters of a memory
 LEFT_OUT = 5
-RECENCY = "recency"  # the ranker whose score is the time, which stands in every row anyhow
+RECENCY = "recency"  # the ranker by time
 TEMPLATE_FILES = (".yaml", ".yml", ".json")
 
 
@@ -44,7 +44,7 @@ def import_file(path: Path, file: Path, workspace: str, *, embedder: str | None,
     """Import memories and print the result; with an embedder, make their vectors.
 
     Raises:
-        UserError: as `read_memories` and `import_memories`, or there is no such embedder; nothing was stored.
+        UserError: the file is wrong, or there is no such embedder; nothing was stored.
     """
     checked_name("--workspace", workspace)
     if embedder is not None:
@@ -53,7 +53,7 @@ def import_file(path: Path, file: Path, workspace: str, *, embedder: str | None,
     created = not path.exists()
     done = _stored(path, read)
     if not as_json:
-        say(*_imported(done, f"{path}{' (made now)' if created else ''}, workspace {workspace}"))
+        say(*_imported(done, f"{path}{' (created)' if created else ''}, workspace {workspace}"))
     embedded = 0
     if embedder is not None:
         with _engine(path, embedder) as engine:
@@ -65,7 +65,7 @@ def import_file(path: Path, file: Path, workspace: str, *, embedder: str | None,
         return
     words = ["ctxbench", "memory", "search", str(path), "what is asked", "--workspace", workspace]
     if embedder is not None:
-        say(f"vectors of {embedder}: {embedded:,} made")
+        say(f"vectors of {embedder}: {embedded:,} computed")
         words += ["--embedder", embedder]
     say(f"Next: {shlex.join(words)}")
 
@@ -74,7 +74,7 @@ def _stored(path: Path, read: MemoryFile) -> ImportedMemories:
     """Store memories; a new database is moved to its path when it is complete.
 
     Raises:
-        UserError: as of `import_memories`; a new database is not there then.
+        UserError: as in `import_memories`; then no database is created.
     """
 
     def filled(database: Path) -> ImportedMemories:
@@ -82,19 +82,19 @@ def _stored(path: Path, read: MemoryFile) -> ImportedMemories:
             progress() as bar,
             SqliteStore(
                 database,
-                waiting=lambda limit: bar.say(f"another process holds {path}; it is waited for, {limit:g} s at most"),
+                waiting=lambda limit: bar.say(f"another process uses {path}; waiting up to {limit:g} s"),
             ) as store,
         ):
             return import_memories(store, read, progress=lambda *n: bar("storing memories", *n))
 
     if not os.path.lexists(readable(path, repeatedly=True)) and not folder_fault(path.parent):
-        with suppress(OSError), temporary_folder(path) as folder:  # else opening the place says what is wrong with it
+        with suppress(OSError), temporary_folder(path) as folder:  # opening the path reports errors
             temporary = folder / "new"
             try:
                 done = filled(temporary)
             except StorageError as error:
                 raise StorageError(str(error).replace(str(temporary), str(path))) from error
-            os.link(temporary, path)  # fails where another process was faster, whose database is added to
+            os.link(temporary, path)  # fails if another process was faster
             return done
     return filled(path)
 
@@ -104,7 +104,7 @@ def _imported(done: ImportedMemories, where: str) -> Iterator[str]:
     new = f"{count(done.new, 'new memory', 'new memories')}, {count(done.versions, 'later version')}"
     yield f"{where}: {new}, {unchanged}, {count(done.relationships, 'relationship')}"
     if done.elsewhere:
-        yield f"{count(done.elsewhere, 'row')} of other workspaces left out"
+        yield f"{count(done.elsewhere, 'row')} of other workspaces ignored"
 
 
 def search(
@@ -126,15 +126,15 @@ def search(
         for result in results
     ]
     say(*_table(rows, *([] if by_time else ["score"]), "alike"))
-    ranked_by = "ranked by when they were created" if by_time else "score: what they are ranked by"
-    alike = "alike: in meaning alone, 0 to 1, - where not measured"
+    ranked_by = "ranked by creation time" if by_time else "score: the ranking"
+    alike = "alike: similarity in meaning, 0 to 1 (- if not measured)"
     say(f"{_count_text(len(results), workspace)}{absent}; {ranked_by}; {alike}", err=True)
     if explanation:
-        say("", "what each was ranked by:", *_explanation(explanation, by_time=by_time))
+        say("", "scores of the ranking:", *_explanation(explanation, by_time=by_time))
 
 
 def build(store: Path, query: str, workspace: str, *, embedder: str, json_: bool, **options: Any) -> None:
-    """Build a context and print it, or JSON; what it is made of goes to standard error."""
+    """Build a context and print it, or JSON; a summary goes to standard error."""
     built = _built(store, query, workspace, options, embedder)
     if json_:
         print_json(built.as_dict())
@@ -145,7 +145,7 @@ def build(store: Path, query: str, workspace: str, *, embedder: str, json_: bool
 
 
 def preview(store: Path, query: str, workspace: str, *, embedder: str, json_: bool, **options: Any) -> None:
-    """Print what `build` would take."""
+    """Print the memories that `build` would use."""
     built = _built(store, query, workspace, options, embedder)
     facts = built.preview()
     if json_:
@@ -162,9 +162,9 @@ def _built(path: Path, query: str, workspace: str, options: Mapping[str, Any], e
     settings = _given_options(options)
     tokens, model, template = (settings.pop(name, None) for name in ("tokens", "model", "template"))
     if tokens and model:
-        raise ParameterError("--tokens and --model both say how tokens are counted; leave one out")
+        raise ParameterError("--tokens and --model exclude each other; remove one of them")
     if model and (tokens := counter_for_model(model).name) == CharsCounter.name:
-        say(f"no tokenizer of {model} is known: its tokens are guessed by {tokens}", err=True)
+        say(f"the tokenizer of {model} is unknown; tokens are estimated by {tokens}", err=True)
     with _engine(path, embedder, tokens) as engine:
         if template and template.endswith(TEMPLATE_FILES):
             file = Path(template)
@@ -178,20 +178,20 @@ def _built(path: Path, query: str, workspace: str, options: Mapping[str, Any], e
 
 
 def _given_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that were given: the engine has the defaults of the others."""
+    """The options with values; the engine has defaults for the others."""
     if options["depth"] is not None and not options["relationships"]:
-        raise ParameterError("--depth says how far relationships are followed; add --relationships, or leave it out")
+        raise ParameterError("--depth needs --relationships; add it, or remove --depth")
     named_instant("--as-of", options["time"])
     return {name: value for name, value in options.items() if value is not None}
 
 
 @contextmanager
 def _engine(path: Path, embedder: str, counter: str | None = None) -> Iterator[ContextEngine]:
-    """The engine over a database that is there."""
+    """The engine over an existing database."""
     with embedding_progress() as bar, SqliteStore(path, create=False) as store:
         if not store.workspaces():
             how = shlex.join(["ctxbench", "memory", "import", str(path), "FILE", "--workspace", "NAME"])
-            raise ParameterError(f"{path} holds no workspace; import memories first: `{how}`")
+            raise ParameterError(f"{path} has no workspace; import memories first: `{how}`")
         arguments: dict[str, Any] = {"counter": counter} if counter else {}
         engine = ContextEngine(store, embedder=embedder, **arguments)
         engine.progress = bar
@@ -199,7 +199,7 @@ def _engine(path: Path, embedder: str, counter: str | None = None) -> Iterator[C
 
 
 def _table(rows: Sequence[tuple[Sequence[float | None], Mapping[str, Any]]], *figures: str) -> list[str]:
-    """Lines of memories, best first, with their figures, and what each of them led to below it."""
+    """Lines of memories, best first, with figures and related memories."""
     lines: list[tuple[str, ...]] = []
     for rank, (values, result) in enumerate(rows, start=1):
         figure_texts = ["-" if value is None else f"{value:.3g}" for value in values]
@@ -219,22 +219,22 @@ def _cells(memory: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 
 def _explanation(explanation: Sequence[Mapping[str, Any]], *, by_time: bool) -> Iterator[str]:
-    """What each was ranked by; a ranking `by_time` has microseconds for scores, which are shown as the time."""
+    """The scores of memories; with `by_time` they are times in microseconds."""
     chosen = sum(entry["rule"] is None for entry in explanation)
     for entry in explanation[: chosen + LEFT_OUT]:
         scores = ", ".join(f"{name} {value:.3g}" for name, value in entry["scores"].items())
-        out = f"; stayed out: {entry['rule']}" if entry["rule"] else ""
+        out = f"; excluded: {entry['rule']}" if entry["rule"] else ""
         ranking = instant_text(int(entry["ranking"])) if by_time else f"{entry['ranking']:.3g}"
         yield f"{entry['id']}: {ranking}{f' ({scores})' if scores else ''}{out}"
 
 
 def _count_text(n: int, workspace: str) -> str:
     memories = count(n, "memory", "memories")
-    return f"{memories} of workspace {workspace}" if n else f"workspace {workspace} has none like it"
+    return f"{memories} of workspace {workspace}" if n else f"no similar memory in workspace {workspace}"
 
 
 def _absent(path: Path, workspace: str, options: Mapping[str, Any]) -> str:
-    """A note where a workspace has no memory of a type or conversation in the options; else empty."""
+    """A note if a workspace has no memory of a type or conversation in the options; else empty."""
     filters = {"type": options["kinds"] or [], "conversation": list(filter(None, [options["conversation"]]))}
     if not any(filters.values()):
         return ""
@@ -247,17 +247,17 @@ def _absent(path: Path, workspace: str, options: Mapping[str, Any]) -> str:
 
 
 def _totals(built: BuiltContext, workspace: str) -> str:
-    """What a context is made of, in a line."""
+    """The summary of a context in one line."""
     n = len(built.rows(chosen=True))
     memories = f"no memory of workspace {workspace} fits" if built.truncated and not n else _count_text(n, workspace)
     share = f"{built.preview()['budgetUsed']:g}%"
     used = f"{built.tokens:,} of {built.budget:,} tokens ({share}, counted by {built.counter})"
-    cut = "the budget kept something out" if built.truncated else "nothing was kept out by the budget"
+    cut = "memories excluded or shortened by the budget" if built.truncated else "all memories fit"
     return f"{memories}, {used}, template {built.template}; {cut}"
 
 
 _log = logging.getLogger("ctxbench.memory")
-_GRACE = 10  # seconds that requests under way get when the service is stopped
+_GRACE = 10  # seconds for running requests at the end
 
 
 def run(
@@ -272,27 +272,28 @@ def run(
     """Serve until stopped.
 
     Args:
-        database: its path.
-        workspace: the one whose items are served.
-        selector, embedder: as `ContextService` takes them.
-        who: a token file, or the one user; both None = no user.
-        at: host and port; 0 = any that is free.
+        database: the path of the database.
+        workspace: the workspace to serve.
+        selector, embedder: as in `ContextService`.
+        who: a token file, or the only user; both None = no user.
+        at: host and port; 0 = any free port.
 
     Raises:
-        UserError: something is not there, not installed or does not suit; then nothing was served.
+        UserError: a file, package or argument is missing or wrong.
     """
     try:
         import uvicorn
 
     except ImportError:
-        raise ParameterError(f"serving takes the extra `server`: {install_command('server')}") from None
+        raise ParameterError(f"serving needs the extra `server`: {install_command('server')}") from None
     check_range("--port", at[1], 0, 65_535)
     file, user = who
     if file is not None and user is not None:
-        raise ParameterError("--tokens and --user both say who asks; leave one out")
+        raise ParameterError("--tokens and --user exclude each other; remove one of them")
     if file is None and at[0] not in LOOPBACK:
-        requirement = f"without --tokens only this machine may ask: --host {LOOPBACK[0]}"
-        raise ParameterError(f"{requirement}, got {at[0]!r}; with --tokens FILE others may, who then need a token")
+        raise ParameterError(
+            f"without --tokens the host must be {LOOPBACK[0]}, got {at[0]!r}; for other machines add --tokens FILE"
+        )
     if user is not None:
         checked_name("--user", user)
     tokens = None if file is None else read_tokens(file)
@@ -305,13 +306,13 @@ def run(
         service = ContextService(store, workspace, selector=selector, embedder=embedder)
         service.check_users(users)
         with _bound(*at) as listening, _logging():
-            service.prepare(users)  # who asks meanwhile waits
+            service.prepare(users)
             if file is not None and tokens is not None:
                 _read_again_on_hangup(file, tokens, service)
             host, port = listening.getsockname()[:2]
             url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
             text = f"workspace {workspace} of {database} by {selector} at {url}"
-            say(f"{text}, described at {url}/openapi.json; Ctrl-C ends it", err=True)
+            say(f"{text} (see {url}/openapi.json); press Ctrl-C to stop", err=True)
             settings = uvicorn.Config(
                 web_app(service, Access(tokens=tokens, user=user)),
                 timeout_graceful_shutdown=_GRACE,
@@ -324,15 +325,13 @@ def run(
 
 class _OnStandardError(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        with suppress(
-            OSError, ValueError
-        ):  # nobody reads it any more, or the disk is full: requests are still answered
+        with suppress(OSError, ValueError):  # closed, or the disk is full
             say(self.format(record), err=True)
 
 
 @contextmanager
 def _logging() -> Iterator[None]:
-    """Log what the service does on standard error, a line for each context among it."""
+    """Log the service on standard error, with one line per context."""
     handler = _OnStandardError()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     level, propagate = _log.level, _log.propagate
@@ -348,14 +347,14 @@ def _logging() -> Iterator[None]:
 
 
 def _read_again_on_hangup(file: Path, tokens: UserTokens, service: ContextService) -> None:
-    """Read the token file again at each SIGHUP; where it is faulty, the tokens stay as they are."""
+    """Read the token file again at each SIGHUP; tokens stay if it is wrong."""
 
     def read_again(_number: int, _frame: object) -> None:
         try:
             new = read_tokens(file)
             service.check_users(new.users)
         except UserError as error:
-            _log.error("the tokens stay as they were: %s", " ".join(str(error).split()))
+            _log.error("tokens not changed: %s", " ".join(str(error).split()))
             return
         tokens.replace_by(new)
         _log.info("read %s again: %s", file, count(len(new.users), "user"))
@@ -365,10 +364,10 @@ def _read_again_on_hangup(file: Path, tokens: UserTokens, service: ContextServic
 
 
 def write_labels(database: Path, workspace: str, out: Path, *, as_json: bool) -> None:
-    """Write the dataset of a store's feedback, and say what is in it.
+    """Write the dataset of the feedback in a store, and print a summary.
 
     Raises:
-        UserError: there is no such store or workspace, or no feedback in it, or the folder holds something else.
+        UserError: there is no such store or workspace, or no feedback, or the folder has other files.
     """
     with SqliteStore(database, create=False) as store:
         dataset, exposures = feedback_dataset(store, workspace, name=name_of_path(out, "feedback"))
@@ -394,24 +393,21 @@ def write_labels(database: Path, workspace: str, out: Path, *, as_json: bool) ->
     of = f"{count(len(dataset.queries), 'query', 'queries')}, {count(useful, 'item')} useful"
     say(f"{out}: {of}, {len(dataset.labels) - useful:,} not")
     if exposures:
-        say(f"{count(len(exposures) - insufficient, 'context')} sufficient, {insufficient:,} lacking something")
+        say(f"{count(len(exposures) - insufficient, 'context')} sufficient, {insufficient:,} not")
     if partly:
         rest = shlex.join(["ctxbench", "data", "label", str(out)])
-        are = "these are" if partly == len(dataset.queries) else f"{partly:,} of these are"
-        say(f"figures take queries that are labelled in full, and {are} in part; `{rest}` asks what else they need")
+        say(f"{count(partly, 'query', 'queries')} labelled in part, which metrics ignore; complete with `{rest}`")
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """A socket that listens.
+    """A listening socket.
 
     Raises:
-        StorageError: it cannot, as where another program has the port.
+        StorageError: the address cannot be used, for example because of another program.
     """
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family)
     except OSError as error:
         why = getattr(error, "strerror", None) or error
-        raise StorageError(
-            f"cannot serve at {host}, port {port}: {why}; name another one by --port or --host"
-        ) from None
+        raise StorageError(f"cannot serve at {host}, port {port}: {why}; choose another --port or --host") from None

@@ -12,10 +12,8 @@ import typer
 from ctxbench.cli.common import Command, EmbedderName, Group, JsonFlag, StoreFile
 
 C = TypeVar("C", bound=Callable[..., None])
-QueryText = Annotated[str, typer.Argument(help="What is asked: a question, or a message of the user.")]
-WorkspaceName = Annotated[
-    str, typer.Option("--workspace", "-w", help="Whose memories: a database has several workspaces, each by itself.")
-]
+QueryText = Annotated[str, typer.Argument(help="A question, or a message of the user.")]
+WorkspaceName = Annotated[str, typer.Option("--workspace", "-w", help="Workspace of the memories.")]
 
 
 class _Option(NamedTuple):
@@ -26,43 +24,39 @@ class _Option(NamedTuple):
     flag: str = ""
 
 
-_SEARCH = {  # by the names of `SearchOptions`, which has the limits and the defaults
-    "limit": _Option(int, "At most so many memories, 1 to 100; 10 by default."),
+_SEARCH = {  # fields of `SearchOptions`, which has the limits and the defaults
+    "limit": _Option(int, "Largest number of memories, 1 to 100; 10 by default."),
     "ranker": _Option(
         str,
-        "What comes first: default (like the query in meaning and in words), similarity (in meaning alone), "
-        "recency (the newest of what the default finds) or confidence (the surest of that).",
+        "Order of results: default (similar in meaning and words), similarity (in meaning only), recency (newest "
+        "first) or confidence (most certain first).",
     ),
     "kinds": _Option(list[str], "Only memories of this type, such as fact; repeatable.", "--type"),
     "since": _Option(str, "Only memories created at this time, ISO 8601, or later."),
     "before": _Option(str, "Only memories created before this time."),
-    "confidence": _Option(float, "Only memories that are at least so sure, 0 to 1."),
+    "confidence": _Option(float, "Only memories with at least this confidence, 0 to 1."),
     "conversation": _Option(str, "Only memories of this conversation."),
-    "user": _Option(str, "Who asks: memories that are one user's alone are seen by that user only."),
-    "time": _Option(str, "Answer as at this time, ISO 8601: what was known then, and no later version.", "--as-of"),
-    "relationships": _Option(bool, "Add the memories that those found are related to.", "--relationships"),
-    "depth": _Option(int, "How many relationships away these may be, 1 to 5; 1 by default."),
+    "user": _Option(str, "User who asks, to include private memories of this user."),
+    "time": _Option(str, "Search the versions of this time, ISO 8601.", "--as-of"),
+    "relationships": _Option(bool, "Add related memories.", "--relationships"),
+    "depth": _Option(int, "Largest number of relationships to follow, 1 to 5; 1 by default."),
 }
-_EXPLAIN = _Option(bool, "Show what each score is made of, and what stayed out and why.", "--explain")
-_CONTEXT = {  # likewise of `ContextOptions`, and what counts its tokens
+_EXPLAIN = _Option(bool, "Show the parts of scores, and why memories were excluded.", "--explain")
+_CONTEXT = {  # fields of `ContextOptions`, and options of the token counter
     "template": _Option(
         str,
-        "How memories are written: chat (a list, the default), detailed (with type, confidence and time), "
-        "summary (in one line), or a YAML file with memory_format, header, separator and footer.",
+        "Format of memories: chat (a list, the default), detailed (with type, confidence and time), summary (one "
+        "line), or a YAML file with memory_format, header, separator and footer.",
     ),
-    "budget": _Option(int, "At most so many tokens, all in all; 2000 by default."),
-    "metadata": _Option(
-        bool, "Fill in type, confidence and time where the template has them.", "--metadata/--no-metadata"
-    ),
-    "tokens": _Option(
-        str, "How tokens are counted: o200k (GPT-4o's tokenizer, by default), cl100k (GPT-4's), chars/4 (a guess)."
-    ),
-    "model": _Option(str, "The model that reads it, such as gpt-4: its tokens are counted, not those above."),
+    "budget": _Option(int, "Largest number of tokens; 2000 by default."),
+    "metadata": _Option(bool, "Show type, confidence and time if the template has them.", "--metadata/--no-metadata"),
+    "tokens": _Option(str, "Token counter: o200k (of GPT-4o, by default), cl100k (of GPT-4), chars/4 (an estimate)."),
+    "model": _Option(str, "Model, such as gpt-4, whose token counter is used."),
 }
 
 memory_app = typer.Typer(
     cls=Group,
-    help="What an agent remembers: import it, search it, make the context of a prompt.",
+    help="Import and search memories, and build the context of a prompt.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -75,11 +69,11 @@ def _asking(
     embedder: EmbedderName = "minilm",
     json_: JsonFlag = False,
 ) -> None:
-    """The arguments of every search command: three before its options, and two options after them."""
+    """The shared arguments of search commands: three before their options, and two after them."""
 
 
 def _asks_with(table: Mapping[str, _Option]) -> Callable[[C], C]:
-    """Give a command the shared arguments and the options of a table; an option that is not given is None."""
+    """Add the shared arguments and the options of a table to a command; missing options are None."""
 
     def give(command: C) -> C:
         shared = [*inspect.signature(_asking, eval_str=True).parameters.values()]
@@ -100,25 +94,26 @@ def memory_import(
     store: StoreFile,
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE.jsonl", help="Memories, one JSON object a line; or a dataset's corpus.jsonl."),
+        typer.Argument(
+            metavar="FILE.jsonl", help="Memories, one JSON object per line; or the corpus.jsonl of a dataset."
+        ),
     ],
     workspace: WorkspaceName,
     embedder: Annotated[
         str | None,
-        typer.Option(help="Make the vectors now, with this model, such as minilm; otherwise the first search does."),
+        typer.Option(help="Compute vectors now with this model, such as minilm; by default at the first search."),
     ] = None,
     json_: JsonFlag = False,
 ) -> None:
     """Import memories from JSON lines.
 
-    A row has id, content, and as needed type, confidence (0 to 1), created_at (ISO 8601), conversation_id, user_id,
-    workspace_id, metadata and relationships, [{"type": "follows", "target": ID}]. Rows of other workspaces are left
-    out.
+    A row has id, content, and perhaps type, confidence (0 to 1), created_at (ISO 8601), conversation_id, user_id,
+    workspace_id, metadata and relationships, [{"type": "follows", "target": ID}]. Rows of other workspaces are
+    ignored.
 
-    An id that is there already becomes a later version from its created_at on; a row that says the same is passed over.
-    A later version has what its row says: type, confidence and metadata that it leaves out are the defaults again. A
-    file that says again what an earlier version said takes the edit back. What a file no longer has stays stored.
-    Where anything is wrong, nothing is imported. The database is made where there is none.
+    A row with an existing id is a later version from its created_at on; an unchanged row is ignored. Missing fields of
+    a later version have their defaults. Memories that are not in the file stay. If a row is wrong, nothing is imported.
+    The database is created if it does not exist.
 
     For example:
 
@@ -146,10 +141,9 @@ def memory_search(**options: Any) -> None:
 @memory_app.command("build", cls=Command)
 @_asks_with(_CONTEXT | _SEARCH)
 def memory_build(**options: Any) -> None:
-    """Make the context of a prompt.
+    """Build the context of a prompt.
 
-    The best memories that fit into the budget. Standard output has that text and nothing else; what it is made of is
-    told on standard error.
+    Prints the best memories that fit into the budget; a summary goes to standard error.
 
     For example:
 
@@ -163,9 +157,9 @@ def memory_build(**options: Any) -> None:
 @memory_app.command("preview", cls=Command)
 @_asks_with(_CONTEXT | _SEARCH)
 def memory_preview(**options: Any) -> None:
-    """Show what a context would hold.
+    """Preview a context.
 
-    The memories that `ctxbench memory build` takes with the same options, their scores, and the share of the budget.
+    Prints the memories of `ctxbench memory build` with the same options, their scores, and the share of the budget.
 
     For example:
 

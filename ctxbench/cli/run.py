@@ -29,7 +29,16 @@ from ctxbench.gate.history import baseline_of, read_history
 from ctxbench.io.cache import line_from, refuse_outputs
 from ctxbench.io.console import progress, say, show_tables
 from ctxbench.io.documents import dump_json
-from ctxbench.io.errors import SHOWN, ParameterError, SelectorError, StorageError, UnknownNameError, count, quoted
+from ctxbench.io.errors import (
+    SHOWN,
+    ParameterError,
+    SelectorError,
+    StorageError,
+    UnknownNameError,
+    count,
+    first_few,
+    quoted,
+)
 from ctxbench.io.files import cache_dir, temporary_folder, write_atomic
 from ctxbench.labelling.overlap import (
     FIRST_FEW,
@@ -451,9 +460,8 @@ def _summary(result: Overlap) -> Iterator[str]:
             f"found first among their type, {result.among:,} among the first {FIRST_FEW}"
         )
     if result.mute:
-        further = f" and {len(result.mute) - 3:,} more" if len(result.mute) > 3 else ""
         have = "has" if len(result.mute) == 1 else "have"
-        yield f"{len(result.mute):,} {have} no description to search for: {', '.join(result.mute[:3])}{further}"
+        yield f"{len(result.mute):,} {have} no description to search for: {first_few(result.mute, 3)}"
 
 
 def _pair_lines(result: Overlap, limit: int | None) -> Iterator[str]:

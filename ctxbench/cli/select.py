@@ -13,7 +13,16 @@ from ctxbench.cli.common import print_json
 from ctxbench.datasets.layout import agent_of
 from ctxbench.io.console import embedding_progress, progress, say
 from ctxbench.io.documents import parse_json, values_with_lines
-from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, UnknownNameError, count, raise_faults
+from ctxbench.io.errors import (
+    Fault,
+    InputError,
+    ParameterError,
+    StorageError,
+    UnknownNameError,
+    count,
+    first_few,
+    raise_faults,
+)
 from ctxbench.io.files import cache_dir, read_text
 from ctxbench.io.rows import named_instant
 from ctxbench.model.items import Catalog, ItemKey
@@ -52,7 +61,7 @@ def candidate_lines(
     With `paths` files and their parts are named by path, such as `src/core.py::Context`, not by id.
     """
     required = any(candidate.probability is not None for candidate in rows)
-    columns = ["score", *["likely to be required"] * required, "how it gets in (include mode)", "price", "item"]
+    columns = ["score", *["probability required"] * required, "include mode", "tokens", "item"]
     lines = [" | ".join(columns)] if headed else []
     for candidate in rows:
         score = "      " if candidate.offered.score is None else f"{candidate.offered.score:6.3f}"
@@ -199,7 +208,7 @@ def read_history(source: str) -> tuple[Message, ...]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:12])) + (", ..." if len(names) > 12 else "") if names else "none"
+    return first_few([*map(repr, names)], 12) or "none"
 
 
 def _read_messages(text: str, path: Path) -> tuple[Message, ...]:
@@ -589,6 +598,7 @@ def _score_words(pipeline: Pipeline, explanation: Explanation) -> list[str]:
     }
     cut = ""
     if len(margins) == 1:
-        ((margin, n),) = margins
-        cut = f"; what is over {margin:g} below the best is left out" + (f", but for the first {n}" if n > 1 else "")
-    return ["", f"Score: likelihood less price, as logarithms, comparable within one request only{cut}."]
+        ((margin, floor),) = margins
+        kept = f", but not of the first {floor}" if floor > 1 else ""
+        cut = f" Items more than {margin:g} below the best are excluded{kept}."
+    return ["", f"Score: log likelihood minus price; comparable within one request only.{cut}"]

@@ -347,9 +347,9 @@ def draw_sample(dataset: Dataset, n: int, *, seed: int) -> Dataset:
     Groups (a query without one is a group alone) are put in the order of a hash of seed and name, and drawn as long
     as they fit; the first that does not fit ends the draw, so that small groups are no likelier than large ones, and
     a smaller sample is part of a larger one. Neither the order of the queries nor what other groups there are
-    decides whether one group stands before another. Of the queries that have `only_negatives`, which most metrics
+    decides whether one group comes before another. Of the queries that have `only_negatives`, which most metrics
     leave out, as many are drawn beside them; the other unlabelled ones are neither drawn nor counted, and stay. With no
-    more than `n` queries of either kind the dataset stays as it is.
+    more than `n` queries of either kind the dataset is returned unchanged.
 
     Args:
         dataset: whose queries are drawn from.

@@ -172,7 +172,7 @@ class _FolderReader:
     def _dataset(self) -> Dataset:
         about = {k: self.card[k] for k in ABOUT if k in self.card}
         if self.former_ids is not None:
-            about.pop("frozen", None)  # nobody knows whether it is
+            about.pop("frozen", None)  # it may have changed
         if AGENT in about:
             about[AGENT] = os.path.normpath(self.folder.absolute() / about[AGENT])  # lexically, so that links stay
         return Dataset(
@@ -295,7 +295,7 @@ class _FolderReader:
     def _read_split(self, split: str, path: Path, first: dict[tuple[str, ItemKey], tuple[Path, int]]) -> None:
         """Read the labels of a file; `first` holds the location of the first label of each query and item."""
         split_of_query = {query.id: query.split for query in self.queries}
-        repeats = []  # a file that was put behind itself has as many as it has lines
+        repeats = []  # a file that was appended to itself repeats all of its lines
         for line, label in read_labels(path, self.faults):
             location = (path, line)
             first_location = first.setdefault((label.query, label.item), location)
@@ -332,7 +332,8 @@ def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
             continue
         fields = text.split("\t")
         if not 3 <= len(fields) <= len(columns):
-            message = Message("datasets.label-fields", expected=len(columns), got=len(fields))
+            expected = "3" if len(columns) == 3 else f"3 to {len(columns)}"
+            message = Message("datasets.label-fields", expected=expected, got=len(fields))
             faults.append(Fault(message, path, number))
             continue
         fields += [""] * (len(columns) + 1 - len(fields))
@@ -424,7 +425,7 @@ def write_dataset(dataset: Dataset, folder: Path | str) -> None:
     Raises:
         ParameterError: the folder holds something else than a dataset, or a frozen one that would be another byte for
             byte, or the dataset does not say its licence, source or labelling.
-        InputError: the card that stands there cannot be read, so that nobody knows whether it is frozen.
+        InputError: the present card cannot be read, so whether it is frozen is unknown.
         StorageError: the place cannot be written; what was there is unchanged.
     """
     folder = Path(folder)
@@ -442,7 +443,7 @@ def create_dataset(dataset: Dataset, folder: Path | str, *, replace: bool = Fals
     Args:
         dataset: what to write.
         folder: where to.
-        replace: replace what an earlier import made of files of the same form and name, if nobody has added to it.
+        replace: replace what an earlier import made of files of the same form and name, if nothing was added to it.
 
     Returns:
         Whether such an earlier one was there, and was another.
@@ -482,15 +483,15 @@ def write_files(dataset: Dataset, folder: Path, *, home: Path | None = None) -> 
     Args:
         dataset: what to write.
         folder: where to.
-        home: where the folder will stand, which the path of an agent file is relative to; None = its items are written
-            as they are now, and the card names no agent.
+        home: the final place of the folder, which the path of an agent file is relative to; None = its present items
+            are written, and the card names no agent.
 
     Raises:
         ParameterError: the dataset does not say its licence, source or labelling.
         StorageError: the folder cannot be written.
     """
     if missing := [name for name in ("licence", "source", "labelling") if not dataset.about.get(name)]:
-        raise ParameterError(f"dataset {dataset.name}: `about` must say {', '.join(missing)}, or nobody can trust it")
+        raise ParameterError(f"dataset {dataset.name}: `about` must have {', '.join(missing)}")
     card = dataset.card
     agent = card.pop(AGENT, None)
     if agent is None or home is None:

@@ -39,15 +39,15 @@ from ctxbench.model.items import ItemKey, read_key
 
 
 def former_place(agent: AgentFile, item: str, path: str = "") -> tuple[Path, int]:
-    """The file that held an item, which may be gone, and the line of its server; 0 if no line is known.
+    """The file that contained an item, which may be gone, and the line of its server; 0 if no line is known.
 
     Args:
         agent: that no longer has the item.
         item: its id.
-        path: of its file in the folder that it was read from; empty = its name is that path, or nobody knows it.
+        path: of its file in the folder that it was read from; empty = its name is that path, or the path is unknown.
 
     Returns:
-        The agent file and 0 where nothing that the agent names can have held the item.
+        The agent file and 0 where no source of the agent can have contained the item.
     """
     try:
         key = ItemKey.parse(item)
@@ -178,7 +178,7 @@ def known_items(folder: Path) -> frozenset[str] | None:
 def write_known_items(folder: Path, items: Iterable[str] | None) -> None:
     """Write the ids of the items of a dataset's agent; does nothing if it has none, or they are unknown.
 
-    They are no part of the dataset: they only tell which items are new since.
+    They are not part of the dataset: they only show which items are new since then.
     """
     if items is not None and agent_of(folder) is not None:
         write_atomic(folder / KNOWN, "".join(f"{item}\n" for item in sorted(items)))
@@ -198,7 +198,7 @@ def files_hash(folder: Path) -> str:
         data = read_bytes(folder / name)
         digest.update(f"{name} {len(data)}\n".encode() + data)
     if (agent := agent_of(folder)) is not None:
-        has_corpus = (folder / CORPUS).exists()  # a fault, which whoever reads the dataset says
+        has_corpus = (folder / CORPUS).exists()  # a fault that reading the dataset reports
         digest.update(f"{AGENT} {read_agent(agent).catalog().hash} {has_corpus}\n".encode())
     return digest.hexdigest()
 
@@ -268,7 +268,7 @@ def _lines_of(path: Path) -> Mapping[str, int]:
 
 EXPOSURE = "exposure.jsonl"
 FOLDER, LOG, QUEUE = LABELLING, ANSWERS, "queue.json"
-WEIGHTS = Path(FOLDER, "weights.jsonl")  # of queries that a label queue drew, for whoever measures
+WEIGHTS = Path(FOLDER, "weights.jsonl")  # of queries that a label queue drew
 SIGNALS = ("unknown-tool", "searched-again", "shell-instead", "asked-again")
 """Likely misses: the model named a tool that it was not offered; it searched for tools more than once; it used a
 shell; the user asked the same again."""
@@ -288,7 +288,7 @@ class Exposure:
         called: what was called without an error, in the order of the first call; not all of it need be in `offered`.
         full: everything that the query may get was offered.
         signals: likely misses, of `SIGNALS` in that order, or `NOT_SUFFICIENT`.
-        wanted: what the model named though it was not offered, in the order of the first time.
+        wanted: items that the model named although they were not offered, in the order of the first time.
     """
 
     query: str

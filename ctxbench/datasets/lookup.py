@@ -418,7 +418,7 @@ def open_dataset(
 
     A folder that holds a `dataset.yaml` comes before a name. A cached dataset that is damaged is imported again, and
     so is one whose importer has moved on to another version, or that has no checksums yet, if its source is installed;
-    if not, it is used as it is.
+    if not, the cached one is used.
 
     Args:
         name_or_path: a folder, or a name that `list_datasets` lists.

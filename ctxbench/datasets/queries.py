@@ -162,7 +162,7 @@ class QueryRow(TypedDict, total=False):
 class DatasetQuery:
     """A query: a request with its split, group and tags.
 
-    Whether a query that has no required item needs nothing, or nobody has looked, are two things: only
+    A query without a required item either needs nothing or was not labelled: only
     `needs_nothing` says the first, the second is `unlabelled` (see `Dataset.judged`).
 
     Attributes:
@@ -213,8 +213,8 @@ class Label:
         item: the item.
         grade: 2 required, 1 helpful, 0 irrelevant.
         via: `direct`, or `dependency` if it is needed because another needed item leans on it.
-        alternatives: required items of one query with the same text here stand for each other: any one of them
-            is enough. Empty = stands alone, which is all that other grades may.
+        alternatives: required items of one query with the same text here are alternatives: any one of them
+            is enough. Empty = none; other grades have none.
         source: where the label comes from, such as `trace`, `person` or `publisher`; empty = as the card says. No
             part of the dataset's hash.
         quote: what of the item's prompt text the query needs, word for word: a selector that shows a part of the item
@@ -433,12 +433,12 @@ class Contents:
         scopes: named sets of items.
         queries, labels: in the order of their files.
         items_complete, queries_complete, scopes_complete: False if a row could not be read at all; what is not
-            known may then stand in that row, so that it is no fault of its own.
+            known may then be in that row, so it is not a fault.
         place_query, place_label: path and 1-based line by position.
         place_scope: path and 1-based line by name.
         former_ids: where the catalog was edited by hand, ids of the items that it had; None = it was not. Labels may
             require those although no selector could offer them any more: disabled, by hand only, or in no scope.
-        gone: those of them that stand among the items, disabled, only because labels, scopes or lists of available
+        gone: those of them that are among the items, disabled, only because labels, scopes or lists of available
             items name them. Nothing else may.
         catalog: the file that the items come from, for messages.
         absent_servers: of the agent whose items they are, those that its catalog has nothing of; by name.

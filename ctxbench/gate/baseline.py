@@ -146,7 +146,7 @@ class _NoiseFilter:
     """Undoes the noise between an old and a new snapshot of one selector on one dataset.
 
     Attributes:
-        same_queries: queries that are asked and labelled as they were.
+        same_queries: queries with the same request and labels as before.
     """
 
     def __init__(self, new: SelectorSnapshot, old: SelectorSnapshot) -> None:
@@ -275,7 +275,7 @@ class AcceptedFigures:
         dataset, selector: names.
         shipped: the shipped selector that it is; see `Identity`.
         queries: how many.
-        offered: items added over all of them; 0 = it offers nothing to any.
+        offered: items added over all of them; 0 = none.
         metrics: means of those judged; NaN where one applies to no query.
     """
 
@@ -327,8 +327,8 @@ def write_baseline(
 ) -> AcceptedBaseline:
     """Write a baseline, or what of it has changed.
 
-    The same snapshots give the same bytes. What is there already stays as it is, as far as it moved only by what
-    machines differ in (see `undo_noise`); where it cannot be read, all is written anew. Files of others stay.
+    The same snapshots give the same bytes. Values that differ from the current ones only by noise between machines keep
+    their current form (see `undo_noise`); a baseline that cannot be read is replaced. Other files are kept.
 
     Args:
         folder: made if it is missing.
@@ -375,7 +375,7 @@ def write_baseline(
 def _check_snapshots(snapshots: Sequence[SelectorSnapshot]) -> None:
     """Raise an error for snapshots that cannot be in one baseline."""
     if not snapshots:
-        raise ParameterError("a baseline of nothing was asked for; at least one selector must be run on a dataset")
+        raise ParameterError("a baseline needs the answers of at least one selector on a dataset")
     first: dict[str, SelectorSnapshot] = {}
     names = Counter((snapshot.dataset, snapshot.selector) for snapshot in snapshots)
     for snapshot in snapshots:
@@ -430,8 +430,9 @@ def _text_files(snapshots: Sequence[SelectorSnapshot]) -> dict[str, bytes]:
         files[dataset_file(dataset, ITEMS)] = _lines(map(item_row, several[0].all_items.values()))
         files[dataset_file(dataset, QUERIES)] = _lines(map(query_row, several[0].queries.values()))
         if sessions:
-            rows = (session_row(number, session) for session, number in sessions.items())
-            files[dataset_file(dataset, SESSIONS)] = _lines(rows)
+            files[dataset_file(dataset, SESSIONS)] = _lines(
+                session_row(number, session) for session, number in sessions.items()
+            )
         for snapshot in several:
             files[dataset_file(dataset, answers_file(snapshot.selector))] = _answers_file(snapshot, sessions)
     return files
@@ -462,9 +463,7 @@ def _answers_file(snapshot: SelectorSnapshot, sessions: Mapping[tuple[str, ...],
 def _manifest_file(
     folder: Path, current: Mapping[str, bytes], make: Callable[..., dict[str, Any]], replaced: Mapping[str, Any] | None
 ) -> bytes:
-    """`baseline.json`, as it is in the folder where only the time of writing differs.
-
-    That is, versions of Python and libraries, and which baseline it replaced.
+    """`baseline.json`; the current one if they differ only in versions of libraries and in the replaced baseline.
 
     Args:
         folder: of the baseline.
@@ -507,7 +506,7 @@ def _copy_other_files(folder: Path, temporary: Path, baseline_files: Iterable[st
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, target, follow_symlinks=False)
     except OSError as error:
-        raise StorageError(f"cannot copy {folder}: {error.strerror or error}; nothing was changed there") from error
+        raise StorageError(f"cannot copy {folder}: {error.strerror or error}; no file was changed") from error
 
 
 def summarise_selector(snapshot: SelectorSnapshot, metrics: Sequence[Metric]) -> AcceptedFigures:
@@ -576,8 +575,7 @@ def manifest(
 def rules_of(snapshot: SelectorSnapshot) -> list[Rule | None]:
     """The rules that keep candidates of a snapshot out, by their numbers; the first is None.
 
-    In the order of what is written of them: numbers then change with the rules only, and not with who meets which
-    first.
+    They are sorted by their content, so that numbers change only when the rules do.
     """
     rules = {
         candidate.rule
@@ -645,7 +643,7 @@ class GateAnswers(NamedTuple):
     Attributes:
         snapshots: by dataset, then by selector, in the order of the experiment.
         references: by dataset, what opens it from the gate file's folder: its folder, or its name.
-        resources: what they worked with; None where none was asked.
+        resources: vectors and token counts that they used; None for reused answers.
     """
 
     snapshots: list[SelectorSnapshot]
@@ -658,26 +656,24 @@ def inputs_of(experiment: Experiment, dataset: str) -> str:
 
     Empty for a dataset that is no folder, or whose files cannot be read.
     """
-    folder = user_folder(dataset, experiment.base)
-    if folder is None:
+    if (folder := user_folder(dataset, experiment.base)) is None:
         return ""
     try:
         files = files_hash(folder)
     except StorageError:
         return ""
-    chosen = [experiment.split, experiment.sample, experiment.seed if experiment.sample else 0]
-    return content_hash([files, *chosen])
+    return content_hash([files, experiment.split, experiment.sample, experiment.seed if experiment.sample else 0])
 
 
 def reuse_answers(file: GateFile, bases: Sequence[SelectorSnapshot]) -> GateAnswers | None:
-    """Take the answers of the baseline, if nothing that decides them has changed.
+    """Take the answers of the baseline, if all their inputs are unchanged.
 
     Args:
         file: without faults.
         bases: the snapshots of its baseline.
 
     Returns:
-        The answers of the baseline; None where anything that decides one has changed, or may have.
+        The answers of the baseline; None if an input has changed, or may have.
     """
     named = {snapshot.inputs: snapshot.dataset for snapshot in bases if snapshot.inputs}
     datasets = [named.get(inputs_of(file.experiment, reference)) for reference in file.experiment.datasets]
@@ -692,7 +688,7 @@ def reuse_answers(file: GateFile, bases: Sequence[SelectorSnapshot]) -> GateAnsw
         *(snapshot.queries for snapshot in snapshots)
     )
     if pinned and any(query.id in pinned for _, drawn in _drawn(file, bases) for query in drawn.queries):
-        return None  # a pin names a query that was not asked for its labels
+        return None  # a pin names a query that is not in the baseline
     references = {
         dataset: dataset_reference(text, file.experiment.base)
         for dataset, text in zip(datasets, file.experiment.datasets, strict=True)
@@ -714,7 +710,7 @@ def reuse_answers(file: GateFile, bases: Sequence[SelectorSnapshot]) -> GateAnsw
 def with_unasked(
     file: GateFile, heads: Sequence[SelectorSnapshot], bases: Sequence[SelectorSnapshot]
 ) -> list[SelectorSnapshot]:
-    """Snapshots with the queries of their datasets that are not asked, which a baseline does not have.
+    """Snapshots with the unused queries of their datasets, which a baseline does not have.
 
     Args:
         file: without faults.
@@ -727,7 +723,7 @@ def with_unasked(
 
 
 def _drawn(file: GateFile, bases: Sequence[SelectorSnapshot]) -> Iterator[tuple[Dataset, Dataset]]:
-    """Every dataset of a gate file, and its split or sample that is asked."""
+    """Every dataset of a gate file, and the split or sample of it that is used."""
     experiment = file.experiment
     for reference in experiment.datasets:
         dataset = open_edited(reference, bases=bases, base=experiment.base)
@@ -751,7 +747,7 @@ def _selectors_unchanged(file: GateFile, bases: Sequence[SelectorSnapshot]) -> b
         selectors = experiment.make_selectors(local_resources(embedder, counter), {})
         described = {name: selector.describe() for name, selector in selectors.items()}
     except UserError:
-        return False  # computing it says what is wrong
+        return False  # asking the selectors reports the fault
     if foreign_code(type(embedder)) or any(map(plugin_steps, selectors.values())):
         return False
     values = {spec.name: dict(spec.values) for spec in experiment.selectors}

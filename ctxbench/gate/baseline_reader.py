@@ -18,11 +18,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from ctxbench.evaluation.inputs import Prepared
 from ctxbench.evaluation.metrics import parse_metric
@@ -33,20 +34,19 @@ from ctxbench.gate.baseline_rows import (
     QUERIES,
     SESSIONS,
     VECTORS,
-    RowError,
+    BaselineRow,
     SessionRow,
     accept_command,
     answer_from_row,
     answers_file,
     dataset_file,
     file_hash,
-    is_number,
     item_from_row,
     manifest_hash,
     other_content,
     query_from_row,
+    read_row,
     session_from_row,
-    texts,
 )
 from ctxbench.gate.settings import CheckSettings
 from ctxbench.gate.snapshots import (
@@ -65,7 +65,6 @@ from ctxbench.io.errors import (
     Fault,
     InputError,
     Message,
-    ParameterError,
     StorageError,
     UserError,
     conflict_faults,
@@ -74,6 +73,7 @@ from ctxbench.io.errors import (
 from ctxbench.io.files import is_utf16, read_bytes, recover_folder
 from ctxbench.model.arrays import BoolArray, Float32Array, IntArray
 from ctxbench.model.candidates import MARGIN, Rule
+from ctxbench.model.formats import Texts, parsed
 from ctxbench.search.embedders import (
     UNIT_TOLERANCE,
     Embedder,
@@ -184,6 +184,27 @@ def _other_format(head: Mapping[str, Any], path: Path) -> InputError:
     return InputError([Fault(Message("gate.older-format", command=accept_command(), **values), path)])
 
 
+class SelectorEntry(BaselineRow):
+    """The entry of a selector on a dataset in `baseline.json`."""
+
+    noun = "a selector"
+    external: bool = Field(description="Whether it is an external selector.")
+    shipped: str = Field(default="", description="Name of the shipped selector.")
+    embedder: str = Field(description="Key of the model; empty without one.")
+    tokens: str = Field(description="Name of the token counter.")
+    values: dict[str, Any] = Field(description="Parameters by name.")
+    description: dict[str, Any] = Field(description="Steps with all parameters, or a command with its hash.")
+    versions: dict[str, str] | None = Field(default=None, description="Versions, if they differ from the baseline's.")
+    repeats: int = Field(default=1, ge=1, description="How often each query was answered.")
+    spread: dict[str, Annotated[float, Field(ge=0)]] = Field(
+        default_factory=dict, description="Standard deviations of means over repeats, by metric."
+    )
+    nondeterministic: Texts[str] = Field(default=(), description="Ids of queries with differing answers.")
+    metrics: dict[str, Any] = Field(description="Means with intervals, by metric.")
+    rules: dict[str, Annotated[Rule, parsed(Rule.read, dict)]] = Field(description="Exclusion rules by their number.")
+    file: str = Field(description="Hash of the file of answers.")
+
+
 @dataclass(frozen=True, eq=False)
 class _DatasetFacts:
     """The facts that all selectors on one dataset share; sessions None = not known; `sound` = without faults."""
@@ -217,9 +238,8 @@ class _BaselineReader:
             sessions = self._rows_by_id(dataset_file(dataset, SESSIONS), about["files"]["sessions"], session_from_row)
             sessions = sessions if len(self.faults) == n_faults else None
         facts = _DatasetFacts(items, queries, sessions, sound=len(self.faults) == before)
-        inputs = _typed(about, "inputs", str, default="")
         snapshots = [self._snapshot(head, (dataset, name), entry, facts) for name, entry in about["selectors"].items()]
-        return [replace(snapshot, inputs=inputs) for snapshot in snapshots]
+        return [replace(snapshot, inputs=about.get("inputs", "")) for snapshot in snapshots]
 
     def _snapshot(
         self,
@@ -230,10 +250,14 @@ class _BaselineReader:
     ) -> SelectorSnapshot:
         dataset, selector = names
         path = dataset_file(dataset, answers_file(selector))
-        read = partial(answer_from_row, rules=_rules(about), sessions=facts.sessions, repeated=_repeats(about) > 1)
-        rows = self._rows(path, about["file"], read, check=partial(_answer_faults, facts=facts))
+        entry = read_row(SelectorEntry, about)
+        flat_steps(entry.description)  # raises an error for a pipeline that is none
+        read = partial(
+            answer_from_row, rules=(None, *entry.rules.values()), sessions=facts.sessions, repeated=entry.repeats > 1
+        )
+        rows = self._rows(path, entry.file, read, check=partial(_answer_faults, facts=facts))
         items, disabled = by_state(facts.items)
-        columns = {name: [values.get(name, math.nan) for _, (_, values) in rows] for name in about["metrics"]}
+        columns = {name: [values.get(name, math.nan) for _, (_, values) in rows] for name in entry.metrics}
         return SelectorSnapshot(
             dataset=dataset,
             selector=selector,
@@ -243,21 +267,21 @@ class _BaselineReader:
             answers={answer.query: answer for _, (answer, _) in rows},
             metrics={parse_metric(name): np.array(column, dtype=np.float64) for name, column in columns.items()},
             identity=Identity(
-                selector=_description(about),
-                values=_typed(about, "values", dict),
-                embedder=_typed(about, "embedder", str),
-                tokens=_typed(about, "tokens", str),
-                versions=_typed(about if "versions" in about else head, "versions", dict),
-                external=_typed(about, "external", bool),
-                shipped=_typed(about, "shipped", str, default=""),
+                selector=entry.description,
+                values=entry.values,
+                embedder=entry.embedder,
+                tokens=entry.tokens,
+                versions=dict(head["versions"]) if entry.versions is None else entry.versions,
+                external=entry.external,
+                shipped=entry.shipped,
             ),
-            repeats=_repeats(about),
-            spread=_spread(about),
-            nondeterministic=texts("nondeterministic", _typed(about, "nondeterministic", list, default=[])),
+            repeats=entry.repeats,
+            spread=entry.spread,
+            nondeterministic=entry.nondeterministic,
             source=str(self.folder),
         )
 
-    def _rows_by_id(self, name: str, digest: str, read: Callable[[Mapping[str, Any]], T]) -> dict[Any, T]:
+    def _rows_by_id(self, name: str, digest: str, read: Callable[[object], T]) -> dict[Any, T]:
         """The lines of a file by their ids, which must differ."""
         return {row.id: row for _, row in self._rows(name, digest, read, check=_duplicate_ids)}
 
@@ -265,17 +289,17 @@ class _BaselineReader:
         self,
         name: str,
         digest: str,
-        read: Callable[[Mapping[str, Any]], T],
+        read: Callable[[object], T],
         *,
         check: Callable[[Sequence[tuple[int, T]]], Iterator[tuple[int, str]]],
     ) -> list[tuple[int, T]]:
-        """The lines of a file with their numbers; what is wrong in it is a fault, and gives what there is.
+        """The valid lines of a file with their numbers; all others are faults.
 
         Args:
             name: of the file in the folder.
             digest: its hash.
             read: makes something of a line.
-            check: finds what is wrong with lines that could all be read: lines and messages.
+            check: finds faults of lines that could all be read: line numbers and messages.
         """
         path = self.folder / name
         try:
@@ -292,41 +316,6 @@ class _BaselineReader:
             faults.append(_damage("edited by hand, or merged" if data.strip() else "is empty", path))
         self.faults.extend(faults)
         return rows
-
-
-def _typed(about: Mapping[str, Any], key: str, kind: type[T], *, default: T | None = None) -> T:
-    value = about[key] if default is None else about.get(key, default)
-    if not isinstance(value, kind):
-        raise TypeError(f"{key} is {value!r}, expected {kind.__name__}")
-    return value
-
-
-def _rules(about: Mapping[str, Any]) -> tuple[Rule | None, ...]:
-    """The rules by their numbers, from None = by none."""
-    try:
-        return (None, *map(Rule.read, _typed(about, "rules", dict).values()))
-    except ParameterError as error:
-        raise TypeError(f"rules: {error}") from error
-
-
-def _repeats(about: Mapping[str, Any]) -> int:
-    value = about.get("repeats", 1)
-    if type(value) is not int or value < 1:
-        raise TypeError(f"repeats must be a whole number, 1 or more, got {value!r}")
-    return value
-
-
-def _spread(about: Mapping[str, Any]) -> Mapping[str, float]:
-    value = _typed(about, "spread", dict, default={})
-    if not all(is_number(number) and number >= 0 for number in value.values()):
-        raise TypeError(f"spread must hold numbers, 0 or more, got {value!r}")
-    return value
-
-
-def _description(about: Mapping[str, Any]) -> Mapping[str, Any]:
-    value = _typed(about, "description", dict)
-    flat_steps(value)  # refuses what is described as a pipeline and is none
-    return value
 
 
 def _duplicate_ids(rows: Sequence[tuple[int, Any]]) -> Iterator[tuple[int, str]]:
@@ -355,24 +344,24 @@ def _answer_faults(
         parts = [f"{len(ids)} {kind} ({first_ids(ids)})" for kind, ids in lists.items() if ids] or ["another order"]
         yield 0, Message("gate.other-queries", file=QUERIES, differences=parts)
     for line, (answer, _) in rows:
-        for candidate in (*answer.offered, *answer.near):
-            if candidate.id not in facts.items:
-                yield line, Message("gate.item-without-row", query=answer.query, item=candidate.id, file=ITEMS)
+        yield from (
+            (line, Message("gate.item-without-row", query=answer.query, item=candidate.id, file=ITEMS))
+            for candidate in (*answer.offered, *answer.near)
+            if candidate.id not in facts.items
+        )
 
 
-def _read_lines(
-    data: bytes, path: Path, read: Callable[[Mapping[str, Any]], T], faults: list[Fault]
-) -> list[tuple[int, T]]:
-    """Read one JSON object a line; adds to `faults` what is none."""
+def _read_lines(data: bytes, path: Path, read: Callable[[object], T], faults: list[Fault]) -> list[tuple[int, T]]:
+    """Read one JSON object per line; others are added to `faults`."""
     rows = []
     for number, line in enumerate(data.split(b"\n"), start=1):
         if not line.strip():
             continue
         try:
-            rows.append((number, read(_object(_parsed(line, path, number)))))
+            rows.append((number, read(_parsed(line, path, number))))
         except InputError as error:
             faults.extend(error.faults)
-        except (RowError, *_DAMAGE_ERRORS) as error:
+        except _DAMAGE_ERRORS as error:
             faults.append(_damage(f"a damaged line: {_error_text(error)}", path, number))
     return rows
 
@@ -391,12 +380,6 @@ def _parsed(data: bytes, path: Path, line: int = 1) -> Any:
         raise InputError([_damage(f"invalid UTF-8: {error.reason}", path, line)]) from error
     except InputError as error:
         raise InputError([_damage(fault.message, path, fault.line) for fault in error.faults]) from error
-
-
-def _object(row: Any) -> Mapping[str, Any]:
-    if not isinstance(row, dict):
-        raise RowError(f"expected a JSON object {{...}} on each line, got {row!r}")
-    return row
 
 
 def _refuse_constant(text: str) -> float:
@@ -497,7 +480,7 @@ class BaselineStore(VectorStore):
 
 
 class GateVectors(Vectors):
-    """Vectors that keep those asked for, and explain what to do where a text is new and no model is there.
+    """Vectors that remember those they gave, and explain what to do if a text is new and no model is available.
 
     Args:
         embedder, store, progress: as for `Vectors`.
@@ -544,7 +527,7 @@ class GateResources(LocalResources):
     """The resources of a check: vectors and token counts.
 
     Attributes:
-        vectors_by_text: the vectors that were asked for so far: what `write_baseline` stores.
+        vectors_by_text: the vectors used so far, which `write_baseline` stores.
     """
 
     def __init__(self, vectors: GateVectors, counter: TokenCounter) -> None:
@@ -561,21 +544,20 @@ def gate_resources(
 ) -> GateResources:
     """Make resources whose vectors come from a baseline, then from this machine's store, then from the model.
 
-    Where a baseline is accepted, they come from this machine's store or the model, and from the baseline so far only
-    where neither is there: vectors that someone else put there would else stay unnoticed.
+    When a baseline is accepted, they come from this machine's store or the model, and from the current baseline only
+    if both are missing.
 
-    Vectors of another model than the experiment's are not used: a model is under test like anything else.
+    Vectors of another model than the experiment's are not used.
 
     Args:
         prepared: the experiment.
         folder: of the baseline; neither it nor vectors in it need be there.
-        accepting: the baseline is about to be written anew: its vectors come last, and are passed over where they
-            cannot be used.
+        accepting: whether a new baseline is accepted: current vectors come last, and are ignored if unusable.
         progress: as for `Vectors`.
 
     Raises:
         StorageError: the vectors are damaged, or not those that were accepted.
-        InputError: `baseline.json` beside them is damaged.
+        InputError: `baseline.json` is damaged.
     """
     local_store = VectorStore(prepared.embedder.identity)
     stored = _usable_vectors(folder, local_store.identity, accepting=accepting)
@@ -683,8 +665,8 @@ def vectors_bytes(vectors: Mapping[str, Float32Array], embedder: str, before: by
     Args:
         vectors: by text, at least one, each of shape (dimensions,), of unit length, all equally long.
         embedder: key of the identity of who made them.
-        before: the file so far: a vector that is no further from the one there than `MARGIN` stays as it stands, for
-            then no score moves by more.
+        before: the current file: a vector that differs from the current one by at most `MARGIN` is kept, since scores
+            then move by no more than that.
     """
     stored = None
     with suppress(StorageError):  # a damaged file is written anew
@@ -727,24 +709,24 @@ def _from_bytes(data: bytes, path: Path) -> StoredVectors:
     except _ARRAY_ERRORS as error:
         raise damaged(path, str(error) or type(error).__name__) from error
     keys = hashes.tobytes()
-    rows = {keys[_HASH * row : _HASH * (row + 1)]: row for row in range(len(hashes))}
-    return StoredVectors(meta["embedder"], rows, vectors)
+    return StoredVectors(
+        meta["embedder"], {keys[_HASH * row : _HASH * (row + 1)]: row for row in range(len(hashes))}, vectors
+    )
 
 
 def _read_array(archive: ZipFile, name: str, kind: str, *, at_most: int | None = None) -> npt.NDArray[Any]:
     """Read one array of the archive, which must not be compressed.
 
     Raises:
-        ValueError: it is packed, locked, too long, no array, or of another kind or size than it says.
+        ValueError: it is compressed, encrypted, too long, no array, or not of the declared kind or size.
     """
     about = archive.getinfo(f"{name}.npy")
     if about.compress_type != ZIP_STORED or about.flag_bits & _LOCKED or about.file_size != about.compress_size:
-        raise ValueError(f"{name} is compressed or encrypted, and is stored as it is by ctxbench")
+        raise ValueError(f"{name} is compressed or encrypted, expected a stored member")
     if at_most is not None and about.file_size > at_most:
         raise ValueError(f"{name} takes {about.file_size} bytes, at most {at_most} are expected")
     content = archive.read(about)
-    head = _HEADER.match(content)
-    if head is None:
+    if (head := _HEADER.match(content)) is None:
         raise ValueError(f"{name} is no array of one or two dimensions")
     if head["kind"].decode() != kind:
         raise ValueError(f"{name} are {np.dtype(head['kind'].decode())}, expected {np.dtype(kind)}")

@@ -1,7 +1,7 @@
 """Files of a baseline folder and the rows in them.
 
     baseline.json               format, versions, settings, selectors, metrics, figures of the replaced baseline, hashes
-    vectors.npz                 vectors of the texts that a check needs, if asked for
+    vectors.npz                 vectors of the texts that a check needs, if stored
     <dataset>/items.jsonl       {"id", "hash", "tokens", "prompt"?, "enabled"?, "scopes"?: [...], "row"?}
     <dataset>/queries.jsonl     {"id", "text"?, "asked", "labelled", "required"?, "labels"?, "needs"?, "group"?,
                                  "tags"?, "scope"?, "removed"?: [...], "explicit"?: [...], "recent"?: [...],
@@ -27,21 +27,24 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from ctxbench.evaluation.metrics import parse_metric
-from ctxbench.gate.snapshots import LISTS, SHORT, AnswerFact, ItemFact, LabelFact, QueryFact
+from ctxbench.gate.snapshots import LISTS, SHORT, AnswerFact, ItemFact, LabelFact, QueryFact, shortened
 from ctxbench.io.documents import dump_json
 from ctxbench.io.errors import ParameterError, StorageError, UserError
 from ctxbench.io.files import file_name
 from ctxbench.model.candidates import Rule
+from ctxbench.model.formats import FileModel, Source, Texts, parsed, validate
 from ctxbench.model.items import ItemKey
 from ctxbench.model.selection import Offered
 
 FORMAT = 4  # raised when a reader of the old one would go wrong
 MANIFEST, VECTORS = "baseline.json", "vectors.npz"
 ITEMS, QUERIES, SESSIONS = "items.jsonl", "queries.jsonl", "sessions.jsonl"
-GATE = "gate.yaml"  # the gate file where nothing else is named
+GATE = "gate.yaml"  # the default gate file
 _FOREIGN = {"dataset.yaml": "a dataset", "manifest.json": "a run", "timings.json": "a run"}
 
 
@@ -134,9 +137,9 @@ def other_content(folder: Path) -> str:
 DECIMALS = 7  # of scores: a hundredth of `candidates.MARGIN`, below which machines differ
 _MAX_WHOLE = 2**53  # of items and tokens: whole numbers up to it are exact as floats, too
 _ROUNDING = 1e-9  # by which a share that is summed up may be above 1
-_MAX_SHOWN = 40  # characters of a wrong value
 _DIRECT = "direct"
-_TEXT = frozenset([str])  # the type of a text in JSON
+_LONGEST = 300  # characters of a message about a line
+_LABEL = ("", 0, _DIRECT, "")  # a label, with the defaults of its end
 _DEFAULTS = {"mode": "agent", "origin": "search", "via": None}
 
 
@@ -144,12 +147,111 @@ class RowError(ValueError):
     """A line that is not valid in a baseline; the message has what was expected."""
 
 
+def _label(row: object) -> LabelFact:
+    """A label from `[id, grade, via, alternatives]`, of which the last two may be missing."""
+    if isinstance(row, list) and 2 <= len(row) <= len(_LABEL):
+        label = (*row, *_LABEL[len(row) :])
+        if tuple(map(type, label)) == (str, int, str, str):
+            return label
+    raise ParameterError(f"a label is [id, grade, via, alternatives], got {row!r}")
+
+
+def _checked_id(value: object) -> object:
+    if isinstance(value, str):
+        ItemKey.parse(value)
+    return value
+
+
+def _alternatives(entry: object) -> object:
+    return [entry] if isinstance(entry, str) else entry
+
+
+_Name: TypeAlias = Annotated[str, Field(min_length=1)]
+_Count: TypeAlias = Annotated[int, Field(ge=0, le=_MAX_WHOLE)]
+_Ids: TypeAlias = Texts[Annotated[str, parsed(_checked_id, str)]] | None
+
+
+class BaselineRow(FileModel):
+    """A line of a file of a baseline; fields of later versions are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+    noun = "a line"
+
+
+class ItemRow(BaselineRow):
+    """A line of `items.jsonl`."""
+
+    id: _Name = Field(description="Id of the item, percent-encoded.")
+    hash: _Name = Field(description="Hash of all fields of the item.")
+    tokens: _Count = Field(description="Prompt tokens.")
+    prompt: str = Field(default="", description="Hash of the prompt text.")
+    enabled: bool = Field(default=True, description="Whether the item can be offered.")
+    scopes: Texts[str] = Field(default=(), description="Scopes that have the item.")
+    row: dict[str, Any] | None = Field(default=None, description="Fields of the item; none without texts.")
+
+
+class QueryRow(BaselineRow):
+    """A line of `queries.jsonl`."""
+
+    id: _Name = Field(description="Id of the query.")
+    text: str = Field(default="", description="Text of the request; empty without texts.")
+    asked: _Name = Field(description="Hash of the request.")
+    labelled: _Name = Field(description="Hash of the labels.")
+    required: Texts[Annotated[Texts[str], BeforeValidator(_alternatives)]] = Field(
+        default=(), description="Ids of required items; a list of ids holds alternatives."
+    )
+    labels: Texts[Annotated[LabelFact, parsed(_label, list[str | int])]] = Field(
+        default=(), description="Labels beyond `required`, as `[id, grade, via, alternatives]`."
+    )
+    needs: str = Field(default="", description="`nothing` if no item is required.")
+    group: str = Field(default="", description="Group of paraphrases, by default the id.")
+    tags: Texts[str] = Field(default=(), description="Tags of the query.")
+    scope: str = Field(default="", description="Scope of the items that can be offered.")
+    removed: _Ids = Field(default=None, description="Items that the user removed.")
+    explicit: _Ids = Field(default=None, description="Items that the user named.")
+    recent: _Ids = Field(default=None, description="Items used recently.")
+    available: _Ids = Field(default=None, description="Items that can be offered.")
+
+
+class SessionItems(BaselineRow):
+    """A line of `sessions.jsonl`."""
+
+    session: _Count = Field(description="Number of the session, from 1.")
+    items: list[str] = Field(description="Items that the session holds, as `always rule:style`.")
+
+
+class AnswerRow(BaselineRow):
+    """A line of `<selector>.jsonl`."""
+
+    query: _Name = Field(description="Id of the query.")
+    error: str = Field(default="", description="Why the selector failed on the query.")
+    session: int | list[str] = Field(default_factory=list, description="Number of a session, or its items.")
+    offered: list[Any] = Field(description="Candidates `[id, score]` or `[id, score, {mode, origin, via, tokens}]`.")
+    near: list[Any] = Field(default_factory=list, description="Excluded candidates `[id, score, rule]`.")
+    values: dict[str, float] = Field(description="Values of metrics by name.")
+
+
+M = TypeVar("M", bound=FileModel)
+
+
+def read_row(model: type[M], row: object) -> M:
+    """Make a model of a parsed line.
+
+    Raises:
+        RowError: it is not valid.
+    """
+    content, faults = validate(model, row, Source())
+    if content is None:
+        raise RowError(shortened("; ".join(fault.message for fault in faults), _LONGEST))
+    return content
+
+
 @dataclass(frozen=True, slots=True)
 class SessionRow:
     """The items of a session that several queries have.
 
     Attributes:
-        id: its number, from 1 on.
+        id: its number, from 1.
         items: in order.
     """
 
@@ -171,27 +273,14 @@ def item_row(item: ItemFact) -> dict[str, Any]:
     return _without_defaults(row, {"prompt": "", "enabled": True, "scopes": [], "row": None})
 
 
-def item_from_row(row: Mapping[str, Any]) -> ItemFact:
+def item_from_row(row: object) -> ItemFact:
     """Read a line of `item_row`.
 
     Raises:
-        RowError: it is none.
+        RowError: it is not valid.
     """
-    fields = row.get("row")
-    if fields is not None and not isinstance(fields, dict):
-        raise RowError(f"row must be an object, got {fields!r}")
-    enabled = row.get("enabled", True)
-    if not isinstance(enabled, bool):
-        raise RowError(f"enabled must be true or false, got {enabled!r}")
-    return ItemFact(
-        id=_text(row, "id"),
-        hash=_text(row, "hash"),
-        tokens=_whole_number(row, "tokens"),
-        prompt=_text(row, "prompt", default=""),
-        row=None if fields is None else {"_id": row["id"], **fields},
-        enabled=enabled,
-        scopes=texts("scopes", row.get("scopes", [])),
-    )
+    item = read_row(ItemRow, row)
+    return ItemFact(**{**dict(item), "row": None if item.row is None else {"_id": item.id, **item.row}})
 
 
 def query_row(query: QueryFact) -> dict[str, Any]:
@@ -219,27 +308,25 @@ def _without_defaults(row: Mapping[str, Any], defaults: Mapping[str, Any]) -> di
     return {name: value for name, value in row.items() if name not in defaults or value != defaults[name]}
 
 
-def query_from_row(row: Mapping[str, Any]) -> QueryFact:
+def query_from_row(row: object) -> QueryFact:
     """Read a line of `query_row`.
 
     Raises:
-        RowError: it is none.
+        RowError: it is not valid.
     """
-    needs = row.get("required", [])
-    if not isinstance(needs, list):
-        raise RowError(f"required must be a list of items, got {needs!r}")
+    query = read_row(QueryRow, row)
     return QueryFact(
-        id=_text(row, "id"),
-        request_hash=_text(row, "asked"),
-        labelled=_text(row, "labelled"),
-        required=tuple([(entry,) if isinstance(entry, str) else texts("required", entry) for entry in needs]),
-        needs_nothing=row.get("needs") == "nothing",
-        group=_text(row, "group", default=row.get("id", "")),
-        tags=texts("tags", row.get("tags", [])),
-        text=_text(row, "text", default=""),
-        extra_labels=_labels_from_rows(row.get("labels", [])),
-        scope=_text(row, "scope", default=""),
-        lists={name: _ids(name, row[name]) for name in LISTS if name in row},
+        id=query.id,
+        request_hash=query.asked,
+        labelled=query.labelled,
+        required=query.required,
+        needs_nothing=query.needs == "nothing",
+        group=query.group or query.id,
+        tags=query.tags,
+        text=query.text,
+        extra_labels=query.labels,
+        scope=query.scope,
+        lists={name: ids for name in LISTS if (ids := getattr(query, name)) is not None},
     )
 
 
@@ -247,20 +334,6 @@ def _label_row(label: LabelFact) -> list[Any]:
     """`[id, grade, via, alternatives]`, without default values at the end."""
     name, grade, via, alternatives = label
     return [name, grade, via, alternatives] if alternatives else [name, grade, *([] if via == _DIRECT else [via])]
-
-
-def _labels_from_rows(rows: Any) -> tuple[LabelFact, ...]:
-    if not isinstance(rows, list):
-        raise RowError(f"labels must be a list, got {rows!r}")
-    labels = []
-    for row in rows:
-        if not isinstance(row, list) or not 2 <= len(row) <= 4 or type(row[1]) is not int:
-            raise RowError(f"a label is [id, grade, via, alternatives], got {row!r}")
-        name, grade, via, alternatives = row if len(row) == 4 else (*row, *(_DIRECT, "")[len(row) - 2 :])
-        if not (isinstance(name, str) and isinstance(via, str) and isinstance(alternatives, str)):
-            raise RowError(f"a label must hold texts, got {[row[0], *row[2:]]!r}")
-        labels.append((name, grade, via, alternatives))
-    return tuple(labels)
 
 
 def session_items(answer: AnswerFact) -> tuple[str, ...]:
@@ -277,13 +350,14 @@ def session_row(number: int, session: Sequence[str]) -> dict[str, Any]:
     return {"session": number, "items": list(session)}
 
 
-def session_from_row(row: Mapping[str, Any]) -> SessionRow:
+def session_from_row(row: object) -> SessionRow:
     """Read a line of `session_row`.
 
     Raises:
-        RowError: it is none.
+        RowError: it is not valid.
     """
-    return SessionRow(_whole_number(row, "session"), _session_candidates(row.get("items")))
+    session = read_row(SessionItems, row)
+    return SessionRow(session.session, _session_candidates(session.items))
 
 
 def answer_row(
@@ -314,7 +388,7 @@ def answer_row(
 
 
 def answer_from_row(
-    row: Mapping[str, Any],
+    row: object,
     rules: Sequence[Rule | None],
     sessions: Mapping[int, SessionRow] | None,
     *,
@@ -324,34 +398,29 @@ def answer_from_row(
 
     Args:
         row: the line.
-        rules, sessions: as their files have them; None = sessions are not known, and none is missed.
+        rules, sessions: as their files have them; None = the file of sessions is faulty.
         repeated: whether values are means over several answers.
 
     Raises:
-        RowError: it is none.
+        RowError: it is not valid.
     """
-    offered, near, values = row.get("offered"), row.get("near", []), row.get("values")
-    if not isinstance(offered, list) or not isinstance(near, list) or not isinstance(values, dict):
-        raise RowError("expected lists offered and near, and an object values")
-    for name, value in values.items():
-        if not is_number(value):
-            raise RowError(f"the value of {name} must be a finite number, got {_short(value)}")
+    fields = read_row(AnswerRow, row)
+    for name, value in fields.values.items():
         if expected := _out_of_range(name, value, repeated=repeated):
-            raise RowError(f"the value of {name} must be {expected}, got {_short(value)}")
-    session = row.get("session", [])
-    if type(session) is int:
-        if sessions is not None and session not in sessions:
-            raise RowError(f"sessions.jsonl has no session {session}")
-        session_candidates = () if sessions is None else sessions[session].items
+            raise RowError(f"the value of {name} must be {expected}, got {value:g}")
+    if isinstance(fields.session, list):
+        session = _session_candidates(fields.session)
+    elif sessions is not None and fields.session not in sessions:
+        raise RowError(f"{SESSIONS} has no session {fields.session}")
     else:
-        session_candidates = _session_candidates(session)
+        session = () if sessions is None else sessions[fields.session].items
     answer = AnswerFact(
-        query=_text(row, "query"),
-        offered=(*session_candidates, *[_candidate_from_row(entry, None) for entry in offered]),
-        near=tuple([_candidate_from_row(entry, rules) for entry in near]),
-        error=_text(row, "error", default=""),
+        query=fields.query,
+        offered=(*session, *[_candidate_from_row(entry, None) for entry in fields.offered]),
+        near=tuple([_candidate_from_row(entry, rules) for entry in fields.near]),
+        error=fields.error,
     )
-    return answer, values
+    return answer, fields.values
 
 
 def _out_of_range(name: str, value: float, *, repeated: bool) -> str:
@@ -377,9 +446,9 @@ def rounded(score: float | None) -> float | None:
     return None if score is None else round(score, DECIMALS) + 0.0  # no -0.0
 
 
-def _session_candidates(entries: Any) -> tuple[Offered, ...]:
+def _session_candidates(entries: Sequence[str]) -> tuple[Offered, ...]:
     """The items of a session."""
-    parts = [text.split(" ") for text in texts("a session", entries)]
+    parts = [text.split(" ") for text in entries]
     if any(len(part) != 2 for part in parts):
         raise RowError(f"a session holds texts of a mode and an id, as in 'always rule:style'; got {entries!r}")
     return tuple([Offered(id=name, score=None, mode=mode, origin="session") for mode, name in parts])
@@ -400,9 +469,8 @@ def _candidate_from_row(row: Any, rules: Sequence[Rule | None] | None) -> Offere
     length = 2 if rules is None else 3
     if not isinstance(row, list) or not length <= len(row) <= length + 1 or not isinstance(row[0], str):
         raise RowError(f"a candidate is {'[id, score]' if rules is None else '[id, score, rule]'}, got {row!r}")
-    score = row[1]
-    if score is not None and not is_number(score):
-        raise RowError(f"the score of {row[0]} must be a finite number or null, got {_short(score)}")
+    if (score := row[1]) is not None and not _is_number(score):
+        raise RowError(f"the score of {row[0]} must be a finite number or null, got {shortened(repr(score), _LONGEST)}")
     rule = None
     if rules is not None:
         number = row[2]
@@ -417,62 +485,26 @@ def _candidate_from_row(row: Any, rules: Sequence[Rule | None] | None) -> Offere
         origin=extras.get("origin", "search"),
         rule=rule,
         via=extras.get("via"),
-        tokens=_whole_number(extras, "tokens") if "tokens" in extras else None,
+        tokens=extras.get("tokens"),
     )
 
 
 def _extras(extras: Any) -> Mapping[str, Any]:
-    texts = {key: value for key, value in extras.items() if key != "tokens"} if isinstance(extras, dict) else {"": None}
-    if not all(key in _DEFAULTS and isinstance(value, str) for key, value in texts.items()):
-        raise RowError(f"expected an object with mode, origin, via or tokens behind a candidate, got {extras!r}")
-    return dict(extras)
+    values = extras if isinstance(extras, dict) else {"": None}
+    tokens = values.get("tokens", 0)
+    texts = {name: value for name, value in values.items() if name != "tokens"}
+    if (
+        type(tokens) is not int
+        or tokens < 0
+        or not all(name in _DEFAULTS and type(texts[name]) is str for name in texts)
+    ):
+        raise RowError(f"expected an object with mode, origin, via or tokens after a candidate, got {extras!r}")
+    return values
 
 
-def is_number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     """Whether it is a finite number that a float holds."""
     try:
         return type(value) in (int, float) and math.isfinite(value)
     except OverflowError:  # a whole number of hundreds of digits
         return False
-
-
-def _text(row: Mapping[str, Any], key: str, *, default: str | None = None) -> str:
-    value = row.get(key, default)
-    if not isinstance(value, str) or (default is None and not value):
-        raise RowError(f"{key} must be a text, got {value!r}")
-    return value
-
-
-def texts(name: str, values: Any) -> tuple[str, ...]:
-    """The texts of a list.
-
-    Raises:
-        RowError: it is none, or holds something else.
-    """
-    if not isinstance(values, list) or not _TEXT.issuperset(map(type, values)):
-        raise RowError(f"{name} must hold texts, got {values!r}")
-    return tuple(values)
-
-
-def _ids(name: str, values: Any) -> tuple[str, ...]:
-    """Item ids, which a comparison parses."""
-    ids = texts(name, values)
-    for item_id in ids:
-        try:
-            ItemKey.parse(item_id)
-        except ParameterError as error:
-            raise RowError(f"{name}: {error}") from error
-    return ids
-
-
-def _whole_number(row: Mapping[str, Any], key: str) -> int:
-    value = row.get(key)
-    if type(value) is not int or not 0 <= value <= _MAX_WHOLE:
-        raise RowError(f"{key} must be a whole number, 0 or more and at most 2**53, got {_short(value)}")
-    return value
-
-
-def _short(value: Any) -> str:
-    """A value for a message, cut where it is long."""
-    text = repr(value)
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}... ({len(text)} characters)"

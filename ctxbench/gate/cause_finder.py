@@ -139,8 +139,7 @@ class SnapshotPair:
 
         The agent of the dataset, the root of the repository, the commit, and the paths of its files from the root.
         """
-        agent = None if self.head.judged is None else self.head.judged.about.get("agent")
-        if agent is None:
+        if (agent := None if self.head.judged is None else self.head.judged.about.get("agent")) is None:
             return None
         baseline = Path(self.base.source)
         try:
@@ -148,8 +147,12 @@ class SnapshotPair:
             commits = [] if repository is None else repository.commits(baseline, limit=1)
             if repository is None or not commits:
                 return None
-            files = repository.files(commits[0], repository.root)
-            return read_agent(Path(agent)), repository.root, commits[0].short, files
+            return (
+                read_agent(Path(agent)),
+                repository.root,
+                commits[0].short,
+                repository.files(commits[0], repository.root),
+            )
         except UserError:
             return None
 
@@ -268,11 +271,11 @@ def _order_scores(answer: AnswerFact) -> Mapping[str, float]:
 
 
 class GrownPrice(NamedTuple):
-    """The price of an edited item that keeps it out.
+    """The token count that excludes an edited item.
 
     Attributes:
         before, after: prompt tokens.
-        enough: whether the item would be offered now if it cost what it did.
+        enough: whether the item would be offered with its old token count.
     """
 
     before: int
@@ -281,10 +284,10 @@ class GrownPrice(NamedTuple):
 
 
 def grown_price(change: ChangeContext, pair: SnapshotPair) -> GrownPrice | None:
-    """The price of an edited item where it keeps the item out: at the old one it would be in, as found now or before.
+    """The token count of an edited item if it excludes the item: with the old count it would be offered.
 
-    As found before it must be out at the new price, too. None where it costs no more, where the cuts cannot be
-    replayed, and of a selector of the user's, whose cuts are its own.
+    With its old score it must be excluded at the new count. None if the count did not grow, if the cuts cannot be
+    replayed, and for external selectors.
     """
     before, after = pair.base.items.get(pair.base_ids.get(change.item, change.item)), pair.head.items.get(change.item)
     head_row, base_row = change.head.rows.get(change.item), change.base.rows.get(change.item)
@@ -297,9 +300,9 @@ def grown_price(change: ChangeContext, pair: SnapshotPair) -> GrownPrice | None:
 
 
 def is_found_again(change: ChangeContext, pair: SnapshotPair) -> bool:
-    """Whether an edited item would be offered now if the request found it as it did, at the price that it has now.
+    """Whether an edited item would be offered with its old score and its new token count.
 
-    False where its score at the base is not known, and where the cuts cannot be replayed.
+    False if its old score is not known, and if the cuts cannot be replayed.
     """
     row, after = change.base.rows.get(change.item), pair.head.items.get(change.item)
     steps = pair.steps[1] or ()
@@ -336,20 +339,16 @@ def is_kept(
     return can_replay(steps) and replay_cuts(with_changes(steps, changed), [case])[0]
 
 
-_FRONT, _BEST, _ROOM, _AMONG = "in front", "with the best score", "with more tokens", "among the candidates"
-_ALL, _CHUNKS = "in the catalog", "with more chunks"
-_STOOD, _MAYBE, _CHOICE = "in front, by its ranking", "anywhere in its ranking", "in its choice"
-MECHANISMS = {  # the message for a lost item, and for a gained one
-    _FRONT: ("causes.items-above", "causes.items-no-longer-above"),
-    _BEST: ("causes.best-score-raised", "causes.best-score-lowered"),
-    _ROOM: ("causes.budget-filled", "causes.budget-freed"),
-    _AMONG: ("causes.choice-changed", "causes.choice-changed"),  # by diversity, or a gap
-    _CHUNKS: ("causes.chunks-filled", "causes.chunks-freed"),
-    _ALL: ("causes.scores-changed", "causes.scores-changed"),  # by fusion, or how rare words are
-    _STOOD: ("causes.external-items-above", "causes.external-items-above"),
-    _MAYBE: ("causes.external-scores-changed", "causes.external-scores-changed"),
-    _CHOICE: ("causes.external-choice-changed", "causes.external-choice-changed"),  # where no score moved
-}
+# How items exclude another or make room for it: the message for a lost item, and for a gained one.
+_FRONT = ("causes.items-above", "causes.items-no-longer-above")
+_BEST = ("causes.best-score-raised", "causes.best-score-lowered")
+_ROOM = ("causes.budget-filled", "causes.budget-freed")
+_CHUNKS = ("causes.chunks-filled", "causes.chunks-freed")
+_AMONG = ("causes.choice-changed",) * 2  # by diversity, or a gap
+_ALL = ("causes.scores-changed",) * 2  # by fusion, or how rare words are
+_STOOD = ("causes.external-items-above",) * 2
+_MAYBE = ("causes.external-scores-changed",) * 2
+_CHOICE = ("causes.external-choice-changed",) * 2  # where no score moved
 _SETTINGS = {
     CauseKind.PARAMETER: "causes.parameter-changed",
     CauseKind.MODEL: "causes.model-changed",
@@ -362,13 +361,13 @@ _BULK_EDIT = 10  # so many edited items, at least half of the catalog, are one e
 
 
 def unseen_cause(pair: SnapshotPair) -> Cause:
-    """The cause where all known inputs are the same; one that answered alike each time is deterministic."""
+    """The cause where all recorded inputs are the same; with agreeing repeats the selector is deterministic."""
     detail = Message("causes.unrecorded-input" if is_steady(pair) else "causes.unrecorded-input-or-nondeterministic")
     return Cause(kind=CauseKind.UNKNOWN, detail=detail)
 
 
 def is_steady(pair: SnapshotPair) -> bool:
-    """Whether both sides were asked repeatedly, and answered alike each time."""
+    """Whether both sides have repeats, and all repeats agree."""
     return all(side.repeats > 1 and not side.nondeterministic for side in (pair.base, pair.head))
 
 
@@ -400,8 +399,9 @@ class CauseFinder:
         if item in self.inputs.edited:
             total, edited = len(self.pair.head.items), len(self.inputs.edited)
             if edited >= _BULK_EDIT and 2 * edited >= total:
-                detail = Message("causes.many-items-edited", edited=edited, total=total)
-                return Cause(kind=CauseKind.EDITED, detail=detail)
+                return Cause(
+                    kind=CauseKind.EDITED, detail=Message("causes.many-items-edited", edited=edited, total=total)
+                )
             return self._edit_cause(item)
         if item != old:
             return Cause(kind=CauseKind.RENAMED, subjects=(item,), detail=Message("causes.item-renamed", old=old))
@@ -415,22 +415,24 @@ class CauseFinder:
         """The cause where rivals decided: items that came in front of a lost item, or are no longer in front of it."""
         if cause := self._counter_cause(change):
             return cause
-        blockers, mechanism = self.blockers(change)
-        return self._crowd_cause(blockers, mechanism, change) if blockers else self._catalog_cause(change)
+        blockers, keys = self.blockers(change)
+        return self._crowd_cause(blockers, keys, change) if blockers else self._catalog_cause(change)
 
     def _crowd_cause(
-        self, subjects: tuple[str, ...], mechanism: str, change: ChangeContext, *, named: bool = True
+        self, subjects: tuple[str, ...], keys: tuple[str, str], change: ChangeContext, *, named: bool = True
     ) -> Cause:
         """The cause where other items are in the way; `named` False gives only their number."""
         return Cause(
             kind=CauseKind.CROWDED if change.lost else CauseKind.FREED,
             subjects=subjects if named else (),
-            detail=crowd_text(subjects, self.pair, mechanism, lost=change.lost),
-            mechanism=mechanism if named else "",
+            detail=self._crowd_message(subjects, keys, change),
         )
 
-    def blockers(self, change: ChangeContext) -> tuple[tuple[str, ...], str]:
-        """The changed items that keep an item out on the side where it is out, and how: a key of `MECHANISMS`.
+    def _crowd_message(self, subjects: Sequence[str], keys: tuple[str, str], change: ChangeContext) -> Message:
+        return Message(keys[0 if change.lost else 1], items=item_changes_text(subjects, self.pair))
+
+    def blockers(self, change: ChangeContext) -> tuple[tuple[str, ...], tuple[str, str]]:
+        """The changed items that exclude an item on the side where it is out, and the messages that say how.
 
         Sorted by id, that at the base for items that are gone; none where no changed item is in the way.
         """
@@ -541,7 +543,7 @@ class CauseFinder:
         return was is None or current is None or (was - current if change.lost else current - was) > MARGIN
 
     def external_cause(self, moved: bool, change: ChangeContext) -> Cause:
-        """The cause for an external selector, of which it is not known how it decides."""
+        """The cause for an external selector, whose decisions cannot be replayed."""
         differences = self.inputs.external or self.inputs.settings
         direct, adjacent = (
             [difference for difference in differences if difference.adjacent is lies] for lies in (False, True)
@@ -549,7 +551,7 @@ class CauseFinder:
         answers = {difference.path for difference in differences} <= {
             "answers",
             "sha256",
-        }  # another file of answers says nothing of why
+        }  # another file of answers does not explain a change
         unmoved = not moved and bool(self.pair.score_moves(change.query))
         touched = change.item in self.pair.changed_items
         by_items = touched or bool(self.blockers(change)[0])
@@ -583,10 +585,10 @@ class CauseFinder:
         return Message("causes.items-may-change-scores", items=items, names=first_few(changed)) if changed else ""
 
     def _own_choice_cause(self, change: ChangeContext) -> Cause:
-        """The cause where an external selector chose otherwise over a changed catalog, without giving a reason.
+        """The cause where an external selector chose other items from a changed catalog, without giving a reason.
 
-        What is known is which changed items stood in front in its own ranking, before or now; else only that such
-        items may move the scores of others, as they do where rare words count for more.
+        Known is which changed items it ranked above the item, before or now; else only that changed items may change
+        the scores of others, as where rare words count for more.
         """
         ahead = {
             name
@@ -596,11 +598,11 @@ class CauseFinder:
         }
         subjects = tuple(sorted(ahead or self.pair.changed_items))
         unmoved = self.pair.score_moves(change.query) and not self.pair.scores_moved(change.query)
-        mechanism = _STOOD if ahead else _CHOICE if unmoved else _MAYBE
+        keys = _STOOD if ahead else _CHOICE if unmoved else _MAYBE
         return Cause(
             kind=CauseKind.UNKNOWN,
             subjects=subjects if ahead or len(subjects) <= _MAX_NAMED_SUBJECTS else (),
-            detail=crowd_text(subjects, self.pair, mechanism, lost=change.lost),
+            detail=self._crowd_message(subjects, keys, change),
         )
 
     def expansion_cause(self, change: ChangeContext, via: str | None) -> Cause:
@@ -635,7 +637,7 @@ def _expansion_excludes(steps: Sequence[FlatStep], score: float | None) -> bool:
 def setting_cause(settings: Sequence[SettingDifference], kind: CauseKind = CauseKind.PARAMETER) -> Cause:
     """The cause where settings differ: parameters, a model, or code.
 
-    Files that are only in the folder of a command (`adjacent`) are its subjects where nothing else is.
+    Files that are only in the folder of a command (`adjacent`) are its subjects if no other file differs.
     """
     likely = [difference for difference in settings if not difference.adjacent] or settings
     return Cause(
@@ -643,18 +645,6 @@ def setting_cause(settings: Sequence[SettingDifference], kind: CauseKind = Cause
         subjects=tuple(sorted({difference.name for difference in likely})),
         detail=Message(_SETTINGS[kind], changes=", ".join(dict.fromkeys(map(str, settings)))),
     )
-
-
-def crowd_text(subjects: Sequence[str], pair: SnapshotPair, mechanism: str, *, lost: bool) -> Message:
-    """The items in the way: `1 new and 2 edited items ranked above it`; the same text for the same subjects.
-
-    Args:
-        subjects: item ids, those of the head where an item is on both sides.
-        pair: the snapshots between which they changed.
-        mechanism: a key of `MECHANISMS`.
-        lost: whether the change is a loss.
-    """
-    return Message(MECHANISMS[mechanism][0 if lost else 1], items=item_changes_text(subjects, pair))
 
 
 def item_changes_text(items: Sequence[str], pair: SnapshotPair) -> str:

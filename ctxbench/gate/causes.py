@@ -115,8 +115,9 @@ def agreeing_fixes(changes: Sequence[Change], pair: SnapshotPair) -> tuple[Chang
 
     def agreeing(change: Change) -> Change:
         set_to = {(path, name) for path, name, _ in change.fix.changed}
-        alike = (back for back in backs.values() if set_to & {(path, name) for path, name, _ in back.changed})
-        back = next(alike, None)
+        back = next(
+            (back for back in backs.values() if set_to & {(path, name) for path, name, _ in back.changed}), None
+        )
         if back is None or change.cause.kind is CauseKind.PARAMETER:
             return change
         context = pair.context(change)
@@ -203,7 +204,7 @@ def lost_words(change: ChangeContext, pair: SnapshotPair) -> str:
     """The sentence that an edited item was found by and that its text has lost, in quotes.
 
     Where the pair of chunks is not known, as in a baseline, it is the lost sentence that has most of the words of the
-    request, of equals the longest. Empty without texts, or where nothing is lost.
+    request, of equals the longest. Empty without texts, or if no sentence is lost.
     """
     before = pair.base.items.get(pair.base_ids.get(change.item, change.item))
     after, candidate = pair.head.items.get(change.item), change.base.offered.get(change.item)
@@ -271,6 +272,7 @@ def _settings_of_base(cause: Cause, pair: SnapshotPair) -> tuple[tuple[str, str,
     """The old values of the parameters of cuts that a cause names; empty if it also names another setting."""
     settings = [setting for setting in pair.inputs.settings if setting.name in cause.subjects]
     base, head = ({step.path: step.values for step in side or ()} for side in pair.steps)
+    # the number of chunks before an item is not stored, so another limit of chunks cannot be tried
     cuts = [setting for setting in settings if not setting.scoring and not setting.chunk_limit]
     restorable = [setting for setting in cuts if setting.parameter in base.get(setting.step, {})]
     if not settings or len(restorable) < len(settings) or pair.inputs.tokens is not None:
@@ -386,9 +388,9 @@ class _ChangeExplainer:
 
     def causes(self) -> list[Cause]:
         """The cause of every change, in the order of the changes."""
-        for context in self.contexts:
-            if (cause := self._catalog_cause(context)) is not None:
-                self.explained[context] = cause
+        self.explained |= {
+            context: cause for context in self.contexts if (cause := self._catalog_cause(context)) is not None
+        }
         left = [context for context in self.contexts if context not in self.explained]
         expanded = [context for context in left if context.offering.rows[context.item].origin == "expansion"]
         rest = [context for context in left if context not in expanded]
@@ -409,13 +411,12 @@ class _ChangeExplainer:
         if context.lost and context.item in inputs.gone and out:
             return Cause(kind=CauseKind.GONE, subjects=(context.item,), detail=absence_text(context.item, head))
         if not context.lost and context.item in inputs.new:
-            enabled = context.item in self.pair.base.disabled
-            detail = Message("causes.item-enabled" if enabled else "causes.item-new")
+            detail = Message("causes.item-enabled" if context.item in self.pair.base.disabled else "causes.item-new")
             return Cause(kind=CauseKind.NEW, subjects=(context.item,), detail=detail)
         return None
 
     def _explain_scored(self, contexts: Sequence[ChangeContext]) -> None:
-        """Explain changes of items that the search found, or that a session held, where they are offered."""
+        """Explain changes of items from a search or a session."""
         if not self.pair.inputs:
             self.explained |= dict.fromkeys(contexts, unseen_cause(self.pair))
             return
@@ -427,9 +428,11 @@ class _ChangeExplainer:
         if all(map(can_replay, self.pair.steps)):
             self._replay_shifted([context for context in contexts if context in shifted])
             self._replay([context for context in contexts if context not in shifted])
-        for context in contexts:
-            if context not in self.explained:
-                self.explained[context] = self.finder.cause_by_evidence(context, moved=context in shifted)
+        self.explained |= {
+            context: self.finder.cause_by_evidence(context, moved=context in shifted)
+            for context in contexts
+            if context not in self.explained
+        }
 
     # Only the scores of changed items moved.
 
@@ -438,7 +441,7 @@ class _ChangeExplainer:
         if not self.pair.inputs.catalog and not self.pair.inputs.tokens:
             self._explain_by_settings(contexts)
             return
-        recut = bool(self.pair.inputs.cutting)  # else the cut's share is nothing, whatever is tried
+        recut = bool(self.pair.inputs.cutting)  # else the cut has no share
         kept_in = {
             state: self._replay_side(contexts, partial(self._replay_case, state=state), cut=state[2])
             for state in _STATES
@@ -462,8 +465,7 @@ class _ChangeExplainer:
             if recut and not alone and not (factor == "cut" and self.pair.weighs_the_catalog):
                 joint.append(context)
         self._explain_by_settings(by_cut)
-        for context in joint:
-            self.explained[context] = self._joint_cause(self.explained[context], context)
+        self.explained |= {context: self._joint_cause(self.explained[context], context) for context in joint}
 
     def _joint_cause(self, cause: Cause, context: ChangeContext) -> Cause:
         """The cause of a change that needs both the catalog and the cut; it is another cause than either alone."""
@@ -473,8 +475,7 @@ class _ChangeExplainer:
             second = "the edit of the item"
         else:
             second = self.finder.rival_cause(context).detail
-        detail = Message("causes.only-together", first=cause.detail, second=second)
-        return replace(cause, detail=detail, mechanism="")
+        return replace(cause, detail=Message("causes.only-together", first=cause.detail, second=second))
 
     def _largest_part(self, occurs: Mapping[tuple[bool, ...], bool], context: ChangeContext) -> str:
         """The factor that made most of a change; `occurs` as for `shapley`."""
@@ -504,11 +505,9 @@ class _ChangeExplainer:
 
     def _base_candidate(self, context: ChangeContext) -> Candidate | None:
         """The item at the base; if it is not stored there, with its score at the head or one just too low."""
-        candidate = context.base.rows.get(context.item)
-        if candidate is not None or context.base.complete:
+        if (candidate := context.base.rows.get(context.item)) is not None or context.base.complete:
             return candidate
-        row = context.head.rows.get(context.item)
-        if row is None or row.score is None:
+        if (row := context.head.rows.get(context.item)) is None or row.score is None:
             return None
         low = math.nextafter(context.base.lowest_score, -math.inf)
         touched = context.item in self.pair.changed_items or row.score > context.base.lowest_score
@@ -585,7 +584,7 @@ class _ChangeExplainer:
         by_cut = []
         for index, context in enumerate(contexts):
             if current[index] is context.lost or mover is None:
-                continue  # the replay does not give what is there
+                continue  # the replay does not give the current offer
             if self._moved_most(context) and unmoved[index] is context.lost:
                 self.explained[context] = self.finder.own_cause(context)
             elif rivals[index] is context.lost and self.finder.blockers(context)[0]:
@@ -606,8 +605,7 @@ class _ChangeExplainer:
 
     def _expected_case(self, context: ChangeContext) -> ReplayCase:
         """The item with the score that it would have if it had moved as those of unchanged items did."""
-        row = context.base.rows.get(context.item)
-        if row is not None and row.score is not None:
+        if (row := context.base.rows.get(context.item)) is not None and row.score is not None:
             row = replace(row, score=self.pair.expected_score(context.query, row.score))
         return ReplayCase(candidate=row, rivals=self._head_rivals(context), bar=context.head.bar)
 
@@ -702,7 +700,7 @@ def with_fix_prices(
 
 
 def _priced_cases(pair: SnapshotPair, queries: Sequence[str], steps: Sequence[FlatStep]) -> list[ReplayCase]:
-    """The candidates of every query; none where a replay does not give what is offered now."""
+    """The candidates of every query; none if a replay does not give the current offers."""
     expands = any(step.kind == "expand" and step.values.get("enabled", True) for step in steps)
     if pair.head.repeats > 1 or expands or not can_replay(steps):
         return []

@@ -67,7 +67,7 @@ def items_without_scope(
 
     Args:
         base: the snapshot.
-        scopes: the scopes now, ids by name; where there are none, nothing has left them.
+        scopes: the scopes now, ids by name; without scopes no item has left one.
         renames: ids of items that go on under another one, old to new.
     """
     required = {item for query in base.queries.values() if query.scope for group in query.required for item in group}
@@ -166,7 +166,7 @@ class Questions:
     def _base_versions(self, query: DatasetQuery, before: QueryFact, *, available: bool) -> Iterator[DatasetQuery]:
         """The query with the ids of the base; a second version where it has results of renamed tools.
 
-        Results of tools name these by texts, which may be of other tools, too: those that stand there come first.
+        Results of tools name them by texts, which may also name other tools: the current names come first.
         """
         request = query.request
         lists: dict[str, Any] = {
@@ -178,7 +178,7 @@ class Questions:
             lists["session"] = self._base_session(request.session, before)
         if request.available is not None:
             lists["available"] = tuple(map(self._base_key, request.available))
-        if available:  # the same items, however they are told
+        if available:  # the same items, given by a scope or by a list
             listed = before.lists.get("available")
             query = replace(query, scope=before.scope or None)
             lists["available"] = None if listed is None else tuple(map(ItemKey.parse, listed))
@@ -257,8 +257,8 @@ class Comparability:
 def assess_comparability(base: SelectorSnapshot, head: SelectorSnapshot, settings: CheckSettings) -> Comparability:
     """Find the queries on which two snapshots of a selector on a dataset can be compared.
 
-    Queries are the same if they are asked and labelled alike, whatever their order; where items were renamed, if they
-    are alike but for the new names. Catalog, model, parameters and code may differ: they are under test.
+    Queries are the same if request and labels are equal, apart from renamed items; their order does not matter.
+    Catalog, model, parameters and code may differ: they are under test.
 
     Args:
         base, head: the two.
@@ -277,7 +277,7 @@ def assess_comparability(base: SelectorSnapshot, head: SelectorSnapshot, setting
         key = "gate.numbered-queries-differ" if unnamed else "gate.queries-differ"
         reasons = [Message(key, difference=text, fix=_renewal_hint(base)) for text in differing]
     reasons += [*_missing_answers(base, queries), *_missing_answers(head, head.queries)]
-    answers_differ = head.answers is not base.answers  # not where no selector was asked
+    answers_differ = head.answers is not base.answers  # the same for reused answers
     reasons += [
         *_invalid_answers(base),
         *(_invalid_answers(head) if answers_differ else ()),
@@ -389,17 +389,17 @@ def _missing_answers(side: SelectorSnapshot, queries: Collection[str]) -> Iterat
         why = errors[failed[0]].removeprefix(f"query {failed[0]!r}: ")
         skipped = sum(errors[name].startswith(NOT_ASKED) for name in failed)
         values = {"selector": side.selector, "source": side.source, "first": failed[0], "why": why}
-        key = "gate.selector-gave-up" if skipped else "gate.selector-failed"
-        yield Message(key, n=len(failed), skipped=skipped, **values)
+        yield Message(
+            "gate.selector-gave-up" if skipped else "gate.selector-failed", n=len(failed), skipped=skipped, **values
+        )
 
 
 def _invalid_answers(side: SelectorSnapshot) -> Iterator[str]:
-    """Reasons: answers of a baseline that are not valid. Those of a run were checked when they were given."""
+    """Reasons: answers of a baseline that are not valid. Those of a run were checked before."""
     if isinstance(side.answers, TableAnswers):
         return
     for name in side.queries:
-        fact = side.answers.get(name)
-        if fact is None:
+        if (fact := side.answers.get(name)) is None:
             continue
         candidates = (*fact.offered, *fact.near)
         ids = {candidate.id for candidate in candidates}
@@ -415,8 +415,12 @@ def _invalid_answers(side: SelectorSnapshot) -> Iterator[str]:
             twice = sorted(item_id for item_id, n in counts.items() if n > 1)
             yield Message("gate.candidate-twice", query=name, items=first_ids(twice), source=side.source)
         elif not side.items.keys() >= ids:
-            unknown = sorted(ids - side.items.keys())
-            yield Message("gate.unknown-candidate", query=name, items=first_ids(unknown), source=side.source)
+            yield Message(
+                "gate.unknown-candidate",
+                query=name,
+                items=first_ids(sorted(ids - side.items.keys())),
+                source=side.source,
+            )
 
 
 def _missing_metrics(base: SelectorSnapshot, head: SelectorSnapshot, settings: CheckSettings) -> Iterator[str]:
@@ -453,9 +457,11 @@ def _notices(
         ids = left_out["new"]
         key = "gate.new-queries-of-baseline" if base.judged is None else "gate.new-queries"
         yield Message(key, n=len(ids), base=base.source, names=first_ids(ids))
-    for metric in settings.metrics:
-        if not any(set(metric.parts) <= side.metrics.keys() for side in (base, head)):
-            yield Message("gate.metric-not-computable", metric=metric)
+    yield from (
+        Message("gate.metric-not-computable", metric=metric)
+        for metric in settings.metrics
+        if not any(set(metric.parts) <= side.metrics.keys() for side in (base, head))
+    )
     if FORBIDDEN_OFFERED not in (*base.metrics, *settings.metrics) and FORBIDDEN_OFFERED in head.metrics:
         yield Message("gate.metric-missing", source=base.source, metric=FORBIDDEN_OFFERED, fix=_renewal_hint(base))
 
@@ -510,8 +516,7 @@ def _passed_on(base: SelectorSnapshot, head: SelectorSnapshot, stated: Mapping[s
     if not left or len({*left.values()}) < len(left):
         return {}
     before, after = items_of(base.items[old] for old in left), items_of(head.items[new] for new in left.values())
-    moved = {rename.old.id: rename.new.id for rename in propose_renames(before, after)[0]}
-    return left if moved == left else {}
+    return left if {rename.old.id: rename.new.id for rename in propose_renames(before, after)[0]} == left else {}
 
 
 def find_renames(
@@ -522,7 +527,7 @@ def find_renames(
     Args:
         gone: the items that are gone; by texts none is found that is without them.
         added: the new items.
-        stated: the renames that the dataset's card says; of two items with one successor the later is the same one.
+        stated: the renames in the dataset's card; of two items with one successor the later one counts.
     """
     olds, news = {fact.id for fact in gone}, {item.key for item in added}
     last = {new: old for old, new in stated.items() if old.id in olds and new in news}
@@ -551,7 +556,7 @@ def open_edited(
     base: Path | None = None,
     notify: Callable[[str], None] = nothing_said,
 ) -> Dataset:
-    """Open a dataset as it is to be judged against a baseline.
+    """Open a dataset for a comparison with a baseline.
 
     Args:
         name_or_path, base, notify: as for `open_dataset`.
@@ -578,8 +583,7 @@ def restore_labels(dataset: Dataset, base: SelectorSnapshot) -> Dataset:
         base: any selector's on that dataset.
     """
     offered = {item.id for item in dataset.current_catalog if item.enabled}
-    out = {name for name in base.items if name not in offered}
-    if not out:
+    if not (out := {name for name in base.items if name not in offered}):
         return dataset
     gone = [fact for name, fact in base.items.items() if name in out]
     added = [item for item in dataset.current_catalog if item.enabled and item.id not in base.items]
@@ -607,8 +611,9 @@ def _follow_renames(dataset: Dataset, renames: Mapping[ItemKey, ItemKey]) -> Dat
         keys = query.request.available
         request = query.request if keys is None else replace(query.request, available=available[keys])
         if request.tool_results:
-            results = tuple((names.get(tool, tool), text) for tool, text in request.tool_results)
-            request = replace(request, tool_results=results)
+            request = replace(
+                request, tool_results=tuple((names.get(tool, tool), text) for tool, text in request.tool_results)
+            )
         queries.append(replace(query, request=request))
     labelled = {(label.query, label.item) for label in dataset.labels}
     labels = [
@@ -633,8 +638,7 @@ def _restore_dropped_labels(
     )
     back: dict[str, list[Label]] = {}
     for query in dataset.queries:
-        base_query = base.queries.get(query.id)
-        if base_query is None:
+        if (base_query := base.queries.get(query.id)) is None:
             continue
         labels = _dropped_labels(query, base_query, dataset.labels_of(query.id), out, ids)
         if labels and questions.is_same_question(QueryFact.of(query, ()), query):

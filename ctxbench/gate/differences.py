@@ -14,7 +14,7 @@ import numpy as np
 from ctxbench.datasets.queries import connected_rows, group_pairs
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.gate.baseline_rows import DECIMALS, rounded
-from ctxbench.gate.cause_finder import SnapshotPair, crowd_text
+from ctxbench.gate.cause_finder import SnapshotPair, item_changes_text
 from ctxbench.gate.causes import undo_inclusion
 from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.inputs import edit_text
@@ -59,10 +59,10 @@ def differences(base: SelectorSnapshot, head: SelectorSnapshot, comparability: C
     was renamed is the same item. Of a requirement (an item, or a set of alternatives) that was met and no longer is,
     the best of the items lost is marked as required, and the same for one that is met now: marks and counts agree.
 
-    What machines may differ in is no change (`noise_margin` says how far scores are then apart):
+    Noise between machines is no change (see `noise_margin`):
 
     * Swaps: of the same selector, with the same model and counter of tokens, an item that went out and one that came
-      in, if both say what they said, neither's score moved, and they are tied on each side where both scores are known.
+      in, if both have the same content, neither's score moved, and they are tied on each side with both scores.
     * Noise: of the same selector, code and version, over the same catalog, anything, if no score of the query moved
       further than the margin, and some did move or the offer ends among ties.
 
@@ -92,7 +92,7 @@ def differences(base: SelectorSnapshot, head: SelectorSnapshot, comparability: C
 
 
 class _Snapshots:
-    """Both snapshots, with what is needed for every query."""
+    """Both snapshots, with values that all queries share."""
 
     def __init__(self, base: SelectorSnapshot, head: SelectorSnapshot, renamed: Mapping[str, str]) -> None:
         self.base = base
@@ -125,7 +125,7 @@ class _Snapshots:
 
 
 class _QueryComparison:
-    """Compares the answers to one query; items of the base go by their ids at the head."""
+    """Compares the answers to one query; items of the base have their ids at the head."""
 
     def __init__(self, snapshots: _Snapshots, query: str) -> None:
         self.snapshots = snapshots
@@ -210,7 +210,7 @@ def _best_required(items: Sequence[str], groups: Iterable[Sequence[str]], *, unl
 
 
 class _QueryAnswer:
-    """The answer to one query on one side; items go by their ids at the head.
+    """The answer to one query on one side; items have their ids at the head.
 
     Attributes:
         offered, near: candidates by id, in the one order; what was offered, and what stayed out.
@@ -238,15 +238,14 @@ class _QueryAnswer:
             offered_item: one that is offered here.
             excluded_item: one that stayed out, or is no candidate.
         """
-        score = self.score.get(offered_item)
-        if score is None:
+        if (score := self.score.get(offered_item)) is None:
             return False  # the session's are no matter of scores
         if excluded_item in self.score:
             return abs(score - self.score[excluded_item]) <= margin
         if excluded_item in self.near or self.complete:
             return False
         lowest = min((self.score[item] for item in self.near if item in self.score), default=None)
-        return None if lowest is not None and score - lowest <= margin else False  # it may stand behind those noted
+        return None if lowest is not None and score - lowest <= margin else False  # it may rank below the stored ones
 
     def cut_in_ties(self, changed: Iterable[str], margin: float) -> bool:
         """Whether one of some items is tied with a candidate on the other side of the cut."""
@@ -260,7 +259,7 @@ class _QueryAnswer:
     def missed_by(self, item: str) -> float | None:
         """How far the score of an item that is out lies below the lowest offered score of the search.
 
-        None where an external selector chose otherwise: its cut need not go by scores.
+        None if an external selector did not choose it: its cut need not depend on scores.
         """
         out = self.near.get(item)
         if out is not None and out.rule is not None and out.rule.code == NOT_CHOSEN:
@@ -331,8 +330,7 @@ def _tied_pairs(
     pairs = []
     left = list(gained)
     for lost_item in lost:
-        partner = next((name for name in left if tied(lost_item, name)), None)
-        if partner is not None:
+        if (partner := next((name for name in left if tied(lost_item, name)), None)) is not None:
             left.remove(partner)
             pairs.append((lost_item, partner))
     return tuple(pairs)
@@ -394,14 +392,13 @@ def _price(change: Change, side: SelectorSnapshot) -> int:
 def _group_fix(all_fixes: Sequence[Fix]) -> Fix:
     """The fix for most of the losses; of amounts for one setting, the one that is enough for all of them.
 
-    The text that nothing is known to help is used only where that holds for all. Where a setting fixes only some of
-    the losses, the text has their number.
+    A phrase that no fix is known is used only if that holds for all losses. If a setting fixes only some of the
+    losses, the text has their number.
 
     Args:
         all_fixes: of each required item that was lost; empty where there is none.
     """
-    fixes = [fix for fix in all_fixes if fix]
-    if not fixes:
+    if not (fixes := [fix for fix in all_fixes if fix]):
         return Fix()
     fixes = [fix for fix in fixes if fix.possible] or fixes
     numbers = group_pairs((replace(fix, amount=None), fix) for fix in fixes if fix.amount is not None)
@@ -437,16 +434,16 @@ def _merged_causes(causes: Collection[Cause], pair: SnapshotPair) -> dict[Cause,
             key = "causes.items-new" if kind is CauseKind.NEW else "causes.items-gone"
             joint = Cause(kind=kind, subjects=tuple(items), detail=Message(key, n=len(items), states=states))
             out |= dict.fromkeys(members, joint)
-    shared = group_pairs(
-        ((cause.kind, cause.mechanism), cause) for cause in causes if cause.kind in _MERGED_KINDS and cause.mechanism
+    crowded = (
+        ((cause.kind, cause.detail.key), cause)
+        for cause in causes
+        if cause.kind in _MERGED_KINDS and cause.subjects and isinstance(cause.detail, Message)
     )
-    for (kind, mechanism), members in shared.items():
+    for (_, key), members in group_pairs(pair for pair in crowded if pair[0][1] != "causes.only-together").items():
         for rows in connected_rows([cause.subjects for cause in members]):
             connected = [members[row] for row in rows]
             names = tuple(sorted({item for cause in connected for item in cause.subjects}))
-            joint = replace(
-                connected[0], subjects=names, detail=crowd_text(names, pair, mechanism, lost=kind == CauseKind.CROWDED)
-            )
+            joint = replace(connected[0], subjects=names, detail=Message(key, items=item_changes_text(names, pair)))
             out |= dict.fromkeys(connected, joint)
     return out
 
@@ -454,7 +451,7 @@ def _merged_causes(causes: Collection[Cause], pair: SnapshotPair) -> dict[Cause,
 def with_prices(side: SelectorSnapshot) -> SelectorSnapshot:
     """Add the token metrics to a snapshot that lacks them: an older baseline, or a run of other metrics.
 
-    One that was asked repeatedly stays as it is: its values are means, and its answers those of one time.
+    A snapshot with repeats is not changed: its values are means, and its answers those of one repeat.
     """
     missing = [metric for metric in map(parse_metric, PRICES) if metric not in side.metrics]
     if not missing or side.repeats > 1:
@@ -485,7 +482,7 @@ def token_changes(
         passed_over: ids of queries that count as equal on both sides.
 
     Returns:
-        What adds most tokens first, what saves most last, ties by id. Empty where tokens are counted otherwise.
+        What adds most tokens first, what saves most last, ties by id. Empty if the token counters differ.
     """
     if head.items is base.items or base.identity.tokens != head.identity.tokens:
         return ()
@@ -519,7 +516,7 @@ def token_changes(
 
 
 def price_causes(prices: Sequence[TokenChange], head: SelectorSnapshot) -> tuple[CauseGroup, ...]:
-    """Group price changes: items that cost more tokens are one cause, those that cost less another.
+    """Group changed token counts: items that cost more tokens are one cause, those that cost fewer another.
 
     Args:
         prices: as `token_changes` gives them.

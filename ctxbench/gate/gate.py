@@ -28,7 +28,7 @@ from ctxbench.gate.baseline_reader import accepted_settings, accepted_vectors, r
 from ctxbench.gate.baseline_rows import MANIFEST, VECTORS, gate_file_in_messages
 from ctxbench.gate.cause_finder import SnapshotPair
 from ctxbench.gate.causes import explain, with_fix_prices
-from ctxbench.gate.comparability import Comparability, assess_comparability, renamed_items
+from ctxbench.gate.comparability import assess_comparability, renamed_items
 from ctxbench.gate.differences import Differences, differences, group_changes, price_causes, token_changes, with_prices
 from ctxbench.gate.history import find_replacement, loosened_pins, lost_pins, replaced_by_accepting, stricter_settings
 from ctxbench.gate.inputs import InputDifferences, edited_fields, input_differences
@@ -109,8 +109,9 @@ def _missing_selector(
         "subject": f"{base.selector} on {base.dataset}" if selectors else f"dataset {base.dataset}",
     }
     if new := [selector for selector in selectors if selector not in base_selectors]:  # a preset gave it another name
-        names = " or ".join(new[:_MAX_NAMED])
-        reason = Message("gate.selector-replaced", names=names, selector=base.selector, **values)
+        reason = Message(
+            "gate.selector-replaced", names=" or ".join(new[:_MAX_NAMED]), selector=base.selector, **values
+        )
     else:
         reason = Message("gate.selector-missing" if base.judged is None else "gate.selector-not-run", **values)
     return SelectorCheck(
@@ -127,7 +128,7 @@ def check(
 ) -> Check:
     """Compare, judge and explain pairs of snapshots.
 
-    The order of queries, and of items whose scores differ, changes nothing but the order of what is listed.
+    The order of queries, and of items with different scores, changes only the order of lists.
 
     Args:
         pairing: base and head of each selector on each dataset.
@@ -136,7 +137,7 @@ def check(
         base, head: where the two come from.
         baseline: the baseline's file or folder as the user named it; empty where two runs are compared.
     """
-    pair_checks = [_PairCheck.of(*pair, settings) for pair in pairing.pairs]
+    pair_checks = [_PairCheck(*pair, settings) for pair in pairing.pairs]
     compared = [
         MetricPair(
             base=pair_check.base,
@@ -162,20 +163,15 @@ def check(
     )
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class _PairCheck:
     """A pair of snapshots, compared but not judged."""
 
-    base: SelectorSnapshot
-    head: SelectorSnapshot
-    comparability: Comparability
-    differences: Differences
-
-    @classmethod
-    def of(cls, base: SelectorSnapshot, head: SelectorSnapshot, settings: CheckSettings) -> _PairCheck:
-        comparability = assess_comparability(base, head, settings)
-        differ = Differences() if comparability.reasons else differences(base, head, comparability)
-        return cls(base=base, head=head, comparability=comparability, differences=differ)
+    def __init__(self, base: SelectorSnapshot, head: SelectorSnapshot, settings: CheckSettings) -> None:
+        self.base, self.head = base, head
+        self.comparability = assess_comparability(base, head, settings)
+        self.differences = (
+            differences(base, head, self.comparability) if not self.comparability.reasons else Differences()
+        )
 
     def result(self, settings: CheckSettings, metrics: tuple[MetricVerdict, ...]) -> SelectorCheck:
         """Judge and explain the pair, with its metrics judged already."""
@@ -189,7 +185,7 @@ class _PairCheck:
             verdict=Verdict.NOT_COMPARABLE,
             reasons=comparability.reasons,
             left_out=comparability.left_out,
-            pins=tuple(failure for failure in pins if failure.about),  # of a query without an answer a reason tells
+            pins=tuple(failure for failure in pins if failure.about),  # reasons report queries without an answer
             notices=comparability.notices,
             shipped=self.head.identity.shipped,
         )
@@ -236,19 +232,13 @@ class _PairCheck:
             nondeterministic=len({*self.base.nondeterministic, *self.head.nondeterministic}.intersection(requiring)),
             allowed=allowed,
             notices=(*comparability.notices, *self._notices(metrics), *allowed_unmet),
-            differs=self._differs(changes),
+            differs="" if _has_same_inputs(self.base, self.head) or not self._inputs else str(self._inputs),
             texts=_change_texts(changes, self.base, self.head),
             helps={name: parameter.help for name, parameter in self.head.identity.parameters.items() if parameter.help},
             renamed=comparability.renamed,
             reused=self.head.reused,
             shipped=self.head.identity.shipped,
         )
-
-    def _differs(self, changes: Sequence[Change]) -> str:
-        """What differs in items, parameters, model and code; empty where nothing does."""
-        if _has_same_inputs(self.base, self.head) or not self._inputs:
-            return ""
-        return self._inputs.text(same_answers=not changes and not self.differences.swaps)
 
     @property
     def _is_nondeterministic(self) -> bool:
@@ -257,7 +247,7 @@ class _PairCheck:
 
     @property
     def _deterministic(self) -> bool:
-        """Whether the selector is known to give the same answer whenever it is asked."""
+        """Whether the selector is known to repeat its answers."""
         return self.base.steady and self.head.steady and not self._is_nondeterministic
 
     @cached_property
@@ -276,8 +266,7 @@ class _PairCheck:
             return (), ()
         pair = self._snapshot_pair
         explained = explain(pair, self.differences.changes)
-        groups = group_changes(pair, explained)
-        return explained, with_fix_prices(groups, pair, self.comparability.queries, metrics)
+        return explained, with_fix_prices(group_changes(pair, explained), pair, self.comparability.queries, metrics)
 
     def _net_by_group(self) -> tuple[int, int]:
         """How many groups of queries lost more required items than they gained, and how many gained more."""
@@ -303,12 +292,16 @@ class _PairCheck:
             ]
             if spread:
                 yield Message("gate.spread", side=label, repeats=side.repeats, spread=spread)
-        for metric in metrics:
-            if not metric.comparison.n:
-                yield Message("gate.metric-not-applicable", metric=metric.metric, n=len(self.comparability.queries))
+        yield from (
+            Message("gate.metric-not-applicable", metric=metric.metric, n=len(self.comparability.queries))
+            for metric in metrics
+            if not metric.comparison.n
+        )
         if self._is_nondeterministic:
-            key = "gate.external-nondeterministic" if head.identity.external else "gate.nondeterministic"
-            yield Message(key, selector=head.selector)
+            yield Message(
+                "gate.external-nondeterministic" if head.identity.external else "gate.nondeterministic",
+                selector=head.selector,
+            )
 
 
 def _has_same_inputs(base: SelectorSnapshot, head: SelectorSnapshot) -> bool:
@@ -318,7 +311,7 @@ def _has_same_inputs(base: SelectorSnapshot, head: SelectorSnapshot) -> bool:
 
 
 def _change_texts(changes: Sequence[Change], base: SelectorSnapshot, head: SelectorSnapshot) -> Mapping[str, str]:
-    """What the queries with changes ask and the items of changes say; nothing of what is kept out."""
+    """Texts of queries with changes and of changed items, unless the baseline has none."""
     texts = {change.query: head.queries[change.query].text for change in changes}
     for item in dict.fromkeys(change.item for change in changes):
         fact = head.items.get(item) or base.items.get(item)
@@ -364,14 +357,14 @@ def check_gate(
 ) -> GateCheck:
     """Compare what every selector of a gate file answers now with the baseline.
 
-    No selector is asked where nothing that decides an answer has changed (`reuse_answers`).
+    If all inputs are unchanged, the answers of the baseline are reused (`reuse_answers`).
 
     Args:
         path: of the gate file.
         allow_removed: as in `CheckSettings`.
-        server_errors: of the servers that were asked just now, by agent file (resolved) and name, what went wrong;
-            empty where one answered. The tools of all others are as captured.
-        notify, progress: told what takes a moment, and about every slice of queries.
+        server_errors: errors of the servers queried just now, by agent file (resolved) and name; empty for a server
+            that answered. The tools of all other servers are as captured.
+        notify, progress: called with slow steps, and with every slice of queries.
 
     Raises:
         InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.
@@ -384,9 +377,11 @@ def check_gate(
         before, loosened = file.settings, tuple[Loosened, ...]()
         if head is not None:
             before = accepted_settings(head, file.baseline)
-            file, loosened = _with_stricter_settings(file, before, bases)
-        answers = None if faults else reuse_answers(file, bases)
-        if answers is None:
+            settings, loosened = stricter_settings(file.settings, before, bases)
+            file = replace(
+                file, settings=settings, experiment=replace(file.experiment, metrics=tuple(map(str, settings.metrics)))
+            )
+        if (answers := None if faults else reuse_answers(file, bases)) is None:
             from ctxbench.gate.snapshot_sources import ask  # slow to import
 
             answers = ask(file, faults=faults, bases=bases, notify=notify, progress=progress)
@@ -394,7 +389,7 @@ def check_gate(
             for changed in changed_sources(file.experiment.datasets, file.experiment.base):
                 notify(f"notice: {changed}")
             if (file.baseline / VECTORS).exists():
-                accepted_vectors(file.baseline)  # damage would else come to light with the next change of a text
+                accepted_vectors(file.baseline)  # find damage before a text changes
         _check_pins_known(file, bases, answers)
         pairing = pair_snapshots(bases, answers.snapshots)
         lost = _lost_pins(file.settings, before, pairing.pairs)
@@ -429,7 +424,7 @@ def check_gate(
 def _captured_servers(
     dataset: str, file: GateFile, server_errors: Mapping[Path, Mapping[str, str]]
 ) -> tuple[CapturedServer, ...]:
-    """The servers of a dataset's agent whose tools are as captured: not asked just now, or without an answer.
+    """The servers of a dataset's agent that were not queried, or did not answer.
 
     Args:
         dataset: what opens it from the gate file's folder.
@@ -437,24 +432,13 @@ def _captured_servers(
         server_errors: as of `check_gate`.
     """
     folder = user_folder(dataset, file.experiment.base)
-    path = None if folder is None else agent_of(folder)
-    if path is None:
+    if (path := None if folder is None else agent_of(folder)) is None:
         return ()
     errors = server_errors.get(path.resolve(), {})
     servers = read_agent(path).captured_servers()
     return tuple(
         replace(server, error=errors.get(server.name, "")) for server in servers if errors.get(server.name) != ""
     )
-
-
-def _with_stricter_settings(
-    file: GateFile, before: CheckSettings, bases: Sequence[SelectorSnapshot]
-) -> tuple[GateFile, tuple[Loosened, ...]]:
-    """The gate file with the settings of its baseline where these are stricter, and which those are."""
-    settings, loosened = stricter_settings(file.settings, before, bases)
-    return replace(
-        file, settings=settings, experiment=replace(file.experiment, metrics=tuple(map(str, settings.metrics)))
-    ), loosened
 
 
 def _lost_pins(
@@ -479,8 +463,7 @@ def _changed_items(
         renamed = renamed_items(base, head)
         for name, before in base.items.items():
             new = renamed.get(name, name)
-            after = head.items.get(new)
-            if after is not None and before.hash == after.hash:
+            if (after := head.items.get(new)) is not None and before.hash == after.hash:
                 continue
             former[base.dataset, new] = before
             if after is not None:
@@ -500,16 +483,15 @@ def accept(
 ) -> AcceptedBaseline:
     """Ask every selector of a gate file now, and write what it answers as the baseline.
 
-    What a card says of its dataset (`frozen`, `counts`) may have been overtaken by edits; labels must fit the catalog.
-    A baseline that keeps texts out goes on to, and one that holds vectors goes on to, whatever is asked: nobody should
-    publish texts, or send a runner for the model, by leaving out an option.
+    The card of a dataset (`frozen`, `counts`) may be outdated by edits; labels must fit the catalog. A baseline without
+    texts stays without them, and one with vectors keeps vectors, whatever the options.
 
     Args:
         path: of the gate file.
         texts: whether texts of items and queries are written.
         vectors: whether the vectors that a check needs are written.
-        notify: told what takes a moment.
-        progress: told about every slice of queries.
+        notify: called with slow steps.
+        progress: called with every slice of queries.
 
     Raises:
         InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.
@@ -591,7 +573,7 @@ def check_runs(
 
 
 def _check_pins_known(file: GateFile, bases: Sequence[SelectorSnapshot], answers: GateAnswers) -> None:
-    """Raise an error for pins of what does not exist or is not asked, which would always hold.
+    """Raise an error for pins of unknown or unused queries, tags or items, which would always hold.
 
     Raises:
         InputError: there are such pins; all of them, with their lines.

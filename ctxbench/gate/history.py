@@ -43,8 +43,8 @@ class PastBaseline:
 
     Attributes:
         commit: which.
-        worth: what it says of each selector on each dataset, in its order; with `FIGURES` as far as it has them.
-        fault: why it says nothing; empty where it could be read.
+        worth: the figures of each selector on each dataset, in its order; `FIGURES` if it has them.
+        fault: why it has no figures; empty if it could be read.
     """
 
     commit: Commit
@@ -90,12 +90,12 @@ def read_history(
     limit: int | None = None,
     notify: Callable[[str, int, int], None] | None = None,
 ) -> BaselineHistory:
-    """Read the baselines of a folder at every commit that changed it. The checkout is left as it is.
+    """Read the baselines of a folder at every commit that changed it. The checkout is not changed.
 
     Args:
         folder: of the baseline; it need not be there any more.
         limit: the newest so many commits, >= 1; None = all.
-        notify: told how far it is.
+        notify: called with the progress.
 
     Raises:
         ParameterError: the limit is below 1, or the folder is one of something else.
@@ -108,8 +108,7 @@ def read_history(
         raise ParameterError(
             f"{folder} is {content}, no baseline; expected a gate file, or a folder that {accept_command()} made"
         )
-    repository = Repository.around(folder)
-    if repository is None:
+    if (repository := Repository.around(folder)) is None:
         raise StorageError(f"{folder} is not in a git repository; commit the baseline, since git keeps its history")
     commits = repository.commits(folder, limit=None if limit is None else limit + 1)
     older = limit is not None and len(commits) > limit
@@ -316,8 +315,7 @@ def _revision_before(folder: Path, *, committed: bool) -> str:
     """
     try:
         head = merge_base(folder, _HERE)
-        forks = (merge_base(folder, branch) for branch in _DEFAULT_BRANCHES)
-        fork = next(filter(None, forks), head)
+        fork = next(filter(None, (merge_base(folder, branch) for branch in _DEFAULT_BRANCHES)), head)
     except UserError:
         return ""
     if fork != head or not head:

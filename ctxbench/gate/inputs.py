@@ -93,7 +93,7 @@ def edit_text(before: ItemFact | None, after: ItemFact | None) -> Message:
     return Message(key, changes=", ".join(parts) or "edited")
 
 
-_MOST_KEYS = 20  # of a mapping that are told one by one
+_MOST_KEYS = 20  # of a mapping that are listed one by one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +109,8 @@ class SettingDifference:
         chunk_limit: whether it limits chunk matches, so that another value cannot be replayed.
         before, after: values as text; `none` where there is none.
         scoring: whether it decides scores; else what is kept of them.
-        code: whether it is no setting of the user's, but the version or the code of something.
-        words: how it is said where the values say less than words do (hashes of files); empty elsewhere.
+        code: whether it is a version or code, and no setting of the user.
+        words: a text instead of the values, if these are hashes; else empty.
         files: the source files of a command that it is about; none elsewhere.
         adjacent: whether none of them is known to be used by the command: they are only in its folder, or `source`
             names other files now.
@@ -141,21 +141,10 @@ def in_words(
     return SettingDifference(name=name, path=path, before="", after="", words=words, files=files, adjacent=adjacent)
 
 
-def merge_file_differences(settings: Sequence[SettingDifference]) -> tuple[SettingDifference, ...]:
-    """The settings with several source files as one, for where the answers are the same."""
-    about = [setting for setting in settings if setting.files]
-    files = [name for setting in about for name in setting.files]
-    if len(files) < 2:
-        return tuple(settings)
-    words = Message("gate.source-files-edited", n=len(files), names=first_ids(files))
-    together = in_words(files[0], about[0].path, words, files=tuple(files))
-    return (*(setting for setting in settings if not setting.files), together)
-
-
 def differing_values(old: Any, new: Any) -> list[tuple[tuple[str, ...], Any, Any]]:
     """What differs in the values of one setting: the keys that lead to it, and the two values there.
 
-    Of two mappings each key that differs is told by itself, None where a side lacks it, and mappings in them likewise.
+    Of two mappings each key that differs is one difference, None where a side lacks it; so are mappings in them.
     Of anything else, and of mappings that differ in more than `_MOST_KEYS` keys, there is one difference without keys,
     of mappings only of the keys that differ.
     """
@@ -170,7 +159,7 @@ def differing_values(old: Any, new: Any) -> list[tuple[tuple[str, ...], Any, Any
     if len(differences) > _MOST_KEYS:
         before, after = ({name: side[name] for name in names if name in side} for side in (old, new))
         return [((), before, after)]
-    return differences or [((), old, new)]  # a key without a value is told as it stands
+    return differences or [((), old, new)]  # a key without a value
 
 
 def with_value_of(value: Any, source: Any, keys: Sequence[str]) -> Any:
@@ -182,8 +171,8 @@ def with_value_of(value: Any, source: Any, keys: Sequence[str]) -> Any:
     return {**value, key: with_value_of(value.get(key), source[key], inner)} if key in source else rest
 
 
-_KINDS = ("answers", "callable", "command", "url", "pipeline")  # what a selector's description says that it is
-_FILE_KEYS = ("sha256", "modules", "files", "direct_files", "source", "unnamed")  # said in words
+_KINDS = ("answers", "callable", "command", "url", "pipeline")  # of selectors, in descriptions
+_FILE_KEYS = ("sha256", "modules", "files", "direct_files", "source", "unnamed")  # described by texts
 
 
 def description_differences(
@@ -240,15 +229,15 @@ def _file_differences(
         for side in (before, after)
     ]
     if files[0] == files[1] and before.get("sha256") != after.get("sha256"):
-        where = f"{path}sha256" if kind == "answers" else f"{path}{kind}.sha256"
-        yield in_words(files[0], where, f"{files[0]} was edited")
+        yield in_words(
+            files[0], f"{path}sha256" if kind == "answers" else f"{path}{kind}.sha256", f"{files[0]} was edited"
+        )
     if (
         before[kind] == after[kind]
         and {"unnamed"} & {*before, *after}
         and before.get("unnamed") != after.get("unnamed")
     ):
-        words = Message("gate.callable-without-source", callable=before[kind])
-        yield in_words(files[0], f"{path}unnamed", words)
+        yield in_words(files[0], f"{path}unnamed", Message("gate.callable-without-source", callable=before[kind]))
     yield from _module_differences(before, after, kind, path)
     yield from _source_differences(before, after, kind, path)
 
@@ -268,8 +257,8 @@ def _source_differences(
 ) -> Iterator[SettingDifference]:
     """The files of a command that differ: those it uses one by one, others in its folder as one.
 
-    Of another command, or where `source` says otherwise what is followed, they differ where both sides have them: a
-    file that is no longer followed, or is for the first time, was not edited.
+    With another command, or another `source`, only files that both sides have are compared: a file that is no longer
+    followed, or is followed for the first time, was not edited.
     """
     old_hashes, new_hashes = _hashes(before, "files"), _hashes(after, "files")
     program = before[kind][0] if kind == "command" and isinstance(before[kind], list) and before[kind] else None
@@ -317,7 +306,7 @@ def _kind_text(description: Mapping[str, Any], kind: str) -> str:
 
 
 def _command_line(value: Any) -> str:
-    """A command as it is typed; any other text as it is."""
+    """A command line; any other text unchanged."""
     if isinstance(value, list | tuple):
         return shlex.join(map(str, value))
     return value if isinstance(value, str) else dump_json(value)
@@ -342,11 +331,11 @@ class InputDifferences:
 
     Attributes:
         edited: by item id, the fields that differ; none where texts are kept out.
-        new, gone: item ids, in catalog order; gone is also what is in no scope any more (see
+        new, gone: item ids, in catalog order; gone includes items without a scope now (see
             `ctxbench.gate.comparability.items_without_scope`).
         renamed: the new id by the old one.
         settings: of the selector, in the order of its steps.
-        external: what a selector of the user's says of itself.
+        external: of an external selector's description.
         embedder, tokens: the model, the counter; None where they are the same.
         versions: of ctxbench, its code, Python and libraries.
     """
@@ -393,10 +382,6 @@ class InputDifferences:
 
     def __str__(self) -> str:
         """All differences on one line: `2 items edited, 1 new, contextTopN 5 -> 3`; `nothing` where nothing differs."""
-        return self.text()
-
-    def text(self, *, same_answers: bool = False) -> str:
-        """All differences on one line; with `same_answers`, edited source files are one of them."""
         counts = ((self.edited, "edited"), (self.new, "new"), (self.gone, "gone"), (self.renamed, "renamed"))
         parts = [f"{len(items)} {state}" for items, state in counts if items]
         if parts:
@@ -405,8 +390,7 @@ class InputDifferences:
             alone = " (metadata alone)" if self.edited and {*self.edited.values()} == {("metadata",)} else ""
             parts[0] = f"{first} item{'' if first == 1 else 's'} {state}{alone}"
         named = [difference for difference in (self.embedder, self.tokens) if difference is not None]
-        external = merge_file_differences(self.external) if same_answers else self.external
-        differences = [difference for difference in (*self.settings, *external) if not difference.code]
+        differences = [difference for difference in (*self.settings, *self.external) if not difference.code]
         return ", ".join([*parts, *dict.fromkeys(map(str, [*named, *differences, *self.code]))]) or "nothing"
 
 
@@ -419,8 +403,7 @@ def input_differences(base: SelectorSnapshot, head: SelectorSnapshot, renamed: M
     """
     edited: dict[str, tuple[str, ...]] = {}
     for name, item in base.items.items():
-        after = head.items.get(renamed.get(name, name))
-        if after is None or item.hash == after.hash:
+        if (after := head.items.get(renamed.get(name, name))) is None or item.hash == after.hash:
             continue
         fields = edited_fields(item, after)
         if name not in renamed:
@@ -507,11 +490,11 @@ def _resource_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -
     old_ids, new_ids = (
         side["identities"] if isinstance(side.get("identities"), Mapping) else {} for side in (before, after)
     )
-    for name in old_ids:
-        if name not in ("embedder", "tokens") and name in new_ids and old_ids[name] != new_ids[name]:
-            yield SettingDifference(
-                name=name, path=f"identities.{name}", before=str(old_ids[name]), after=str(new_ids[name])
-            )
+    yield from (
+        SettingDifference(name=name, path=f"identities.{name}", before=str(old_ids[name]), after=str(new_ids[name]))
+        for name in old_ids
+        if name not in ("embedder", "tokens") and name in new_ids and old_ids[name] != new_ids[name]
+    )
 
 
 def _step_settings(before: Sequence[FlatStep], after: Sequence[FlatStep]) -> Iterator[SettingDifference]:
@@ -542,8 +525,7 @@ def _step_settings(before: Sequence[FlatStep], after: Sequence[FlatStep]) -> Ite
                     before=short_hash(old_value),
                     after=short_hash(new_value),
                     scoring=new.scores,
-                    code=not is_parameter
-                    and name != "content",  # what stands in a file that a step reads is the user's own
+                    code=not is_parameter and name != "content",  # the content of a file belongs to the user
                     step=path,
                     parameter=name if is_parameter else "",
                     keys=keys if is_parameter else (),

@@ -69,7 +69,7 @@ class CauseKind(StrEnum):
     PARAMETER = "parameter"
     MODEL = "model"
     CODE = "code"
-    EXTERNAL = "external selector"  # a selector of the user's answers otherwise
+    EXTERNAL = "external selector"  # an external selector changed
     UNKNOWN = "unknown"
 
 
@@ -82,14 +82,12 @@ class Cause:
         subjects: what exactly: item ids (those that crowd out, the new name ...), or parameters; sorted, of prices by
             what they add or save.
         detail: a `Message` with code and values, such as `contextTopN 5 -> 3`; equal causes have equal details.
-        mechanism: how subjects crowd out or make room, a key of `cause_finder.MECHANISMS`; empty elsewhere.
         either, also: other possible causes as phrases: an equally likely one, and a less likely one; may be empty.
     """
 
     kind: CauseKind
     subjects: tuple[str, ...] = ()
     detail: str = ""
-    mechanism: str = ""
     either: str = ""
     also: str = ""
 
@@ -149,12 +147,12 @@ class Change:
     Attributes:
         query, item: ids; the item's is the one at the base if it is lost, else the one at the head.
         lost: True if it went out, False if it came in.
-        required: whether the query needs it and no alternative of it stands in.
+        required: whether the query needs it and no alternative is offered.
         base_score, head_score: None where it has none on that side.
         base_rank, head_rank: 1-based place among what the search found on that side; None where it is not known.
         rule: the rule that keeps it out on the side where it is out; None where it is no candidate there.
         missed_by: by how much its score misses the lowest score that is offered on the side where it is out, >= 0;
-            None where either has no score, or a selector of the user's chose. 0 where not the score keeps it out.
+            None if either has no score, and for external selectors. 0 if another rule excludes it.
         cause: why.
         fix: what would bring a lost required item back.
     """
@@ -181,7 +179,7 @@ class UnmetRequirement:
         items: ids of those that would do, any one of them; sorted, never empty.
         why: what became of them, such as `no longer in the catalog`.
         queries: ids of those that require one, in the order of the head.
-        before: to how many of these one was offered before; decides nothing.
+        before: to how many of these one was offered before; for information.
     """
 
     items: tuple[str, ...]
@@ -246,8 +244,8 @@ class MetricVerdict:
         base, head: means with intervals, over the queries compared.
         comparison: paired, by group, Holm-corrected over all metrics of all selectors and datasets of the check.
         tolerance: differences up to this, in the unit of the metric, are the same.
-        detectable: the smallest change for the worse that would be told with power 0.8, and at most one that was judged
-            worse here; None where none can be named.
+        detectable: the smallest change for the worse that is detected with power 0.8, and at most a change that was
+            judged worse here; None if there is none.
     """
 
     metric: str
@@ -265,9 +263,9 @@ class PinFailure:
 
     Attributes:
         pin: as the gate file has it, in words.
-        line: where it stands there; 0 = nowhere.
+        line: in the gate file; 0 = in none.
         query: id.
-        message: what is wrong, by how much, and in a check why, as far as that is known.
+        message: what is wrong, by how much, and the known reasons.
         about: the id of an item, as the pin has it, `items` or `tokens`; empty where there is no answer.
         cause: why the item went out or came in; None where it did not, or it is about no item.
         fix: what would bring back an item that went out.
@@ -295,24 +293,24 @@ class SelectorCheck:
         changes: of items that went in or out, in the order of the queries; swaps left out.
         swaps: queries that differ only by items whose scores noise may exchange (at most 1e-5 apart).
         causes: most costly first: required items lost net, then lost, then fewest gained, then changes of others; then
-            items whose price changed, those that add most first.
-        metrics: judged, in the order asked.
+            items with changed token counts, those that add most first.
+        metrics: judged, in the order of the settings.
         pins: that do not hold.
-        unmet: what queries require, and nothing can meet any more; empty where that was allowed.
-        token_changes: items that cost otherwise, those that add most tokens first.
-        deterministic: whether it is known to answer alike whenever it is asked: what it loses are then facts.
+        unmet: requirements that no item can meet any more; empty if that was allowed.
+        token_changes: items with changed token counts, those that add most tokens first.
+        deterministic: whether it is known to repeat its answers: losses are then facts.
         lost, gained: required items over all queries compared but those that are nondeterministic.
         n_with_requirements: how many of the queries compared need something.
         nondeterministic: how many of those got other answers at times, so that `lost` and `gained` leave them out.
         allowed: how many more may be lost than gained.
         notices: what a reader must know, a sentence each.
-        differs: what is under test and differs, such as `2 items edited, contextTopN 5 -> 3`; empty = nothing.
-        texts: by item and query id, what was asked and what an item says at the head, for reports; empty without.
+        differs: the differences under test, such as `2 items edited, contextTopN 5 -> 3`; may be empty.
+        texts: texts of requests and items, by id, for reports; empty without texts.
         helps: what each parameter of the selector does, by name; empty where that is not at hand.
         renamed: ids of items that go on under another id, old to new.
-        reused: whether it was not asked: nothing that decides its answers has changed since it was accepted.
-        servers: of the dataset's agent that were not asked in this check, so that their tools are as captured.
-        shipped: the shipped selector that an agent has whose file names none of the user's; empty for others.
+        reused: whether the answers are those of the baseline, since all inputs are unchanged.
+        servers: of the dataset's agent that were not queried in this check: their tools are as captured.
+        shipped: the shipped selector that an agent file without a selector uses; empty for others.
     """
 
     dataset: str
@@ -414,7 +412,7 @@ class Check:
         selectors: one for each selector on each dataset.
         notices: what concerns all.
         baseline: the file or folder of the baseline as the user named it; empty where two runs are compared.
-        loosened: settings that are looser than the baseline's, which the verdict goes by.
+        loosened: settings that are looser than those of the baseline, which decide the verdict.
         replacement: that the baseline replaced another one; None where it did not, as far as is known.
     """
 
@@ -431,7 +429,7 @@ class Check:
     def verdict(self) -> Verdict:
         """The worst verdict of all selectors: not comparable, worse, inconclusive, better, same.
 
-        Where nothing was compared, that is not comparable: it is no reason to pass.
+        Without any comparison it is not comparable.
         """
         verdicts = [check.verdict for check in self.selectors]
         return min(verdicts, key=lambda verdict: verdict.severity, default=Verdict.NOT_COMPARABLE)
@@ -439,7 +437,7 @@ class Check:
     def exit_code(self, *, strict: bool = False) -> int:
         """The exit code: 0; 1 if worse; 2 if not comparable or the gate was loosened.
 
-        With `strict`, also where it is inconclusive: 2 where a server has to be asked first, else 1.
+        With `strict`, also where it is inconclusive: 2 if a server must be queried first, else 1.
         """
         if self.loosened or self.verdict is Verdict.NOT_COMPARABLE:
             return 2
@@ -494,8 +492,8 @@ def judge_metrics(pairs: Sequence[MetricPair], settings: CheckSettings) -> list[
     * worse, better: they differ by more, and significantly.
     * inconclusive: they differ by more for the worse, but not significantly.
 
-    A selector that was asked repeatedly has means over repeats as values, which are judged as shares where a single
-    answer is yes or no. Where the session costs on every query what it did, tokens with and without it differ alike:
+    A selector with repeats has means over repeats as values, which are judged as shares if a single answer is yes or
+    no. Where the session costs on every query what it did, tokens with and without it differ alike:
     that is one comparison, and corrected for as one. `forbidden_offered`, which is judged without being named wherever
     both sides have it, is then corrected apart, so that the verdicts of others do not depend on it, and where it cannot
     be told, it counts as the same.
@@ -642,7 +640,7 @@ def _metric_verdict(
         tolerated |= comparison.higher - comparison.lower <= settings.allowed(comparison.n)
     verdict = Verdict.of(harm, tolerated=tolerated, significant=significant)
     detectable = rows.detectable(metric, comparison, tolerance=tolerance, family=family)
-    if verdict is Verdict.WORSE:  # so much was told here, whatever the model of changes to come says
+    if verdict is Verdict.WORSE:  # this change was detected
         detectable = harm if detectable is None else min(detectable, harm)
     return MetricVerdict(
         metric=str(metric),
@@ -661,7 +659,7 @@ def exceeds(comparison: Comparison, tolerance: float) -> bool:
     return bool(comparison.n) and abs(comparison.difference) > tolerance + rounding
 
 
-# ---------------------------------------------------------------------------------------------- what could be told
+# ---------------------------------------------------------------------------------------------- detectable changes
 
 
 # Where queries differ with a standard deviation sd, let se = sd / sqrt(n), n what they are worth
@@ -682,8 +680,8 @@ def detectable(
       family. So P(X >= k) >= POWER, X binomial(groups, q).
     * beyond the tolerance: P(X x size > groups x tolerance) >= POWER.
 
-    alpha / family is the strictest step of Holm's, so that more is told where several metrics are worse together; and
-    more is told where queries of a group change apart from each other.
+    alpha / family is the strictest step of Holm's, so smaller changes are detected if several metrics get worse, or if
+    queries of a group change independently.
 
     Args:
         comparison: on the queries at hand.

@@ -33,7 +33,7 @@ from ctxbench.selectors.selector import PipelineSelector, Selector, SizeMatched
 PRICES = ("tokens", "total_tokens")  # judged always: what is no longer searched may still be sent, and paid for
 METRICS = ("completeness", "recall", *PRICES)  # judged where nothing else is asked
 DEMANDS = ("must_include", "must_not_include", "at_most_items", "at_most_tokens")
-LEAST_CONFIDENCE, MOST_CONFIDENCE = 0.5, 0.999  # beyond it nearly nothing is ever judged worse
+LEAST_CONFIDENCE, MOST_CONFIDENCE = 0.5, 0.999  # above it hardly any change is judged worse
 ALLOWED = 0.0025  # share of the queries in need that may lose one required item net; see reports/gate.md
 
 
@@ -48,10 +48,6 @@ class Tolerance:
 
     amount: float
     relative: bool = False
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.amount) and self.amount >= 0):
-            raise ParameterError(f"a tolerance must be 0 or more, got {self.amount}")
 
     def __str__(self) -> str:
         return f"{self.amount * 100:g}%" if self.relative else f"{self.amount:g}"
@@ -82,9 +78,11 @@ def _list_faults(model: FileModel, *names: str) -> Iterator[tuple[YamlPath, str]
         entries = getattr(model, name)
         if name in model.model_fields_set and not entries:
             yield (name,), Message("gate.empty-list", field=name)
-        for index, entry in enumerate(entries):
-            if entry in entries[:index]:
-                yield (name, index), Message("gate.named-twice", field=name, name=entry)
+        yield from (
+            ((name, index), Message("gate.named-twice", field=name, name=entry))
+            for index, entry in enumerate(entries)
+            if entry in entries[:index]
+        )
 
 
 def _item_id(value: object) -> str:
@@ -133,11 +131,15 @@ class Pin(FileModel):
         if not any(getattr(self, name) not in ((), None) for name in DEMANDS):
             yield (), Message("gate.pin-without-demand", demands=DEMANDS)
         if self.selector and context and self.selector not in context:
-            hint = suggest(self.selector, context)
-            yield ("selector",), Message("gate.pin-unknown-selector", selector=self.selector, hint=hint)
+            yield (
+                ("selector",),
+                Message("gate.pin-unknown-selector", selector=self.selector, hint=suggest(self.selector, context)),
+            )
         yield from _list_faults(self, *DEMANDS[:2])
-        for item in sorted({*self.must_include} & {*self.must_not_include}):
-            yield (), Message("gate.pin-contradiction", item=item)
+        yield from (
+            ((), Message("gate.pin-contradiction", item=item))
+            for item in sorted({*self.must_include} & {*self.must_not_include})
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """The fields that are set, as in a gate file."""
@@ -186,7 +188,7 @@ class CheckSettings:
         confidence: 1 - alpha of tests and the level of intervals, above `LEAST_CONFIDENCE`, at most `MOST_CONFIDENCE`.
         max_lost_required: how many more required items a selector may lose on a dataset than it gains; None = one for
             every 400 queries that need something, at least 1.
-        repeats: how often every query is asked of an external selector, 1 to 100.
+        repeats: how often each query is put to an external selector, 1 to 100.
         pins: in the order of the file.
         allow_removed: leave out queries that are gone, changed or relabelled instead of refusing to judge, and let
             required items be gone (`unmet`).
@@ -204,13 +206,11 @@ class CheckSettings:
 
     def judged(self, measured: Collection[Metric]) -> tuple[Metric, ...]:
         """The metrics to judge: those named, and `forbidden_offered` where it is among the `measured`."""
-        added = [FORBIDDEN_OFFERED] * (FORBIDDEN_OFFERED in measured)
-        return tuple(dict.fromkeys([*self.metrics, *added]))
+        return tuple(dict.fromkeys([*self.metrics, *([FORBIDDEN_OFFERED] * (FORBIDDEN_OFFERED in measured))]))
 
     def tolerance(self, metric: Metric) -> Tolerance:
         """The tolerance of a metric; `total_tokens` has that of `tokens` by default."""
-        tolerance = self.tolerances.get(metric)
-        if tolerance is None and str(metric) in PRICES:
+        if (tolerance := self.tolerances.get(metric)) is None and str(metric) in PRICES:
             tolerance = self.tolerances.get(parse_metric(PRICES[0]))
         return tolerance or Tolerance.default(metric)
 
@@ -282,7 +282,7 @@ def _per_cent(value: str) -> float:
 
 
 def _number(value: object) -> float:
-    """A number of YAML; NaN for what is none, and infinity for a whole number that no float holds."""
+    """A number of YAML; NaN for any other value, and infinity for a whole number too large for a float."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return math.nan
     try:
@@ -335,12 +335,12 @@ class GateSection(FileModel):
 
 
 class GateFields(FileModel):
-    """What a gate file has besides an experiment; its metrics are those that the gate judges."""
+    """The fields of a gate file besides those of an experiment."""
 
     noun = "a gate file"
     metrics: _Metrics = Field(default=(), description="Metrics to judge.")
     baseline: Annotated[str, parsed(_baseline_folder, str)] = Field(
-        default="", description="Folder of the baseline, by default `NAME.baseline` beside the gate file NAME.yaml."
+        default="", description="Folder of the baseline, by default `NAME.baseline` in the folder of NAME.yaml."
     )
     gate: GateSection = Field(default_factory=GateSection, description="Settings of the check.")
 
@@ -411,14 +411,16 @@ def examine_gate(path: Path) -> tuple[GateFile, list[Fault]]:
     experiment, faults = experiment_of(data, lines, path, model=_GateExperiment)
     names = () if faults else tuple(spec.name for spec in experiment.selectors)  # with faults, some may be missing
     source = Source(path, lines)
-    metrics = data.get("metrics")  # the experiment reports what is no list of names
+    metrics = data.get("metrics")  # the experiment reports other values
     rest = {name: data[name] for name in ("baseline", "gate") if name in data}
     rest |= {"metrics": metrics} if isinstance(metrics, list) and metrics else {}
     fields, wrong = validate(GateFields, rest, source, context=names)
     selectors = data.get("selectors", [])
-    for index, entry in enumerate(selectors if isinstance(selectors, list) else []):
-        if isinstance(entry, Mapping) and "repeats" in entry:
-            wrong.append(source.fault(Message("gate.repeats-of-selector"), "selectors", index, "repeats"))
+    wrong += [
+        source.fault(Message("gate.repeats-of-selector"), "selectors", index, "repeats")
+        for index, entry in enumerate(selectors if isinstance(selectors, list) else [])
+        if isinstance(entry, Mapping) and "repeats" in entry
+    ]
     fields = fields or GateFields()
     section = fields.gate
     settings = CheckSettings(
@@ -449,16 +451,16 @@ def plugin_steps(selector: Selector) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def guard_plugins(selector: str, foreign: Sequence[str], *, on: str) -> Iterator[None]:
-    """Run a selector; if it has steps of plugins, send what is printed to standard error and name them in errors.
+    """Run a selector; if it has steps of plugins, redirect printed output to standard error and name them in errors.
 
     Args:
         selector: its name.
         foreign: its steps that are not of ctxbench.
-        on: what it is asked, for messages.
+        on: the queries, for messages.
 
     Raises:
-        SelectorError: anything is raised where steps of plugins take part, a wish to end the process among it; else
-            what is raised is a bug of ours, and keeps its traceback.
+        SelectorError: a selector with steps of plugins raised any error, or tried to end the process. Other errors are
+            bugs of ctxbench, and keep their traceback.
     """
     if not foreign:
         yield
@@ -484,10 +486,9 @@ def _error_text(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def guard_exit() -> Iterator[None]:
-    """Run a whole check, and make it an error if other code ends the process.
+    """Run a whole check, and raise an error if other code ends the process.
 
-    Code of others runs at more places than where a selector is asked: where plugins are imported and steps are made,
-    in threads that they started, on the way out. An exit code of theirs would be read as a verdict.
+    Code of plugins also runs when it is imported, in threads, and at exit. Its exit code would be read as a verdict.
 
     Raises:
         SelectorError: `os._exit` or `sys.exit` was called inside, or what is neither an error nor Ctrl-C was raised.

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from ctxbench.catalogs.agent_file import AbsentServer, read_agent
+from ctxbench.catalogs.agent_file import AbsentServer, AgentFile, read_agent
 from ctxbench.datasets.dataset import Dataset, select_queries
 from ctxbench.datasets.lookup import open_dataset, user_folder
 from ctxbench.evaluation.answers import Labels, Slice, enough_shown, joined_slices
@@ -68,17 +68,17 @@ def take(
 
     Args:
         prepared: the experiment; its metrics are those that the snapshots have.
-        repeats: how often external selectors that may answer differently are asked, 1 to 100; those of ctxbench and
-            files of answers are asked once.
+        repeats: how often each query is put to external selectors, 1 to 100; selectors of ctxbench and files of answers
+            answer once.
         resources: over this machine's vector store if not given.
-        pinned: ids of queries that are asked even where no metric applies to them.
-        progress: told about every slice of queries.
+        pinned: ids of queries that are used even if no metric applies to them.
+        progress: called with every slice of queries.
 
     Returns:
         By dataset, then by selector, in the order of the experiment.
 
     Raises:
-        UserError: a selector of ours fails. Queries that one of the user's fails on are errors in the snapshot.
+        UserError: a selector of ctxbench fails. Failures of external selectors are errors in the snapshot.
     """
     if resources is None:
         resources = prepared.resources(progress=lambda done, total: progress("embedding texts", done, total))
@@ -98,7 +98,7 @@ class _Taking:
         self.name = name
         self.dataset = prepared.datasets[name].measured(also=pinned)
         self.metrics = with_forbidden(prepared.metrics, self.dataset)
-        tokens = np.pad(prepared.item_tokens[name], (0, self.dataset.gone))  # what is gone is never offered
+        tokens = np.pad(prepared.item_tokens[name], (0, self.dataset.gone))  # removed items are never offered
         self.labels = Labels.of(self.dataset, tokens, resources.text_tokens)
         self.memo: dict[str, Any] = {}
         self.selectors = prepared.experiment.make_selectors(resources, self.memo, required=self.dataset.required)
@@ -110,10 +110,15 @@ class _Taking:
         return {name: _as_json(selector.describe()) for name, selector in self.selectors.items()}
 
     @cached_property
+    def agent(self) -> AgentFile | None:
+        """The agent of the dataset, if it has one."""
+        path = self.dataset.about.get("agent")
+        return None if path is None else read_agent(Path(path))
+
+    @cached_property
     def absent_servers(self) -> dict[str, AbsentServer]:
-        """The servers of the dataset's agent that its catalog has nothing of."""
-        agent = self.dataset.about.get("agent")
-        return {} if agent is None else read_agent(Path(agent)).absent_servers()
+        """The servers of the dataset's agent without tools in its catalog."""
+        return {} if self.agent is None else self.agent.absent_servers()
 
     @property
     def reference(self) -> str:
@@ -125,10 +130,10 @@ class _Taking:
     @cached_property
     def server_files(self) -> frozenset[str]:
         """The files of the agent's servers, relative to the folders that selectors may run in."""
-        agent = self.dataset.about.get("agent")
-        files = () if agent is None else read_agent(Path(agent)).server_files()
-        folders = [] if agent is None else [Path(agent).absolute().parent, self.prepared.experiment.base.absolute()]
-        return frozenset(shown_path(path, folder) for path in files for folder in folders)
+        if self.agent is None:
+            return frozenset()
+        folders = [Path(self.dataset.about["agent"]).absolute().parent, self.prepared.experiment.base.absolute()]
+        return frozenset(shown_path(path, folder) for path in self.agent.server_files() for folder in folders)
 
     def snapshots(self, repeats: int, progress: ProgressListener, end: ExitStack) -> list[SelectorSnapshot]:
         for selector in self.selectors.values():
@@ -138,7 +143,7 @@ class _Taking:
         return [self._snapshot(name, rounds[name], facts) for name in self.selectors]
 
     def _ask_all(self, repeats: int, progress: ProgressListener) -> dict[str, list[Slice]]:
-        """The answers of every selector, a slice of all queries for each time it was asked."""
+        """The answers of every selector, a slice of all queries for each repeat."""
         requests = self.dataset.requests()
         in_turn = sorted(self.selectors, key=lambda name: isinstance(self.selectors[name], SizeMatched))
         answers: dict[str, list[list[Slice]]] = {
@@ -157,12 +162,12 @@ class _Taking:
         return {name: [joined_slices(slices) for slices in times] for name, times in answers.items()}
 
     def _worth(self, answers: Slice) -> Slice:
-        """The answers without what is shown so little of that it is worth nothing: a rule keeps it out."""
+        """The answers without items of which too little is shown to be useful; a rule excludes these."""
         table = answers.candidates
         return replace(answers, candidates=table.exclude(~enough_shown(self.dataset, table), SHOWN_TOO_LITTLE))
 
     def _times(self, name: str, repeats: int) -> int:
-        """How often a selector is asked: more than once only where answers may differ."""
+        """The number of repeats: more than one only for selectors whose answers may differ."""
         selector = self.selectors[name]
         if isinstance(selector, SizeMatched):
             return self._times(selector.like.name, repeats)
@@ -281,7 +286,7 @@ def of_run(folder: Path, opened: Mapping[str, Dataset] | None = None) -> list[Se
 def _datasets_of_run(
     folder: Path, manifest: Mapping[str, Any], opened: Mapping[str, Dataset]
 ) -> list[tuple[Dataset, dict[str, Unasked]]]:
-    """The datasets of a run, with the queries that were asked, and why others were not."""
+    """The datasets of a run with the queries used, and the reasons why others were not."""
     base = _short(folder / str(RunFolder(folder).read("timings.json").get("experiment_folder", ".")))
     experiment = manifest["experiment"]
     wrong, datasets = [], []
@@ -307,7 +312,7 @@ def _datasets_of_run(
 
 
 def _short(path: Path) -> Path:
-    """The same folder without `..` in the midst, for messages; as it is where a link makes that another folder."""
+    """The same folder without `..`, for messages; unchanged if a link makes that another folder."""
     short = Path(os.path.normpath(path))
     try:
         return short if short.samefile(path) else path
@@ -362,12 +367,12 @@ def ask(
     """Ask every selector on every dataset.
 
     Args:
-        file: what is asked.
-        faults: what is wrong in it already, to be reported with the rest.
+        file: the gate file.
+        faults: its faults so far, to be reported with others.
         bases: the snapshots of its baseline, whose labels, vectors and token counts are used; None = a baseline is to
-            be written: datasets must be valid, and nothing is taken from the baseline so far.
-        notify: told what takes a moment.
-        progress: told about every slice of queries.
+            be accepted: datasets must be valid, and the current baseline is not used.
+        notify: called with slow steps.
+        progress: called with every slice of queries.
 
     Raises:
         InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.

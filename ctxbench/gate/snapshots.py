@@ -33,7 +33,7 @@ from ctxbench.model.selection import Offered, offered_rows
 from ctxbench.model.strategies import Step, built_step
 from ctxbench.selectors.selector import Parameter
 
-SCORING = ("analyse", "retrieve", "rank")  # kinds of steps that decide scores; all others decide what is kept of them
+SCORING = ("analyse", "retrieve", "rank")  # kinds of steps that decide scores; all others select candidates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +78,7 @@ def flat_steps(description: Mapping[str, Any]) -> tuple[FlatStep, ...] | None:
     Raises:
         ParameterError: it describes a pipeline that is none.
     """
-    pipeline = StoredPipeline.of(description)
-    if pipeline is None:
+    if (pipeline := StoredPipeline.of(description)) is None:
         return None
     stages = (("analyse", pipeline.analyse), ("retrieve", pipeline.retrieve))
     steps = [step for path, stage in stages if stage is not None for step in _stage_steps(stage, path, ITEM_TYPES)]
@@ -105,8 +104,7 @@ def _stage_steps(stage: AnyStored, path: str, types: tuple[str, ...]) -> Iterato
             source=stage.about,
         )
     elif isinstance(stage, StoredAnalyses):
-        for step in stage.steps:
-            yield from _stage_steps(step, path, types)
+        yield from (inner_step for step in stage.steps for inner_step in _stage_steps(step, path, types))
     elif isinstance(stage, StoredMerge):
         for name, step in stage.sources:
             for flat_step in _stage_steps(step, path, types):
@@ -298,7 +296,7 @@ class QueryFact:
         labelled: hash of its labels; `SHORT` hex digits.
         required: item ids that must be offered; each inner tuple is a set of alternatives, any one of which is enough.
             Empty for queries that are labelled in part: losses there are not counted.
-        needs_nothing: someone has judged that no item is required.
+        needs_nothing: whether a label says that no item is required.
         group: paraphrases share it; its id where it has none.
         tags: for pins.
         text: of the request; empty in a baseline without texts.
@@ -368,7 +366,7 @@ class AnswerFact:
         offered: in the one order.
         near: excluded candidates, best first, each with its rule; at most `NEAR` in a baseline,
             all of them in a snapshot of a run.
-        error: what went wrong; empty = nothing.
+        error: why the selector failed; else empty.
     """
 
     query: str
@@ -385,11 +383,11 @@ class AnswerFact:
 
 
 class Unasked(NamedTuple):
-    """A query of the dataset that is not asked.
+    """A query of the dataset that a check does not use.
 
     Attributes:
-        why: as `1 query is ...` goes on.
-        labelled: whether it is labelled in full, so that another split or sample would ask it.
+        why: such as `not in the sample`.
+        labelled: whether it is labelled completely.
         tags: for pins.
     """
 
@@ -410,7 +408,7 @@ class Identity:
         tokens: the counter.
         versions: of Python, ctxbench, its code, and libraries.
         external: True for an external selector.
-        shipped: the shipped selector that an agent has whose file names none of the user's; empty for others.
+        shipped: the shipped selector that an agent file without a selector uses; empty for others.
     """
 
     selector: Mapping[str, Any]
@@ -439,19 +437,19 @@ class SelectorSnapshot:
         answers: by query id; a query may be missing where the run lacks it.
         metrics: values by query in the order of `queries`, shape (n_queries,); NaN = does not apply.
         identity: what the answers depend on.
-        repeats: how many times every query was asked; more than once for a selector that may answer differently.
+        repeats: how often each query was answered.
         spread: by metric name, the standard deviation of its mean over repeats; empty without repeats.
         nondeterministic: ids of queries whose offer differed between repeats.
         disabled: the items that cannot be offered, by id, in catalog order.
         source: where it comes from, for messages: a file, a folder, or `this run`.
         judged: the dataset that the queries are of, which a snapshot of a run has at hand and a baseline has not. It
             tells whether queries and labels that name renamed items are otherwise the same.
-        unasked: queries of the dataset that are not among `queries`, by id, with why; empty where the dataset is not at
-            hand. See `ctxbench.gate.comparability.unasked`.
-        inputs: hash of the files that the dataset was read from, and of which of its queries are asked; `SHORT` hex
-            digits, empty = not known. See `ctxbench.gate.baseline.reuse_answers`.
-        reused: whether the selector was not asked, and the answers are those of the baseline.
-        absent_servers: of the agent, those that its catalog has nothing of.
+        unasked: queries of the dataset that are not among `queries`, by id, with the reason; empty for a baseline.
+            See `ctxbench.gate.comparability.unasked`.
+        inputs: hash of the files of the dataset, and of the split or sample; `SHORT` hex digits, empty = not known.
+            See `ctxbench.gate.baseline.reuse_answers`.
+        reused: whether the answers are those of the baseline.
+        absent_servers: servers of the agent without tools in its catalog.
         server_files: of the agent's servers, as descriptions of selectors name files.
         reference: what opens the dataset in a command: its folder, or its name; empty where that is not known.
     """
@@ -533,7 +531,7 @@ def facts_of(dataset: Dataset, tokens: Iterable[int]) -> tuple[dict[str, ItemFac
     """The facts of all items and queries of a dataset, by id, in its order.
 
     Args:
-        dataset: what is asked of it.
+        dataset: with the queries used.
         tokens: prompt tokens of every item that is there, in catalog order.
     """
     scopes = group_pairs((key, scope) for scope, keys in sorted(dataset.scopes.items()) for key in keys)
@@ -541,8 +539,7 @@ def facts_of(dataset: Dataset, tokens: Iterable[int]) -> tuple[dict[str, ItemFac
         item.id: ItemFact.of(item, int(n), tuple(scopes.get(item.key, ())))
         for item, n in zip(dataset.current_catalog, tokens, strict=True)
     }
-    queries = {query.id: QueryFact.of(query, dataset.labels_of(query.id)) for query in dataset.queries}
-    return items, queries
+    return items, {query.id: QueryFact.of(query, dataset.labels_of(query.id)) for query in dataset.queries}
 
 
 def by_state(items: Mapping[str, ItemFact]) -> tuple[dict[str, ItemFact], dict[str, ItemFact]]:

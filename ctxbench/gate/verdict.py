@@ -155,13 +155,21 @@ def _violations(
 ) -> Iterator[tuple[str, str]]:
     """How an answer breaks a pin: what each failure is about, and a message; `aliases` as `_aliases` gives them."""
     offered = {candidate.id: candidate for candidate in fact.offered}
-    for item in pin.must_include:
-        if item not in offered:
-            yield item, Message("gate.pin-not-offered", item=item, why=_absence_reason(item, fact, snapshot))
+    yield from (
+        (item, Message("gate.pin-not-offered", item=item, why=_absence_reason(item, fact, snapshot)))
+        for item in pin.must_include
+        if item not in offered
+    )
     for item in pin.must_not_include:
-        for candidate in (offered[name] for name in (item, *aliases.get(item, ())) if name in offered):
-            origin = f"{candidate.origin}{_score_text(candidate.score)}"
-            yield item, Message("gate.pin-offered", item=candidate.id, origin=origin)
+        yield from (
+            (
+                item,
+                Message(
+                    "gate.pin-offered", item=candidate.id, origin=f"{candidate.origin}{_score_text(candidate.score)}"
+                ),
+            )
+            for candidate in (offered[name] for name in (item, *aliases.get(item, ())) if name in offered)
+        )
     added = [candidate.id for candidate in fact.offered if candidate.origin != "session"]
     if pin.at_most_items is not None and len(added) > pin.at_most_items:
         yield ITEMS, Message("gate.pin-items", n=len(added), excess=len(added) - pin.at_most_items)
@@ -225,36 +233,33 @@ class _Sides:
         ]
         if not matching:
             yield Message("gate.pin-selector-not-on-dataset", selector=pin.selector, dataset=pin.dataset)
-        elif (
-            wrong := self._unasked_target(pin, matching)
-            or self._missing_target(pin, matching)
-            or self._lost_target(pin)
-        ):
+        elif wrong := self._wrong_target(pin, matching):
             yield wrong
         else:
             items = {name for snapshot in matching if _pin_queries(pin, snapshot) for name in snapshot.all_items}
-            for item in (*pin.must_include, *pin.must_not_include):
-                if item not in items:
-                    yield Message("gate.pin-unknown-item", item=item, hint=suggest_items(item, items))
+            yield from (
+                Message("gate.pin-unknown-item", item=item, hint=suggest_items(item, items))
+                for item in (*pin.must_include, *pin.must_not_include)
+                if item not in items
+            )
 
     def _unknown(self, pin: Pin, kind: str, name: str, names: Iterable[str]) -> Message:
         """That the check has no such dataset, selector, query or tag; the first such message lists the known names."""
         first = (kind, pin.dataset) not in self.listed
         self.listed.add((kind, pin.dataset))
         where = f"dataset {pin.dataset}" if pin.dataset and kind != "dataset" else "this check"
-        hint = suggest(name, names, listed=first)
-        return Message("gate.pin-unknown-name", kind=kind, name=name, where=where, hint=hint)
+        return Message(
+            "gate.pin-unknown-name", kind=kind, name=name, where=where, hint=suggest(name, names, listed=first)
+        )
 
-    def _unasked_target(self, pin: Pin, matching: Sequence[SelectorSnapshot]) -> str:
-        """Why no query of the check has the query id or tag of a pin; empty if one has, or if the dataset lacks it."""
+    def _wrong_target(self, pin: Pin, matching: Sequence[SelectorSnapshot]) -> str:
+        """Why no query of the check has the query id or the tag of a pin; empty if one has."""
         heads = [snapshot for snapshot in self.heads if snapshot in matching]
         if any(_pin_queries(pin, snapshot) for snapshot in heads):
             return ""
-        for head in heads:
-            if matches := [
-                (name, query) for name, query in head.unasked.items() if name == pin.query or pin.tag in query.tags
-            ]:
-                name, query = matches[0]
+        unused = ((head, *entry) for head in heads for entry in head.unasked.items())
+        for head, name, query in unused:
+            if name == pin.query or pin.tag in query.tags:
                 about = name if pin.query else f"{name} (tag {pin.tag})"
                 values = {"query": about, "dataset": head.dataset, "why": query.why}
                 if query.labelled:
@@ -262,32 +267,21 @@ class _Sides:
                 folder = self.folders.get(head.dataset)
                 command = "" if folder is None else f" (`{shlex.join(['ctxbench', 'data', 'label', str(folder)])}`)"
                 return Message("gate.pin-query-not-labelled", command=command, **values)
-        return ""
-
-    def _missing_target(self, pin: Pin, matching: Sequence[SelectorSnapshot]) -> str:
-        """The message that no side has the query or tag; empty if one has."""
-        if any(_pin_queries(pin, snapshot) for snapshot in matching):
-            return ""
-        if pin.query:
-            names = {name for side in matching for name in (*side.queries, *side.unasked)}
-            return self._unknown(pin, "query", pin.query, names)
-        tags = {tag for side in matching for query in side.queries.values() for tag in query.tags}
-        tags |= {tag for side in matching for query in side.unasked.values() for tag in query.tags}
-        return self._unknown(pin, "tag", pin.tag, tags)
-
-    def _lost_target(self, pin: Pin) -> str:
-        """The message that only the base has the query or tag of a pin; empty if the head has it."""
-        pairs = {(snapshot.dataset, snapshot.selector) for snapshot in self.heads}
-        former = [
-            snapshot
-            for snapshot in self.bases
-            if (snapshot.dataset, snapshot.selector) in pairs and _pin_queries(pin, snapshot)
-        ]
-        if not former or any(_pin_queries(pin, snapshot) for snapshot in self.heads):
-            return ""
-        if not pin.query:
-            return Message("gate.pin-tag-gone", tag=pin.tag)
-        return Message("gate.pin-query-gone", query=pin.query)
+        former = [snapshot for snapshot in matching if _pin_queries(pin, snapshot)]
+        if not former and pin.query:
+            return self._unknown(
+                pin, "query", pin.query, {name for side in matching for name in (*side.queries, *side.unasked)}
+            )
+        if not former:
+            tags = {tag for side in matching for query in side.queries.values() for tag in query.tags}
+            tags |= {tag for side in matching for query in side.unasked.values() for tag in query.tags}
+            return self._unknown(pin, "tag", pin.tag, tags)
+        pairs = {(head.dataset, head.selector) for head in heads}
+        if not any((base.dataset, base.selector) in pairs for base in former):
+            return ""  # its dataset or selector is gone, which the check reports
+        return (
+            Message("gate.pin-query-gone", query=pin.query) if pin.query else Message("gate.pin-tag-gone", tag=pin.tag)
+        )
 
 
 def explain_pins(
@@ -299,7 +293,7 @@ def explain_pins(
         pins: of the gate file.
         pair: base and head.
         changes: explained.
-        queries: ids of those that were compared; of others nothing more is said.
+        queries: ids of those that were compared; failures of others are not explained.
     """
     explainer = _PinExplainer(pair, changes, queries)
     failures = []
@@ -349,8 +343,9 @@ class _PinExplainer:
     ) -> Iterator[str]:
         if (new := self.pair.renamed.get(failure.about)) is not None:
             is_offered = any(offered.id == new for offered in self.pair.head.answers[failure.query].offered)
-            key = "gate.pin-item-renamed-offered" if is_offered else "gate.pin-item-renamed"
-            yield Message(key, old=failure.about, new=new)
+            yield Message(
+                "gate.pin-item-renamed-offered" if is_offered else "gate.pin-item-renamed", old=failure.about, new=new
+            )
         if change is not None:
             yield _cause_text(change.cause, self.pair.head_id(change.item))
             return  # the cause explains an item completely
@@ -376,11 +371,10 @@ class _PinExplainer:
 def _cause_text(cause: Cause, item: str) -> str:
     """`item edited: text edited`, with what the cause names unless that is the item itself."""
     named = first_few([subject for subject in cause.subjects if subject != item and subject not in cause.detail])
-    text = f"{named} ({cause.detail})" if named and cause.detail else named or cause.detail
-    return phrase_cause(cause, text)
+    return phrase_cause(cause, f"{named} ({cause.detail})" if named and cause.detail else named or cause.detail)
 
 
-_ADDED, _TOTAL = "tokens", "total_tokens"  # of what is added to a prompt; and with what its session holds
+_ADDED, _TOTAL = "tokens", "total_tokens"  # added to a prompt; and with the items of its session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -523,8 +517,9 @@ def _same_reason(metrics: Sequence[MetricVerdict], facts: LossFacts, *, reported
             values = {"change": _change_text(verdict), "tolerance": _tolerance(verdict), "why": why}
             parts.append(Message("gate.metric-inconclusive", **values))
         elif verdict.comparison.n and verdict.comparison.difference:
-            change = _change_text(verdict)
-            parts.append(Message("gate.metric-within-tolerance", change=change, tolerance=_tolerance(verdict)))
+            parts.append(
+                Message("gate.metric-within-tolerance", change=_change_text(verdict), tolerance=_tolerance(verdict))
+            )
     return "; ".join(parts) or Message("gate.nothing-lost" if reported else "gate.nothing-changed")
 
 
@@ -533,7 +528,7 @@ def with_servers(check: SelectorCheck, servers: Sequence[CapturedServer]) -> Sel
 
     Args:
         check: over the tools as captured.
-        servers: of the dataset's agent that were not asked.
+        servers: of the dataset's agent that were not queried.
     """
     if not servers:
         return check
@@ -553,8 +548,9 @@ def server_reasons(servers: Sequence[CapturedServer]) -> Iterator[str]:
             why = server.error.splitlines()[0].partition("; its last lines")[0]  # the output of a program is not quoted
             yield Message("gate.server-failed", why=why, **values)
         elif server.absent:
-            key = "gate.server-absent-outdated" if server.outdated else "gate.server-absent"
-            yield Message(key, server=server.name)
+            yield Message(
+                "gate.server-absent-outdated" if server.outdated else "gate.server-absent", server=server.name
+            )
         elif server.changed:
             yield Message("gate.server-changed", files=first_ids(server.changed), **values)
         elif server.unverified:
@@ -562,8 +558,10 @@ def server_reasons(servers: Sequence[CapturedServer]) -> Iterator[str]:
     by = group_pairs(
         ((_day(server), server.verified), server.name) for server in servers if not (server.outdated or server.absent)
     )
-    for (day, verified), names in by.items():
-        yield Message("gate.servers-captured" if verified else "gate.servers-captured-unverified", names=names, day=day)
+    yield from (
+        Message("gate.servers-captured" if verified else "gate.servers-captured-unverified", names=names, day=day)
+        for (day, verified), names in by.items()
+    )
 
 
 def _day(server: CapturedServer) -> str:
@@ -592,8 +590,9 @@ def unmet_requirements(
         for group in head.queries[query].required:
             if _can_be_met(group, head, query) or not _can_be_met([old.get(name, name) for name in group], base, query):
                 continue
-            left = tuple(name for name in group if old.get(name, name) in base.items)
-            unmet.setdefault(left or tuple(group), []).append(query)
+            unmet.setdefault(
+                tuple(name for name in group if old.get(name, name) in base.items) or tuple(group), []
+            ).append(query)
     return tuple(
         UnmetRequirement(
             items=items,

@@ -339,7 +339,7 @@ class CheckedRows:
         """Add rows in one transaction: all of them or, whatever happens, none. Those that are there stay.
 
         Args:
-            rows: values by key; all keys of a file are of one length, or the checksum could not tell where they end.
+            rows: values by key; all keys of a file have the same length: the checksum does not mark their end.
 
         Raises:
             StorageError: the disk is full, the place cannot be written, or the file stays locked.
@@ -362,7 +362,9 @@ class CheckedRows:
 
         def take(connection: sqlite3.Connection) -> None:
             if not self._may_write():
-                raise StorageError(f"{self.path} cannot be written, so that nothing can be taken out; free its folder")
+                raise StorageError(
+                    f"{self.path} cannot be written, so nothing can be removed; make its folder writable"
+                )
             self._write(connection, f"DELETE FROM {self._table} WHERE key = ?", gone)  # noqa: S608
             with self._alone():
                 connection.execute("VACUUM")
@@ -432,7 +434,7 @@ class CheckedRows:
                         self._without(error, action)
                         break
                 except BaseException:
-                    self.close()  # nobody knows how far it got
+                    self.close()  # its state is unknown
                     raise
             return None
 

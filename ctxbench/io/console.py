@@ -11,10 +11,12 @@ import io
 import json
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from types import FrameType
 from typing import IO, TYPE_CHECKING, Any, Self, TextIO, TypeAlias, cast
 
 from ctxbench.io.errors import STYLE, StorageError, harmless, joined, visible, visible_json
@@ -50,7 +52,7 @@ class Guard:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write texts one behind the other."""
+        """Write texts one after the other."""
         self.write("".join(lines))
 
     def write_own(self, text: str) -> None:
@@ -62,10 +64,10 @@ class Guard:
 
 @contextmanager
 def guarded(*, for_good: bool = False) -> Iterator[None]:
-    """Inside, what is written to `sys.stdout` and `sys.stderr` is guarded, whoever writes it. May be nested.
+    """Guard everything that is written to `sys.stdout` and `sys.stderr` inside the block. May be nested.
 
     Args:
-        for_good: also afterwards: the process ends, and Python may have an exception to tell.
+        for_good: also afterwards: the process ends, and Python may still print an exception.
     """
     before = sys.stdout, sys.stderr
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -93,7 +95,7 @@ def say(*lines: str, err: bool = False, end: str = "\n") -> None:
         end: what follows the last line.
 
     Raises:
-        BrokenPipeError: nobody reads any more.
+        BrokenPipeError: the reader is gone.
     """
     if lines:
         _write(joined(lines) + end, err=err)
@@ -102,10 +104,10 @@ def say(*lines: str, err: bool = False, end: str = "\n") -> None:
 def show_text(text: str) -> None:
     """Print a text of several lines on standard output, with no line end that it has not, but for a terminal.
 
-    It is as it stands, but for what a terminal or a runner of workflows would obey.
+    It is printed unchanged, except for what a terminal or a runner of workflows would obey.
 
     Raises:
-        BrokenPipeError: nobody reads any more.
+        BrokenPipeError: the reader is gone.
     """
     _write(text if text.endswith("\n") or not is_terminal() else f"{text}\n", err=False)
 
@@ -116,7 +118,7 @@ def show_json(document: str) -> None:
     What standard output cannot hold is escaped, and so is what a terminal or a runner of workflows would obey.
 
     Raises:
-        BrokenPipeError: nobody reads any more.
+        BrokenPipeError: the reader is gone.
     """
     try:
         document.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
@@ -129,7 +131,7 @@ def write_own(text: str, *, err: bool = False) -> None:
     """Print what is ours with the control characters and commands in it; what others wrote in it is made fit before.
 
     Raises:
-        BrokenPipeError: nobody reads any more.
+        BrokenPipeError: the reader is gone.
     """
     _write(text, err=err, is_ours=True)
 
@@ -154,7 +156,7 @@ def show_tables(
         width: columns; None asks the terminal (80 where there is none).
 
     Raises:
-        BrokenPipeError: nobody reads any more.
+        BrokenPipeError: the reader is gone.
     """
     stream = file or sys.stdout
     if stream is None:  # it is closed
@@ -194,7 +196,7 @@ def flush() -> None:
     """Print what waits to be printed on standard output.
 
     Raises:
-        BrokenPipeError: nobody reads any more.
+        BrokenPipeError: the reader is gone.
     """
     if sys.stdout is not None:
         sys.stdout.flush()
@@ -301,7 +303,7 @@ CONTROL_C, END = "\x03", "\x04"
 
 
 def refuse_closed() -> None:
-    """Refuse to ask where nobody can answer, before anything is written.
+    """Refuse to ask where there is no terminal, before anything is written.
 
     Raises:
         StorageError: standard input is closed.
@@ -322,7 +324,7 @@ class Keys:
         self._stream = stream or sys.stdin
         self._terminal = self._stream.isatty()
         self._buffer = ""
-        self._ahead = b""  # what a terminal sent behind a line of text
+        self._ahead = b""  # what a terminal sent after a line of text
         self._before: list[Any] | None = None
 
     def __enter__(self) -> Self:
@@ -393,7 +395,7 @@ class Keys:
         return line.strip()
 
     def _line(self) -> str:
-        """A line with its end; empty where there is none. Keys pressed behind it on a terminal stay keys."""
+        """A line with its end; empty where there is none. Keys pressed after it on a terminal stay keys."""
         if not self._terminal or sys.platform == "win32":
             return self._stream.readline()
         line, end, self._ahead = self._ahead.partition(b"\n")
@@ -441,3 +443,39 @@ class Keys:
             return os.read(self._stream.fileno(), n)
         data, self._ahead = self._ahead[:n], self._ahead[n:]
         return data
+
+
+_SIGNALS = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
+_caught: list[int] = []
+
+
+def catch_signals() -> None:
+    """Handle SIGTERM and SIGHUP as Ctrl-C from now on, unless they are ignored (as by `nohup`) or already handled."""
+    for name in _SIGNALS:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, _interrupt)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_restore_signals)
+
+
+def exit_code() -> int:
+    """The exit code of a stopped command: 128 plus the number of the signal; 130 for Ctrl-C."""
+    return 128 + (_caught[0] if _caught else signal.SIGINT)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Do what Ctrl-C would do; if that is ignored, as in a background job, raise `KeyboardInterrupt`."""
+    _caught.append(number)
+    handler = signal.getsignal(signal.SIGINT)
+    if callable(handler):
+        handler(number, frame)
+    raise KeyboardInterrupt
+
+
+def _restore_signals() -> None:
+    """Restore the default in a forked child, which its parent expects to end by the signal."""
+    for name in _SIGNALS:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is _interrupt:
+            signal.signal(number, signal.SIG_DFL)

@@ -22,7 +22,7 @@ from ctxbench.io.errors import Fault, InputError, Message, conflict_faults, with
 from ctxbench.io.files import iter_lines, read_text
 
 _DEEP = "JSON is nested too deeply"
-_MARGIN = 200  # columns that an entry of a list may stand to the right, for faults that say where
+_MARGIN = 200  # the largest indentation of an entry that faults can give a column for
 _BETWEEN = re.compile(r"[ \t\r\n,:]*")  # what separates values
 
 
@@ -91,7 +91,8 @@ def is_lines(path: Path | str) -> bool:
         StorageError: the file is missing or cannot be read.
     """
     first = next((text for _, text in iter_records(path, [])), "")
-    return first.lstrip().startswith("{") and _is_json_text(first)
+    start = next((text.lstrip()[:1] for _, text in iter_lines(path, []) if text.strip()), "")
+    return start == "{" and _is_json_text(first)
 
 
 def _spread_records(text: str) -> Iterator[tuple[int, str]]:
@@ -277,7 +278,7 @@ def finite(number: str) -> float:
     """The number in a text.
 
     Raises:
-        ValueError: it is infinite, or the text tells none.
+        ValueError: it is infinite, or the text is no number.
     """
     value = float(number)
     if math.isinf(value):
@@ -314,7 +315,7 @@ def _duplicate_keys(text: str) -> Iterator[tuple[int, str]]:
         last = (start, word)
 
 
-# By kind: the keys that tell it, and what takes such a file.
+# By kind: the keys that identify it, and the message with its use.
 _KINDS = {
     "an agent file": ({"sources"}, "io.use-agent"),
     "a gate file": ({"gate"}, "io.use-gate"),
@@ -331,8 +332,8 @@ def refuse_other_kind(data: Any, path: Path, *, expected: str, keys_allowed: Col
     Args:
         data: the file's content.
         path: the file.
-        wanted: the kind that is read: `an experiment`.
-        known: the keys that such a file may have.
+        expected: the kind that is read: `an experiment`.
+        keys_allowed: the keys that such a file may have.
 
     Raises:
         InputError: it is one of the other kinds, and of one only.
@@ -354,7 +355,7 @@ def refuse_other_kind(data: Any, path: Path, *, expected: str, keys_allowed: Col
 YamlPath: TypeAlias = tuple[str | int, ...]
 
 _FAST = 4_000  # brackets, and columns, up to which YAML cannot be nested too deeply for libyaml
-_MAX_YAML_NODES = 200_000  # aliases of aliases and merges of merges can stand for more nodes than fit in memory
+_MAX_YAML_NODES = 200_000  # aliases of aliases and merges of merges can expand to more nodes than fit in memory
 _TAG = "tag:yaml.org,2002:"
 _CORE = (  # YAML 1.2 core schema without its .nan and .inf; https://yaml.org/spec/1.2.2/#103-core-schema
     (f"{_TAG}null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
@@ -376,7 +377,7 @@ def load_yaml(path: Path | str) -> tuple[Any, dict[YamlPath, int]]:
 
     Raises:
         StorageError: the file is missing or cannot be read.
-        InputError: it is not UTF-8 or not YAML (line and column), it stands for more than 200,000 values, or a
+        InputError: it is not UTF-8 or not YAML (line and column), it expands to more than 200,000 values, or a
             mapping has a key twice or a tag names a type that JSON lacks (all of them).
     """
     data, lines = _parsed_yaml(read_text(path), Path(path))
@@ -394,7 +395,7 @@ def _parsed_yaml(text: str, path: Path) -> tuple[Any, dict[YamlPath, int]]:
             return None, lines
         faults: list[Fault] = []
         if _size(node, {}) > _MAX_YAML_NODES:
-            raise InputError([Fault(f"YAML stands for more than {_MAX_YAML_NODES} values", path)])
+            raise InputError([Fault(f"YAML expands to more than {_MAX_YAML_NODES} values", path)])
         _walk(node, (), lines, faults, path)
         if faults:
             raise InputError(list(dict.fromkeys(faults)))  # what an alias repeats is wrong once
@@ -419,7 +420,7 @@ def _parsed_yaml(text: str, path: Path) -> tuple[Any, dict[YamlPath, int]]:
 def _composed(text: str) -> tuple[yaml.SafeLoader, yaml.Node | None]:
     """The loader of a text and its node: by libyaml, ten times as fast, where PyYAML has it and the text is right.
 
-    PyYAML's own parser says what is wrong in the words that messages are made of, and stands any depth: libyaml's
+    PyYAML's own parser gives the error messages that faults are made of, and supports any depth: libyaml's
     binding ends the process. Each level of nesting takes a bracket, or a column (a list in a mapping half of one).
     """
     brackets, widest = text.count("[") + text.count("{"), max(map(len, text.splitlines()), default=0)
@@ -469,7 +470,7 @@ def line_of(lines: Mapping[YamlPath, int], path: YamlPath) -> int:
 def dump_yaml(data: Any, *, short: bool = False) -> str:
     """Write YAML that `load_yaml` reads back equal, keys in their order, texts of several lines as blocks.
 
-    With `short`, a mapping or list that holds no other stands on one line, in braces or brackets.
+    With `short`, a mapping or list without nested ones is written on one line, in braces or brackets.
     """
     flow = None if short else False
     return str(
@@ -575,7 +576,7 @@ def _walk(node: yaml.Node, path: YamlPath, lines: dict[YamlPath, int], faults: l
                 _walk(value, (*path, key.value), lines, faults, file)
 
 
-_TOKEN = re.compile(  # what is never closed goes to its end at once: looking on behind every mark would take for ever
+_TOKEN = re.compile(  # an unclosed comment ends the search at once: trying every mark again would take quadratic time
     r'(?P<kept>"(?:[^"\\\n]|\\.)*"?)|//[^\n]*|/\*.*?\*/|(?P<open>/\*.*)', re.DOTALL
 )
 _TRAILING_COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*"?)|,(?=\s*[\]}])')

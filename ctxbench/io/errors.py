@@ -91,9 +91,12 @@ def count(n: int, singular: str, plural: str = "") -> str:
     return f"{n:,} {singular if n == 1 else plural or f'{singular}s'}"
 
 
-SHOWN = 50  # faults that a message lists; a file of the wrong kind has thousands
+def first_few(texts: Sequence[str], limit: int = 5) -> str:
+    """The first texts, and how many more there are: `a, b and c`, `a, b and 3 more`."""
+    if len(texts) <= limit + 1:
+        return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
+    return f"{', '.join(texts[:limit])} and {len(texts) - limit:,} more"
 
-_EXAMPLES = 5  # names that stand for many
 
 # Names that users wrote before the first release, and what is written instead; none is accepted
 RENAMED = {
@@ -101,6 +104,9 @@ RENAMED = {
     "fit": "pack",  # a kind of step
     "wrong_siblings": "same_server_confusions",  # a metric
 }
+
+
+SHOWN = 50  # faults that a message lists; a file of the wrong kind has thousands
 
 
 class CtxbenchError(Exception):
@@ -233,7 +239,7 @@ class Fault:
 
     @property
     def location(self) -> str:
-        """The location, such as `gate.yaml, line 3, column 7`, as far as it is known; empty if it is not."""
+        """The location, such as `gate.yaml, line 3, column 7`, as far as it is known; else empty."""
         line = f", line {self.line}" if self.line else ""
         column = f", column {self.column}" if self.line and self.column else ""
         return "" if self.path is None else f"{self.path}{line}{column}"
@@ -331,12 +337,8 @@ def faults_of(error: Exception) -> tuple[Fault, ...]:
 
 def none_found(names: Sequence[str], kind: str, where: str, existing: Sequence[str]) -> str:
     """The message that two inputs do not match: none of the names of one is in the other, with examples of both."""
-    listing = _some(existing) if existing else "nothing"
-    return Message("io.no-match", n=len(names), kind=kind, where=where, names=_some(names), existing=listing)
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:_EXAMPLES])) + (", ..." if len(names) > _EXAMPLES else "")
+    missing, listing = (first_few([*map(repr, listed)]) for listed in (names, existing))
+    return Message("io.no-match", n=len(names), kind=kind, where=where, names=missing, existing=listing or "nothing")
 
 
 def suggest(name: str, candidates: Iterable[str], *, listed: bool = True) -> str:

@@ -28,15 +28,15 @@ from urllib.parse import quote
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError
 
 TEMPORARY, ASIDE = ".tmp", ".old"  # what is being made; a whole folder that makes room for another
-_TRIES = 100  # of making a folder that nobody takes for a leftover before it is held
-_ABANDONED = 86_400.0  # seconds after which, where there are no locks, nobody is taken to be filling it any more
+_TRIES = 100  # attempts to make and lock a folder before another process removes it as a leftover
+_ABANDONED = 86_400.0  # seconds after which, where there are no locks, it counts as abandoned
 _LONGEST = 200  # bytes of a name that stay in the names beside it; most file systems take 255 in all
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF)
 _NO_HANDLE = -1  # Windows opens no folders
 
 
 def temporary_path(target: Path, ending: str) -> Path:
-    """A hidden name that nobody else has, in the folder of `target` and so on the same disk."""
+    """A unique hidden name in the folder of `target`, and so on the same disk."""
     return target.with_name(f".{_short(target.name)}.{os.getpid()}-{secrets.token_hex(4)}{ending}")
 
 
@@ -120,7 +120,7 @@ def held_folder(target: Path, *, mode: int = 0o777) -> tuple[Path, int]:
         except OSError:
             if path.exists():
                 return path, _NO_HANDLE
-            continue  # another process found it before it was held
+            continue  # another process removed it before it was locked
         if try_lock(handle) is not False and path.exists():
             return path, handle
         os.close(handle)
@@ -155,7 +155,7 @@ def _remove_unheld(path: Path) -> None:
     try:
         free = None if handle == _NO_HANDLE else try_lock(handle)
         if free or (free is None and time.time() - modified(path) > _ABANDONED):
-            remove(path)  # while it is held, so that nobody begins to fill it
+            remove(path)  # while it is locked, so that no process begins to fill it
     finally:
         let_go(handle)
 
@@ -294,7 +294,7 @@ def readable(path: Path | str, *, repeatedly: bool = False) -> Path:
         again: it is read more than once, which none of those can be.
 
     Raises:
-        StorageError: it can be no path, or what stands there is neither a file nor a folder.
+        StorageError: it is not a valid path, or neither a file nor a folder.
     """
     kind = special(path)
     if kind and (repeatedly or not str(path).startswith(_GIVEN)):
@@ -384,7 +384,7 @@ def write_atomic(path: Path | str, data: bytes | str, *, durable: bool = True, p
     target = Path(os.path.realpath(_usable(path)))
     try:
         make_folder(target.parent)
-        if durable:  # others come by the hundred into one folder: whoever has it to himself looks through it once
+        if durable:  # others come by the hundred into one folder: the process that locks it sweeps it once
             sweep(target)
         content = data.encode("utf-8") if isinstance(data, str) else data
         for attempt in range(_TRIES):
@@ -439,7 +439,7 @@ def writing(path: Path | str) -> Iterator[BinaryIO]:
 def exclusive(path: Path | str, *, waiting: Callable[[], None]) -> Iterator[None]:
     """Hold a lock file while the block runs, so that processes take turns. It is made, and removed at the end.
 
-    The system lets go of the lock when its process ends, however that comes; a file left behind holds nobody up.
+    The system lets go of the lock when its process ends, for any reason; a lock file that is left over blocks nothing.
     A file system without locks is used without.
 
     Args:
@@ -459,7 +459,7 @@ def exclusive(path: Path | str, *, waiting: Callable[[], None]) -> Iterator[None
 
 
 def _locked(path: Path, waiting: Callable[[], None]) -> int:
-    """Open and lock the file; whoever held it before may have removed it, and then it is made anew."""
+    """Open and lock the file; the process that held the lock may have removed it, and then it is made again."""
     missed = 0
     while True:
         try:
@@ -540,7 +540,7 @@ def recover_folder(path: Path | str) -> None:
         StorageError: no file system takes the path.
     """
     target = Path(os.path.realpath(_usable(path)))
-    asides = left(target, ASIDE)  # looked up first: if a folder stands there afterwards, it came after all of these
+    asides = left(target, ASIDE)  # looked up first: a folder that is there afterwards is newer than all of these
     if not os.path.lexists(target):
         for aside in sorted(asides, key=modified, reverse=True):
             with suppress(OSError):  # its writer, or another reader, was faster
@@ -548,7 +548,7 @@ def recover_folder(path: Path | str) -> None:
                 break
     if os.path.lexists(target):
         for aside in asides:
-            garbage = temporary_path(target, TEMPORARY)  # so that nobody brings back a folder that is half removed
+            garbage = temporary_path(target, TEMPORARY)  # so that no process restores a folder that is half removed
             with suppress(OSError):
                 aside.rename(garbage)
                 remove(garbage)

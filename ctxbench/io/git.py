@@ -102,7 +102,7 @@ class Repository:
         return hashes
 
     def text(self, commit: Commit, file: Path) -> str | None:
-        """What a file held at a commit; None where it was not there.
+        """The content of a file at a commit; None where it did not exist.
 
         Args:
             file: in the checkout; it need not be there any more.
@@ -159,7 +159,7 @@ class Repository:
 
 
 def file_versions(file: Path, revisions: Sequence[str]) -> dict[str, bytes]:
-    """What a file held at some revisions, by those that have it; empty where git does not tell.
+    """The content of a file at some revisions that have it, by revision; empty where git fails.
 
     Args:
         file: it need not be there any more.
@@ -216,7 +216,7 @@ def run_git(
         folder: where.
         words: a command of git and what follows it.
         given: its input.
-        settings: options that stand before the command.
+        settings: options before the command.
         only: its whole environment; None = that of this process.
 
     Raises:
@@ -266,7 +266,7 @@ class GitStream:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self._process.kill()  # where nobody reads on
+        self._process.kill()  # the output is not read to its end
         self._process.__exit__(None, None, None)
         self._watchdog.join()
 

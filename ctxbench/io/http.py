@@ -1,6 +1,6 @@
 """HTTP requests with limits on time and size, and servers that speak OpenAI's interface.
 
-A time limit covers a whole exchange. Compressed bodies are neither asked for nor accepted: a few kilobytes may stand
+A time limit covers a whole exchange. Compressed bodies are neither asked for nor accepted: a few kilobytes may expand
 for gigabytes.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import ssl
 
 
-BODY_LIMIT = 64 * 2**20  # bytes of a body that is held in memory
+BODY_LIMIT = 64 * 2**20  # bytes of a body that is kept in memory
 AS_IT_IS = {"Accept-Encoding": "identity"}  # the header that asks for bodies that are not compressed
 
 
@@ -39,9 +39,9 @@ def compression(headers: Mapping[str, str]) -> str:
 
 
 class Deadline:
-    """Ends exchanges that take too long, by shutting the connection down under whoever waits for it.
+    """Ends exchanges that take too long, by shutting down the connection that they wait for.
 
-    A client's own limits are for each read, so a byte a minute would keep it waiting. It is told of connections by the
+    A client's own limits are for each read, so a byte a minute would keep it waiting. It learns of connections from the
     client's events (`extensions={"trace": deadline.trace}`), and knows the last one: the client must hold no more.
 
     Attributes:
@@ -125,7 +125,7 @@ class Connection:
 
         Args:
             timeout: seconds for an exchange, from the first byte sent to the last received.
-            headers: sent with every request, beside the one that asks for bodies as they are.
+            headers: sent with every request, as well as the one that asks for uncompressed bodies.
             context: checks the endpoint's certificate.
             proxies: whether those of the environment are used.
         """
@@ -280,7 +280,7 @@ class Address:
         url: to which is posted.
         display: the base as a message may show it: without what looks like a key in its path.
         host: its host.
-        endpoint: host, port and path, which tell servers apart.
+        endpoint: host, port and path, which identify a server.
     """
 
     url: str
@@ -293,7 +293,7 @@ class OpenAIServer:
     """Posts messages about one model to `<address>/<path>` and returns the JSON that comes back.
 
     The address is `OPENAI_BASE_URL` (https://api.openai.com/v1 by default), the key `OPENAI_API_KEY`, which a server of
-    your own may not need. The key is sent to that address and nowhere else; it stands in no message, log or file. The
+    your own may not need. The key is sent to that address only; it is in no message, log or file. The
     environment's proxies are used for all but this machine. Where `CTXBENCH_OFFLINE` or `HF_HUB_OFFLINE` forbids the
     network, only a server on this machine is asked.
 
@@ -303,7 +303,7 @@ class OpenAIServer:
 
     Args:
         model: as the server calls it.
-        path: behind the address, such as `embeddings`.
+        path: after the address, such as `embeddings`.
         returns: what it returns, in the plural, as a message names it.
         timeout: seconds for an exchange, from the first byte sent to the last received.
         tries: of a message, >= 1.
@@ -476,7 +476,7 @@ class OpenAIServer:
             )
         key = os.environ.get(self.key, "").strip()
         if not (key.isascii() and key.isprintable()):
-            raise ServerError(f"the value of {self.key} cannot stand in a header; expected printable ASCII")
+            raise ServerError(f"the value of {self.key} cannot be sent in a header; expected printable ASCII")
         headers = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "ctxbench"}
         hidden = secrets_in_url(self.address.url)
         if key:
@@ -522,7 +522,7 @@ def _address(server: OpenAIServer, path: str) -> Address:
     if parts.username is not None or parts.password is not None:
         raise ParameterError(f"{variable} must hold no user or password; put the key into {server.key}")
     if parts.query or parts.fragment:
-        raise ParameterError(f"{variable} must hold no query or fragment (?... or #...), got one behind {readable!r}")
+        raise ParameterError(f"{variable} must hold no query or fragment (?... or #...), got one after {readable!r}")
     below = parts.path.rstrip("/")
     if port == {"http": 80, "https": 443}[parts.scheme]:
         port = None

@@ -28,9 +28,9 @@ class SecretRule:
 
     Attributes:
         kind: what its placeholder is called.
-        pattern: where it stands; the group `secret`, if there is one, is what is replaced, else all of it.
+        pattern: finds it; the group `secret` is replaced if there is one, else the whole match.
         needs: case-folded texts; where a text holds none of them, nothing can match, so most texts need no search.
-        check: tells what only looks like it; None = everything is one.
+        check: rejects texts that only look like it; None = every match counts.
     """
 
     kind: str
@@ -165,7 +165,7 @@ _SENTENCES = """
 please required optional none null true false expired missing invalid wrong empty string unknown valid changed
 reset what where when which that this there here with from your have does needed undefined protected
 """
-_NO_VALUES = frozenset(_SENTENCES.split())  # behind `password:`: the sentence goes on
+_NO_VALUES = frozenset(_SENTENCES.split())  # after `password:`: the sentence goes on
 _NAME_REST = re.compile(r"(?:[^\W\d_A-Z]|['’-][^\W\d_]|(?<=^c)[A-Z])+")
 _ORDINARY_WORDS = """
 world there team all everyone everybody folks guys again sir madam claude chatgpt gpt copilot gemini cursor assistant
@@ -194,9 +194,7 @@ def _name(before: str, after: str = "", words: str = "{0,1}") -> re.Pattern[str]
 _PRIVATE_KEY = (
     r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\Z)"
 )
-_START = (
-    r"(?:(?<!\w)|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"  # of a word, also behind what stands for a line end or a quote
-)
+_START = r"(?:(?<!\w)|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"  # of a word, also after an escaped line end or quote
 _TOKENS = (  # as their owners print them
     r"sk-[A-Za-z0-9_-]{16,}|[srp]k_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9]{16,}"
     r"|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abeoprs]-[\w-]{10,}"
@@ -401,7 +399,7 @@ class Redactor:
         """The placeholder of a value that is a secret as a whole, such as the id of a user.
 
         A value that has the form of another kind gets a placeholder of that: a user known by a mail address is that
-        address wherever it stands. An empty value stays empty.
+        address everywhere. An empty value stays empty.
         """
         return self._placeholder(self._kind_of(value, kind), value) if value else value
 
@@ -526,7 +524,7 @@ def read_rules(path: Path | str) -> tuple[tuple[SecretRule, ...], tuple[str, ...
 
     Raises:
         StorageError: the file is missing or cannot be read.
-        InputError: something else stands there, an expression is malformed or matches the empty text: all faults.
+        InputError: it has another content, an expression is malformed or matches the empty text: all faults.
     """
     data, lines = load_yaml(path)
     faults: list[Fault] = []

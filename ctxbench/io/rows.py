@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Required, TypeVar, Union, cast, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Required,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from annotated_types import Ge, MinLen
-from typing_extensions import get_type_hints, is_typeddict
+from typing_extensions import is_typeddict
 
 from ctxbench.io.documents import YamlPath, iter_jsonl, line_of
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, suggest
@@ -62,7 +73,7 @@ def named_instant(name: str, text: str | None, where: str = "") -> int | None:
     """As `instant`, of a value with a name; None of none.
 
     Raises:
-        ParameterError: it is no such text; says the name, and `where` behind.
+        ParameterError: it is no such text; the message has the name, and `where` after it.
     """
     try:
         return None if text is None else instant(text)
@@ -121,8 +132,8 @@ class FieldRule:
 
 
 @cache
-def _rule(kind: Hashable, required: bool = False, filled: bool = False) -> FieldRule:
-    return FieldRule((cast("type", kind),), required=required, filled=filled)
+def _rule(kind: type, required: bool = False, filled: bool = False) -> FieldRule:
+    return FieldRule((kind,), required=required, filled=filled)
 
 
 @cache
@@ -139,8 +150,7 @@ def row_fields(form: type) -> dict[str, FieldRule]:
         choices: tuple[Any, ...] = ()
         marks: list[Any] = []
         for part in hints:  # grows
-            origin: Any = get_origin(part)
-            arguments = get_args(part)
+            origin, arguments = get_origin(part), get_args(part)
             if origin is Annotated:
                 hints.append(arguments[0])
                 marks += arguments[1:]
@@ -193,8 +203,11 @@ class Row:
         """
         fields = row_fields(form)
         self.refuse_unknown(tuple(fields))
-        values = ((name, self._allowed(name, rule)) for name, rule in fields.items())
-        self.data = {name: value for name, value in values if value is not None}
+        data = {}
+        for name, rule in fields.items():
+            if rule.required or self.data.get(name) is not None:  # absent fields are many
+                data[name] = self._allowed(name, rule)
+        self.data = {name: value for name, value in data.items() if value is not None}
 
     def _allowed(self, name: str, rule: FieldRule) -> Any:
         """The value of a field; None if it is absent, null or not allowed, which is a fault."""
@@ -218,12 +231,12 @@ class Row:
 
         A required field that is absent, null or an empty text is a fault.
         """
-        value = self._allowed(name, _rule(kind, required, required and kind is str))
+        value = self._allowed(name, _rule(cast(Any, kind), required, required and kind is str))
         return default if value is None else value
 
     def optional(self, name: str, kind: type[T]) -> T | None:
         """The value of a field, or None if it is absent, null or of another type (a fault)."""
-        value: T | None = self._allowed(name, _rule(kind))
+        value: T | None = self._allowed(name, _rule(cast(Any, kind)))
         return value
 
     def filled(self, name: str) -> str | None:

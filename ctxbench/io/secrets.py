@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from ctxbench.io.documents import dump_json
 
-_INSIDE = 6  # bytes from which a text is looked for inside of more in base64; a shorter one stands there by chance
+_INSIDE = 6  # bytes from which a text is looked for inside of more in base64; a shorter one occurs by chance
 _LEFT = (
     "",
     "/",
@@ -54,11 +54,11 @@ def _base64(data: bytes) -> Iterator[str]:
             yield text[start:end].replace("+", "-").replace("/", "_")
 
 
-Named: TypeAlias = tuple[str, str]  # a value behind its name: a variable, a header, a flag
+Named: TypeAlias = tuple[str, str]  # a name and its value: a variable, a header, a flag
 
 HIDDEN = "<hidden>"
 _IN_ERRORS = 4  # characters from which a value is hidden anywhere in an error; a shorter one only as a whole word
-_IN_TOOLS = 4  # from which a secret is hidden in tool definitions; a shorter one stands there by chance
+_IN_TOOLS = 4  # from which a secret is hidden in tool definitions; a shorter one occurs by chance
 _ANYWHERE = 6  # from which it is hidden inside of words, too, unless it consists of words itself
 _LONG = 16  # from which a value with a digit is taken for a secret, whatever its name
 
@@ -91,7 +91,7 @@ class Secrets:
     """
 
     def __init__(self, values: Iterable[Named]) -> None:
-        """Take values by name; URLs and `Basic` credentials in them are taken apart."""
+        """Take values by name; URLs and `Basic` credentials in them are split into their parts."""
         named = [pair for value in values for pair in (value, *_inside(value[1]))]
         pieces = {
             piece for _, value in named for piece in _pieces(value) if piece == value or piece.lower() not in _ORDINARY
@@ -180,7 +180,7 @@ def shown_arguments(arguments: Sequence[str]) -> list[str]:
 
 
 def _assigned(argument: str, *, header: bool) -> list[Named]:
-    """`NAME=value` or `Name: value`, perhaps behind a flag (`--env=NAME=value`), if the name is that of a secret."""
+    """`NAME=value` or `Name: value`, perhaps after a flag (`--env=NAME=value`), if the name is that of a secret."""
     match = _ASSIGNED.fullmatch(argument)
     while match is not None:
         if header or is_secret_name(match[1]):
@@ -219,7 +219,7 @@ def shown_url(url: str) -> str:
     location = re.split("[?#]", url, maxsplit=1)[0]
     scheme, colon, location = location.rpartition("://")
     authority, slash, path = location.partition("/")
-    if not _AUTHORITY.fullmatch(authority):  # a password may hold a slash that nobody escaped
+    if not _AUTHORITY.fullmatch(authority):  # a password may have an unescaped slash
         authority, slash, path = location.rpartition("@")[2].partition("/")
     parts = (HIDDEN if _looks_drawn(part) else part for part in path.split("/"))
     return f"{scheme}{colon}{authority}{slash}{'/'.join(parts)}"
@@ -272,7 +272,7 @@ def _has_digit(text: str) -> bool:
 
 
 def _written(values: Iterable[str]) -> set[str]:
-    """Values as they are, and as JSON and Python write them."""
+    """Values unchanged, and as JSON and Python write them."""
     form_sets = ({value, value.strip(), dump_json(value)[1:-1], repr(value)[1:-1]} for value in values)
     return {form for forms in form_sets for form in forms if form}
 

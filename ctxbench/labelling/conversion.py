@@ -1,11 +1,11 @@
 """Build a dataset from documents, queries and scored pairs.
 
-* The id of a document, any text, becomes the name of an item of one type: `MED-10` is `reference:MED-10`. Its title
-  becomes the description. The title of a tool becomes its name, if no other document has it, and its text the
-  description; in BEIR's layout its server and input schema are kept.
+* The id of a document becomes the name of an item of one type: `MED-10` is `reference:MED-10`. Its title becomes the
+  description. The title of a tool becomes its name, if it is unique, and its text the description; in the layout of
+  BEIR its server and input schema are kept.
 * `train`, `training`, `dev`, `valid` and `validation` become `tuning`; other splits keep their name.
-* One positive score in all files is binary and means required (2). Several need a mapping from the user. Scores of 0
-  and below mean irrelevant (0) unless they are mapped.
+* A single positive score in all files means required (2). Several need a mapping from the user. Scores of 0 and below
+  mean irrelevant (0) unless they are mapped.
 * A label for a missing document is dropped and counted. If it was required, its query is kept as partly labelled (or
   unlabelled, if nothing else is required), so that no metric counts it.
 """
@@ -34,13 +34,13 @@ from ctxbench.model.items import ITEM_TYPES, Catalog, Item, ItemKey, read_key
 from ctxbench.model.labels import Grade
 from ctxbench.model.requests import Request
 
-EXPORT_KEY = "ctxbench"  # of `metadata`: under it an export keeps what the format has no place for
-EXPORT_FILE = "export.json"  # in the folder of exported files: their names, the card, and what the format does not hold
+EXPORT_KEY = "ctxbench"  # key of `metadata` for fields that the format lacks
+EXPORT_FILE = "export.json"  # in an export: file names, the card, and fields that the format lacks
 SOURCE = "publisher"  # the `source` of labels that came with the files
 PASSED_OVER = "ignored fields"
 RENAMED = "percent-encoded query ids"
 _TUNING = ("train", "training", "dev", "valid", "validation")
-_SHOWN = 3  # ids, or files, that a line names
+_SHOWN = 3  # ids, or files, that a line lists
 
 T = TypeVar("T")
 
@@ -50,14 +50,14 @@ class ImportSettings:
     """Settings of the import of a general format.
 
     Attributes:
-        name: of the dataset; None = made of the folder's or file's name.
-        version: of the dataset; None = that of an export of ours, else 1.
-        type: of the items, one of `ITEM_TYPES`.
-        grades: positive scores as published to 0, 1 or 2; None = one positive score means 2.
-        licence: of the data; None = that of an export of ours, else that none is stated.
+        name: the name of the dataset; None = from the folder or file.
+        version: the version of the dataset; None = from an export of ctxbench, else 1.
+        type: the type of items, one of `ITEM_TYPES`.
+        grades: from published scores to 0, 1 or 2; None = the only positive score means 2.
+        licence: the licence; None = from an export of ctxbench, else not stated.
 
     Raises:
-        ParameterError: the name, the type or a grade is none.
+        ParameterError: the name, the type or a grade is invalid.
     """
 
     name: str | None = None
@@ -77,11 +77,11 @@ class ImportSettings:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Conversion:
-    """A dataset that was made of files, and the oddities of these.
+    """A dataset made of files, and the issues of these.
 
     Attributes:
         dataset: the dataset.
-        ids: ids by what is odd about them; none show that it was looked for.
+        ids: ids by issue; empty for issues that were not found.
     """
 
     dataset: Dataset
@@ -89,11 +89,11 @@ class Conversion:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How often each odd thing occurs."""
+        """The count of each issue."""
         return {oddity: len(ids) for oddity, ids in self.ids.items()}
 
     def lines(self) -> list[str]:
-        """How often each odd thing occurs, with some of its ids, one line each; what does not occur is left out."""
+        """The issues with counts and some ids, one line each."""
         return _counted(self.ids)
 
     def as_dict(self) -> dict[str, Any]:
@@ -125,10 +125,10 @@ class ExportedCard:
 
     @classmethod
     def from_folder(cls, folder: Path, faults: list[Fault]) -> ExportedCard | None:
-        """Read `export.json` of a folder; None if it has none, or one of a plain export, which says nothing more.
+        """Read `export.json` of a folder; None if it is missing, or of a plain export.
 
         Raises:
-            InputError: it is no JSON object of the expected form.
+            InputError: it is not a JSON object of the expected form.
         """
         path = folder / EXPORT_FILE
         data = read_json(path) if path.is_file() else {"plain": True}
@@ -144,15 +144,15 @@ class ExportedCard:
 
 @dataclass
 class Draft:
-    """Collects the queries and labels of a dataset while its files are read, with faults and counts of odd things.
+    """Collects the queries and labels of a dataset while its files are read, with faults and issues.
 
     Attributes:
-        settings: how files become the dataset.
-        odd: what is counted, each in words.
-        faults: what is wrong; with any of them there is no dataset.
+        settings: settings of the import.
+        odd: the issues to count.
+        faults: faults; with any of them there is no dataset.
         queries, labels: of the dataset.
-        stated: how many entries of the files are labels, by the field or file that holds them.
-        ids: ids by what is odd about them.
+        stated: numbers of labels in the files, by field or file.
+        ids: ids by issue.
     """
 
     settings: ImportSettings
@@ -166,7 +166,7 @@ class Draft:
         self.ids: dict[str, list[str]] = {oddity: [] for oddity in self.odd}
 
     def query_id(self, published: str) -> str:
-        """A query id without blanks, which qrels and runs could not name: they are percent-encoded, and counted."""
+        """A query id for qrels and runs: blanks are percent-encoded, and counted."""
         name = re.sub(r"\s", lambda match: quote(match[0], safe=""), published)
         if name != published:
             self.ids[RENAMED].append(published)
@@ -186,14 +186,14 @@ class Draft:
 
         Args:
             catalog: the items.
-            form: the format's name, for the card.
-            files: that were read, for the card.
-            labelling: who or what labelled, and how, for the card.
-            where: the folder or file that names the dataset.
-            export: the `export.json` of the files; its card replaces the one that would be made here.
+            form: the name of the format, for the card.
+            files: the files, for the card.
+            labelling: who labelled, and how, for the card.
+            where: the folder or file that the dataset is named after.
+            export: the `export.json` of the files, whose card is used.
 
         Raises:
-            InputError: all faults at once; or the files state labels, and none of them could be read.
+            InputError: all faults at once; or the files have labels, but none could be read.
         """
         if self.stated.total() and not self.faults and not self.labels:
             sources = [f"{name} ({n:,})" for name, n in self.stated.items() if n]
@@ -221,7 +221,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedDocument:
-    """A document as published; `server` and `schema` are a tool's."""
+    """A published document; `server` and `schema` are for tools."""
 
     id: str
     title: str
@@ -230,7 +230,7 @@ class PublishedDocument:
     schema: Mapping[str, Any] | None = None
 
     def item(self, item_type: str, *, by_title: bool = False) -> Item:
-        """The item that the document becomes; with `by_title`, a tool has the title as its name."""
+        """The item of the document; with `by_title`, a tool is named by its title."""
         if item_type != "tool":
             return Item(type=item_type, name=self.id, title=self.title, description=self.title, text=self.text)
         title = "" if by_title else self.title
@@ -245,10 +245,10 @@ class PublishedDocument:
 
 
 def unique_entries(noun: str, entries: Iterable[tuple[str, Row, T]]) -> dict[str, T]:
-    """Entries by id; one without an id is left out, and one whose id an earlier entry has is a fault.
+    """Entries by id, without entries that have no id; a repeated id is a fault.
 
     Args:
-        noun: what an entry is called in the fault.
+        noun: the name of an entry in faults.
         entries: the id, the row and the entry.
     """
     unique: dict[str, T] = {}
@@ -262,22 +262,22 @@ def unique_entries(noun: str, entries: Iterable[tuple[str, Row, T]]) -> dict[str
 
 
 def refuse_empty(entries: Sized, path: Path, faults: list[Fault], *, expected: str) -> None:
-    """Add a fault for an empty file, unless there are faults already."""
+    """Add a fault for an empty file, unless there are other faults."""
     if not entries and not faults:
         faults.append(Fault(Message("labelling.file-empty", expected=expected), path))
 
 
 def split_name(published: str) -> str:
-    """The name of a split in ctxbench for its published name."""
+    """The name of a published split in ctxbench."""
     name = published.lower()
     return SPLITS[0] if name in _TUNING else name if name == "test" else published
 
 
 def grading(scores: Iterable[int], grades: Mapping[int, int] | None, where: Path | str) -> dict[int, int]:
-    """The grade of each score that occurs: 0, 1 or 2.
+    """The grade (0, 1 or 2) of each score.
 
     Raises:
-        InputError: several positive scores and no mapping, or one that the mapping does not name.
+        InputError: there are several positive scores without a mapping, or the mapping lacks one.
     """
     n_labels = Counter(scores)
     positive = sorted(score for score in n_labels if score > 0)
@@ -290,9 +290,7 @@ def grading(scores: Iterable[int], grades: Mapping[int, int] | None, where: Path
         return {score: 2 if score > 0 else 0 for score in n_labels}
     if missing := [score for score in positive if score not in grades]:
         score_list = ", ".join(str(score) for score in missing[:10])
-        raise InputError(
-            [Fault(f"scores {score_list} occur, and the mapping of grades (--grades) does not name them", where)]
-        )
+        raise InputError([Fault(f"scores {score_list} are not in the mapping of grades (--grades)", where)])
     return {score: grades.get(score, 0) for score in n_labels}
 
 
@@ -300,22 +298,22 @@ def read_grades(text: str) -> dict[int, int]:
     """Read a mapping of grades, such as `1=1,2=2,3=2`.
 
     Raises:
-        ParameterError: it is none.
+        ParameterError: it is not a mapping of grades.
     """
     grades: dict[int, int] = {}
     for part in text.split(","):
         match = re.fullmatch(r"\s*(-?\d+)\s*=\s*([0-2])\s*", part)
         if match is None or int(match[1]) in grades:
             raise ParameterError(
-                f"grades are written score=grade, with commas between, each score once and a grade of 0, 1 or 2 "
-                f"(1=1,2=2); got {text!r}"
+                f"grades must be score=grade, separated by commas, with grades 0, 1 or 2 and each score once "
+                f"(1=1,2=2), got {text!r}"
             )
         grades[int(match[1])] = int(match[2])
     return grades
 
 
 def _shown_name(path: Path, files: Sequence[Path]) -> str:
-    """The name of a file, with that of its folder if another file has the same name."""
+    """The name of a file, with its folder if another file has the same name."""
     alike = sum(file.name == path.name for file in files) > 1
     return f"{path.resolve().parent.name}/{path.name}" if alike else path.name
 
@@ -325,7 +323,7 @@ def _sha256(path: Path) -> str:
 
 
 def _some(names: Sequence[str], limit: int = _SHOWN) -> str:
-    """The first few of some names, each once."""
+    """The first names, each once."""
     unique = list(dict.fromkeys(names))
     return ", ".join(unique[:limit]) + (", ..." if len(unique) > limit else "")
 
@@ -346,7 +344,7 @@ _TEXTS = ("text", "contents", "body", "query")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedQuery:
-    """A query as published; `exported` are the fields that an export of a dataset adds, None in other files."""
+    """A published query; `exported` has the fields that an export of ctxbench adds, None in other files."""
 
     id: str
     text: str
@@ -356,7 +354,7 @@ class PublishedQuery:
 
 @dataclass(frozen=True, slots=True)
 class Judgment:
-    """One scored pair, ids as published; `split` as published, empty where the format has none."""
+    """One scored pair with published ids and split; the split is empty if the format has none."""
 
     query: str
     document: str
@@ -369,9 +367,9 @@ class Judgment:
 def read_documents(path: Path, settings: ImportSettings, faults: list[Fault]) -> dict[str, Item]:
     """The items of a corpus in JSON lines or tab-separated lines, by published id.
 
-    JSON lines have an id (`_id`, `id`, `docno`, `docid` or `doc_id`), a `text` (`contents`, `body`) and may have a
-    `title`; of tools their server and input schema are read, other fields are passed over. Lines of a `.tsv` file are
-    `id text` or `id title text`.
+    JSON lines have an id (`_id`, `id`, `docno`, `docid` or `doc_id`), a `text` (`contents`, `body`) and perhaps a
+    `title`; tools may have a server and an input schema. Other fields are ignored. Lines of a `.tsv` file are `id text`
+    or `id title text`.
 
     Raises:
         StorageError: the file cannot be read.
@@ -392,7 +390,7 @@ def read_documents(path: Path, settings: ImportSettings, faults: list[Fault]) ->
 
 
 def _item(row: Row, document: PublishedDocument, item_type: str, *, by_title: bool) -> Item | None:
-    """The item of a document; None if it has no id, or an exported item that cannot be read."""
+    """The item of a document; None if it has no id, or if the exported item cannot be read."""
     exported = _exported(row)
     if exported is None or not document.id:
         return document.item(item_type, by_title=by_title) if document.id else None
@@ -432,12 +430,12 @@ class Assembly:
     """Puts documents, queries and judgments together.
 
     Attributes:
-        draft: takes queries, labels and faults.
+        draft: collects queries, labels and faults.
         items: by published document id, in the order of the corpus.
         queries: as published.
         judgments: as published.
-        export: the `export.json` of the files, if they are an export of a dataset.
-        splits: the splits whose files label a query, by query.
+        export: the `export.json` of the files, if they are an export of ctxbench.
+        splits: the splits of the labels of a query, by query.
     """
 
     draft: Draft
@@ -448,8 +446,8 @@ class Assembly:
     splits: dict[str, set[str]] = field(default_factory=dict)
 
     def conversion(self, *, form: str, files: Sequence[Path], labelling: str, where: Path) -> Conversion:
-        """Make the dataset; arguments and errors as `Draft.conversion` has them."""
-        self._refuse_others()
+        """Make the dataset; see `Draft.conversion`."""
+        self._check_match()
         judgments, grades = self._judgments_by_query(), self._grades()
         self.draft.stated.update(judgment.path.name for judgment in self.judgments)
         for published in self.queries:
@@ -458,8 +456,8 @@ class Assembly:
             Catalog(self.items.values()), form=form, files=files, labelling=labelling, where=where, export=self.export
         )
 
-    def _refuse_others(self) -> None:
-        """Note labels none of which is of a query, or of a document, that is there: they are about other files."""
+    def _check_match(self) -> None:
+        """Add a fault if no query, or no document, of the labels is in the files."""
         queries = [query.id for query in self.queries]
         for names, noun, where, expected in (
             ([judgment.query for judgment in self.judgments], "queries", "the file of queries", queries),
@@ -470,7 +468,7 @@ class Assembly:
                 self.draft.faults.append(Fault(message, self.judgments[0].path))
 
     def _judgments_by_query(self) -> dict[str, dict[str, Judgment]]:
-        """The judgments by query and document; one that repeats another is counted, one that contradicts it a fault."""
+        """The judgments by query and document; repeated ones are counted, contradicting ones are faults."""
         ids, by_query = self.draft.ids, {query.id: dict[str, Judgment]() for query in self.queries}
         for judgment in self.judgments:
             query = judgment.query
@@ -492,7 +490,7 @@ class Assembly:
         return by_query
 
     def _grades(self) -> Mapping[int, int]:
-        """The grade of each score; none if that is not known, which is a fault."""
+        """The grade of each score; empty, with a fault, if the grades are unknown."""
         grades = self.draft.settings.grades
         if grades is None and self.export is not None:
             grades = {1: 1, 2: 2}
@@ -541,7 +539,7 @@ class Assembly:
         return read_query(published.row.nested(data), self.export.scopes if self.export else {}) or plain
 
     def _add_details(self, published: PublishedQuery, query_id: str, labels: dict[str, Label]) -> None:
-        """Add the details of labels that an export adds to the qrels; one with a grade is a separate label."""
+        """Add the details of labels from an export; a detail with a grade is a label."""
         for item_id, entry in published.row.nested(published.exported).take("labels", dict, {}).items():
             row = published.row.nested(entry if isinstance(entry, dict) else {"entry": entry})
             row.refuse_unknown(("grade", "via", "alternatives", "source", "quote"))
@@ -564,7 +562,7 @@ class Assembly:
 
 
 def _rows(path: Path, faults: list[Fault], columns: Sequence[str]) -> Iterator[Row]:
-    """The lines of a file as rows: JSON lines, or tab-separated if its name ends in `.tsv` or `.txt`."""
+    """The lines of a file as rows: JSON lines, or tab-separated lines of `.tsv` and `.txt` files."""
     if path.suffix.lower() not in (".tsv", ".txt"):
         yield from jsonl_rows(path, faults)
         return
@@ -580,7 +578,7 @@ def _rows(path: Path, faults: list[Fault], columns: Sequence[str]) -> Iterator[R
 
 
 def _id(row: Row) -> str:
-    """The id, a text or a whole number; a fault and empty if there is none."""
+    """The id, a text or a whole number; empty, with a fault, if it is missing."""
     for name in _IDS:
         value = row.data.get(name)
         if isinstance(value, int) and not isinstance(value, bool):
@@ -600,7 +598,7 @@ def _text(row: Row) -> str:
 
 
 def _exported(row: Row) -> Mapping[str, Any] | None:
-    """The fields that an export of a dataset keeps in `metadata`; None in other files."""
+    """The fields that an export of ctxbench writes to `metadata`; None in other files."""
     metadata = row.data.get("metadata")
     exported = metadata.get(EXPORT_KEY) if isinstance(metadata, dict) else None
     return exported if isinstance(exported, dict) else None

@@ -4,15 +4,15 @@ Hand-written evals:
 
     {"query": "refund order 17", "expected": ["refund_order", "rule:refunds"], "forbidden": ["cancel_order"]}
 
-An entry of `expected` may be a list of alternatives. An item is named by its id, or by its name as agents and logs
-write it; a rule also by its file, with or without its ending.
+An entry of `expected` may be a list of alternatives. Items are named by id, or by a name as in agents and logs; rules
+also by their file, with or without its ending.
 
 Trigger evals of skills:
 
     skills/pdf/SKILL.md
     skills/pdf/evals/trigger_eval.json      [{"query": "Merge these two PDFs", "should_trigger": true}, ...]
 
-A file belongs to the skill of its folder, or of the next folder above that has one. An entry may have an `id` and a
+A file belongs to the skill of its folder, or of the next folder above with a skill. An entry may have an `id` and a
 `split`. A text in the files of several skills is one query.
 """
 
@@ -95,32 +95,27 @@ def import_golden(
     """Make a dataset of a file of hand-written evals over a catalog.
 
     Args:
-        file: as `read_records` reads; each record has a request (one of `QUERY`), what it should be offered (one of
-            `EXPECTED`), and may have what it should not (one of `FORBIDDEN`), an id (where none has one: a `name` or
-            `title`, if no two are alike), a `split` and `tags`, each also in camelCase. In a table a list is JSON, or
-            names with `|`, `;` or `,` between them. Other fields are passed over and counted; where a record has none
-            of `EXPECTED`, and another is called much like one, that is said, as it is of `FORBIDDEN`. A list of
-            definitions (with a description or a schema) is what was offered, as is `tools` beside another field of
-            labels: it becomes `available`.
-        catalog: the items. One is named by its id, by its name or title, a tool also as a log writes it, and what is
-            called by its path also by the name of that file, with or without its ending.
+        file: a file for `read_records`. Each record has a request (one of `QUERY`), and perhaps expected items (one of
+            `EXPECTED`), forbidden items (one of `FORBIDDEN`), an id (else a unique `name` or `title`), a `split` and
+            `tags`, each also in camelCase. In a table a list is JSON, or names separated by `|`, `;` or `,`. Other
+            fields are ignored and counted, with a hint for names close to `EXPECTED` and `FORBIDDEN`. A list of
+            definitions (with a description or a schema), and `tools` in a record with labels, are offered items: they
+            become `available`.
+        catalog: the items. They are named by id, name or title, tools also as in logs, and files also by file name,
+            with or without its ending.
         settings: names, version, licence, and the grades of labels that are objects with one of `GRADES`.
-        names: what the file calls `query`, `expected`, `forbidden`, `id`, `split` or `tags`, dots inwards, of labels
-            also into lists (`{"query": "input.message", "expected": "relevance.doc_id"}`); of a field that is named
-            here no other name counts.
+        names: the names of `query`, `expected`, `forbidden`, `id`, `split` or `tags` in the file, with dots for nested
+            fields (`{"query": "input.message", "expected": "relevance.doc_id"}`).
 
     Returns:
-        A dataset whose queries are wholly labelled: an empty `expected` means that nothing is needed; a query without
-        the field, or without a required item among graded ones, is unlabelled. Queries of one text are a group.
+        A dataset with fully labelled queries: an empty `expected` means that nothing is needed. A query without the
+        field, or without a required item among graded ones, is unlabelled. Queries with one text are a group.
 
     Raises:
-        ParameterError: `names` names a field that is none.
+        ParameterError: `names` has an unknown field.
         StorageError: the file is missing or cannot be read.
-        InputError: records that cannot be read, names that no item or several have, definitions in place of labels,
-            grades of a scale that is not known, an item that is expected and forbidden, or expected and not offered,
-            a request twice of which other items are expected, or that is put into two splits: all at once, with their
-            lines; no record has a request; or fields were passed over, and no record has what is expected or
-            forbidden; or it is a log.
+        InputError: records are wrong or contradict each other, names are unknown or ambiguous: all faults, with their
+            lines; or no record has a request; or fields were ignored, and no record has labels; or it is a log.
     """
     file, names = Path(file), dict(names or {})
     for mapped in names:
@@ -140,7 +135,7 @@ def import_golden(
     reader = _EvalReader(catalog, draft, records, mapped=names, has_requests=not unknown)
     evals = [reader.read(row) for row in rows]
     reader.read_scale([label for record in evals for group in record.expected or [] for label in group], file)
-    for number, record in enumerate(evals, start=1):  # not the line, which a comment would move
+    for number, record in enumerate(evals, start=1):
         reader.add(record, f"{file.stem}-{number}")
     reader.put_in_groups()
     draft.faults.sort(key=lambda fault: fault.line)
@@ -170,7 +165,7 @@ def _check_expected(reader: _EvalReader, file: Path) -> None:
 
 
 def _file_names(item: Item) -> list[str]:
-    """The names of an item's file: its path, with and without ending and type; none for a tool."""
+    """The names of the file of an item, with and without ending and type; empty for a tool."""
     file = item.name.rpartition("/")[2]
     if item.type == "tool" or file == item.name:
         return []
@@ -178,13 +173,13 @@ def _file_names(item: Item) -> list[str]:
 
 
 def _by_name(pairs: Iterable[tuple[str, ItemKey]]) -> dict[str, list[ItemKey]]:
-    """The items with a name, ignoring case, each once."""
+    """The items by name, ignoring case."""
     return {name: list(dict.fromkeys(keys)) for name, keys in group_pairs((n.casefold(), k) for n, k in pairs).items()}
 
 
 @dataclass(frozen=True, slots=True)
 class _Labelled:
-    """An item that a record labels, and the score that the record gives it; None if it gives none."""
+    """A labelled item with its score, or None."""
 
     key: ItemKey
     score: int | None = None
@@ -196,9 +191,9 @@ class _Eval:
 
     Attributes:
         row: the record.
-        fields: its fields by what they are.
-        expected, forbidden: groups of alternatives; None where it has no such field.
-        offered: items by the field that lists them as offered.
+        fields: its fields by role.
+        expected, forbidden: groups of alternatives; None if the field is missing.
+        offered: offered items by field.
     """
 
     row: Row
@@ -209,7 +204,7 @@ class _Eval:
 
 
 class _EvalReader:
-    """Adds the records of a file to a draft of the dataset."""
+    """Adds the records of a file to the draft of a dataset."""
 
     def __init__(
         self,
@@ -221,13 +216,13 @@ class _EvalReader:
         has_requests: bool,
     ) -> None:
         self.draft = draft
-        self._named_by = naming_field(records)  # the field that tells records apart where none has an id
-        self._mapped = mapped  # fields that are called by their own name by now
+        self._named_by = naming_field(records)  # used as id if there are no ids
+        self._mapped = mapped  # fields that were renamed by `with_names`
         listing = {name for record in records for name in offered_fields(record, mapped)}
-        self._offered_in_file = {name for name in listing if snake(name) in OFFERED}  # if one record says so
-        self._has_requests = has_requests  # else that is one fault of the whole file
-        self.hints: dict[str, list[str]] = {}  # ids of queries by what a field of theirs may have been meant to be
-        self.says_nothing = True  # no record has a field of what is expected or forbidden
+        self._offered_in_file = {name for name in listing if snake(name) in OFFERED}  # offered items in any record
+        self._has_requests = has_requests  # else the file has one fault for all records
+        self.hints: dict[str, list[str]] = {}  # ids of queries by hint
+        self.says_nothing = True  # no record has labels
         self._catalog = catalog
         self._grades: Mapping[int, int] = {}  # by score
         self._names = NameResolver(catalog)
@@ -241,7 +236,7 @@ class _EvalReader:
         self._rows: list[Row] = []  # of the queries
 
     def _resolve(self, name: str) -> Resolved:
-        """The item of an id, of a name as logs write it, of an item's name or title, or of its file name."""
+        """The item of an id, a name as in logs, a name, a title, or a file name."""
         resolved = self._names.resolve(name)
         if resolved.rule != UNKNOWN:
             return resolved
@@ -251,7 +246,7 @@ class _EvalReader:
         return Resolved(name, None, AMBIGUOUS, tuple(keys)) if keys else resolved
 
     def read(self, row: Row) -> _Eval:
-        """Read the labels and offered items of one record; adds faults of its line."""
+        """Read the labels and offered items of one record, and add its faults."""
         offered = offered_fields(row.data, self._mapped)
         offered += [name for name in row.data if name in self._offered_in_file and name not in offered]
         fields = {role: None if role in self._mapped else field_of(row, role, offered=offered) for role in FIELDS}
@@ -267,7 +262,7 @@ class _EvalReader:
         )
 
     def read_scale(self, labels: Iterable[_Labelled], file: Path) -> None:
-        """Find the grade of each score of the labels; an unknown scale is a fault of the file."""
+        """Find the grades of the scores of labels; an unknown scale is a fault of the file."""
         scores = [label.score for label in labels if label.score is not None]
         grades = self.draft.settings.grades
         if negative := sorted({score for score in scores if score < 0} - set(grades or ())):
@@ -281,7 +276,7 @@ class _EvalReader:
             self.draft.faults += error.faults
 
     def _offered(self, row: Row, name: str) -> list[ItemKey]:
-        """The items that a field lists as offered; none if it lists no items."""
+        """The offered items in a field."""
         entries = listed_definitions(row.data[name]) or _entries(row.data[name], self._resolve) or []
         resolved = [self._resolve(named(entry)) for entry in entries if _has_name(entry)]
         keys = [match.key for match in resolved if match.key is not None]
@@ -293,13 +288,13 @@ class _EvalReader:
         return keys
 
     def _available(self, offered: Mapping[str, Sequence[ItemKey]]) -> tuple[ItemKey, ...] | None:
-        """The items available to the request: the listed ones, and all items of types of which none is listed."""
+        """The items available to a request: the offered items, and all items of other types."""
         keys = {key for listed in offered.values() for key in listed}
         types = {key.type for key in keys}
         return tuple(item.key for item in self._catalog if item.key in keys or item.type not in types) if keys else None
 
     def add(self, record: _Eval, default_id: str) -> None:
-        """Add the query and the labels of one record; adds faults of its line."""
+        """Add the query and the labels of one record, and its faults."""
         row, fields = record.row, record.fields
         passed_over = sorted(set(row.data) - {*fields.values(), *self._mapped.values(), *READ_BESIDE, *record.offered})
         self.draft.ids[PASSED_OVER] += passed_over
@@ -340,7 +335,7 @@ class _EvalReader:
         self.draft.labels += [Label(query_id, key, grade) for key, grade in graded.items()]
 
     def _graded(self, record: _Eval) -> tuple[list[list[ItemKey]], dict[ItemKey, int]]:
-        """The required groups of a record, and the grades of its other items; contradictions become faults."""
+        """The required groups of a record, and the grades of its other items; contradictions are faults."""
         required: list[list[ItemKey]] = []
         graded: dict[ItemKey, int] = {}
         for group in record.expected or []:
@@ -370,7 +365,7 @@ class _EvalReader:
     def _check_offered(
         self, record: _Eval, groups: Sequence[Sequence[ItemKey]], available: Collection[ItemKey]
     ) -> None:
-        """Add a fault if a required item was not offered by the record."""
+        """Add a fault if a required item was not offered."""
         fields = " and ".join(map(repr, record.offered))
         for group in groups:
             if not set(group) & set(available):
@@ -378,7 +373,7 @@ class _EvalReader:
                 record.row.fault(Message("labelling.expected-not-offered", items=names, fields=fields))
 
     def _text(self, row: Row, name: str) -> str:
-        """The text of the request; a fault if the record has none, though others have."""
+        """The text of the request; a missing one is a fault if other records have requests."""
         theirs = self._mapped.get(name)
         if theirs is not None and row.data.get(name) is None:
             row.fault(Message("labelling.mapped-field-missing", name=theirs, role=name))
@@ -392,7 +387,7 @@ class _EvalReader:
             row.fault(Message("labelling.request-conflict", line=line))
 
     def put_in_groups(self) -> None:
-        """Make the queries of one text a group, count them, and give every query a split that states none."""
+        """Make groups of queries with one text, and set missing splits."""
         queries = self.draft.queries
         alike = group_pairs((query.request.text.strip(), position) for position, query in enumerate(queries))
         for text, (first, *repeats) in alike.items():
@@ -414,7 +409,7 @@ class _EvalReader:
             self.draft.ids[AGAIN] += [f"lines {', '.join(lines[:-1])} and {lines[-1]}"] if group else []
 
     def _groups(self, row: Row, role: str, name: str | None) -> list[list[_Labelled]] | None:
-        """The items of the field of a role, alternatives together; None if the record has no such field."""
+        """The groups of alternatives in the field of a role; None if it is missing."""
         if name is None or row.data.get(name) is None:
             return None
         if any(map(describes_item, entries_of(row.data[name]))):
@@ -464,12 +459,12 @@ def _has_name(entry: Any) -> bool:
 
 
 def _members(entry: Any) -> Iterator[tuple[str, Any]]:
-    """The members of a label that is an object; none of one that is a name."""
+    """The members of a label that is an object; empty for a name."""
     return iter(entry.items() if isinstance(entry, dict) else ())
 
 
 def _score(row: Row, field_name: str, entry: Any) -> int | None:
-    """The grade of a label that is an object, as the file has it; None where it has none."""
+    """The score of a label that is an object; None if it is missing."""
     members = [name for name, value in _members(entry) if snake(name) in GRADES and value is not None]
     if not members:
         return None
@@ -484,7 +479,7 @@ def _score(row: Row, field_name: str, entry: Any) -> int | None:
 
 
 def _id(row: Row, name: str | None) -> str:
-    """The id, a text or a whole number; empty if there is none."""
+    """The id, a text or a whole number; empty if it is missing."""
     value = row.data.get(name or "")
     if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
         row.fault(Message("labelling.field-choice", name=name, choices="a text or a whole number", got=value))
@@ -500,7 +495,7 @@ def _split(row: Row) -> str:
 
 
 def _entries(value: Any, resolve: Callable[[str], Resolved]) -> list[Any] | None:
-    """The entries of a list, as a list or as a text that holds one; None if it is neither."""
+    """The entries of a list, or of a text with a list; None for other values."""
     if isinstance(value, str):
         text = value.strip()
         if text.startswith("["):
@@ -534,13 +529,13 @@ _FIELDS = {"query", "should_trigger", "id", "split"}
 
 @dataclass
 class _Request:
-    """One text of the files, by its first entry.
+    """One text of the files, from its first entry.
 
     Attributes:
-        id: of the query.
-        split: that the entry states; empty if it states none.
-        entry: where it stands.
-        triggers: by skill, whether the text should trigger it, and the entry that says so.
+        id: the id of the query.
+        split: the split of the entry, or empty.
+        entry: the number and file of the entry.
+        triggers: by skill, whether the text should trigger it, and the entry.
     """
 
     id: str
@@ -555,20 +550,20 @@ def import_triggers(
     """Make a dataset of a folder of skills and their trigger evals.
 
     Args:
-        folder: holds every `SKILL.md`, and files called like `trigger_eval.json`.
+        folder: a folder with `SKILL.md` files, and files named like `trigger_eval.json`.
         settings: names, version, licence.
-        nothing_else: a request that triggers none of the skills whose files name it needs nothing at all. Else that is
-            so only where the files of all skills say it, and others are unlabelled.
+        nothing_else: a request that triggers no skill in its files needs nothing. Otherwise it needs nothing only if
+            the files of all skills have it, else it is unlabelled.
 
     Raises:
         StorageError: the folder or a file cannot be read.
-        InputError: there is no skill, no file, a file without a skill, or entries that cannot be read: all at once.
+        InputError: there is no skill, no file, a file without a skill, or wrong entries: all faults.
     """
     folder = Path(folder)
     draft = Draft(settings or ImportSettings(), (TRIGGER_FREE, UNTRIED, NOTED))
     catalog = _skills(folder, draft)
     if not len(catalog):
-        raise InputError([Fault("no SKILL.md under it; expected a folder of skills with their trigger evals", folder)])
+        raise InputError([Fault("no SKILL.md in it; expected a folder of skills with their trigger evals", folder)])
     files = sorted(_files(folder))
     if not files:
         draft.faults.append(Fault(Message("labelling.no-trigger-file", names=" or ".join(NAMES)), folder))
@@ -597,7 +592,7 @@ def import_triggers(
 
 
 def _skills(folder: Path, draft: Draft) -> Catalog:
-    """The skills of a folder; what is odd about their files is counted."""
+    """The skills of a folder; notes on their files are counted."""
     parts = [part for part in rules_folder(folder)() if part.name == "skills"]
     draft.ids[NOTED] += [note for part in parts for note in part.notes]
     return Catalog(item for part in parts for item in part.items if item.type == "skill")
@@ -610,7 +605,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _read_file(path: Path, skill: Item, requests: dict[str, _Request], faults: list[Fault]) -> None:
-    """Add the entries of one file, which is about one skill, to the requests by text."""
+    """Add the entries of the file of a skill to the requests by text."""
     try:
         source = read_text(path)
         entries = parse_json(source, path=path)
@@ -671,7 +666,7 @@ def _entry_fault(entry: Any) -> tuple[str, str] | None:
 
 
 def _query_id(entry_id: str | None, skill: Item, number: int, query_ids: set[str]) -> str:
-    """An id without blanks that no other query has."""
+    """A unique id without blanks."""
     name = re.sub(r"\s+", "-", (entry_id or "").strip() or f"{skill.name}-{number}")
     names = itertools.chain([name], (f"{name}-{n}" for n in itertools.count(2)))
     return next(candidate for candidate in names if candidate not in query_ids)

@@ -12,11 +12,10 @@
   ignored.
 
 An export has `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv` (BEIR) and `qrels/<split>.qrels` (TREC), with `run`
-also `runs/<selector>.run`, and `export.json`: the names of these files, the card, and what the format cannot hold.
-Labels of queries that our metrics leave out are not in qrels, so that means over qrels are means over the same queries;
-they are in `metadata.ctxbench` with everything else that the format cannot hold, and our importers restore the equal
-dataset. `plain` leaves `metadata` out. Scores of runs are reversed ranks, strictly falling whole numbers, so that no
-program breaks ties.
+also `runs/<selector>.run`, and `export.json`: the names of these files, the card, and fields that the format lacks.
+Labels of queries that our metrics ignore are not in qrels, so that means over qrels use the same queries. They are in
+`metadata.ctxbench` with other fields that the format lacks, and our importers restore an equal dataset. `plain` writes
+no `metadata`. Scores of runs are reversed ranks, so that there are no ties.
 """
 
 from __future__ import annotations
@@ -73,13 +72,13 @@ HEADER = ("query-id", "corpus-id", "score")
 def import_beir(folder: Path | str, settings: ImportSettings | None = None) -> Conversion:
     """Make a dataset of a BEIR folder. Ids, grades and splits: see `conversion`.
 
-    A query is of the split whose qrels label it (`tuning`, if several do); one that none labels is kept unlabelled, in
-    the split that its id's hash falls in. A folder that `ctxbench data export` wrote gives back the equal dataset.
+    The split of a query is that of its qrels (`tuning`, if there are several). A query without labels is unlabelled,
+    with a split by the hash of its id. An export of ctxbench gives an equal dataset.
 
     Raises:
         StorageError: a file is missing or cannot be read.
-        InputError: lines that cannot be read, a wrong header, ids that stand twice, scores that contradict each other
-            or need a mapping: all at once, with file and line.
+        InputError: lines are unreadable, the header is wrong, ids are repeated, scores contradict each other or need a
+            mapping: all faults, with file and line.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -87,11 +86,11 @@ def import_beir(folder: Path | str, settings: ImportSettings | None = None) -> C
             f"cannot read {folder}: no such folder; expected one with corpus.jsonl, queries.jsonl, qrels/"
         )
     if (folder / "dataset.yaml").is_file():
-        raise InputError([Fault("this is a dataset of ctxbench already (dataset.yaml); use it as it is", folder)])
+        raise InputError([Fault("this is a dataset of ctxbench (dataset.yaml), which needs no import", folder)])
     qrels = sorted((folder / "qrels").glob("*.tsv"))
     if not qrels:
         raise StorageError(
-            f"cannot read {folder / 'qrels'}: no .tsv file there; expected one a split, such as test.tsv"
+            f"cannot read {folder / 'qrels'}: no .tsv file there; expected one per split, such as test.tsv"
         )
     corpus, queries = folder / "corpus.jsonl", folder / "queries.jsonl"
     draft = Draft(settings or ImportSettings(), ODD)
@@ -110,7 +109,7 @@ def _published(form: str) -> str:
 
 
 def read_qrels(path: Path, faults: list[Fault]) -> Iterator[Judgment]:
-    """Read the labels of one qrels file, whose name is the split; faults are added to `faults`."""
+    """Read the labels of one qrels file, which is named after its split, and add its faults."""
     lines = iter_lines(path, faults)
     number, header = next(lines, (1, ""))
     if tuple(header.split("\t")) != HEADER:
@@ -133,7 +132,7 @@ def read_qrels(path: Path, faults: list[Fault]) -> Iterator[Judgment]:
 
 
 def score_of(text: str, path: Path, line: int, faults: list[Fault]) -> int | None:
-    """The score in a text, a whole number; None, and a fault, if the text is no whole number."""
+    """The score in a text; None, and a fault, if it is not a whole number."""
     try:
         return int(text)
     except ValueError:
@@ -147,16 +146,16 @@ def import_trec(
     """Make a dataset of TREC qrels, with queries and documents. Ids, grades and splits: see `conversion`.
 
     Args:
-        qrels: file by split; under the empty name, queries get the split that their id's hash falls in.
+        qrels: files by split; with an empty name, queries get splits by the hash of their ids.
         queries: JSON lines with an id and a text, or `.tsv` with `id text`.
         corpus: JSON lines with an id, a text and perhaps a title, or `.tsv` with `id text` or `id title text`.
-        settings: how.
+        settings: settings of the import.
 
     Raises:
-        ParameterError: no qrels are given.
+        ParameterError: there are no qrels.
         StorageError: a file is missing or cannot be read.
-        InputError: lines that cannot be read, ids that stand twice, scores that contradict each other or need a
-            mapping: all at once, with file and line.
+        InputError: lines are unreadable, ids are repeated, scores contradict each other or need a mapping: all faults,
+            with file and line.
     """
     if not qrels:
         raise ParameterError("no qrels; expected at least one file, as PATH or SPLIT=PATH")
@@ -175,14 +174,14 @@ def import_trec(
 
 
 def read_trec_qrels(path: Path, split: str, faults: list[Fault]) -> Iterator[Judgment]:
-    """Read the labels of one qrels file; faults are added to `faults`. An empty file has no label."""
+    """Read the labels of one qrels file, and add its faults. An empty file has no labels."""
     for number, (query, _, document, relevance) in _rows(path, ("query", "0", "document", "relevance"), faults):
         if (score := score_of(relevance, path, number, faults)) is not None:
             yield Judgment(query, document, score, split, path, number)
 
 
 def _rows(path: Path, columns: Sequence[str], faults: list[Fault]) -> Iterator[tuple[int, list[str]]]:
-    """The lines of a file as fields; a line with another number of fields is a fault."""
+    """The lines of a file as fields; another number of fields is a fault."""
     for number, text in iter_lines(path, faults):
         fields = text.split()
         if len(fields) == len(columns):
@@ -197,8 +196,8 @@ def read_run(path: Path | str) -> dict[str, list[tuple[str, float]]]:
 
     Raises:
         StorageError: the file cannot be read.
-        InputError: a line has not 6 fields, a score is no finite number, or a document stands twice for a query: all
-            at once, with line.
+        InputError: a line does not have 6 fields, a score is not a finite number, or a document is repeated in a query:
+            all faults, with lines.
     """
     path = Path(path)
     faults: list[Fault] = []
@@ -215,7 +214,7 @@ def read_run(path: Path | str) -> dict[str, list[tuple[str, float]]]:
             faults.append(Fault(Message("labelling.document-twice", document=document, query=query), path, number))
         else:
             rows[query][document] = value
-    refuse_empty(rows, path, faults, expected="one ranked document a line")
+    refuse_empty(rows, path, faults, expected="one ranked document per line")
     raise_faults(faults, subject=str(path))
     return {
         query: sorted(sorted(scores.items(), reverse=True), key=lambda pair: -pair[1]) for query, scores in rows.items()
@@ -225,22 +224,20 @@ def read_run(path: Path | str) -> dict[str, list[tuple[str, float]]]:
 def answers_of_run(
     run: Mapping[str, Sequence[tuple[str, float]]], dataset: Dataset, *, keep: int
 ) -> tuple[list[dict[str, Any]], dict[str, list[str]]]:
-    """Turn a run into answers that `ctxbench score` reads: the first `keep` are offered, all are the ranking.
+    """Convert a run into answers for `ctxbench score`: the first `keep` documents are offered, all are the ranking.
 
-    A document is found by its item id, or else by its published id (the name of an item).
+    Documents are found by item id, or by published id (the name of an item).
 
     Args:
-        run: as `read_run` gives it.
-        dataset: whose queries and items it is about.
-        keep: items offered a query, >= 0.
+        run: from `read_run`.
+        dataset: the dataset of the run.
+        keep: offered items per query, >= 0.
 
     Returns:
-        One answer for every query of the dataset, in its order (none ranked: an empty answer), and what could not be
-        resolved: ids by what it is.
+        One answer per query of the dataset, in its order (empty without a ranking), and unresolved ids by issue.
 
     Raises:
-        ParameterError: `keep` is negative, or no query or no document of the run is in the dataset, or none of the
-            documents that it ranks for the dataset's queries is.
+        ParameterError: `keep` is negative, or no query, or no ranked document of the run is in the dataset.
     """
     if keep < 0:
         raise ParameterError(f"keep must be 0 or more, got {keep}")
@@ -258,7 +255,7 @@ def answers_of_run(
     }
     if not any(rankings.values()):
         raise ParameterError(
-            "no ranked document of a query of the dataset is in its catalog; expected item ids, or names of items, "
+            "no document ranked for queries of the dataset is in its catalog; expected item ids, or names of items, "
             f"such as {next(iter(item_ids), 'none')}"
         )
     answers = [{"query": query, "items": rows[:keep], "ranking": rows} for query, rows in rankings.items()]
@@ -279,17 +276,16 @@ OVERLAP = "unlabelled queries (overlapping groups)"
 
 
 def import_autorag(qa: Path | str, *, corpus: Path | str, settings: ImportSettings | None = None) -> Conversion:
-    """Make a dataset of AutoRAG's questions over its corpus. Ids: see `conversion`; splits are by hash of the query id.
+    """Make a dataset of the questions and the corpus of AutoRAG. Ids: see `conversion`; splits are by hash of ids.
 
-    Both files are `.json` (a list of objects, or pandas' columns), `.jsonl`, `.csv` or, where pandas and pyarrow are
-    installed, `.parquet`. A group of several documents becomes alternatives. Where documents of one group stand in
-    another as well: a group that holds all documents of another one is implied by it and left out; what overlaps
-    otherwise cannot be said by labels, and the query is kept unlabelled. Documents that are not in the corpus are left
-    out first: what overlapped in these alone does not overlap.
+    Both files are `.json` (a list of objects, or columns of pandas), `.jsonl`, `.csv` or, with pandas and pyarrow,
+    `.parquet`. A group of several documents becomes alternatives. A group with all documents of another one is implied
+    by it and removed. Queries with groups that overlap otherwise are unlabelled. Documents that are not in the corpus
+    are removed first.
 
     Raises:
-        StorageError: a file is missing, cannot be read, or is Parquet and cannot be read here (says what to do).
-        InputError: lines that cannot be read, fields that are missing, ids that stand twice: all at once.
+        StorageError: a file is missing or cannot be read, or is Parquet and pandas or pyarrow are missing.
+        InputError: lines are unreadable, fields are missing, ids are repeated: all faults.
     """
     qa, corpus = Path(qa), Path(corpus)
     draft = Draft(settings or ImportSettings(), (NO_DOCUMENT, PARTLY, UNLABELLED, IMPLIED, OVERLAP, RENAMED))
@@ -317,10 +313,10 @@ def import_autorag(qa: Path | str, *, corpus: Path | str, settings: ImportSettin
 def _minimal_groups(
     query: str, groups: Sequence[Sequence[str]], documents: Container[str], draft: Draft
 ) -> tuple[list[list[str]], bool]:
-    """The groups that labels can hold, and whether something required is not in the corpus."""
+    """The groups for labels, and whether a required document is not in the corpus."""
     missing = [name for name in dict.fromkeys(name for group in groups for name in group) if name not in documents]
     draft.ids[NO_DOCUMENT] += [f"{query} {name}" for name in missing]
-    required, n_implied, _ = minimal_groups(groups)  # a group that is not there implies others just as well
+    required, n_implied, _ = minimal_groups(groups)  # missing groups imply others, too
     present = [[name for name in group if name in documents] for group in required]
     minimal, n_implied_by_present, overlap = minimal_groups(present)
     draft.ids[IMPLIED] += [query] * (n_implied + n_implied_by_present)
@@ -337,10 +333,10 @@ def _text(row: Row, name: str) -> str:
 
 
 def _groups(row: Row) -> list[list[str]]:
-    """`retrieval_gt` as groups of document ids: a text is one document, a list of texts one group."""
+    """The groups of document ids in `retrieval_gt`: a text is one document, a list of texts one group."""
     published = value = row.data.get("retrieval_gt")
     if isinstance(value, str) and value.strip().startswith("["):
-        value = parse_list(value)  # a CSV file holds lists as text
+        value = parse_list(value)  # in a CSV file
     if isinstance(value, str) and value:
         return [[value]]
     if isinstance(value, list):
@@ -357,17 +353,17 @@ FORMATS = ("beir", "trec")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportReport:
-    """The files of an export, and what the format does not hold.
+    """The files of an export, and the data that the format lacks.
 
     Attributes:
-        folder: where.
+        folder: the folder.
         format: `beir` or `trec`.
-        items, queries: how many.
-        labels: in qrels, by split.
-        not_held: how many of what the format has no place for, by what it is; nothing of it is lost unless `plain`.
-        runs: file by selector.
-        without_ranking: selectors that returned no ranking, so that there is no run of them.
-        other_values: queries whose ranking metrics are other ones in other programs, by the reason.
+        items, queries: the numbers of items and queries.
+        labels: numbers of labels in qrels, by split.
+        not_held: counts of data that the format lacks; it is lost only with `plain`.
+        runs: files by selector.
+        without_ranking: selectors without a ranking, which have no run.
+        other_values: queries whose ranking metrics differ in other programs, by reason.
     """
 
     folder: Path
@@ -386,16 +382,16 @@ class ExportReport:
 
 
 def request_rows(dataset: Dataset, *, may_offer: bool = False) -> Iterator[dict[str, Any]]:
-    """What a command of the user's own reads on standard input: a catalog, then the requests over it, a line each.
+    """The input of an external command: a catalog, then its requests, one per line.
 
     Args:
         dataset: any.
-        may_offer: add to each request `may_offer` (the ids of all items that may be offered for it, in the catalog's
-            order) and, where there is one, `session` (the ids of what is offered in any case).
+        may_offer: add to each request `may_offer` (the ids of all items that may be offered, in catalog order) and
+            perhaps `session` (the ids of items in the session).
 
     Yields:
-        The messages of `ctxbench.selectors.protocol`: one with the catalog, then one a query, in the dataset's order.
-        Queries that see different items have different catalogs: each is followed by its queries.
+        The messages of `ctxbench.selectors.protocol`: one with the catalog, then one per query, in the order of the
+        dataset. Queries with other items follow another catalog.
     """
     batch, ids = dataset.batch(), dataset.current_catalog.ids
     last = ""
@@ -414,26 +410,26 @@ def request_rows(dataset: Dataset, *, may_offer: bool = False) -> Iterator[dict[
 def export_dataset(
     dataset: Dataset, folder: Path | str, *, form: str, plain: bool = False, run: Path | str | None = None
 ) -> ExportReport:
-    """Write a dataset in another format: as a whole or not at all.
+    """Write a dataset in another format, all of it or nothing.
 
     Args:
         dataset: any.
-        folder: a new or empty one, or an earlier export and nothing else, which is replaced.
+        folder: a new or empty folder, or an earlier export, which is replaced.
         form: `beir` or `trec`.
-        plain: only what the format itself holds.
+        plain: write only data of the format.
         run: with `trec`, the folder of a finished run on this dataset; the ranking of each selector is written to
-            depth 100, without what the session holds.
+            depth 100, without the session.
 
     Raises:
-        ParameterError: the format is none, the folder holds something else, or a run is to be written as BEIR.
-        StorageError: the run is missing, damaged, or is not about this dataset; or the folder cannot be written.
+        ParameterError: the format is unknown, the folder has other files, or a run is to be written as BEIR.
+        StorageError: the run is missing, damaged, or of another dataset; or the folder cannot be written.
     """
     folder = Path(folder)
     if form not in FORMATS:
-        raise ParameterError(f"a dataset is exported as {' or '.join(FORMATS)}, got {form!r}")
+        raise ParameterError(f"the format must be {' or '.join(FORMATS)}, got {form!r}")
     if run is not None and form != "trec":
         raise ParameterError("runs are written in TREC's format only; export with `--format trec`")
-    _refuse_other(folder)
+    _check_folder(folder)
     parts = {} if run is None else _answers(dataset, Path(run))
     ranked = {name: answers for name, answers in parts.items() if answers.ranked}
     judged = _judged(dataset)
@@ -464,11 +460,11 @@ def _files(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
-def _refuse_other(folder: Path) -> None:
-    """Refuse a folder that holds other files than those of an export.
+def _check_folder(folder: Path) -> None:
+    """Check that a folder is new, or has the files of an export only.
 
     Raises:
-        ParameterError: it is a file, or holds something else.
+        ParameterError: it is a file, or has other files.
     """
     if not folder.exists():
         return
@@ -483,7 +479,7 @@ def _refuse_other(folder: Path) -> None:
 
 
 def _own_names(path: Path) -> set[str]:
-    """The files and folders that an export wrote, by its `export.json`; none if that is missing or no such file."""
+    """The files and folders of an export, from its `export.json`; empty if that is missing or invalid."""
     try:
         data = read_json(path) if path.is_file() else None
     except InputError:
@@ -495,7 +491,7 @@ def _own_names(path: Path) -> set[str]:
 
 
 def not_held(dataset: Dataset) -> dict[str, int]:
-    """Count the parts of a dataset that BEIR and TREC have no place for; counts of 0 are left out."""
+    """Count the data of a dataset that BEIR and TREC lack; without counts of 0."""
     queries, labels = dataset.queries, dataset.labels
     judged = _judged(dataset)
     requests = [query.request for query in queries]
@@ -527,7 +523,7 @@ def not_held(dataset: Dataset) -> dict[str, int]:
 
 
 def _judged(dataset: Dataset) -> set[str]:
-    """The queries whose labels are in qrels: those with required items that are all known."""
+    """The queries with labels in qrels: fully labelled ones with required items."""
     return {label.query for label in dataset.labels if label.grade == Grade.REQUIRED} - set(dataset.unlabelled)
 
 
@@ -548,7 +544,7 @@ def _query_rows(dataset: Dataset, judged: set[str], *, plain: bool) -> Iterator[
 
 
 def _details(query: DatasetQuery, labels: Iterable[Label], *, in_qrels: bool) -> dict[str, dict[str, Any]]:
-    """By item, the fields of labels that qrels do not hold; with the grade where qrels do not have the query."""
+    """By item, the fields of labels that qrels lack; with the grade if the query is not in qrels."""
     details = {}
     for label in labels:
         entry: dict[str, Any] = {} if in_qrels else {"grade": label.grade}
@@ -562,7 +558,7 @@ def _details(query: DatasetQuery, labels: Iterable[Label], *, in_qrels: bool) ->
 
 
 def _write_qrels(dataset: Dataset, judged: set[str], folder: Path, form: str) -> dict[str, int]:
-    """Write the labels of the judged queries; returns how many there are, by split."""
+    """Write the labels of the judged queries; returns their numbers by split."""
     counts = {}
     for split in dataset.split_names:
         queries = [query.id for query in dataset.queries if query.split == split and query.id in judged]
@@ -585,7 +581,7 @@ def _beir(labels: Iterable[Label]) -> str:
 
 
 def _escape_mark(text: str) -> str:
-    """The text of a file; before a U+FEFF at its start stands another, which readers take for a byte order mark."""
+    """The text of a file; a U+FEFF at its start is doubled, as readers remove a byte order mark."""
     return f"\ufeff{text}" if text.startswith("\ufeff") else text
 
 
@@ -607,13 +603,13 @@ def _answers(dataset: Dataset, run: Path) -> dict[str, Slice | StoredAnswers]:
     if name is None:
         listed = ", ".join(f"{name} {content[:12]}" for name, content in datasets.items())
         raise StorageError(
-            f"{run} is a run on {listed}, not on {dataset.name} {dataset.hash[:12]}; export the dataset as it was run"
+            f"{run} is a run on {listed}, not on {dataset.name} {dataset.hash[:12]}; export the dataset of the run"
         )
     return {selector: store.load(name, selector).answers for selector in manifest["selectors"]}
 
 
 def _run(dataset: Dataset, selector: str, answers: Slice | StoredAnswers) -> str:
-    """The rankings of one selector, best first, to `DEPTH`, without what the session holds."""
+    """The rankings of one selector, best first, to `DEPTH`, without the session."""
     tag = file_name(selector).replace(" ", "%20")
     return _escape_mark(
         "".join(line for block in answers.blocks() for line in _run_lines(dataset.catalog.ids, tag, block))
@@ -632,7 +628,7 @@ def _run_lines(ids: Sequence[str], tag: str, answers: Slice) -> Iterator[str]:
 
 
 def _other_values(dataset: Dataset, judged: set[str]) -> dict[str, tuple[str, ...]]:
-    """The queries for which other programs compute other values from qrels and run than we do, and why."""
+    """The queries whose metrics differ in other programs, by reason."""
     alternatives = {label.query for label in dataset.labels if label.alternatives}
     batch = dataset.batch()
     with_session_label = []

@@ -24,7 +24,7 @@ WORDS = Message("labelling.similar-words")
 VECTORS = Message("labelling.similar-meaning")
 WORDS_THRESHOLD = 0.7
 VECTORS_THRESHOLD = 0.85
-_BLOCK = 4_000_000  # cells of a product held at once
+_BLOCK = 4_000_000  # cells of a product in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ def similar_by_words(
 ) -> tuple[SimilarPair, ...]:
     """Find the pairs of texts with nearly the same words.
 
-    A word weighs (1 + ln tf) ln(1 + n / df), with tf its count in the text, df the texts that hold it and n all
-    texts; similarity is the cosine of these weights. Words are those of the BM25 index.
+    The weight of a word is (1 + ln tf) ln(1 + n / df), with tf its count in the text, df the number of texts with the
+    word and n the number of texts; similarity is the cosine of these weights. Words are those of the BM25 index.
 
     Args:
-        texts: n texts. One without a word is near nothing.
+        texts: n texts. A text without words is similar to none.
         threshold: least similarity, above 0, at most 1.
         rows: only pairs with one of these texts; None = all.
         progress: called with (texts compared, texts to compare).
@@ -125,7 +125,7 @@ def mean_vectors(vectors: Float32Array, first: IntArray) -> FloatArray:
     """The mean direction of each item's chunk vectors, shape (n_items, n_dimensions).
 
     Args:
-        vectors: those of all chunks, item by item, shape (n_chunks, n_dimensions).
+        vectors: the vectors of all chunks, item by item, shape (n_chunks, n_dimensions).
         first: the first row of each item, shape (n_items,).
     """
     means: FloatArray = np.add.reduceat(vectors.astype(np.float64), first, axis=0)
@@ -134,14 +134,14 @@ def mean_vectors(vectors: Float32Array, first: IntArray) -> FloatArray:
 
 
 def connected_groups(pairs: Iterable[SimilarPair]) -> tuple[tuple[int, ...], ...]:
-    """The positions that pairs connect, directly or over others: each group and the groups in catalog order."""
+    """The groups of positions connected by pairs, directly or through others, in catalog order."""
     positions = [(pair.first, pair.second) for pair in pairs]
     groups = ({position for row in rows for position in positions[row]} for rows in connected_rows(positions))
     return tuple(sorted(tuple(sorted(group)) for group in groups))
 
 
 def _weights(counted: Sequence[Counter[str]]) -> list[dict[str, float]]:
-    """Unit TF-IDF weights by word, words sorted so that sums come out alike in any order of texts."""
+    """Unit TF-IDF weights by word; words are sorted, so that sums do not depend on the order of texts."""
     frequency = Counter(word for row in counted for word in row)
     idf = {word: math.log(1 + len(counted) / count) for word, count in frequency.items()}
     out = []
@@ -153,7 +153,7 @@ def _weights(counted: Sequence[Counter[str]]) -> list[dict[str, float]]:
 
 
 def _pairs_of(first: int, score: FloatArray, threshold: float, included: set[int]) -> list[SimilarPair]:
-    """The pairs of one text, without those that a wanted text before it has."""
+    """The pairs of one text, without pairs of earlier included texts."""
     close: IntArray = np.flatnonzero(score >= threshold - 1e-9)
     return [
         SimilarPair(min(first, second), max(first, second), min(1.0, float(score[second])))
@@ -168,16 +168,16 @@ def _ordered(pairs: list[SimilarPair]) -> tuple[SimilarPair, ...]:
 
 def _check(threshold: float) -> None:
     if not 0 < threshold <= 1:
-        raise ParameterError(f"the threshold of similarity is above 0 and at most 1, got {threshold}")
+        raise ParameterError(f"the threshold of similarity must be above 0 and at most 1, got {threshold}")
 
 
 _TRIED_WORDS = 4
 
 
 def merge_items(first: Item, second: Item) -> Item:
-    """One item for two of a type: the shorter name, what either says once, and the arguments of both.
+    """One item for two of a type: the shorter name, the texts without repetitions, and the arguments of both.
 
-    An argument is required where both require it.
+    An argument is required if both items require it.
     """
     base, added = sorted((first, second), key=lambda item: len(item.name))
     return replace(
@@ -204,7 +204,7 @@ def _join_schemas(base: Mapping[str, Any] | None, added: Mapping[str, Any] | Non
 
 
 def new_names(item: Item, rival: Item) -> Iterator[str]:
-    """New names for an item, with its server, or with a word of its description that the rival does not have."""
+    """New names for an item, with its server, or with a word of its description that the rival lacks."""
     if item.server and item.server != rival.server:
         yield _add_word(item.name, item.server, front=True)
     used_words = {*words(rival.search_text), *name_parts(item.name), *STOP_WORDS}
@@ -213,21 +213,21 @@ def new_names(item: Item, rival: Item) -> Iterator[str]:
 
 
 def _add_word(name: str, word: str, *, front: bool = False) -> str:
-    """A name with one more word, in the way in which the name joins its words."""
+    """A name with another word, joined in the style of the name."""
     if name.isidentifier() and "_" not in name and any(c.isupper() for c in name[1:]):
         return f"{word}{name[0].upper()}{name[1:]}" if front else f"{name}{word.capitalize()}"
     joint = next((mark for mark in "_-. " if mark in name), "_")
     return f"{word}{joint}{name}" if front else f"{name}{joint}{word}"
 
 
-FIRST_FEW = 5  # the specification's minimum of items
-MERGED = 0.7  # least similarity of two items whose merging is tried
+FIRST_FEW = 5  # the least number of items of the specification
+MERGED = 0.7  # least similarity of two items to try merging
 _N_BEST = 10  # best items of each search, with which a changed item is compared
 
 
 _EQUAL = 1e-6  # float32 similarities this close are equal
 _BELOW = 0.5  # how far below the threshold the nearest pairs may be
-_LEAST_GAIN = 0.05  # a new name that brings no item to the front must tell the pair apart by so much more
+_LEAST_GAIN = 0.05  # least gain in margin of a new name that brings no item to the front
 _VERSION = re.compile(r"v?\d+|new|old|legacy|beta|alpha|deprecated")
 
 Embed = Callable[[Sequence[str]], Float32Array]
@@ -239,11 +239,11 @@ class OwnWordsSearch:
     """The result of a search for one item of a pair in its own words.
 
     Attributes:
-        item: the item's id.
-        text: what is searched for: the first sentence of its description.
-        score: similarity of the item.
-        other: similarity of the other item of the pair.
-        place: place of the item among those of its type, from 1.
+        item: the id of the item.
+        text: the text of the search: the first sentence of its description.
+        score: the similarity of the item.
+        other: the similarity of the other item of the pair.
+        place: the rank of the item in its type, from 1.
     """
 
     item: str
@@ -255,15 +255,15 @@ class OwnWordsSearch:
 
 @dataclass(frozen=True, slots=True)
 class EditEffect:
-    """The effect that a change of a pair would have, measured by another search.
+    """The effect of a change of a pair, measured by another search.
 
     Attributes:
         what: `merge` or `rename`.
-        item: id of the item that is renamed, or that takes the other in.
-        name: its name then.
-        tokens: change of the catalog's prompt tokens.
-        first: how many items of the catalog would be found first in their own words.
-        margin: of the pair then, as `OverlapPair.margin`; None where it is merged.
+        item: the id of the renamed or merged item.
+        name: its new name.
+        tokens: the change of prompt tokens of the catalog.
+        first: the number of items found first in their own words.
+        margin: the new `OverlapPair.margin`; None for merged items.
     """
 
     what: str
@@ -276,15 +276,14 @@ class EditEffect:
 
 @dataclass(frozen=True, slots=True)
 class OverlapPair:
-    """Two items of a type with similar texts, or of which one is found first in a search for the other.
+    """Two items of a type with similar texts, or with a search for one that finds the other first.
 
     Attributes:
         items: their ids, in catalog order.
-        similarity: cosine of their mean vectors.
-        asked: the search for either item that has a description.
-        margin: by how much the one asked for is more similar than the other, the worse of both; below 0 the other is
-            taken for it.
-        changes: changes of the pair; empty if none was tried, or none helps.
+        similarity: the cosine of their mean vectors.
+        asked: the searches for the items with a description.
+        margin: the smaller lead of an item over the other in the search for it; negative if the other is found first.
+        changes: helpful changes of the pair; empty if none was tried.
     """
 
     items: tuple[str, str]
@@ -296,10 +295,10 @@ class OverlapPair:
 
 @dataclass(frozen=True, slots=True)
 class NamesAlike:
-    """Items of one type with nearly the same name.
+    """Items of one type with similar names.
 
     Attributes:
-        why: `same name` (case and separators aside) or `suffix` (one more last word, a version, a plural).
+        why: `same name` (ignoring case and separators) or `suffix` (another last word, a version, a plural).
         items: their ids, in catalog order.
     """
 
@@ -312,17 +311,17 @@ class Overlap:
     """How well a search distinguishes the items of a catalog.
 
     Attributes:
-        items: how many can be searched for (enabled, and not `manual`), by type.
-        left_out: how many cannot.
-        mute: ids of items without a description, which nothing could be asked for.
-        asked, first, among: how many were asked for, found first, and found among the first `FIRST_FEW`.
+        items: numbers of searchable items (enabled, and not `manual`), by type.
+        left_out: the number of other items.
+        mute: ids of items without a description, which cannot be searched for.
+        asked, first, among: numbers of items searched for, found first, and found among the first `FIRST_FEW`.
         tokens: prompt tokens of the items.
         pairs: worst first: by margin, then by similarity.
-        tried: for how many pairs, from the first, changes were tried.
+        tried: the number of pairs with tried changes.
         names: in catalog order.
-        nearest: where there are no pairs, up to three of the next similar ones: ids, how similar.
-        embedder: name of the embedder that made the vectors; empty unless it is set.
-        counter, threshold: of tokens; the least similarity of items that read alike.
+        nearest: without pairs, up to three of the most similar: ids and similarity.
+        embedder: the name of the embedder, if it is set.
+        counter, threshold: the token counter; the least similarity of pairs.
     """
 
     items: Mapping[str, int]
@@ -356,16 +355,15 @@ def overlap(
 ) -> Overlap:
     """Find the items with similar texts, and those that a search confuses.
 
-    Each item is searched for with the first sentence of its description, without its name, by dense search as the
-    selectors do (cosine of the best chunk), among the items of its type: a rule and the tool that it is about are no
-    rivals. An item for which another is found first is one that requests will miss.
+    Each item is searched for with the first sentence of its description, without its name, by dense search (cosine of
+    the best chunk) among the items of its type. Requests will miss an item if another is found first.
 
     Args:
-        catalog: the items; disabled and `manual` ones, which no search finds, are left out.
+        catalog: the items; disabled and `manual` ones are ignored.
         embed: makes the vectors.
         counter: counts prompt tokens.
-        threshold: least cosine of mean vectors of two items that read alike, above 0, at most 1.
-        changed: for how many pairs, the worst first, merging and renaming is tried; None = all.
+        threshold: the least cosine of mean vectors of a pair, above 0, at most 1.
+        changed: the number of pairs, worst first, for which to try merging and renaming; None = all.
         progress: called with (pairs tried, pairs to try).
 
     Raises:
@@ -400,13 +398,13 @@ def overlap(
 
 
 def _similar(catalog: Catalog, embed: Embed, threshold: float) -> list[SimilarPair]:
-    """The pairs of one type that are so similar, most similar first."""
+    """The similar pairs of one type, most similar first."""
     pairs = similar_by_vectors(catalog, embed, threshold=threshold)
     return [pair for pair in pairs if catalog[pair.first].type == catalog[pair.second].type]
 
 
 def similar_names(catalog: Catalog) -> Iterator[NamesAlike]:
-    """Items of one type with the same name, and names that go on for one word, a version or a plural."""
+    """Items of one type with the same name, or a name with another word, a version or a plural."""
     by_name = group_pairs(
         ((item.type, tuple(name_parts(item.name)) or (item.name,)), position) for position, item in enumerate(catalog)
     )
@@ -421,7 +419,7 @@ def similar_names(catalog: Catalog) -> Iterator[NamesAlike]:
 
 
 def _bases(name: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """The names to which this one adds one word, a version or a plural."""
+    """The names without the last word, version or plural of a name."""
     *head, last = name
     if last.endswith("s") and len(last) > 2:
         yield (*head, last[:-1])
@@ -432,7 +430,7 @@ def _bases(name: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 class _Search:
-    """Searches a catalog for each of its items in the item's own words; and again for changed items."""
+    """Searches a catalog for each item in its own words, and again with changed items."""
 
     def __init__(self, catalog: Catalog, embed: Embed) -> None:
         self.catalog, self._embed = catalog, embed
@@ -469,11 +467,11 @@ class _Search:
             self._best[rows], self._best_score[rows] = best, np.take_along_axis(score, best, axis=1)
 
     def n_within(self, n: int) -> int:
-        """How many items are found among the first `n`."""
+        """The number of items found among the first `n`."""
         return int((self._n_better < n).sum()) if self.texts else 0
 
     def pairs(self, alike: Iterator[tuple[int, int]]) -> list[OverlapPair]:
-        """The pairs that read alike, and those of which one is found for the other, worst first."""
+        """The similar pairs, and pairs with a search that finds the other item, worst first."""
         pairs = dict.fromkeys(alike)
         for row in np.flatnonzero(self._n_better).tolist() if self.texts else ():
             position, rival = int(self._positions[row]), int(self._best[row, 0])
@@ -506,10 +504,10 @@ class _Search:
         return float((vectors @ self._query_vectors[row]).max())
 
     def search_again(self, items: Mapping[int, Item]) -> tuple[int, float | None]:
-        """Search with some items changed: how many items are found first, and the margin of the changed ones.
+        """Search with changed items; returns the number of items found first, and the margin of the changed ones.
 
         Args:
-            items: the changed items by position; two that are merged are one object at both positions.
+            items: the changed items by position; a merged item is the same object at both positions.
         """
         scores, best_scores = self._score.copy(), self._best_score.copy()
         best_scores[np.isin(self._best, list(items)) | (self._best == self._positions[:, None])] = -2.0
@@ -527,7 +525,7 @@ class _Search:
 
 
 def _changes(search: _Search, counter: TokenCounter, pair: OverlapPair) -> Iterator[EditEffect]:
-    """The effect of merging two items, and of the best new name for one of them, if any helps."""
+    """The effects of merging two items, and of the best new name of one, if they help."""
     first_position, second_position = (search.position[id_] for id_ in pair.items)
     first, second = search.catalog[first_position], search.catalog[second_position]
     before = _tokens(counter, [first, second])
@@ -548,10 +546,7 @@ def _changes(search: _Search, counter: TokenCounter, pair: OverlapPair) -> Itera
 
 
 def _search_text(item: Item) -> str:
-    """The text of the search for an item: the first sentence of its description, or of its text if it has none.
-
-    `U.S.` and the like do not end it. A sentence that others follow loses its stop, as those of requests do.
-    """
+    """The text of the search for an item: the first sentence of its description, or of its text."""
     for text in (item.description, item.text):
         for start, end in sentences(text, 0, len(text)):
             piece = text[start:end].rstrip(".!?") if text[end:].strip() else text[start:end]

@@ -1,11 +1,10 @@
-"""Pools of what selectors offer, and predictions of what queries require.
+"""Pools of offered items, and predictions of required items.
 
-Predictions are calibrated on fully labelled queries by a small logistic regression whose prior is the prediction itself
-(coefficient 1 on its log odds, 0 on all else), so few labelled queries change little, and none nothing. A fully
-labelled query differs from an open one, since everything it needs was called. So each is put back into the state of an
-open one: the offers of the log's selector are drawn as it offered elsewhere, by the ranking of the pool's selector that
-follows the log most closely, and required items beyond these count as not called. All selectors and pairs share one set
-of coefficients.
+Predictions are calibrated on fully labelled queries by a small logistic regression. Its prior is the prediction itself
+(coefficient 1 for its log odds, 0 for the rest), so that few labelled queries change little. In a fully labelled query
+all required items were called, unlike in an open one. So each is converted into the state of an open one: the offers of
+the selector of the log are drawn at random, with the rates by rank of the selector of the pool that is closest to the
+log, and required items outside of these offers count as not called. All selectors and pairs share the coefficients.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ from ctxbench.selectors.definitions import agent_own_spec, find_definition, sele
 from ctxbench.selectors.selector import PipelineSelector, Selector
 
 SELECTORS = ("bm25", "dense", "semantic/spec")
-DEPTH = 20  # places of a ranking that are looked at
-ALIKE = 0.7  # share of words, rare ones counting more, that two items have in common from which one may stand in
-ALIKE_NAMED = 0.5  # the same where their names start with the same word, which for tools is what they do
+DEPTH = 20  # considered ranks
+ALIKE = 0.7  # least weighted share of common words of similar items
+ALIKE_NAMED = 0.5  # the same if their names start with the same word
 _WORD, _NAME_WORD = re.compile(r"[^\W_]+"), re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W_A-Z]+")
-BLOCK = 256  # queries whose answers are kept in one file, so that an interrupted start goes on
+BLOCK = 256  # queries per cache file
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -52,12 +51,12 @@ class Offers:
     """The offers and rankings of one selector, by query of the dataset, as catalog positions.
 
     Attributes:
-        name: of the selector.
-        offered: what would stand in the prompt, what the session holds included.
-        ranking: the best `DEPTH` found by search, best first, chosen or not.
-        scores: of the ranking.
-        failed: how many queries it failed on; these offer what the session holds.
-        failure: the first of them with what went wrong; empty where none did.
+        name: the name of the selector.
+        offered: the items of the prompt, with the session.
+        ranking: the best `DEPTH` items of the search, best first, chosen or not.
+        scores: the scores of the ranking.
+        failed: the number of failed queries, which offer the session only.
+        failure: the first failure; empty if there is none.
     """
 
     name: str
@@ -73,9 +72,9 @@ class Pool:
     """A dataset with the offers of selectors for its queries, and its exposures.
 
     Attributes:
-        dataset: the queries, in order.
-        offers: one a selector.
-        exposures: what the log offered and saw called, by query id; queries of no log are not in it.
+        dataset: the dataset.
+        offers: one per selector.
+        exposures: offered and called items of the log, by query id; only for queries of a log.
     """
 
     dataset: Dataset
@@ -84,30 +83,30 @@ class Pool:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The selectors."""
+        """The names of the selectors."""
         return tuple(offers.name for offers in self.offers)
 
     @cached_property
     def row(self) -> dict[str, int]:
-        """The row of every query by its id."""
+        """The rows of queries by id."""
         return {query.id: row for row, query in enumerate(self.dataset.queries)}
 
     @cached_property
     def likenesses(self) -> Likenesses:
-        """The items of the catalog that may be alternatives of each other."""
+        """The similar items of the catalog."""
         return Likenesses(self.dataset.catalog)
 
     @cached_property
     def always_items(self) -> frozenset[int]:
-        """The enabled items of mode `always`, which are in the prompt of every new session."""
+        """The enabled items of mode `always`, which are in every prompt of a new session."""
         return frozenset(np.flatnonzero(self.dataset.catalog.facts.always_offered).tolist())
 
     def always_offered(self, row: int) -> frozenset[int]:
-        """The items of mode `always` that every selector offers for the query in `row`: it gets them anyway."""
+        """The items of mode `always` that every selector offers for the query in `row`."""
         return self.always_items.intersection(*(offers.offered[row] for offers in self.offers))
 
     def positions(self, keys: Iterable[ItemKey]) -> tuple[int, ...]:
-        """The catalog positions of items; those that the catalog does not hold are left out."""
+        """The catalog positions of items, without items that are not in the catalog."""
         return tuple(position for position in map(self.dataset.catalog.find, keys) if position is not None)
 
     def groups(self, labels: Sequence[Label]) -> list[tuple[int, ...]]:
@@ -118,15 +117,15 @@ class Pool:
         return [tuple(members) for members in groups.values()]
 
     def complete(self, row: int, groups: Sequence[tuple[int, ...]]) -> tuple[bool, ...]:
-        """By selector, whether it offers the required items of the query in `row`."""
+        """Whether each selector offers the required items of the query in `row`."""
         return tuple(all(any(i in offers.offered[row] for i in group) for group in groups) for offers in self.offers)
 
 
 class Likenesses:
-    """Pairs of items of one type that may be alternatives: by name, or by similar words.
+    """Similar items of one type, which may be alternatives: by name, or by words.
 
     Attributes:
-        of: gives the positions of the items like the one at a position.
+        of: returns the positions of the items similar to the item at a position.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -139,7 +138,7 @@ class Likenesses:
         self.of = cache(self._find)
 
     def _find(self, position: int) -> tuple[int, ...]:
-        """Positions of the other items similar to the one at `position`, most similar first."""
+        """Positions of the items similar to the item at `position`, most similar first."""
         mine, item = self._words[position], self._catalog[position]
         common: dict[int, float] = {}
         for word in mine:
@@ -160,16 +159,16 @@ class Likenesses:
 
 
 def usual_selectors(dataset: Dataset) -> tuple[str, ...]:
-    """The default selectors to label for: three shipped ones, and that of a dataset's agent."""
+    """The default selectors for labelling: three shipped ones, and the selector of the agent of a dataset."""
     agent = dataset.about.get("agent")
     return SELECTORS if agent is None else (str(agent), *SELECTORS)
 
 
 def open_selectors(names: Sequence[str], resources: Resources) -> dict[str, Selector]:
-    """Open selectors: shipped ones as `name` or `name/preset`, that of an agent file, or all those of an experiment.
+    """Open selectors: shipped ones as `name` or `name/preset`, of an agent file, or all of an experiment.
 
     Raises:
-        UserError: one is unknown or faulty, or two have one name.
+        UserError: a selector is unknown or wrong, or two have the same name.
     """
     selectors: dict[str, Selector] = {}
     for text in names:
@@ -190,7 +189,7 @@ def open_selectors(names: Sequence[str], resources: Resources) -> dict[str, Sele
                 raise ParameterError(f"two selectors are called {name!r}; name each once")
             selectors[name] = selector
     if not selectors:
-        raise ParameterError("no selector is named; expected one or more, such as bm25")
+        raise ParameterError("no selector; expected one or more, such as bm25")
     return selectors
 
 
@@ -201,11 +200,11 @@ def make_pool(
     exposures: Mapping[str, Exposure],
     progress: Callable[[str, int, int], None] = lambda _text, _done, _total: None,
 ) -> Pool:
-    """Ask every selector for every query; answers of an earlier call are taken from the cache.
+    """Run each selector on each query; answers of earlier calls come from the cache.
 
     Raises:
-        SelectorError: a selector of the user's fails on every query, so that any figure of it would be false.
-        UserError: a selector of ours fails.
+        SelectorError: an external selector fails on all queries.
+        UserError: another selector fails.
     """
     offers = []
     for name, selector in selectors.items():
@@ -220,9 +219,9 @@ def make_pool(
 
 
 def _block(dataset: Dataset, selector: Selector, first: int) -> Slice:
-    """The answers for some queries, in the order of the dataset, from the cache if they are there.
+    """The answers for some queries, in the order of the dataset, from the cache if possible.
 
-    Failures are not kept, so that a later start asks again.
+    Answers with failures are not cached.
     """
     batch = Batch.of(dataset.catalog, [query.request for query in dataset.queries[first : first + BLOCK]])
     path = cache_dir() / "labelling" / content_key(2, batch.key, selector.describe(), code_hash(), versions())
@@ -247,7 +246,7 @@ def _offers(name: str, parts: Sequence[Slice]) -> Offers:
 
 
 def _failure(query: str, error: str) -> str:
-    """A failure with its query, which most name themselves."""
+    """A failure with its query."""
     named = f"query {query!r}: "
     return error if error.startswith(named) else f"{named}{error}"
 
@@ -260,13 +259,13 @@ def _answer(table: Candidates, query: int) -> tuple[frozenset[int], tuple[int, .
     return frozenset(items[table.chosen[rows]].tolist()), tuple(items[offered].tolist()), tuple(scores.tolist())
 
 
-_SPREAD = 0.3  # of the prior, for a feature of unit spread
+_SPREAD = 0.3  # of the prior of a feature with unit spread
 _SPREAD_LEVEL = 1.0  # for the constant
 _SPREAD_GUESS = 0.3  # around 1, for the guess's log odds
-_CHANCE_LIMITS = (0.003, 0.997)  # chances beyond are taken for these
-_STANDS_IN = 0.5  # that an item like a needed one would do as well
-_LOOKED_AT = 600  # turns from which it is learned what the log's selector offers
-_REACH = 3.0  # features further than this many spreads from the mean count as this far
+_CHANCE_LIMITS = (0.003, 0.997)  # chances are clipped to these
+_STANDS_IN = 0.5  # chance that a similar item is an alternative
+_LOOKED_AT = 600  # turns to learn the offers of the selector of the log
+_REACH = 3.0  # features are clipped to this many spreads from the mean
 _PARTS = re.compile(r"[^.!?;\n]*\w[^.!?;\n]*")
 
 
@@ -275,13 +274,13 @@ class Case:
     """The data of a query before any answer.
 
     Attributes:
-        row: of the query in the pool.
-        called: catalog positions of what was called or is labelled as required.
-        offered: of what was offered; None where no log says.
-        signals: the log shows signs of a miss.
-        required: positions of what the model named without being offered it.
-        groups: of a query that is fully labelled, what it requires.
-        weight: how much it counts.
+        row: the row of the query in the pool.
+        called: catalog positions of called or required items.
+        offered: catalog positions of offered items; None without a log.
+        signals: the log has signals of a miss.
+        required: positions of items that the model named although they were not offered.
+        groups: for a fully labelled query, the required groups.
+        weight: the weight of the case.
     """
 
     row: int
@@ -298,10 +297,10 @@ class Cases:
     """Cases with their guesses.
 
     Attributes:
-        pool: that they are of.
+        pool: the pool of the queries.
         cases: in any order.
-        sets: of selectors, by number: each alone, then pairs.
-        chances: guessed, that all of a set are complete, shape (n_cases, n_sets).
+        sets: sets of selectors: single ones, then pairs.
+        chances: guessed chances that all selectors of a set are complete, shape (n_cases, n_sets).
     """
 
     pool: Pool
@@ -311,19 +310,19 @@ class Cases:
 
     @cached_property
     def features(self) -> FloatArray:
-        """The features of the chances other than the guess, shape (n_cases, n_sets, n_features)."""
+        """The features besides the guess, shape (n_cases, n_sets, n_features)."""
         table = [[_features(self.pool, case, chosen) for chosen in self.sets] for case in self.cases]
         return np.array(table, dtype=np.float64).reshape(len(self.cases), len(self.sets), _N_FEATURES)
 
     @cached_property
     def outcomes(self) -> FloatArray:
-        """Of fully labelled cases, whether all of a set are complete, shape (n_cases, n_sets)."""
+        """For fully labelled cases, whether all selectors of a set are complete, shape (n_cases, n_sets)."""
         table = [[_outcome(self.pool, case, chosen) for chosen in self.sets] for case in self.cases]
         return np.array(table, dtype=np.float64).reshape(len(self.cases), len(self.sets))
 
 
 class Emulator:
-    """Fully labelled queries as cases, as if the log had offered for them what it offered elsewhere."""
+    """Converts fully labelled queries into cases with simulated offers of the log."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -339,7 +338,7 @@ class Emulator:
         self._shown = [(row, frozenset(pool.positions(keys))) for row, keys in part[:: max(len(part) // _LOOKED_AT, 1)]]
 
     def cases(self, *, seed: int = 0) -> list[Case]:
-        """One case per fully labelled query and kind of open query (logged, not logged); none if no query is open."""
+        """One case per fully labelled query and kind of open query (logged, not logged); none without open queries."""
         result = []
         rng = np.random.default_rng(seed)
         pool = self.pool
@@ -357,13 +356,13 @@ class Emulator:
     def _offered(self, row: int, rng: np.random.Generator) -> frozenset[int]:
         selector, inside, outside = self._selector
         chance = np.full(len(self.pool.dataset.catalog), outside)
-        ranking = list(self.pool.offers[selector].ranking[row][: len(inside)])  # of further places nothing is known
+        ranking = list(self.pool.offers[selector].ranking[row][: len(inside)])  # later ranks are unknown
         chance[ranking] = inside[: len(ranking)]
         return frozenset(np.flatnonzero(rng.random(len(chance)) < chance).tolist())
 
     @cached_property
     def _selector(self) -> tuple[int, FloatArray, float]:
-        """The selector whose ranks predict best what was offered, the share offered by rank, and beyond all ranks."""
+        """The selector whose ranks predict the offers best, the share offered by rank, and beyond all ranks."""
         fits = []
         for number, offers in enumerate(self.pool.offers):
             depth = max((len(offers.ranking[row]) for row, _ in self._shown), default=0)
@@ -383,14 +382,14 @@ class Emulator:
 
 @dataclass(frozen=True, eq=False)
 class LogOddsCorrection:
-    """Coefficients: of the guess's log odds, a constant, and the features less their mean, by `_SCALE`."""
+    """Coefficients: of the log odds of the guess, a constant, and the centred features, scaled by `_SCALE`."""
 
     coefficients: FloatArray
     mean: FloatArray
 
     @classmethod
     def of(cls, cases: Cases) -> LogOddsCorrection:
-        """Fit to fully labelled cases of single selectors; none of them leave the guesses as they are."""
+        """Fit to fully labelled cases of single selectors; without cases the guesses are unchanged."""
         flat = cases.features.reshape(-1, _N_FEATURES)
         empty = cls(
             np.array([1.0] + [0.0] * (1 + _N_FEATURES)), flat.mean(axis=0) if len(flat) else np.zeros(_N_FEATURES)
@@ -398,7 +397,7 @@ class LogOddsCorrection:
         if not len(flat):
             return empty
         n_sets = len(cases.sets)
-        # the selectors' outcomes for one query hang together: n of them count as the root of n
+        # outcomes of selectors for one query are correlated: n of them count as the root of n
         weight = np.repeat([case.weight for case in cases.cases], n_sets) / np.sqrt(n_sets)
         prior = 1.0 / np.array([_SPREAD_GUESS, _SPREAD_LEVEL, *[_SPREAD] * _N_FEATURES]) ** 2
         return cls(_fit(empty.columns(cases), cases.outcomes.ravel(), weight, (empty.coefficients, prior)), empty.mean)
@@ -412,7 +411,7 @@ class LogOddsCorrection:
 
 
 def corrected(correction: LogOddsCorrection, cases: Cases) -> FloatArray:
-    """The guessed chances, corrected, shape (n_cases, n_sets); a pair's is never above its selectors'."""
+    """The corrected chances, shape (n_cases, n_sets); the chance of a pair is at most that of its selectors."""
     chances = _sigmoid(correction.columns(cases) @ correction.coefficients).reshape(cases.chances.shape)
     for number, chosen in enumerate(cases.sets):
         for index in chosen:
@@ -425,7 +424,7 @@ def _sigmoid(x: FloatArray) -> FloatArray:
 
 
 def _fit(x: FloatArray, y: FloatArray, weight: FloatArray, prior: tuple[FloatArray, FloatArray]) -> FloatArray:
-    """Logistic regression by Newton's method under a normal prior (its mean, its precision)."""
+    """Logistic regression by Newton's method with a normal prior (mean, precision)."""
     mean, precision = prior
     fitted = mean.copy()
     for _ in range(50):
@@ -444,7 +443,7 @@ _N_FEATURES = len(_SCALE)
 
 
 def _features(pool: Pool, case: Case, chosen: Sequence[int]) -> list[float]:
-    """The ranks of the called items, their number, and the number that the request's length suggests."""
+    """The ranks and number of called items, and the length of the request."""
     text = pool.dataset.queries[case.row].request.text
     parts, called = max(len(_PARTS.findall(text)), 1), len(case.called)
     deepest = 0.0
@@ -463,7 +462,7 @@ def _features(pool: Pool, case: Case, chosen: Sequence[int]) -> list[float]:
 
 
 def _outcome(pool: Pool, case: Case, chosen: Sequence[int]) -> float:
-    """The chance that all of these selectors offer all required items of a query, or similar ones."""
+    """The chance that all these selectors offer all required items of a query, or alternatives."""
     chance = 1.0
     for group in case.groups:
         offered = [pool.offers[selector].offered[case.row] for selector in chosen]
@@ -474,21 +473,21 @@ def _outcome(pool: Pool, case: Case, chosen: Sequence[int]) -> float:
     return chance
 
 
-# Chance that the item at a rank of the fused ranking is needed: in addition to a known requirement, and
-# where nothing is known. First guesses, corrected by the dataset's fully labelled queries where it has any.
-_BUCKET_ENDS = (1, 2, 3, 5, 10, 20, 40)  # last place of each bucket
+# Chance that the item at a rank of the fused ranking is required: in addition to a known required item, and without
+# one. These first guesses are corrected by fully labelled queries.
+_BUCKET_ENDS = (1, 2, 3, 5, 10, 20, 40)  # last rank of each bucket
 _BESIDE = (0.30, 0.12, 0.08, 0.05, 0.025, 0.01, 0.004)
 _ALONE = (0.50, 0.18, 0.10, 0.06, 0.03, 0.012, 0.005)
-_WORTH = 40.0  # how many observations a first guess is worth
-_CALLED = 0.93  # that what was called was needed
+_WORTH = 40.0  # weight of a first guess, in observations
+_CALLED = 0.93  # chance that a called item is required
 
 
-_PASSED_OVER = 0.15  # factor for an item that the model was offered and did not call
-_SIGNAL = 3.0  # factor on the odds of anything that was not offered where the log shows signs of a miss
-_WANTED = 0.8  # that what the model named without being offered it was needed
-_NEEDS = 1.3  # items that a request needs, before anything is known
-_LACKING = 0.15  # required items that were not called, at the least
-_OUTSIDE = 0.01  # that something is needed which no selector ranks
+_PASSED_OVER = 0.15  # factor for offered items that were not called
+_SIGNAL = 3.0  # factor on the odds of items that were not offered, with signals of a miss
+_WANTED = 0.8  # chance that a named item that was not offered is required
+_NEEDS = 1.3  # first guess of required items per request
+_LACKING = 0.15  # least number of required items that were not called
+_OUTSIDE = 0.01  # chance of a required item that no selector ranks
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -496,9 +495,9 @@ class Guess:
     """The guess for one query.
 
     Attributes:
-        probabilities: of items that may be needed, by catalog position; those that were called are left out.
-        called: what was called.
-        outside: chance that something else is needed.
+        probabilities: chances that items are required, by catalog position, without called items.
+        called: called items.
+        outside: the chance that another item is required.
     """
 
     probabilities: Mapping[int, float]
@@ -506,7 +505,7 @@ class Guess:
     outside: float
 
     def ranked(self) -> list[int]:
-        """The items that may be needed, the likeliest first."""
+        """The items that may be required, likeliest first."""
         return sorted(self.probabilities, key=lambda item: (-self.probabilities[item], item))
 
 
@@ -516,11 +515,11 @@ class Guesses:
 
     Attributes:
         queries: their ids.
-        complete: chance that each selector is complete, shape (n_queries, n_selectors).
-        first, second: by pair of selectors, chance that only the first, only the second is complete, each of shape
+        complete: chances that selectors are complete, shape (n_queries, n_selectors).
+        first, second: chances that only the first, or only the second selector of a pair is complete, shape
             (n_queries, n_pairs).
-        differ: where the two of a pair offer different items, shape (n_queries, n_pairs).
-        answers: how many answers a query will take, shape (n_queries,).
+        differ: whether the selectors of a pair offer different items, shape (n_queries, n_pairs).
+        answers: expected answers per query, shape (n_queries,).
     """
 
     queries: tuple[str, ...]
@@ -537,10 +536,10 @@ def pairs(n: int) -> list[tuple[int, int]]:
 
 
 class Predictor:
-    """Guesses for the queries of a pool.
+    """Makes guesses for the queries of a pool.
 
     Attributes:
-        guess: gives what a query may need, by its id.
+        guess: returns the guess for a query, by its id.
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -561,9 +560,7 @@ class Predictor:
         case = self._case(query_id)
         labels = self.pool.dataset.labels_of(query_id)
         if any(label.grade == 2 for label in labels) and not self.pool.dataset.queries[case.row].partly_labelled:
-            return Guess(
-                probabilities={}, called=case.called, outside=1e-6
-            )  # only what might stand for the needed is open
+            return Guess(probabilities={}, called=case.called, outside=1e-6)  # only alternatives are open
         return self._guess_of(case)
 
     def _case(self, query_id: str) -> Case:
@@ -594,7 +591,7 @@ class Predictor:
                 odds = _SIGNAL * chance / (1.0 - chance)
                 chance = odds / (1.0 + odds)
             if item in like_called:
-                chance *= 0.3  # one of the two is enough
+                chance *= 0.3  # likely an alternative
             probabilities[item] = min(chance, 0.9)
         outside = _OUTSIDE * (_SIGNAL if case.signals else 1.0)
         mass = sum(probabilities.values()) + outside
@@ -607,12 +604,12 @@ class Predictor:
         return Guess(probabilities=probabilities, called=called, outside=min(outside * scale, 0.5))
 
     def _needs(self, row: int) -> float:
-        """The number of items that a request of this length needs, by the fully labelled queries."""
+        """The expected number of required items of a request, from its length."""
         words = len(self.pool.dataset.queries[row].request.text.split())
         return max(self._mean_needs + self._needs_a_word * (words - self._mean_words), 0.3)
 
     def _needed_groups(self, query_id: str) -> int:
-        """The number of required groups of a query, without those that are always offered."""
+        """The number of required groups of a query that are not always offered."""
         always_offered = self.pool.always_offered(self.pool.row[query_id])
         return sum(
             always_offered.isdisjoint(group) for group in self.pool.groups(self.pool.dataset.labels_of(query_id))
@@ -623,8 +620,8 @@ class Predictor:
         ids = tuple(queries)
         n, selector_pairs = len(self.pool.offers), pairs(len(self.pool.offers))
         sets = [(i,) for i in range(n)] + selector_pairs
-        found_guesses = [self.guess(query_id) for query_id in ids]
-        cases = self._cases([self._case(query_id) for query_id in ids], found_guesses, sets)
+        query_guesses = [self.guess(query_id) for query_id in ids]
+        cases = self._cases([self._case(query_id) for query_id in ids], query_guesses, sets)
         chances = corrected(self._correction, cases)
         complete, together = chances[:, :n], chances[:, n:]
         first = np.maximum(complete[:, [i for i, _ in selector_pairs]] - together, 0.0)
@@ -633,7 +630,7 @@ class Predictor:
         differ = np.array([[row[i] != row[j] for i, j in selector_pairs] for row in rows], dtype=np.bool_)
         differ = differ.reshape(len(ids), len(selector_pairs))
         wrong = np.array([1.0 - _CALLED if case.called else 0.0 for case in cases.cases])
-        n_missing = np.array([sum(guess.probabilities.values()) for guess in found_guesses])
+        n_missing = np.array([sum(guess.probabilities.values()) for guess in query_guesses])
         return Guesses(
             queries=ids,
             complete=complete,
@@ -644,7 +641,7 @@ class Predictor:
         )
 
     def _cases(self, cases: Sequence[Case], guesses: Sequence[Guess], sets: Sequence[tuple[int, ...]]) -> Cases:
-        """Cases with the chances that all selectors of each set are complete, as guessed item by item."""
+        """Cases with the guessed chances that all selectors of each set are complete."""
         chances = np.array(
             [
                 [self._chance(guess, [self.pool.offers[i].offered[case.row] for i in chosen]) for chosen in sets]
@@ -656,13 +653,13 @@ class Predictor:
 
     @cached_property
     def _correction(self) -> LogOddsCorrection:
-        """The correction of guesses by the fully labelled queries, as if the log had offered a part of each."""
+        """The correction of guesses by fully labelled queries with simulated offers."""
         cases = Emulator(self.pool).cases()
         alone = [(i,) for i in range(len(self.pool.offers))]
         return LogOddsCorrection.of(self._cases(cases, [self._guess_of(case) for case in cases], alone))
 
     def _chance(self, guess: Guess, offered: list[frozenset[int]]) -> float:
-        """The chance that all of these offers hold all required items, which count as independent."""
+        """The chance that all these offers have all required items, taken as independent."""
         log, by_all = math.log1p(-guess.outside), frozenset.intersection(*offered)
         for item in guess.called:
             missing = 0.0
@@ -678,9 +675,9 @@ class Predictor:
 
 
 def candidates(pool: Pool, row: int) -> list[int]:
-    """Items that some selector ranks or offers for a query, by reciprocal rank fusion; ties in catalog order.
+    """Items that a selector ranks or offers for a query, by reciprocal rank fusion; ties in catalog order.
 
-    Without those that it gets anyway (`Pool.always_offered`).
+    Without items that are always offered (`Pool.always_offered`).
     """
     score: dict[int, float] = {}
     for offers in pool.offers:
@@ -696,9 +693,9 @@ def _bucket(position: int) -> int:
 
 
 def _calibrated(pool: Pool) -> tuple[list[float], list[float]]:
-    """Chances by bucket of the fused ranking: in addition to a known requirement, and without one.
+    """Chances by bucket of the fused ranking: in addition to a known required item, and without one.
 
-    Every requirement of a fully labelled query takes a turn as the one that is known.
+    Each required item of a fully labelled query is used as the known one in turn.
     """
     hits = np.array([_BESIDE, _ALONE]) * _WORTH
     counts = np.full((2, len(_BUCKET_ENDS)), _WORTH)

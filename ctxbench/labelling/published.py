@@ -42,9 +42,9 @@ _FOLDERS = (_PACKAGE / "shipped_datasets", _PACKAGE.parent / "datasets")  # of a
 
 
 class PackageData:
-    """`smoke`, a front desk's 24 items and 30 requests; `workbench`, `freight` and `diary`, a few hundred of each.
+    """`smoke` (24 items and 30 requests of a front desk), `workbench`, `freight` and `diary` (a few hundred of each).
 
-    A language model wrote and labelled them, as their cards say: they are for a first look, notebooks and tests.
+    A language model wrote and labelled them: they are for a first look, notebooks and tests.
     """
 
     provides: ClassVar[tuple[str, ...]] = ("smoke", "workbench", "freight", "diary")
@@ -52,18 +52,18 @@ class PackageData:
 
     @property
     def install(self) -> str:
-        """The command that puts them there."""
+        """The command that installs them."""
         return install_command(reinstall=True)
 
     def available(self) -> bool:
-        """Whether their files are there."""
+        """Whether their files are installed."""
         return all(self._folder(name) is not None for name in self.provides)
 
     def load(self, name: str) -> Dataset:
         """Read one of the datasets.
 
         Raises:
-            UnknownNameError: it is another name.
+            UnknownNameError: there is no such dataset.
             StorageError: the files are missing.
         """
         if name not in self.provides:
@@ -78,10 +78,10 @@ class PackageData:
 
 
 HOST = "https://raw.githubusercontent.com"
-TRIES = 4  # of one file, each going on where the last one ended
-TIMEOUT_S = 30.0  # in which `LEAST` bytes come, or the file is whole
-LEAST = 30_000  # bytes; a server that drips would hold everybody up for days
-REDIRECTS = 5  # of one exchange
+TRIES = 4  # of one file; each continues where the last one ended
+TIMEOUT_S = 30.0  # time for `LEAST` bytes, or the rest of the file
+LEAST = 30_000  # bytes
+REDIRECTS = 5  # of one request
 TRY_AGAIN = (408, 425, 429, 500, 502, 503, 504)
 _SLOW = Message("labelling.slow-server", n=LEAST, seconds=TIMEOUT_S)
 _AGAIN = "remove it and try again"
@@ -95,10 +95,10 @@ class Fetched:
     """One file of a source.
 
     Attributes:
-        path: where it stands.
+        path: its path.
         size: in bytes.
-        sha256: as expected and found.
-        fresh: whether it came now; False if it was there.
+        sha256: its digest.
+        fresh: whether it was downloaded now.
     """
 
     path: Path
@@ -108,21 +108,21 @@ class Fetched:
 
 
 class _CutError(Exception):
-    """The connection ended early, or the server asks to try again; what has come is kept."""
+    """The connection ended early, or the server asks for another try; downloaded bytes are kept."""
 
 
 def sources() -> dict[str, tuple[PublishedSource, tuple[str, ...]]]:
-    """The sources that can be fetched, by name, with their datasets, sorted."""
+    """The sources to fetch with their datasets, sorted by name."""
     readers = [importer for importer in importers().values() if isinstance(importer, FileImporter)]
     return dict(sorted({importer.source.name: (importer.source, importer.provides) for importer in readers}.items()))
 
 
 def source_of(name: str) -> PublishedSource:
-    """The source of a name, which may be that of a dataset made of it.
+    """The source with a name, or the source of the dataset with this name.
 
     Raises:
-        UnknownNameError: nothing has the name; the closest are named.
-        ParameterError: the dataset comes from a package; says what to install.
+        UnknownNameError: there is no such source or dataset.
+        ParameterError: the dataset comes from a package.
     """
     by_name = sources()
     for source, datasets in by_name.values():
@@ -142,24 +142,24 @@ def fetch(
     notify: Notify = nothing_said,
     pause: float = 0.5,
 ) -> tuple[Fetched, ...]:
-    """Fetch the files of a source into the cache; valid files are left as they are.
+    """Fetch the files of a source into the cache, unless they are valid already.
 
-    A file comes into its place only once its SHA-256 is the expected one. What has come of it when the connection
-    ends, or the process, is kept, and the next call goes on from there. Processes take turns.
+    A file is moved to its path after its SHA-256 was checked. The next call continues an interrupted download.
+    Processes take turns.
 
     Args:
-        source: what to fetch.
-        host: where repositories on GitHub are published: `<host>/<repository>/<commit>/<path>`.
-        show: told (text, bytes so far, bytes in all) of each file.
-        notify: told in one line what turned out otherwise.
+        source: the files to fetch.
+        host: the host of GitHub repositories: `<host>/<repository>/<commit>/<path>`.
+        show: called with (text, bytes so far, all bytes) of each file.
+        notify: called with notes of one line.
         pause: seconds before the second try of a file, doubled each time.
 
     Raises:
-        StorageError: the network is forbidden or not there, the server has no such file or another one, or the
-            cache cannot be written. Nothing is half-written.
+        StorageError: the network is forbidden or unavailable, a file is missing or wrong, or the cache cannot be
+            written. Incomplete files are never visible.
     """
 
-    @cache  # said once
+    @cache  # called once
     def waiting() -> None:
         notify(Message("labelling.fetch-waiting", name=source.name))
 
@@ -168,7 +168,7 @@ def fetch(
         if missing and offline():
             raise StorageError(
                 f"cannot fetch {source.name}: CTXBENCH_OFFLINE or HF_HUB_OFFLINE forbids the network; unset it, or "
-                f"name a folder that holds the files: `ctxbench data import DATASET --from FOLDER`"
+                f"name a folder with the files: `ctxbench data import DATASET --from FOLDER`"
             )
         if missing:
             deadline = Deadline(TIMEOUT_S)
@@ -180,10 +180,10 @@ def fetch(
 
 
 def _client() -> httpx.Client:
-    """A client that uses the proxies and certificates of the environment, and follows no redirect by itself.
+    """A client with the proxies and certificates of the environment, without redirects.
 
     Raises:
-        StorageError: the environment names some that cannot be used.
+        StorageError: the proxies or certificates cannot be used.
     """
     import httpx
 
@@ -221,12 +221,12 @@ class _Download:
         """Fetch the file, check it and move it to its path.
 
         Raises:
-            StorageError: it could not be had, or is another file.
+            StorageError: it could not be fetched, or is another file.
         """
         had = self._size()
         self._fetch_all(pause)
         digest, size = sha256_of(self.part, fix=_AGAIN), self._size()
-        if digest != self.file.sha256 and had:  # what was kept from before may be what is wrong
+        if digest != self.file.sha256 and had:  # the kept part may be wrong
             self._drop()
             self._fetch_all(pause)
             digest, size = sha256_of(self.part, fix=_AGAIN), self._size()
@@ -234,8 +234,8 @@ class _Download:
             self._drop()
             raise StorageError(
                 f"{self.url} is not the expected file: {size:,} bytes with SHA-256 {digest}, expected "
-                f"{self.file.size:,} bytes with {self.file.sha256}; nothing was kept. Something on the way may have "
-                "answered in its place (a proxy, a login page)"
+                f"{self.file.size:,} bytes with {self.file.sha256}; nothing was kept; check for a proxy or a "
+                "login page"
             )
         try:
             self.part.replace(self.target)
@@ -250,8 +250,8 @@ class _Download:
             except _CutError as error:
                 if attempt == TRIES - 1:
                     raise StorageError(
-                        f"cannot fetch {self.url}: {error}; {self._size():,} of {self.file.size:,} bytes have come and "
-                        "are kept, the same command goes on from there"
+                        f"cannot fetch {self.url}: {error}; {self._size():,} of {self.file.size:,} bytes are kept; "
+                        "run the same command to continue"
                     ) from error
                 time.sleep(pause * 2**attempt)
             except KeyboardInterrupt as stopped:
@@ -264,8 +264,8 @@ class _Download:
         """Send one request for the missing bytes, and append them to the partial file.
 
         Raises:
-            _CutError: worth another try.
-            StorageError: not worth one.
+            _CutError: another try may succeed.
+            StorageError: no other try will succeed.
         """
         import httpx
 
@@ -275,11 +275,11 @@ class _Download:
         try:
             with self.deadline.running():
                 self._exchange(have)
-        except (httpx.TransportError, UnicodeError) as error:  # the latter of a Location whose host cannot be
+        except (httpx.TransportError, UnicodeError) as error:  # UnicodeError: an invalid host in a redirect
             if isinstance(error, httpx.UnsupportedProtocol):
                 raise StorageError(f"cannot fetch {self.url}: {error}") from error
             raise _CutError(_SLOW if self.deadline.late else str(error) or type(error).__name__) from error
-        if self.deadline.late:  # a body that ends with its connection ended by us
+        if self.deadline.late:  # we ended the connection
             raise _CutError(_SLOW)
 
     def _exchange(self, have: int) -> None:
@@ -300,16 +300,16 @@ class _Download:
             raise _CutError(status)
         if response.status_code == 416 or (response.status_code == 206 and _first(response) != have):
             self._drop()
-            raise _CutError(f"{status} to a request for the bytes from {have:,} on")
+            raise _CutError(f"{status} to a request for bytes from {have:,}")
         if response.status_code not in (200, 206):
             raise StorageError(
-                f"cannot fetch {self.url}: {status}; if its owner has moved it, name a folder that holds a copy: "
+                f"cannot fetch {self.url}: {status}; if it was moved, name a folder with a copy: "
                 "`ctxbench data import DATASET --from FOLDER`"
             )
         if compression(response.headers):
             raise StorageError(
-                f"cannot fetch {self.url}: the server compresses ({compression(response.headers)!r:.80}) what it was "
-                "asked for as it is; something on the way may do so (a proxy)"
+                f"cannot fetch {self.url}: the response is compressed ({compression(response.headers)!r:.80}) although "
+                "the request forbids it; check for a proxy"
             )
         done = lap = have if response.status_code == 206 else 0
         try:
@@ -318,7 +318,7 @@ class _Download:
                 for piece in response.iter_raw():
                     done += len(piece)
                     if done > self.file.size:
-                        break  # another file; its digest will say so
+                        break  # another file
                     stream.write(piece)
                     if done - lap >= LEAST:
                         self.deadline.restart()
@@ -352,7 +352,7 @@ class _Download:
 
 
 def _first(response: httpx.Response) -> int:
-    """The first byte that a partial response brings; -1 if it does not say."""
+    """The first byte of a partial response; -1 if it is not stated."""
     match = re.match(r"bytes (\d{1,18})-", response.headers.get("content-range", ""))
     return int(match[1]) if match else -1
 
@@ -363,7 +363,7 @@ SIMPLE, MULTIPLE, IRRELEVANCE = "simple_python", "live_multiple", "live_irreleva
 
 
 class _BfclEntry(NamedTuple):
-    """A question, the functions listed with it, and the names that its answer calls."""
+    """A question with its functions, and the names that its answer calls."""
 
     id: str
     part: str
@@ -373,12 +373,12 @@ class _BfclEntry(NamedTuple):
 
 
 class BFCL:
-    """`bfcl-simple`, `bfcl-live` and `bfcl-live-listed`; each query's required tools are those its answer calls.
+    """`bfcl-simple`, `bfcl-live` and `bfcl-live-listed`; queries require the tools that their answers call.
 
     A function is a tool without a server. Many names are defined several times. In the first two datasets the
-    first definition in file order stands for all (this is how they are measured elsewhere); in `bfcl-live-listed`
-    each query gets the very definitions listed with it, so each definition is a tool of its own. Schemas are as
-    published, in BFCL's dialect (`dict`, `float`, `tuple` for types).
+    first definition in file order is used for all, as elsewhere; in `bfcl-live-listed` each definition is a tool, and
+    each query gets the definitions listed with it. Schemas are as published, in the dialect of BFCL (`dict`, `float`,
+    `tuple` for types).
     """
 
     provides: ClassVar[tuple[str, ...]] = tuple(recipes()["bfcl"]["datasets"])
@@ -390,13 +390,13 @@ class BFCL:
 
         Args:
             folder: the copy; None = the wheel.
-            sha256: the digest expected of each file.
+            sha256: the expected digest of each file.
         """
         self._folder = folder
         self._sha256 = sha256
 
     def available(self) -> bool:
-        """Whether the wheel is installed (its package is looked for, not imported), or the folder is there."""
+        """Whether the wheel is installed, or the folder exists."""
         folder = self._folder or _wheel_data()
         return folder is not None and folder.is_dir()
 
@@ -404,8 +404,8 @@ class BFCL:
         """Make one of the datasets; about a second.
 
         Raises:
-            UnknownNameError: `name` is none of `provides`.
-            StorageError: the wheel is missing or of another version, or a file is not the one expected.
+            UnknownNameError: `name` is not in `provides`.
+            StorageError: the wheel is missing or of another version, or a file is not the expected one.
         """
         if name not in self.provides:
             raise UnknownNameError("dataset of BFCL", name, self.provides)
@@ -502,10 +502,10 @@ def _wheel_data() -> Path | None:
 
 
 def _tools(entries: Iterable[_BfclEntry], *, every_definition: bool) -> dict[str, Item]:
-    """The tool that stands for each definition, by the definition as text, in file order.
+    """The tool of each definition, by the text of the definition, in file order.
 
-    A tool has no server. With `every_definition`, definitions of a name after its first are tools of their own,
-    distinguished by a server that is the start of the definition's SHA-256; else the first stands for all of them.
+    With `every_definition`, later definitions of a name are other tools, with the start of the SHA-256 of the
+    definition as server; otherwise the first definition is used for all. Other tools have no server.
     """
     first: dict[str, Item] = {}
     tools: dict[str, Item] = {}
@@ -528,10 +528,10 @@ def _tools(entries: Iterable[_BfclEntry], *, every_definition: bool) -> dict[str
 
 
 def _groups(entries: Sequence[_BfclEntry]) -> list[str]:
-    """The group of each live query, named by the first query of the group.
+    """The group of each live query, named by its first query.
 
-    One group are queries with the same text (blanks and case aside) and those that were contributed over the same
-    list of functions: the second number of `live_multiple_712-164-28`. They are often paraphrases.
+    Queries with the same text (ignoring blanks and case), or with the same list of functions (the second number of
+    `live_multiple_712-164-28`), are a group. They are often paraphrases.
     """
     keys = ((f"{e.part} {e.id.rsplit('_', 1)[1].split('-')[1]}", (text_key(e.messages[-1].content),)) for e in entries)
     names = {row: entries[rows[0]].id for rows in connected_rows(keys) for row in rows}
@@ -539,5 +539,5 @@ def _groups(entries: Sequence[_BfclEntry]) -> list[str]:
 
 
 def _definition_text(function: Mapping[str, Any]) -> str:
-    """A definition as text, the order of its keys aside."""
+    """A definition as text, independent of the order of its keys."""
     return json.dumps(function, sort_keys=True, ensure_ascii=True)

@@ -31,23 +31,23 @@ from ctxbench.io.files import gzip_fault, read_bytes, read_text
 from ctxbench.io.rows import Row
 from ctxbench.model.items import Catalog, ItemKey
 
-_SHOWN_KEYS = 5  # keys that a message names
+_SHOWN_KEYS = 5  # keys that a message lists
 _LARGEST_FIELD = 50_000_000  # characters of one field of a CSV file
 
 
 def read_records(path: Path, faults: list[Fault]) -> Iterator[Row]:
-    """Read the records of a file, with their lines (of JSON and Parquet: their numbers, from 1).
+    """Read the records of a file, with their lines (for JSON and Parquet their numbers, from 1).
 
     Args:
-        path: ends in one of `_READERS`. JSON and YAML hold a list of objects, alone or in a mapping under its only
-            key, JSON also columns as pandas writes them, or JSON lines; JSON lines may be a list. Of CSV and TSV the
-            first row names the fields, and every value is a text; between columns stands what the first row has most
-            of: commas, tabs or semicolons.
-        faults: malformed records go there, and are left out.
+        path: a file with an ending in `_READERS`. JSON and YAML have a list of objects, alone or under the only key of
+            a mapping; JSON may also have columns as pandas writes them, or JSON lines. In CSV and TSV the first row has
+            the names of fields, and all values are texts; columns are separated by commas, tabs or semicolons,
+            whichever is most frequent in the first row.
+        faults: faults of malformed records, which are ignored, are added here.
 
     Raises:
         StorageError: the file is missing or cannot be read, or is Parquet and pandas or pyarrow are missing.
-        InputError: it is of no known form, or malformed as a whole.
+        InputError: its form is unknown, or it is malformed as a whole.
     """
     *forms, last = _READERS
     read = _READERS.get(path.suffix.lower())
@@ -59,7 +59,7 @@ def read_records(path: Path, faults: list[Fault]) -> Iterator[Row]:
 
 
 def parse_list(text: str) -> Any:
-    """Read a list from text, as JSON or as Python writes it; None if it is neither."""
+    """Read a list from text in JSON or Python syntax; None if it is neither."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -101,7 +101,7 @@ def _yaml_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[s
 
 
 def _as_list(data: Any) -> tuple[list[Any] | None, YamlPath]:
-    """The list that a document is, or that a mapping holds under its only key, and its path; None if neither."""
+    """The list in a document, or under the only key of a mapping, and its path; None if there is none."""
     prefix: YamlPath = ()
     if isinstance(data, dict) and len(data) == 1:
         ((name, data),) = data.items()
@@ -110,7 +110,7 @@ def _as_list(data: Any) -> tuple[list[Any] | None, YamlPath]:
 
 
 def _describe(data: Any) -> str:
-    """Describe a document that is no list, for a message."""
+    """Describe a document that is not a list, for a message."""
     if not isinstance(data, dict):
         return "nothing" if data is None else f"{data!r:.40}"
     names = [f"{name!r:.40}" for name in data]
@@ -146,7 +146,7 @@ def _csv_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[st
 
 
 def _delimiter(text: str, usual: str) -> str:
-    """The separator of columns: the one that the first row has most of; the usual one first."""
+    """The most frequent separator of columns in the first row; the usual one if there is none."""
     first = text.lstrip("\r\n").partition("\n")[0]
     return max((usual, *(",", ";", "\t")), key=first.count)
 
@@ -158,7 +158,7 @@ def _parquet_rows(path: Path, _faults: list[Fault]) -> Iterator[tuple[int, Mappi
         table = importlib.import_module("pandas").read_parquet(path)
     except ImportError as error:
         raise StorageError(
-            f"{path} is Parquet, which takes pandas and pyarrow: pip install pandas pyarrow; or write it elsewhere as "
+            f"{path} is Parquet, which needs pandas and pyarrow: pip install pandas pyarrow; or convert it to "
             f'JSON lines: pandas.read_parquet("{path.name}").to_json("{path.stem}.jsonl", orient="records", lines=True)'
         ) from error
     except (OSError, ValueError) as error:
@@ -179,8 +179,8 @@ _READERS: Mapping[str, Callable[[Path, list[Fault]], Iterator[tuple[int, Mapping
 
 AMBIGUOUS, UNKNOWN = "ambiguous", "unknown"
 NAME_KEYS = ("tool", "name", "id", "doc_id", "docid", "item_id", "item")
-"""Fields that name the item in an entry of a list; the first that holds a text counts."""
-CUT_FROM = 55  # characters: a name may have been cut to 60 to 64, its end replaced by a hash
+"""Fields with the name of an item in an entry of a list; the first with a text is used."""
+CUT_FROM = 55  # characters; longer names may be cut to 60 to 64, perhaps with a hash at the end
 
 _PREFIX = re.compile(r"(?:functions?[./:]+|mcp(?:__|[./:_-]))", re.IGNORECASE)
 _JOINT = re.compile(r"__+|[./:]+")
@@ -193,10 +193,10 @@ class Resolved:
     """The item of a name.
 
     Attributes:
-        name: as the log has it.
+        name: the name in the log.
         key: the item, or None.
-        rule: by which rule; `ambiguous` or `unknown` where there is no item.
-        candidates: the items that an ambiguous name may stand for.
+        rule: the rule; `ambiguous` or `unknown` without an item.
+        candidates: the possible items of an ambiguous name.
     """
 
     name: str
@@ -206,17 +206,16 @@ class Resolved:
 
 
 class NameResolver:
-    """Resolves names by the rules below; the first rule that finds anything decides.
+    """Resolves names by the first of these rules that matches an item.
 
-    1. `id`: an item's id, `tool:tracker:create_issue`; the only way to name what is no tool.
-    2. `name`: a tool's own name, exactly.
-    3. `joined`: server and name, joined by `__`, `.`, `/` or `:`, with or without `mcp__` or `functions.` in front.
-    4. `cleaned`: as 3 and 2, but only letters and digits count, their case aside; what is between is one separator.
-    5. `cut`: a name of 55 to 64 characters that, without a hash of 4 to 12 hexadecimal digits at its end, starts the
-       joined name of an item.
+    1. `id`: an id such as `tool:tracker:create_issue`; the only rule for items that are not tools.
+    2. `name`: the exact name of a tool.
+    3. `joined`: server and name, joined by `__`, `.`, `/` or `:`, perhaps with the prefix `mcp__` or `functions.`.
+    4. `cleaned`: as 3 and 2, ignoring case, with any other characters as one separator.
+    5. `cut`: a name of 55 to 64 characters that, without a hash of 4 to 12 hexadecimal digits at its end, is the start
+       of the joined name of an item.
 
-    A rule that finds several items makes the name ambiguous. Answers are kept, so a name is looked up once. An item
-    that was renamed goes by its names before, too.
+    A rule that matches several items makes the name ambiguous. Renamed items also have their former names.
     """
 
     def __init__(self, catalog: Catalog, renames: Mapping[ItemKey, ItemKey] = MappingProxyType({})) -> None:
@@ -257,7 +256,7 @@ class NameResolver:
         if key is not None and self._catalog.find(key := self._renames.get(key, key)) is not None:
             return Resolved(requested, key, "id")
         if key is not None and key.type == "tool" and key.server:
-            name = f"{key.server}/{key.name}"  # as an object with server and name, which may be cleaned
+            name = f"{key.server}/{key.name}"
         return self._by_rules(requested, name)
 
     def _by_rules(self, requested: str, name: str) -> Resolved:
@@ -276,7 +275,7 @@ class NameResolver:
         return Resolved(requested, None, UNKNOWN)
 
     def _joined(self, name: str) -> list[ItemKey]:
-        """The items whose server and name are the parts before and after a separator."""
+        """The items with the parts before and after a separator as server and name."""
         splits = {(_clean(name[: at.start()]), _clean(name[at.end() :])) for at in _JOINT.finditer(name)}
         return [key for split in sorted(splits) for key in self._by_parts.get(split, ())]
 
@@ -293,12 +292,12 @@ class NameResolver:
 
 
 def named(value: Any) -> str:
-    """The name that an entry of a log gives: a text, or an object with one of `NAME_KEYS`, and perhaps a `server`.
+    """The name in an entry of a log: a text, or an object with one of `NAME_KEYS`, and perhaps a `server`.
 
-    An object may also be a tool's definition in the form of MCP, Anthropic (`name`) or OpenAI (`function`).
+    An object may also be the definition of a tool for MCP, Anthropic (`name`) or OpenAI (`function`).
 
     Raises:
-        TypeError: it is none of these.
+        TypeError: it is something else.
     """
     if isinstance(value, dict):
         if isinstance(value.get("function"), dict):
@@ -314,7 +313,7 @@ def named(value: Any) -> str:
 
 
 def unresolved(resolved: Iterable[Resolved], times: Counter[str], rule: str) -> dict[str, int]:
-    """The names without an item by their number in the log, most frequent first."""
+    """The names without an item, with their counts in the log, most frequent first."""
     names = {result.name: times[result.name] for result in resolved if result.rule == rule}
     return dict(sorted(names.items(), key=lambda pair: (-pair[1], pair[0])))
 
@@ -338,8 +337,8 @@ FORBIDDEN = (
 )
 IDS = ("id", "_id", "qid", "query_id")
 OFFERED = ("tools", "functions", "available", "available_tools", "offered_tools", "tool_definitions")
-"""Names of fields with the offered items if their entries are definitions; `tools` also if other fields are labels."""
-GRADES = ("grade", "gain", "relevance", "score")  # members of a label that is an object
+"""Fields with offered items if their entries are definitions; `tools` also if other fields have labels."""
+GRADES = ("grade", "gain", "relevance", "score")  # members of labels that are objects
 OTHERWISE = {
     "query": (
         *("user_message", "user_query", "user_input", "user_prompt", "user_request", "utterance", "query_text"),
@@ -347,19 +346,15 @@ OTHERWISE = {
     ),
     "id": ("case_id", "test_id", "eval_id", "example_id", "question_id", "request_id", "uuid"),
 }
-"""Other names of fields, for records without the usual names; the first one present counts."""
+"""Other names of fields, for records without the usual names; the first one is used."""
 FIELDS = {"query": QUERY, "expected": EXPECTED, "forbidden": FORBIDDEN, "id": IDS}
-NAMING = ("name", "title")  # fields that are the ids where there are no others
-READ_BESIDE = ("split", "tags")  # by this name alone
-MAPPED = (*FIELDS, *READ_BESIDE)  # what --map may say the name of
-_SHOWN_FIELDS = 8  # fields that a message names
-_OF_BODIES = ("tools", "include")  # of these names, what requests to models have as well
+NAMING = ("name", "title")  # used as ids if there are no ids
+READ_BESIDE = ("split", "tags")  # fields without other names
+MAPPED = (*FIELDS, *READ_BESIDE)  # fields of --map
+_SHOWN_FIELDS = 8  # fields that a message lists
+_OF_BODIES = ("tools", "include")  # names that requests to models have, too
 _OF_LOGS = ("called", "offered", "resourceSpans")
-_OF_TURNS = (
-    "messages",
-    "conversation",
-    "model",
-)  # of a line that is a turn although it says what would have been right
+_OF_TURNS = ("messages", "conversation", "model")  # fields of turns, which may have labels, too
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _OF_DEFINITIONS = re.compile("description|parameters|schema|function", re.IGNORECASE)
 _SAYS_NOT = re.compile(
@@ -368,14 +363,14 @@ _SAYS_NOT = re.compile(
 
 
 def field_of(row: Row, role: str, *, offered: Collection[str] = ()) -> str | None:
-    """The record's field that is one of `FIELDS`, also in camelCase; two that are called by its own names are a fault.
+    """The field of a record with one of the names in `FIELDS`, else in `OTHERWISE`, also in camelCase.
 
-    Where there is none of those, it is the first of its names in `OTHERWISE`.
+    Several fields with names in `FIELDS` are a fault.
 
     Args:
         row: the record.
         role: one of `FIELDS`.
-        offered: fields that say what was offered, and so are no labels.
+        offered: fields with offered items, which are not labels.
     """
     fields = [name for name in _called(row, FIELDS[role]) if name not in offered]
     if len(fields) > 1:
@@ -384,16 +379,16 @@ def field_of(row: Row, role: str, *, offered: Collection[str] = ()) -> str | Non
 
 
 def _called(row: Row, names: Sequence[str]) -> list[str]:
-    """The record's fields of some names, in the order of the names."""
+    """The fields of a record with some names, in the order of the names."""
     return sorted((name for name in row.data if snake(name) in names), key=lambda name: names.index(snake(name)))
 
 
 def offered_fields(data: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
-    """The record's fields with the offered items: lists of definitions, and `tools` if another field holds labels.
+    """The fields of a record with offered items: lists of definitions, and `tools` if another field has labels.
 
     Args:
         data: the record.
-        names: fields that are mapped; what is expected or forbidden stays so.
+        names: mapped fields, which are labels.
     """
     snake_names = {name: snake(name) for name, value in data.items() if value is not None and name not in names}
     offered = [name for name in snake_names if snake_names[name] not in FORBIDDEN and listed_definitions(data[name])]
@@ -404,14 +399,14 @@ def offered_fields(data: Mapping[str, Any], names: Mapping[str, str]) -> list[st
     ]
     if labels or "expected" in names:
         return offered + [name for name in snake_names if snake_names[name] == "tools" and name not in offered]
-    # definitions under another name of labels are a fault, so that they do not look unlabelled
+    # definitions in another field of labels are a fault
     return [name for name in offered if snake_names[name] not in EXPECTED or snake_names[name] == "tools"]
 
 
 def listed_definitions(value: Any) -> list[Any]:
-    """The entries of a list, also by name or as text, all of which are definitions of items; else none.
+    """The definitions of items in a list (also by name, or as text); empty if it has other entries.
 
-    Tools that the model's provider runs have no definition and may stand among them.
+    The list may also have tools that the provider of the model runs, which have no definition.
     """
     entries = entries_of(value)
     if not all(describes_item(entry) or _is_hosted(entry) for entry in entries):
@@ -425,9 +420,9 @@ def _is_hosted(entry: Any) -> bool:
 
 
 def entries_of(value: Any) -> list[Any]:
-    """The entries of a list, of lists within it, or of an object of definitions by name; else none.
+    """The entries of a list, of lists in it, or of an object of definitions by name; else empty.
 
-    Of a text that holds a list, the entries only where it may hold definitions.
+    A text is parsed only if it may have definitions.
     """
     if isinstance(value, str):
         value = parse_list(value) if value.lstrip()[:1] in ("[", "{") and _OF_DEFINITIONS.search(value) else None
@@ -444,12 +439,12 @@ def entries_of(value: Any) -> list[Any]:
 
 
 def snake(name: str) -> str:
-    """A field's name as it is read: `expectedTools` and `Expected tools` are `expected_tools`."""
+    """The name of a field in snake case: `expectedTools` and `Expected tools` are `expected_tools`."""
     return re.sub(r"[\s-]+", "_", _HUMP.sub("_", name.strip())).lower()
 
 
 def without_request(records: Sequence[Mapping[str, Any]]) -> str:
-    """The fault of a file none of whose records has a request; empty if one has, or there is no record."""
+    """The fault of a file of records without a request; empty if there is a request, or no record."""
     fields = list(dict.fromkeys(name for record in records for name in record))
     names = (*QUERY, *OTHERWISE["query"])
     if not records or any(snake(name) in names for name in fields):
@@ -470,22 +465,22 @@ def _is_text(value: Any) -> bool:
 
 
 def _length(records: Sequence[Mapping[str, Any]], name: str) -> int:
-    """The length of all different texts of a field: a request is longer than a word for its kind."""
+    """The length of all distinct texts of a field; requests are longest."""
     return sum(len(text) for text in {str(record[name]) for record in records if _is_text(record.get(name))})
 
 
 def read_eval_names(text: str) -> dict[str, str]:
-    """Read a mapping such as `query=userMessage,id=caseId`: field to what the file calls it, dots inwards.
+    """Read a mapping from fields to their names in a file, such as `query=userMessage,id=caseId`.
 
     Raises:
-        ParameterError: it is none, a field is not known, or one is mapped twice.
+        ParameterError: it is not a mapping, or a field is unknown or mapped twice.
     """
     example = "query=userMessage,expected=wanted,id=caseId"
     return read_field_names(text, allowed=MAPPED, of="an eval", example=example) if text else {}
 
 
 def useless_names(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[str]:
-    """The faults of a mapping of fields: a message for each field of the file that no record has."""
+    """The faults of a mapping: one message per mapped field that no record has."""
     used_fields = {field for record in records for field in mapped(record, names)}
     for field in ("expected", "forbidden"):
         if field in names and any(_has_entries(_labels_at(record, names[field].split("."))) for record in records):
@@ -501,7 +496,7 @@ def useless_names(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]
 
 
 def with_names(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
-    """A record with its fields renamed by the mapping; other names of mapped fields do not count."""
+    """A record with fields renamed by the mapping, without other names of mapped fields."""
     roots = {theirs.partition(".")[0] for theirs in names.values() if theirs not in data}
     out = {name: value for name, value in renamed(data, names).items() if name in names or name not in roots}
     for field in ("expected", "forbidden"):
@@ -512,9 +507,9 @@ def with_names(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str
 
 
 def _labels_at(data: Any, path: Sequence[str]) -> Any:
-    """The labels at the end of a path that may lead into lists.
+    """The labels at the end of a path, which may lead into lists.
 
-    An entry of a list stays whole, called by what stands at the end, so that its grade is kept.
+    Entries of a list keep their other members, such as grades.
     """
     if isinstance(data, str) and path:
         data = parse_list(data) if data.lstrip()[:1] in ("[", "{") else None
@@ -535,17 +530,16 @@ def _labels_at(data: Any, path: Sequence[str]) -> Any:
 
 
 def _has_entries(labels: Any) -> bool:
-    """Whether a path of labels led to anything but empty objects."""
+    """Whether labels have anything but empty objects."""
     if not isinstance(labels, list):
         return labels is not None
     return not labels or any(not isinstance(entry, Mapping) or entry.get("id", entry) is not None for entry in labels)
 
 
 def is_eval(data: Mapping[str, Any]) -> bool:
-    """Whether a record is a hand-written eval: a request, and what it should or should not be offered.
+    """Whether a record is a hand-written eval: a request with expected or forbidden items.
 
-    Names in a list of `tools` are what is expected; requests to models have descriptions there. A record with anything
-    that only a log has, such as what was called, is none.
+    A list of names in `tools` is a list of expected items. Records with fields of logs are not evals.
     """
     if any(name in data for name in (*_OF_LOGS, *_OF_TURNS)):
         return False
@@ -555,7 +549,7 @@ def is_eval(data: Mapping[str, Any]) -> bool:
 
 
 def is_log(data: Mapping[str, Any]) -> bool:
-    """Whether a record is a line of an agent's log: a request to a model, a turn or spans; never an eval."""
+    """Whether a record is a line of a log: a request to a model, a turn or spans; never an eval."""
     if _names_items(data):
         return False
     questions = _questions(data)
@@ -575,15 +569,13 @@ def _names_items(data: Mapping[str, Any]) -> bool:
 def likely_role(
     name: str, value: Any, fields: Mapping[str, str | None], names_of: Mapping[str, str]
 ) -> tuple[str, str] | None:
-    """The likely role of a field that was passed over, `expected` or `forbidden`, and a name for it.
-
-    What says that something should not be offered is never taken for what should be.
+    """The likely role of an ignored field, `expected` or `forbidden`, and a name for it.
 
     Args:
-        name: of the field.
-        value: what it holds; a list under a name that says not is a list of what is forbidden.
-        fields: what the record's other fields are; what is there already was not meant.
-        names_of: what the file calls fields that are mapped; a field called much like one of those was meant to be it.
+        name: the name of the field; a negative name is never `expected`.
+        value: its value; a list with a negative name is `forbidden`.
+        fields: the fields of the record by role; existing roles are not suggested.
+        names_of: the mapped names of fields; a field with a close name has their role.
     """
     plain = snake(name).replace("'", "")
     role, names = ("forbidden", FORBIDDEN) if _SAYS_NOT.search(plain) else ("expected", EXPECTED)
@@ -598,7 +590,7 @@ def likely_role(
 
 
 def naming_field(records: Sequence[Mapping[str, Any]]) -> str | None:
-    """A field that can serve as the id of records without one: each has a different text there."""
+    """A field with a different text in each record, to use as id; None if there is none."""
     if any(snake(name) in (*IDS, *OTHERWISE["id"]) for record in records for name in record):
         return None
     for name in NAMING:

@@ -1,8 +1,8 @@
 """Labels that selectors contradict, and agreement between two labellings.
 
-A patch is a file of JSON lines, one changed label each: `{"query", "item", "was": {"grade", "via", "alternatives"} or
-null, "now": the same or null, "why"}`; null is no label. It is applied whole or not at all: a label that is not what
-`was` says is a conflict.
+A patch is a file of JSON lines, one per changed label: `{"query", "item", "was": {"grade", "via", "alternatives"} or
+null, "now": the same or null, "why"}`; null means no label. A patch is applied as a whole or not at all: labels that
+differ from `was` are conflicts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PooledPair:
     Attributes:
         query: the query id.
         item: the item.
-        sources: the selectors that rank it high enough, then `labelled` and `random` where they apply.
+        sources: the selectors that rank it high enough, then perhaps `labelled` and `random`.
     """
 
     query: str
@@ -46,7 +46,7 @@ class PooledPair:
 
 
 def sample_queries(query_ids: Sequence[str], *, share: float, seed: int = 0) -> tuple[str, ...]:
-    """Draw a share of the queries, rounded up, in their own order; the same ids and seed give the same draw.
+    """Draw a share of the queries, rounded up, in their order; it depends on ids and seed only.
 
     Raises:
         ParameterError: `share` is not in (0, 1].
@@ -61,17 +61,16 @@ def sample_queries(query_ids: Sequence[str], *, share: float, seed: int = 0) -> 
 def pooled_pairs(
     pool: Pool, queries: Iterable[str], *, depth: int = 20, random: int = 10, seed: int = 0
 ) -> tuple[PooledPair, ...]:
-    """The pairs to judge for some queries: the best of every ranking, the labelled ones, and some drawn at random.
+    """The pairs to judge for some queries: the best items of each ranking, labelled items, and random ones.
 
-    What a session holds is not asked about; random items are drawn among those that the query may get and nobody
-    pooled. Within a query, pairs stand in a random order, so that their place says nothing.
+    Random items are drawn among the other items available to the query. Within a query, pairs are in random order.
 
     Args:
-        pool: what selectors offer.
+        pool: the pool.
         queries: ids.
-        depth: places of each ranking, 1 to as many as the pool holds.
-        random: how many at most are drawn.
-        seed: another seed draws others.
+        depth: the number of ranks of each ranking, at most those of the pool.
+        random: the number of random items.
+        seed: the seed of the draws.
     """
     dataset = pool.dataset
     rows = [pool.row[query] for query in queries]
@@ -99,10 +98,10 @@ class Kappa:
     """Chance-corrected agreement of two labellings.
 
     Attributes:
-        question: what was decided of each pair.
-        observed: share of pairs on which both agree.
-        expected: the share by chance, from how often each says what.
-        value: (observed - expected) / (1 - expected); NaN if both always say one and the same.
+        question: the decision about each pair.
+        observed: the share of pairs with equal decisions.
+        expected: the share by chance, from the frequencies of decisions.
+        value: (observed - expected) / (1 - expected); NaN if all decisions are equal.
         low, high: 95% interval, percentile bootstrap over queries.
     """
 
@@ -119,11 +118,11 @@ class Agreement:
     """Two labellings of the same pairs.
 
     Attributes:
-        queries, pairs: how many both have judged.
-        only_first, only_second: pairs that one alone has judged; they count for nothing.
-        table: how often the first says the row's grade and the second the column's, shape (3, 3).
-        kappas: is it required; is it required or helpful; which grade (linear weights).
-        disagreements: pairs with the two grades, in the order of the first labelling.
+        queries, pairs: the numbers judged in both.
+        only_first, only_second: the numbers of pairs judged in one only; they are ignored.
+        table: counts by grade of the first (rows) and the second (columns), shape (3, 3).
+        kappas: for required; for required or helpful; for the grade (linear weights).
+        disagreements: pairs with both grades, in the order of the first labelling.
     """
 
     queries: int
@@ -136,10 +135,10 @@ class Agreement:
 
 
 def agreement(first: Sequence[Label], second: Sequence[Label], *, seed: int = 0) -> Agreement:
-    """Compare two labellings on the pairs that both have judged, grade 0 included.
+    """Compare two labellings on the pairs judged in both, with grade 0.
 
     Raises:
-        ParameterError: there is no pair that both have judged.
+        ParameterError: no pair is judged in both.
     """
     first_grades = {(label.query, label.item): label.grade for label in first}
     second_grades = {(label.query, label.item): label.grade for label in second}
@@ -175,7 +174,7 @@ def kappa(table: IntArray | FloatArray, weights: FloatArray) -> tuple[float, flo
         weights: shape (n, n), 1 for full agreement to 0 for none.
 
     Returns:
-        All NaN for an empty table; kappa alone is NaN where chance explains everything.
+        All NaN for an empty table; only kappa is NaN if the expected agreement is 1.
 
     Source: Cohen, Educational and Psychological Measurement 20 (1960); weights: Psychological Bulletin 70 (1968).
     """
@@ -196,7 +195,7 @@ _WEIGHTS: Mapping[str, FloatArray] = {
 
 
 def _kappa(question: str, table: IntArray, weights: FloatArray, *, seed: int) -> Kappa:
-    """One question; `table` by query, shape (n_queries, 3, 3)."""
+    """The kappa of one question; `table` by query, shape (n_queries, 3, 3)."""
     observed, expected, value = kappa(table.sum(axis=0), weights)
     rng = np.random.default_rng(seed)
     drawn = rng.multinomial(len(table), np.full(len(table), 1 / len(table)), size=RESAMPLES)
@@ -211,7 +210,7 @@ def read_labelling(path: Path) -> tuple[Label, ...]:
 
     Raises:
         StorageError: it cannot be read.
-        InputError: it is no qrels file; all faults with their lines.
+        InputError: it is not a qrels file; all faults with their lines.
     """
     faults: list[Fault] = []
     first: dict[tuple[str, ItemKey], int] = {}
@@ -227,22 +226,21 @@ def read_labelling(path: Path) -> tuple[Label, ...]:
 
 
 REVIEW = "review"  # the source of corrected labels
-FAR = 5  # a required item is contradicted if no selector ranks it, or what may replace it, this high
+FAR = 5  # a required item is contradicted if no selector ranks it, or an alternative, this high
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A label, or the lack of one, that all selectors contradict.
+    """A label, or a missing label, that all selectors contradict.
 
     Attributes:
-        query: its id.
+        query: the id of the query.
         item: the item.
         kind: `required but far down` or `first but not required`.
-        label: as it is, or None.
-        ranks: by selector, its 1-based place in the ranking; None where it is not among the best 20.
-        scores: by selector; None where there is no rank.
-        severity: in (0, 1], the mean over selectors of how far down (0 at the top, 1 beyond the ranking), or of the
-            reciprocal rank. Findings are in falling order of it.
+        label: the label, or None.
+        ranks: by selector, the rank from 1; None if it is not among the best 20.
+        scores: by selector; None without a rank.
+        severity: in (0, 1]; findings are in falling order of it.
     """
 
     query: str
@@ -271,9 +269,9 @@ class Correction:
     """One changed label.
 
     Attributes:
-        query, item: of the label.
+        query, item: the query and the item of the label.
         was, now: the label before and after, None = no label.
-        why: for whoever reads the patch.
+        why: a reason for readers of the patch.
     """
 
     query: str
@@ -298,17 +296,17 @@ def findings(pool: Pool) -> list[Finding]:
     """Contradicted labels, worst first; ties in the order of queries and catalog.
 
     Args:
-        pool: of two selectors or more that rank.
+        pool: a pool of two or more selectors with rankings.
 
     Raises:
-        ParameterError: one selector contradicts nobody.
+        ParameterError: there is only one selector.
     """
     if len(pool.offers) < 2:
-        raise ParameterError(f"review needs two selectors or more that agree, got {', '.join(pool.names)}")
+        raise ParameterError(f"review needs two or more selectors, got {', '.join(pool.names)}")
     result: list[Finding] = []
     for row, query in enumerate(pool.dataset.queries):
         if any(not offers.ranking[row] for offers in pool.offers):
-            continue  # failed, or nothing to rank: no evidence
+            continue  # no evidence
         labels = pool.dataset.labels_of(query.id)
         session_keys = {item.key for item in query.request.session or ()}
         result += _far_down(pool, row, [label for label in labels if label.item not in session_keys])
@@ -363,7 +361,7 @@ def _finding(pool: Pool, row: int, key: ItemKey, kind: str, label: Label | None,
 
 
 def regraded(dataset: Dataset, query: str, item: ItemKey, grade: int, *, why: str = "") -> list[Correction]:
-    """The corrections that change an item's grade; a group with one remaining alternative is dissolved."""
+    """The corrections that change the grade of an item; a group with one remaining alternative is dissolved."""
     labels = {label.item: label for label in dataset.labels_of(query)}
     return _changes(query, labels, graded(labels, query, item, grade, source=REVIEW), why)
 
@@ -412,19 +410,19 @@ class Corrections:
         """Give an item another grade.
 
         Args:
-            decision: what is decided; an earlier correction by it is forgotten.
+            decision: identifies the decision; its earlier correction is replaced.
             key: the item.
             grade: 0 to 2.
-            query: its id.
-            why: for whoever reads it.
+            query: the id of the query.
+            why: a reason for readers.
 
         Raises:
-            InputError: the query cannot have such a label; nothing is changed.
+            InputError: the query cannot have this label; nothing is changed.
         """
         self._decide(decision, lambda dataset: regraded(dataset, query, key, grade, why=why))
 
     def alternative(self, decision: Hashable, key: ItemKey, of: ItemKey, *, query: str, why: str = "") -> None:
-        """Make an item an alternative of a required one; raises as `alternative`."""
+        """Make an item an alternative of a required one; see `alternative`."""
         self._decide(decision, lambda dataset: alternative(dataset, query, key, of, why=why))
 
     def take_back(self, decision: Hashable) -> bool:
@@ -432,13 +430,13 @@ class Corrections:
         return self._made.pop(decision, None) is not None
 
     def _decide(self, decision: Hashable, correct: Callable[[Dataset], list[Correction]]) -> None:
-        """Replace an earlier decision; if the new one is not valid for the dataset, nothing changes."""
+        """Replace a decision; nothing changes if the new one is invalid."""
         before = dict(self._made)
         try:
             self.take_back(decision)
             if correction := correct(self.dataset):
                 self._made[decision] = correction
-                _ = self.dataset  # which checks its labels
+                _ = self.dataset  # checks the labels
         except BaseException:
             self._made = before
             raise
@@ -450,7 +448,7 @@ def write_patch(corrections: Iterable[Correction], path: Path) -> None:
 
 
 def is_patch(path: Path) -> bool:
-    """Whether a file holds corrections; an empty one does, and one that cannot be read does not."""
+    """Whether a file is a patch, also if it is empty; False if it cannot be read."""
     faults: list[Fault] = []
     try:
         for _, row in iter_jsonl(path, faults):
@@ -461,10 +459,10 @@ def is_patch(path: Path) -> bool:
 
 
 def patched(dataset: Dataset, path: Path) -> tuple[Dataset, int]:
-    """The dataset with a patch applied, and how many labels it changes.
+    """The dataset with a patch applied, and the number of changed labels.
 
     Raises:
-        InputError: a line is no correction, or a label is not what it says it was: all of them, with their lines.
+        InputError: lines are not corrections, or labels differ from `was`: all faults, with their lines.
         StorageError: the file cannot be read.
     """
     faults: list[Fault] = []
@@ -495,7 +493,7 @@ def patched(dataset: Dataset, path: Path) -> tuple[Dataset, int]:
 
 def _describe(values: Mapping[str, Any] | None) -> str:
     if values is None:
-        return "not there"
+        return "missing"
     group = f" one of {values['alternatives']!r}" if values["alternatives"] else ""
     return f"{values['grade']} {values['via']}{group}"
 
@@ -506,7 +504,7 @@ def _read_row(
     """Query and item of a line of a patch, and the label before and after.
 
     Raises:
-        ParameterError: it is no such line.
+        ParameterError: it is not a line of a patch.
     """
     unknown = set(row) - {"query", "item", "was", "now", "why"}
     if unknown or "now" not in row or not isinstance(row.get("query"), str) or not isinstance(row.get("item"), str):
@@ -521,10 +519,10 @@ def _read_row(
 
 
 def _check_known(key: tuple[str, ItemKey], query_ids: Container[str], catalog: Catalog) -> None:
-    """Hold a correction to what the dataset holds.
+    """Check the query and the item of a correction.
 
     Raises:
-        ParameterError: it names another query or item.
+        ParameterError: one of them is not in the dataset.
     """
     query, item = key
     if query not in query_ids:

@@ -1,25 +1,25 @@
 """The stratified sample of queries to label, and estimates from the answers to it.
 
-**Sample.** Queries whose needs are unknown are put into strata by predictions from the selectors' answers and the log.
-Order is random within a stratum; how strata take turns is fixed by the predictions, so that expected intervals narrow
-fastest (Neyman's allocation, by cost). Whenever one stops, the answered queries are a random sample of each stratum.
+**Sample.** Queries with unknown required items are divided into strata by predictions from selectors and the log. The
+order is random within a stratum. The predictions fix the order of strata, so that expected intervals shrink fastest
+(Neyman allocation, by cost). At any time, the answered queries are a random sample of each stratum.
 
-**Estimate.** Queries with known needs count as they are; the others are estimated by stratum. Completeness is a ratio:
-queries for which the selector is complete, by queries that need something. The interval is a score interval: it holds
-every total that is no further from the estimate than the critical value times the standard error at that total. The
-standard error has the finite-population factor; the critical value is Student's, with as many degrees of freedom as
-answered queries less strata. A stratum without an answer adds its whole width. At another total,
+**Estimate.** Known queries are counted; the others are estimated by stratum. Completeness is the number of complete
+queries divided by the number of queries that need something. The interval is a score interval: all totals whose
+distance from the estimate is at most the critical value times the standard error at that total. The standard error has
+the finite-population factor; the critical value is Student's, with the number of answered queries minus strata as
+degrees of freedom. A stratum without an answer adds its whole width. At another total,
 
-* shares of a completeness are those observed (smoothed by one observation's worth of prediction and pooled share),
-  tilted exponentially: all logits are shifted by the same amount. With one stratum this is Wilson's interval.
-* differences of the strata are shifted, each by its variance times the same amount. The variance at a difference d is
-  max(r, |d|) - d^2, where r is the smoothed share of queries for which only one selector is complete. With one stratum
-  this is Tango's interval, with the observed r instead of the likeliest one.
+* shares of a completeness are the observed ones (smoothed by one observation of prediction and pooled share), tilted
+  exponentially: all logits are shifted by the same amount. With one stratum this is Wilson's interval.
+* differences of strata are shifted, each by its variance times the same amount. The variance at a difference d is
+  max(r, |d|) - d^2, with r the smoothed share of queries for which only one selector is complete. With one stratum this
+  is Tango's interval, with the observed r instead of the maximum-likelihood one.
 
-Queries in doubt count as badly as possible for the lower end and as well as possible for the upper one; the estimate
-leaves them out. Measured coverage: at least 92% and 93% of draws (nominal 95%) for several kinds of strata, see
+Undecided queries count as incomplete for the lower end and as complete for the upper end; the estimate ignores them.
+Measured coverage: at least 92% and 93% of draws (nominal 95%) for several kinds of strata, see
 `tests/labelling/labelling` and `python experiments/labelling/simulate.py --pairs 0`. Sources: Wilson, JASA 22, 1927;
-Tango, Statistics in Medicine 17, 1998; Cochran, Sampling Techniques, 1977, chapter 5; the tilt and the shift are ours.
+Tango, Statistics in Medicine 17, 1998; Cochran, Sampling Techniques, 1977, chapter 5; the tilt and the shift are new.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class _Strata:
     """Strata with their shares.
 
     Attributes:
-        shares: of the categories, shape (n_categories, n_strata); of a difference smoothed, of plus, minus and neither.
-        size, n: of the strata; n is below size.
+        shares: shares of categories, shape (n_categories, n_strata); for a difference of plus, minus and neither.
+        size, n: sizes and sample sizes of the strata; n is below size.
     """
 
     shares: FloatArray
@@ -60,7 +60,7 @@ class Tilted(_Strata):
     """Strata whose shares are tilted towards higher or lower totals.
 
     Attributes:
-        values: of the categories.
+        values: the values of the categories.
     """
 
     values: FloatArray
@@ -77,16 +77,16 @@ class Tilted(_Strata):
 
     @property
     def reach(self) -> float:
-        """The tilt at which a category's share is as good as 0 or 1."""
+        """The tilt at which the share of a category is practically 0 or 1."""
         return _STEEPEST / max(float(self.values.max() - self.values.min()), 1e-9)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Shifted(_Strata):
-    """Strata whose differences are shifted up or down; what one selector alone is complete for does not shrink.
+    """Strata whose differences are shifted; the share of differing queries does not decrease.
 
     Attributes:
-        gaps: observed shares of plus less those of minus.
+        gaps: observed shares of plus minus those of minus.
     """
 
     gaps: FloatArray
@@ -111,7 +111,7 @@ class Shifted(_Strata):
 
 
 def end_of(strata: Tilted | Shifted, estimate: float, z: float) -> float:
-    """The total, above `estimate` for z > 0, from which it is z standard errors away."""
+    """The total whose distance from the estimate is z standard errors; above it for z > 0."""
     inner, outer = (-strata.reach, strata.reach) if z > 0 else (strata.reach, -strata.reach)
     for _ in range(_HALVINGS):
         middle = (inner + outer) / 2.0
@@ -121,9 +121,9 @@ def end_of(strata: Tilted | Shifted, estimate: float, z: float) -> float:
     return strata.at(outer)[0]
 
 
-_FLATTEST = 1e-4  # variance below which a stratum does not lag behind
-_STEEPEST = 40.0  # tilt at which a category's share is as good as 0 or 1
-_HALVINGS = 60  # of the range in which an end is looked for
+_FLATTEST = 1e-4  # least variance of a stratum
+_STEEPEST = 40.0  # tilt at which a share is practically 0 or 1
+_HALVINGS = 60  # bisection steps for an end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,13 +131,13 @@ class Figure:
     """One estimate with its interval.
 
     Attributes:
-        name: of the selector, or the two of a difference, as "A - B".
-        value: the estimate; NaN where no query is known to need anything.
-        low, high, level: the ends of the interval, and its nominal coverage.
-        known: queries that count as they are.
-        sampled: answered queries that stand for others.
-        open: queries that they stand for, themselves included.
-        unsure: queries whose answers leave it in doubt; they count both ways.
+        name: the name of the selector, or "A - B" for a difference.
+        value: the estimate; NaN if no query is known to need anything.
+        low, high, level: the interval, and its nominal coverage.
+        known: the number of known queries.
+        sampled: the number of answered queries of the sample.
+        open: the number of queries in the strata.
+        unsure: the number of undecided queries.
     """
 
     name: str
@@ -161,12 +161,12 @@ class Tally:
     """Answers counted by stratum; each array has shape (n_strata,).
 
     Attributes:
-        size, n: queries whose value is not known but by the sample, and how many of them are sampled.
-        plus, minus: how many of these are complete and incomplete, or, of a difference, complete with the first
-            selector only and with the second only. The rest are neither.
-        guess_plus, guess_minus: guessed shares, where there is no answer yet.
-        n_known, known_plus, known_minus: queries whose value is known, and how many of these are which.
-        n_with_requirements: for a difference, how many queries need something (an estimate); not used for a share.
+        size, n: numbers of unknown queries, and of sampled ones.
+        plus, minus: numbers of sampled complete and incomplete queries; for a difference, queries with only the first
+            or only the second selector complete.
+        guess_plus, guess_minus: guessed shares, for strata without an answer.
+        n_known, known_plus, known_minus: numbers of known queries.
+        n_with_requirements: for a difference, the estimated number of queries that need something.
     """
 
     size: FloatArray
@@ -187,12 +187,12 @@ def share(name: str, tally: Tally) -> Figure:
     plus = tally.known_plus + float((tally.size * p).sum())
     n_with_requirements = plus + (tally.known_minus + float((tally.size * m).sum()))
     ratio = plus / n_with_requirements if n_with_requirements > 0 else math.nan
-    # The ratio is off by the mean of plus - ratio * (plus + minus), to first order.
+    # To first order, the error of the ratio is the mean of plus - ratio * (plus + minus).
     return _figure(name, tally, ratio, (1.0 - ratio, -ratio), n_with_requirements=n_with_requirements, lower_bound=0.0)
 
 
 def difference(name: str, tally: Tally) -> Figure:
-    """Completeness of one selector minus that of another: (plus - minus) by the queries that need something."""
+    """Completeness of one selector minus another: (plus - minus) / queries that need something."""
     p, m = _shares(tally)
     gap = tally.known_plus - tally.known_minus + float((tally.size * (p - m)).sum())
     value = gap / tally.n_with_requirements if tally.n_with_requirements > 0 else math.nan
@@ -208,7 +208,7 @@ def _figure(
     n_with_requirements: float,
     lower_bound: float,
 ) -> Figure:
-    """A value between `lower_bound` and 1 with its interval, which is the whole range if no query needs anything."""
+    """A value with its interval, which is the whole range if no query needs anything."""
     low, high = lower_bound, 1.0
     if n_with_requirements > 0:
         down, up = _distances(tally, values)
@@ -234,7 +234,7 @@ def _shares(tally: Tally) -> tuple[FloatArray, FloatArray]:
 
 
 def _distances(tally: Tally, values: tuple[float, float]) -> tuple[float, float]:
-    """How far below and above its estimate the sum of values[0] x plus + values[1] x minus may lie, in queries.
+    """The distances of the interval below and above values[0] x plus + values[1] x minus, in queries.
 
     values[0] is not negative, values[1] not positive; (1, -1) is a difference.
     """
@@ -259,10 +259,10 @@ def _distances(tally: Tally, values: tuple[float, float]) -> tuple[float, float]
     return max(estimate - low, 0.0) + extra_down, max(high - estimate, 0.0) + extra_up
 
 
-_FEWEST = 4  # degrees of freedom, below which the quantile's expansion is not exact
-_WORTH = 1.0  # observations that the smoothing of a stratum is worth
-_POOLED = 0.3  # how much of it is the share in all strata; the rest is the guess
-_LEAST = 1e-4  # share that is taken for possible
+_FEWEST = 4  # least degrees of freedom for the expansion of the quantile
+_WORTH = 1.0  # weight of the smoothing of a stratum, in observations
+_POOLED = 0.3  # part of the smoothing from the share in all strata; the rest is the guess
+_LEAST = 1e-4  # least share
 
 
 def _smoothed(tally: Tally) -> FloatArray:
@@ -280,18 +280,18 @@ def _smoothed(tally: Tally) -> FloatArray:
 def labels_to_halve_interval(
     tally: Tally, turns: Sequence[int], *, kind: str, upper: Tally | None = None
 ) -> int | None:
-    """How many more queries, in the order of the queue, bring the width down to half.
+    """The number of further queries, in the order of the queue, that halve the width of the interval.
 
-    Each stratum is taken to go on as it went so far, its shares smoothed by one observation's worth of the guess.
+    Future shares of a stratum are the present ones, smoothed by the guess.
 
     Args:
-        tally: of now.
-        turns: the strata of the queries still to come, in order.
+        tally: the present counts.
+        turns: the strata of the remaining queries, in order.
         kind: `share` or `difference`.
-        upper: the counts for the upper end, where queries in doubt make them others than those for the lower one.
+        upper: the counts for the upper end, if undecided queries make them differ.
 
     Returns:
-        The number; 0 if the width is 0 already; None if even all of them do not (which an exact end would exclude).
+        The number; 0 if the width is 0; None if all queries are not enough.
     """
     make = share if kind == "share" else difference
 
@@ -313,7 +313,7 @@ def labels_to_halve_interval(
 
 
 def _grown(tally: Tally, added: IntArray) -> Tally:
-    """The counts expected after as many more answers by stratum."""
+    """The expected counts after further answers by stratum."""
     n = np.minimum(tally.n + added, tally.size)
     n_added = n - tally.n
     return replace(
@@ -329,9 +329,9 @@ class Known:
     """The completeness of one query.
 
     Attributes:
-        needs: whether it needs anything; True if it may.
-        complete: by selector, whether it is; nothing is read of it where nothing is needed.
-        upper_bound: the same if everything in doubt speaks for the selectors; None if nothing is in doubt.
+        needs: whether it needs anything, or may.
+        complete: whether each selector is complete; ignored if it needs nothing.
+        upper_bound: the same in the best case; None if all is decided.
     """
 
     needs: bool
@@ -340,7 +340,7 @@ class Known:
 
     @property
     def sure(self) -> bool:
-        """Whether nothing is in doubt."""
+        """Whether all is decided."""
         return self.upper_bound is None
 
     def value(self, selector: int, end: int) -> int | None:
@@ -348,13 +348,13 @@ class Known:
 
         Args:
             selector: its number.
-            end: -1 for the worst that it may be, 1 for the best, 0 for what is sure; None if nothing is.
+            end: -1 for the worst case, 1 for the best, 0 for the decided value (None if undecided).
         """
         worst, best = self._range(selector)
         return self._at(end, 2 * worst - 1, 2 * best - 1)
 
     def gap(self, first: int, second: int, end: int) -> int | None:
-        """1 if only the first is complete, -1 if only the second is, else 0; `end` as for `value`."""
+        """1 if only the first selector is complete, -1 if only the second is, else 0; `end` as in `value`."""
         (low1, high1), (low2, high2) = self._range(first), self._range(second)
         return self._at(end, low1 - high2, high1 - low2)
 
@@ -371,15 +371,15 @@ class Known:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sample:
-    """All queries as the estimate sees them.
+    """All queries as data for the estimate.
 
     Attributes:
         selectors: their names.
-        census: queries known otherwise than by the sample.
-        strata: by stratum, the ids of the queries not in the census.
-        answered: what is known of the answered ones of these.
-        equal_offers: by pair of selectors, in the order of `ctxbench.labelling.pools.pairs`, the queries for which
-            the two offer the same.
+        census: queries that are known without the sample.
+        strata: by stratum, the ids of the other queries.
+        answered: the completeness of answered queries of the strata.
+        equal_offers: by pair of selectors, in the order of `ctxbench.labelling.pools.pairs`, the queries with equal
+            offers.
         guesses: by stratum, guessed shares: complete by selector, then first only and second only by pair.
     """
 
@@ -392,13 +392,13 @@ class Sample:
 
     @property
     def unsure(self) -> int:
-        """Queries that answers leave in doubt."""
+        """The number of undecided queries."""
         return sum(not answer.sure for answer in self.answered.values()) + sum(
             not completeness.sure for completeness in self.census
         )
 
     def weights(self) -> dict[str, float]:
-        """The number of queries of its stratum that each answered one represents; without those in doubt."""
+        """The number of queries that each decided query represents in its stratum."""
         by_query: dict[str, float] = {}
         for queries in self.strata:
             drawn = [query for query in queries if query in self.answered and self.answered[query].sure]
@@ -406,7 +406,7 @@ class Sample:
         return by_query
 
     def share_tally(self, selector: int, *, end: int = 0) -> Tally:
-        """Counts for the completeness of one selector; `end` as for `Known.value`."""
+        """Counts for the completeness of one selector; `end` as in `Known.value`."""
         rows = []
         for queries in self.strata:
             labelled = [self.answered[query].value(selector, end) for query in queries if query in self.answered]
@@ -415,7 +415,7 @@ class Sample:
         return _tally(rows, [completeness.value(selector, end) for completeness in self.census], guess, 1.0 - guess)
 
     def difference_tally(self, pair: int, first: int, second: int, *, end: int = 0) -> Tally:
-        """Counts for the difference of two selectors; where they offer the same, it is known to be 0."""
+        """Counts for the difference of two selectors, which is 0 for equal offers."""
         rows = []
         same_queries = self.equal_offers[pair]
         alike = 0
@@ -424,7 +424,7 @@ class Sample:
             gaps = {query: gap for query, gap in gaps.items() if gap is not None}
             differing = sum(query not in same_queries for query in queries)
             labelled = [gap for query, gap in gaps.items() if query not in same_queries]
-            if gaps and not labelled and differing:  # rare ones were not hit: the stratum speaks as a whole
+            if gaps and not labelled and differing:  # no answer differs: use the whole stratum
                 rows.append((len(queries), len(gaps), 0, 0))
             else:
                 rows.append((differing, len(labelled), labelled.count(1), labelled.count(-1)))
@@ -441,7 +441,7 @@ class Sample:
         return replace(tally, n_with_requirements=self.n_with_requirements(end=end))
 
     def n_with_requirements(self, *, end: int = 0) -> float:
-        """An estimate of how many queries need something."""
+        """The estimated number of queries that need something."""
         tally = self.share_tally(0, end=end)
         p, m = _shares(tally)
         return tally.known_plus + tally.known_minus + float((tally.size * (p + m)).sum())
@@ -456,7 +456,7 @@ class Sample:
         return self._figure(difference, name, partial(self.difference_tally, pair, first, second))
 
     def _figure(self, make: Callable[[str, Tally], Figure], name: str, tally: Callable[..., Tally]) -> Figure:
-        """One figure from those for the sure, the worst and the best case."""
+        """One figure from the decided, the worst and the best case."""
         sure = make(name, tally(end=0))
         if not self.unsure:
             return sure
@@ -482,7 +482,7 @@ class Sample:
 def _tally(
     rows: Sequence[tuple[int, int, int, int]], census: Sequence[int | None], plus: FloatArray, minus: FloatArray
 ) -> Tally:
-    """Counts of the strata (size, n, plus, minus), of what is known, and the guessed shares."""
+    """A tally of strata (size, n, plus, minus), known values and guessed shares."""
     size, n, n_plus, n_minus = np.array(rows, dtype=np.float64).reshape(-1, 4).T
     return Tally(
         size=size,
@@ -497,24 +497,24 @@ def _tally(
     )
 
 
-PLAN = 100.0  # answers that the strata are made for
+PLAN = 100.0  # planned answers
 MOST = 16  # strata
-SMALLEST = 20  # queries of a stratum, at least; and a share of
-SMALLEST_SHARE = 0.025
+SMALLEST = 20  # least number of queries of a stratum
+SMALLEST_SHARE = 0.025  # least share of queries of a stratum
 _CUTS = (0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875)  # quantiles at which a stratum may be cut
-_WORTH_IT = 0.985  # a split must bring the expected variance down to this
+_WORTH_IT = 0.985  # a split must reduce the expected variance to this
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stratum:
-    """Queries that are drawn from together.
+    """One stratum.
 
     Attributes:
-        queries: all of them, in the random order in which they are asked.
-        complete: by selector, the guessed share of them for which it is complete.
-        first, second: by pair of selectors, the guessed shares for which only the first, only the second is.
-        differ: by pair, the share for which the two offer different items.
-        answers: guessed answers a query.
+        queries: in random order.
+        complete: by selector, the guessed share of complete queries.
+        first, second: by pair of selectors, the guessed shares with only the first, or only the second complete.
+        differ: by pair, the share of queries with different offers.
+        answers: guessed answers per query.
     """
 
     queries: tuple[str, ...]
@@ -530,10 +530,10 @@ class Queue:
     """A drawn sample.
 
     Attributes:
-        selectors: whose figures it narrows.
-        focus: the figures that it narrows, as `figure_names` has them; empty for all alike.
-        seed: of the random orders.
-        strata: in the order in which they were made; later ones hold queries that came to the dataset later.
+        selectors: the selectors that it was drawn for.
+        focus: the figures that it was drawn for, from `figure_names`; empty = all.
+        seed: the seed of the random orders.
+        strata: in order of creation; later ones have queries that were added later.
     """
 
     selectors: tuple[str, ...]
@@ -546,7 +546,7 @@ class Queue:
         return {query: number for number, stratum in enumerate(self.strata) for query in stratum.queries}
 
     def turns(self) -> list[int]:
-        """The strata in the order in which they take turns, one entry a query."""
+        """The strata in the order of their turns, one entry per query."""
         return turns(self.strata, _weights(self.selectors, self.focus))
 
     def as_dict(self) -> dict[str, Any]:
@@ -564,14 +564,14 @@ class Queue:
         """Read the queue; None if there is none yet.
 
         Raises:
-            StorageError: the file is not what `write` wrote.
+            StorageError: the file is damaged.
         """
         if not path.exists():
             return None
         data = read_json(path)
         try:
             if data["format"] != 1:
-                raise StorageError(f"{path} has format {data['format']}; expected 1, another release wrote this")
+                raise StorageError(f"{path} has format {data['format']}, expected 1; it was written by another release")
             return cls(
                 selectors=tuple(data["selectors"]),
                 seed=int(data["seed"]),
@@ -580,7 +580,7 @@ class Queue:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StorageError(
-                f"{path} is damaged ({error}); bring it back from a copy: without it answers have no weights"
+                f"{path} is damaged ({error}); restore a copy: without it answers have no weights"
             ) from error
 
     def write(self, path: Path) -> None:
@@ -599,7 +599,7 @@ def figure_names(selectors: Sequence[str]) -> tuple[str, ...]:
 
 
 def _weights(selectors: Sequence[str], focus: Sequence[str]) -> FloatArray:
-    """The weight of each figure, shape (n_selectors + n_pairs,); in sum 1."""
+    """The weights of figures, with sum 1, shape (n_selectors + n_pairs,)."""
     names = figure_names(selectors)
     chosen = np.array([name in focus or not focus for name in names], dtype=np.float64)
     if not focus:
@@ -611,17 +611,17 @@ def _weights(selectors: Sequence[str], focus: Sequence[str]) -> FloatArray:
 def make_queue(
     predictor: Predictor, queries: Iterable[str], *, seed: int, focus: Sequence[str] = (), split: bool = True
 ) -> Queue:
-    """Draw the sample for the queries whose needs are not known.
+    """Draw the sample of the queries with unknown required items.
 
     Args:
         predictor: guesses over the pool.
-        queries: their ids, in any order; none give a queue without strata.
-        seed: of the random orders.
-        focus: the figures to be narrowed, as `figure_names` has them; none for all.
-        split: False puts all queries into one stratum, which is plain random order.
+        queries: their ids, in any order; without queries the queue has no strata.
+        seed: the seed of the random orders.
+        focus: the figures to estimate, from `figure_names`; empty = all.
+        split: False = one stratum in random order.
 
     Raises:
-        UnknownNameError: no figure has that name.
+        UnknownNameError: there is no figure with this name.
     """
     selectors = predictor.pool.names
     for name in focus:
@@ -637,13 +637,13 @@ def make_queue(
 
 
 def extended(queue: Queue, predictor: Predictor, queries: Iterable[str]) -> Queue:
-    """The queue with strata for queries that it does not hold yet; itself if it holds all."""
+    """The queue with strata for new queries; itself if there are none."""
     new = set(queries) - set(queue.stratum_of())
     if not new:
         return queue
     n_selectors = len(queue.selectors)
     added = make_queue(predictor, new, seed=queue.seed + len(queue.strata)).strata
-    if predictor.pool.names != queue.selectors:  # guesses for other selectors say nothing about those of the queue
+    if predictor.pool.names != queue.selectors:  # guesses are for other selectors
         halves = (0.5,) * n_selectors
         quarter = (0.25,) * len(pairs(n_selectors))
         unit_shares = (1.0,) * len(quarter)
@@ -668,18 +668,18 @@ def _stratum(guesses: Guesses, cell: IntArray, queries: tuple[str, ...]) -> Stra
 
 
 def turns(strata: Sequence[Stratum], weights: FloatArray) -> list[int]:
-    """The strata in the order in which they take turns: the one first whose next answer narrows the figures most."""
+    """The strata in the order of their turns: first the one whose next answer reduces the variance most."""
     total = sum(len(stratum.queries) for stratum in strata)
     rows: list[tuple[float, int, int]] = []
     for number, stratum in enumerate(strata):
         gains = -np.diff(_left(stratum, total, len(stratum.queries), weights)) / stratum.answers
-        gains = np.minimum.accumulate(gains)  # a stratum's own turns stay in order
+        gains = np.minimum.accumulate(gains)  # turns of a stratum stay in order
         rows += [(-float(gain), position, number) for position, gain in enumerate(gains)]
     return [number for _, _, number in sorted(rows)]
 
 
 def _left(stratum: Stratum, total: int, upto: int, weights: FloatArray) -> FloatArray:
-    """The contribution of a stratum to the mean variance after 0, 1 ... answered queries, shape (upto + 1,)."""
+    """The contribution of a stratum to the mean variance after 0, 1 ... answers, shape (upto + 1,)."""
     size = len(stratum.queries)
     p = _BELIEF * np.array(stratum.complete) + (1.0 - _BELIEF) * 0.5
     spreads = (p * (1.0 - p)).tolist()
@@ -691,13 +691,13 @@ def _left(stratum: Stratum, total: int, upto: int, weights: FloatArray) -> Float
     return np.asarray(spread * (size / total) ** 2 * np.maximum(1.0 / (n + _HALF) - 1.0 / size, 0.0))
 
 
-_ALONE = 0.7  # how much the selectors' own figures count together, against their differences
-_HALF = 0.5  # answers that no answer counts as, so that the first one is worth something finite
-_BELIEF = 0.85  # how far the guesses are believed, against even chances
+_ALONE = 0.7  # weight of all completeness figures; the rest is for differences
+_HALF = 0.5  # answers that no answer counts as, so that the gain of the first one is finite
+_BELIEF = 0.85  # weight of the guesses; the rest is even chances
 
 
 def _split(guesses: Guesses, weights: FloatArray) -> list[IntArray]:
-    """Cut the queries at guessed chances, each time where it narrows the figures most, until no cut is worth it."""
+    """Split the queries at guessed chances, greedily, until no split reduces the variance enough."""
     features = np.concatenate([guesses.complete, guesses.first + guesses.second, guesses.differ], axis=1)
     features = np.unique(np.round(features, 9), axis=1)
     n = len(features)
@@ -734,14 +734,14 @@ def _cuts(features: FloatArray, cell: IntArray, smallest: int) -> Iterator[Any]:
 
 
 def _plan(guesses: Guesses, cell: IntArray, total: int, weights: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """The contribution of a stratum: its variance without answers, then the gains and costs of answers."""
+    """The variance of a stratum without answers, and the gains and costs of answers."""
     stratum = _stratum(guesses, cell, ("",) * len(cell))
     left = _left(stratum, total, min(len(cell), int(PLAN)), weights)
     return float(left[0]), np.asarray(-np.diff(left)), np.full(len(left) - 1, stratum.answers)
 
 
 def _objective(tables: Sequence[tuple[float, FloatArray, FloatArray]]) -> float:
-    """The mean variance after `PLAN` answers, distributed as `turns` does."""
+    """The mean variance after `PLAN` answers in the order of `turns`."""
     gains = np.concatenate([table[1] for table in tables])
     costs = np.concatenate([table[2] for table in tables])
     order = np.argsort(-gains / costs, kind="stable")

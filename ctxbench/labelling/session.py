@@ -14,6 +14,7 @@ from pathlib import Path
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import read_dataset, write_dataset
 from ctxbench.datasets.layout import CARD, FOLDER, LOG, QUEUE, near_folder, write_weights
+from ctxbench.datasets.lookup import importers
 from ctxbench.io.errors import Message, ParameterError
 from ctxbench.io.files import exclusive
 from ctxbench.labelling.answer_log import AnswerLog, Applied, KeyPress, State, States, active, apply_answers
@@ -21,18 +22,18 @@ from ctxbench.labelling.pools import Pool, Predictor, pairs
 from ctxbench.labelling.review import patched
 from ctxbench.labelling.sampling import Figure, Known, Queue, Sample, extended, make_queue
 
-LONG = 120.0  # seconds from which an answer counts as a break
+LONG = 120.0  # seconds; longer answers are breaks
 
 
 @dataclass(frozen=True, kw_only=True)
 class LikelyItem:
-    """An item that may be needed.
+    """An item that may be required.
 
     Attributes:
         item: catalog position.
         offered_by: the selectors that offer it.
-        called: the log has it called.
-        like: catalog position of an item on the list of what is needed that it resembles, or None.
+        called: it was called, by the log.
+        like: the catalog position of a similar required item, or None.
     """
 
     item: int
@@ -46,13 +47,12 @@ class LabelPrompt:
     """One question, answered with one key.
 
     Attributes:
-        query: its id.
-        kind: `needed` (what is needed beside what is known to be?), or `alternative` (would `item` do as well as
-            `of`?).
-        known: positions of what is known to be needed.
-        candidates: what may be needed, the likeliest first; empty for an alternative.
-        item, of: of an alternative.
-        signals: what the log says of a likely miss.
+        query: the id of the query.
+        kind: `needed` (which other items are required?), or `alternative` (is `item` an alternative of `of`?).
+        known: positions of required items.
+        candidates: items that may be required, likeliest first; empty for an alternative.
+        item, of: for an alternative.
+        signals: signals of a miss in the log.
     """
 
     query: str
@@ -66,7 +66,7 @@ class LabelPrompt:
 
 @dataclass(frozen=True, slots=True)
 class PromptAnswer:
-    """An answer to a prompt: a kind of `answers.KINDS`, the item where it has one, and yes, no or None (unknown)."""
+    """An answer to a prompt: a kind of `KINDS`, perhaps an item, and yes, no or None (unknown)."""
 
     kind: str
     item: int = -1
@@ -74,11 +74,11 @@ class PromptAnswer:
 
 
 class LabellingSession:
-    """Asks, takes answers, estimates. The state is in the log: a new session over the same log continues.
+    """Asks questions, stores answers, and estimates figures. A new session over the same log continues.
 
     Attributes:
-        state: gives what is known of a query by now.
-        through: says whether the needs of a query are known, as far as they decide the figures (`States.through`).
+        state: returns the present state of a query.
+        through: returns whether the required items of a query are known (`States.through`).
     """
 
     def __init__(
@@ -90,14 +90,14 @@ class LabellingSession:
         left: Iterable[str] = (),
         clock: Callable[[], str] | None = None,
     ):
-        """Start, or continue.
+        """Start or continue a session.
 
         Args:
-            predictor: over the pool.
+            predictor: makes guesses over the pool.
             queue: the sample.
-            log: of answers.
-            left: queries whose answers do not count, since their labels were changed by other means (`Applied.left`).
-            clock: what time it is, ISO 8601.
+            log: the log of answers.
+            left: queries whose answers are not used (`Applied.left`).
+            clock: returns the time in ISO 8601.
         """
         self.predictor = predictor
         self.pool: Pool = predictor.pool
@@ -108,18 +108,18 @@ class LabellingSession:
         self._states = States(self.pool, log.answers, left=left)
         self.state, self.through = self._states.current, self._states.through
         self._turns = queue.turns()
-        self._cursor = 0  # turns before this one are answered through
+        self._cursor = 0  # earlier turns are done
         self._passed = [0] * len(queue.strata)
         self._given_up: set[str] = set()  # skipped again at the end
 
     def unsettled(self) -> list[str]:
-        """The queries whose required items are not known, in order, for a queue."""
+        """The queries with unknown required items, in order, for a queue."""
         return [query.id for query in self.pool.dataset.queries if not self.through(query.id)]
 
     # ------------------------------------------------------------------------------------------ asking
 
     def next(self) -> LabelPrompt | None:
-        """The next question; None if there is none. Skipped ones are asked again once, at the end."""
+        """The next question; None if there is none. Skipped questions are asked again once, at the end."""
         while self._cursor < len(self._turns):
             stratum = self._turns[self._cursor]
             queries, position = self.queue.strata[stratum].queries, self._passed[stratum]
@@ -139,7 +139,7 @@ class LabellingSession:
         return next(self._rest(), None)
 
     def _drawn(self, query_id: str) -> bool:
-        """Whether a query of the queue takes its turn: not if it is gone, was skipped, or got labels elsewhere."""
+        """Whether a query of the queue is asked: not if it is gone, was skipped, or was labelled elsewhere."""
         if query_id not in self.pool.row:
             return False
         if query_id in self._states.touched:
@@ -177,7 +177,7 @@ class LabellingSession:
                 yield LikelyItem(item=item, offered_by=offered_by, called=item in guess.called, like=like.get(item))
 
     def _rest(self) -> Iterator[LabelPrompt]:
-        """After the last query: other items that may be alternatives of required ones."""
+        """After the last query: possible alternatives of required items."""
         for query_id in self._states.touched:
             state = self.state(query_id)
             if state.required and not state.partly and query_id not in self._states.left:
@@ -188,7 +188,7 @@ class LabellingSession:
     # ------------------------------------------------------------------------------------------ answering
 
     def answer(self, prompt: LabelPrompt, reply: PromptAnswer, *, seconds: float = 0.0) -> KeyPress:
-        """Store the answer to a prompt; it is on disk when this returns.
+        """Write the answer to a prompt to disk.
 
         Raises:
             ParameterError: the reply does not fit the prompt.
@@ -206,11 +206,11 @@ class LabellingSession:
             raise ParameterError(f"{reply.kind!r} needs an item of the catalog, got position {item}")
         if reply.kind == "needed" and not self.can_need(prompt.query, item):
             raise ParameterError(
-                f"query {prompt.query!r} cannot need {catalog.ids[item]!r}: it may not get it, or it is not enabled"
+                f"query {prompt.query!r} cannot need {catalog.ids[item]!r}, which is not available or not enabled"
             )
         state = self.state(prompt.query)
         if reply.kind == "done" and not state.required:
-            reply = PromptAnswer("nothing")  # nothing more than nothing
+            reply = PromptAnswer("nothing")
         skipped = reply.kind == "skip" or (reply.kind == "alternative" and reply.yes is None)
         if skipped and self._cursor >= len(self._turns):
             self._given_up.add(prompt.query)
@@ -230,14 +230,12 @@ class LabellingSession:
         return entry
 
     def can_need(self, query_id: str, item: int) -> bool:
-        """Whether a query may get an item at all: it is enabled, available, and not by hand only."""
-        request, found_item = (
-            self.pool.dataset.queries[self.pool.row[query_id]].request,
-            self.pool.dataset.catalog[item],
-        )
-        is_held = any(held_item.key == found_item.key for held_item in request.session or ())
-        offered = found_item.include != "manual" and (request.available is None or found_item.key in request.available)
-        return found_item.enabled and (is_held or offered)
+        """Whether a query may get an item: it is enabled, available, and not manual."""
+        request = self.pool.dataset.queries[self.pool.row[query_id]].request
+        candidate = self.pool.dataset.catalog[item]
+        in_session = any(session_item.key == candidate.key for session_item in request.session or ())
+        is_available = request.available is None or candidate.key in request.available
+        return candidate.enabled and (in_session or (candidate.include != "manual" and is_available))
 
     def grade_of(self, query_id: str, item: int) -> int | None:
         """The grade of an item for a query: 2 needed, 1 helpful, 0 not needed; None = not marked."""
@@ -272,7 +270,7 @@ class LabellingSession:
 
     @cached_property
     def _equal_offers(self) -> list[frozenset[str]]:
-        """By pair of selectors, the queries of the queue for which the two offer the same."""
+        """By pair of selectors, the queries of the queue with equal offers."""
         rows = {query: self.pool.row[query] for query in self._stratum if query in self.pool.row}
         return [
             frozenset(query for query, row in rows.items() if first.offered[row] == second.offered[row])
@@ -280,10 +278,10 @@ class LabellingSession:
         ]
 
     def sample(self) -> Sample:
-        """All queries as the estimate sees them.
+        """All queries as data for the estimate.
 
-        Whether a query belongs to the sample is decided by what was known of it before its first answer, and by the
-        selectors of now, so that it does not depend on what was answered.
+        Whether a query is in the sample depends on its state before the first answer and on the present selectors, but
+        not on answers.
         """
         census: list[Known] = []
         strata: list[list[str]] = [[] for _ in self.queue.strata]
@@ -307,13 +305,13 @@ class LabellingSession:
         )
 
     def _guesses(self) -> list[tuple[Sequence[float], Sequence[float], Sequence[float]]]:
-        """The guesses by stratum; made anew for selectors that the queue was not made for."""
+        """The guesses by stratum; new ones if the queue was drawn for other selectors."""
         if self.pool.names == self.queue.selectors:
             return [(stratum.complete, stratum.first, stratum.second) for stratum in self.queue.strata]
         return [self._guess_anew(stratum.queries) for stratum in self.queue.strata]
 
     def _guess_anew(self, queries: Iterable[str]) -> tuple[Sequence[float], Sequence[float], Sequence[float]]:
-        """The guessed shares of a stratum's queries that still exist; even chances if there are none."""
+        """The guessed shares of the existing queries of a stratum; even chances if there are none."""
         present = [query for query in queries if query in self.pool.row]
         if not present:
             n = len(self.pool.offers)
@@ -332,14 +330,14 @@ class Report:
     """The current figures.
 
     Attributes:
-        completeness: one a selector.
-        differences: one a pair of selectors.
-        labels_to_halve_interval: by figure name, how many more answers halve its interval; None = all do not.
-        answers: pressed so far, taken back ones not counted.
-        queries: labelled through by them.
-        unsure: queries in doubt: skipped, or not asked what would do as well.
-        minutes_per_answer: median, breaks left out; NaN before the first.
-        answers_per_query: so far, or as guessed before the first.
+        completeness: one per selector.
+        differences: one per pair of selectors.
+        labels_to_halve_interval: by figure, the number of further answers that halve its interval; None = not enough.
+        answers: the number of answers that were not withdrawn.
+        queries: the number of decided queries.
+        unsure: the number of undecided queries.
+        minutes_per_answer: the median without breaks; NaN before the first answer.
+        answers_per_query: the mean so far, or the guess before the first answer.
     """
 
     completeness: tuple[Figure, ...]
@@ -356,8 +354,8 @@ def report_on(sample: Sample, queue: Queue, answers: Sequence[KeyPress]) -> Repo
     """Estimate every figure.
 
     Args:
-        sample: of now.
-        queue: that it was drawn by.
+        sample: the present sample.
+        queue: its queue.
         answers: the log.
     """
     n = len(sample.selectors)
@@ -404,20 +402,20 @@ def _guessed_answers(queue: Queue) -> float:
 
 
 _MARK = "Since then people have labelled: "
-UNNAMED = "as the card says"  # labels without a source of their own
+UNNAMED = "as the card says"  # for labels without a source
 
 
 @dataclass(eq=False)
 class LabelFolder:
-    """A dataset's folder with its log of answers; made by `opened`.
+    """The folder of a dataset with its log of answers; made by `opened`.
 
     Attributes:
         path: the folder.
-        dataset: with all answers of the log in it.
-        log: of answers.
-        notes: what was found and done on opening, one line each.
-        left: queries whose answers do not count, since their labels were changed by other means.
-        writes: whether files are written at all; False to say only where the figures stand.
+        dataset: the dataset with all answers of the log.
+        log: the log of answers.
+        notes: notes on opening, one line each.
+        left: queries whose answers are not used, as their labels were changed elsewhere.
+        writes: whether files are written.
     """
 
     path: Path
@@ -428,28 +426,25 @@ class LabelFolder:
     writes: bool = True
 
     def session(self, predictor: Predictor, *, seed: int = 0, focus: tuple[str, ...] = ()) -> LabellingSession:
-        """A session that continues where the last one ended; the first one draws the sample.
+        """A session that continues the last one; the first one draws the sample.
 
         Args:
-            predictor: over this folder's dataset.
-            seed: of the sample; of the first session only.
-            focus: the figures that the sample is to narrow; of the first session only.
+            predictor: makes guesses over the dataset of this folder.
+            seed: the seed of the sample; for the first session only.
+            focus: the figures to estimate; for the first session only.
 
         Raises:
-            ParameterError: the sample is drawn already, for other figures, or it is lost.
+            ParameterError: the sample was drawn for other figures, or it is lost.
         """
         path = self.path / FOLDER / QUEUE
         queue = Queue.read(path)
         if queue is not None and focus and set(focus) != set(queue.focus):
             drawn = ", ".join(queue.focus) or "all figures"
-            raise ParameterError(
-                f"the sample in {path} was drawn to narrow {drawn}, and answers are weighed by it; leave --figure out"
-            )
+            raise ParameterError(f"the sample in {path} was drawn for {drawn}; remove --figure")
         if queue is None and any(answer.stratum >= 0 for answer in active(self.log.answers)):
             raise ParameterError(
-                f"{path} is missing: it says which queries were drawn, and without it the answers in {self.log.path} "
-                "have no weights; bring it back from a copy, or, to draw a new sample, move the answers away: their "
-                "labels are in the dataset, but count as known from then on, so that figures lean to what was asked"
+                f"{path} is missing, so that the answers in {self.log.path} have no weights; restore a copy. To draw a "
+                "new sample, move the answers away: their labels stay in the dataset, but bias the figures"
             )
         none = Queue(selectors=predictor.pool.names, seed=seed, strata=())
         open_ = LabellingSession(predictor, none, self.log, left=self.left).unsettled()
@@ -463,15 +458,13 @@ class LabelFolder:
         return LabellingSession(predictor, new_queue, self.log, left=self.left)
 
     def save(self, session: LabellingSession | None = None) -> Applied:
-        """Write the answers into the dataset's files, and the weights to the folder of the log.
-
-        The card says then how many labels come from where.
+        """Write the answers into the files of the dataset, counts by source to its card, and the weights.
 
         Raises:
             ParameterError: the dataset was frozen meanwhile.
             StorageError: the folder cannot be written; the log is safe.
         """
-        # Read anew: whatever else was written into the folder since it was opened stays.
+        # read again, to keep changes since it was opened
         dataset = read_dataset(self.path)
         refuse_frozen(dataset, self.path)
         applied = apply_answers(dataset, self.log.answers)
@@ -485,10 +478,10 @@ class LabelFolder:
         return applied
 
     def correct(self, patch: Path) -> int:
-        """Apply a patch of `data review` to the dataset's files; returns how many labels changed.
+        """Apply a patch of `data review` to the files of the dataset; returns the number of changed labels.
 
         Raises:
-            InputError: the patch is not valid, or a label is not what it says it was; nothing is applied.
+            InputError: the patch is invalid or outdated; nothing is applied.
             StorageError: a file cannot be read or written.
         """
         corrected, changed = patched(self.dataset, patch)
@@ -499,19 +492,20 @@ class LabelFolder:
 
 @contextmanager
 def opened(path: Path, *, writes: bool = True) -> Iterator[LabelFolder]:
-    """Open and lock the folder of a dataset to label it. Answers that are not in the files yet are written.
+    """Open and lock the folder of a dataset to label it. Pending answers are written into its files.
 
     Args:
         path: the folder.
-        writes: False leaves its files as they are; `save` and `session` write nothing then.
+        writes: False = write no files.
 
     Raises:
-        ParameterError: it is frozen, no folder of a dataset, or open in another session.
-        InputError: the dataset or the log is not valid.
+        ParameterError: it is frozen, not the folder of a dataset, or open in another session.
+        InputError: the dataset or the log is invalid.
     """
     if not (path / CARD).is_file():
+        name = path if str(path) in importers() else "NAME"
         raise ParameterError(
-            f"{path} is not the folder of a dataset; copy a named dataset with `ctxbench data import NAME --out "
+            f"{path} is not the folder of a dataset; copy a named dataset with `ctxbench data import {name} --out "
             f"FOLDER`, or import a log with `ctxbench data import traces`{near_folder(path)}"
         )
     lock = path.resolve().with_name(f".{path.resolve().name}.labelling.lock")
@@ -544,15 +538,15 @@ def refuse_frozen(dataset: Dataset, path: Path) -> None:
     """
     if dataset.about.get("frozen"):
         raise ParameterError(
-            f"dataset {path} is frozen and must stay as it is; copy the folder, take `frozen` out of the copy's card, "
-            "give it a new version, and work on that"
+            f"dataset {path} is frozen; copy the folder, remove `frozen` from its card, give it a new version, and use "
+            "the copy"
         )
 
 
 def with_sources(dataset: Dataset) -> Dataset:
-    """The dataset with counts and shares of its labels by source in its card; the same if they are there already.
+    """The dataset with counts and shares of its labels by source in its card.
 
-    `labelling` gets a closing sentence in place of an older one, and `notes`, unless they are a text, `label_sources`.
+    The last sentence of `labelling` is replaced, and `notes`, unless they are a text, get `label_sources`.
     """
     counts = Counter(label.source or UNNAMED for label in dataset.labels)
     by_source = {name: {"labels": n, "share": round(n / counts.total(), 4)} for name, n in sorted(counts.items())}

@@ -31,8 +31,8 @@ _LISTED_NAME = re.compile(r"^\s*\d+\.\s*(\S.*?)\s*$", re.MULTILINE)  # `1. write
 class LiveMCPBench(FileImporter, recipe="livemcpbench"):
     """`livemcpbench` (names are alternatives), `livemcpbench-unique` (clean tasks only) and `livemcpbench-expand`.
 
-    All hold all 95 tasks over the same 527 tools; they differ in which labels they give, and so in how many tasks
-    are labelled. Tools have the server key of the source as server.
+    All have 95 tasks over the same 527 tools; they differ in their labels. Tools have the server key of the source as
+    server.
     """
 
     revision: ClassVar[int] = 2
@@ -82,9 +82,8 @@ SINGLE = "metatool-single"
 class MetaTool(FileImporter, recipe="metatool"):
     """`metatool-single` (one tool is enough) and `metatool-multi` (two are needed), over the same 199 tools.
 
-    A tool has no server. Queries are tagged `plugin` or `merged-tool` by what their tools are: single plugins, or
-    several folded into one by the authors. Query ids are `s<row>` and `m<index>`, 0-based; merged rows have the id
-    and text of their first.
+    Tools have no server. Queries are tagged `plugin` or `merged-tool` by their tools: single plugins, or several merged
+    by the authors. Query ids are `s<row>` and `m<index>`, 0-based; merged rows have the id and text of their first.
     """
 
     def make(self, name: str) -> Dataset:
@@ -133,9 +132,9 @@ _TYPES = {"STRING": "string", "NUMBER": "number", "BOOLEAN": "boolean", "OBJECT"
 
 
 class ToolLens(FileImporter, recipe="toollens"):
-    """`toollens`: an item is an API, a tool without a server named `<tool_name> <api_name>`.
+    """`toollens`: items are APIs, tools named `<tool_name> <api_name>` without a server.
 
-    Ids of queries are the publisher's; those of items are in their metadata.
+    Ids of queries are published ones; published ids of items are in their metadata.
     """
 
     def make(self, name: str) -> Dataset:
@@ -161,14 +160,14 @@ class ToolLens(FileImporter, recipe="toollens"):
 
 
 def _read_item(entry: dict[str, Any]) -> Item:
-    """An API from its flat text, which holds the parameters as JSON."""
+    """An API from its flat text with parameters as JSON."""
     fields = next(_API.finditer(entry["text"]))
     decoder = json.JSONDecoder()
     required, end = decoder.raw_decode(fields["parameters"])
     optional, _ = decoder.raw_decode(fields["parameters"][end:].partition("optional_params: ")[2])
     properties = {
         parameter["name"]: {
-            "type": _TYPES.get(parameter["type"].upper(), "string"),  # dates and choices are sent as texts, too
+            "type": _TYPES.get(parameter["type"].upper(), "string"),  # also dates and choices
             "description": parameter["description"],
         }
         for parameter in [*required, *optional]

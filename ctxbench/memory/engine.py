@@ -66,7 +66,7 @@ _TYPES = ((EmbeddingError, EMBEDDING), (StorageError, STORAGE), (_GIVEN, VALIDAT
 
 @contextmanager
 def typed_errors() -> Iterator[None]:
-    """Raise expected errors inside it as an `EngineError`; bugs keep their type."""
+    """Convert expected errors inside it into an `EngineError`; bugs keep their type."""
     try:
         yield
     except EngineError:
@@ -75,7 +75,7 @@ def typed_errors() -> Iterator[None]:
         raise EngineError(next(name for kind, name in _TYPES if isinstance(error, kind)), str(error)) from error
 
 
-MOST_RESULTS = 100  # as of the shipped selectors
+MOST_RESULTS = 100  # as in shipped selectors
 DEEPEST = 5
 
 
@@ -84,19 +84,19 @@ class SearchOptions:
     """The options of a search.
 
     Attributes:
-        limit: results at most, 1 to 100; what relationships bring in comes on top.
+        limit: the largest number of results, 1 to 100, without related memories.
         kinds: only memories of these kinds, such as `fact`; empty = all.
-        since, before: only memories created from the one on, and before the other; ISO 8601.
-        confidence: only memories that are at least so sure, 0 to 1.
+        since, before: only memories created in this time, ISO 8601.
+        confidence: only memories with at least this confidence, 0 to 1.
         conversation: only memories of this conversation.
-        relationships: whether memories that results are related to are brought in, too.
-        depth: over how many relationships, 1 to 5.
-        ranker: `default`, `similarity`, `recency`, `confidence`, or one that was registered.
-        user: whose memories are seen as well as everybody's.
-        time: as of when; ISO 8601, without an offset UTC. None = now.
+        relationships: whether to add related memories.
+        depth: the largest number of relationships to follow, 1 to 5.
+        ranker: `default`, `similarity`, `recency`, `confidence`, or a registered one.
+        user: the user whose private memories are included.
+        time: search the versions of this time, ISO 8601, by default in UTC. None = now.
 
     Raises:
-        EngineError: an option is of another type, or out of range; the search tells what else is wrong.
+        EngineError: an option has a wrong type, or is out of range.
     """
 
     limit: int = 10
@@ -129,9 +129,9 @@ class ContextOptions(SearchOptions):
     """The options of building a context.
 
     Attributes:
-        template: `chat`, `detailed`, `summary`, or one that was registered; None = the engine's.
-        budget: tokens of the rendered context, 1 or more; None = the engine's.
-        metadata: whether kind, confidence and time are shown; None = as the template says.
+        template: `chat`, `detailed`, `summary`, or a registered one; None = the default of the engine.
+        budget: tokens of the rendered context, 1 or more; None = the default of the engine.
+        metadata: whether to show kind, confidence and time; None = the default of the template.
     """
 
     template: str | None = None
@@ -146,7 +146,7 @@ class ContextOptions(SearchOptions):
 
 
 SIMILARITY = "similarity.score"
-_SAID = {  # fields of items by the document's names
+_SAID = {  # fields of items by the names of the specification
     "workspace_id": "workspace",
     "type": "kind",
     "content": "text",
@@ -158,11 +158,11 @@ _SAID = {  # fields of items by the document's names
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FoundMemories:
-    """The memories that were found for one query.
+    """The memories found for one query.
 
     Attributes:
-        outcome: of the pipeline, for all queries that were asked together.
-        request_index: of the query among them.
+        outcome: the outcome of the pipeline for several queries.
+        request_index: the index of the query.
     """
 
     outcome: Outcome
@@ -178,7 +178,7 @@ class FoundMemories:
 
     @property
     def selection(self) -> Selection:
-        """The items offered and excluded, as of any selector."""
+        """The items offered and excluded."""
         return selections(self.outcome.query, self.outcome.candidates)[self.request_index]
 
     @property
@@ -187,11 +187,10 @@ class FoundMemories:
         return [result["memory"]["content"] for result in self.results()]
 
     def results(self) -> list[dict[str, Any]]:
-        """The chosen results, best first: `memory`, `score` (similarity), `rank` from 1, and `relationships`, if any.
+        """The results, best first: `memory`, `score` (similarity), `rank` from 1, and perhaps `relationships`.
 
-        What a relationship brought in stands under `relationships` of the result that it was reached from, with
-        `depth`, the `relationship`'s type, and the `path` of ids that led there; where that one was left out, it is a
-        result of its own.
+        Related memories are in `relationships` of the result that they were reached from, with `depth`, the type of
+        the `relationship`, and the `path` of ids. If that result was excluded, they are results.
         """
         table = self.outcome.candidates
         rows = table.rows(self.request_index)
@@ -210,12 +209,12 @@ class FoundMemories:
         return [results_by_row[row] for row in related]
 
     def every_result(self) -> list[dict[str, Any]]:
-        """The chosen results as one list, best first, each with `memory` and `score`, for a ranker."""
+        """All results in one list, best first, each with `memory` and `score`, for a ranker."""
         rows = self.rows(chosen=True)
         return [{"memory": memory_dict(self._item(row)), "score": self._similarity(row)} for row in rows]
 
     def explained(self) -> list[dict[str, Any]]:
-        """Candidates, the chosen ones first: `id`, `ranking` score, `scores` by column, and what `rule` left it out."""
+        """Candidates, chosen ones first: `id`, `ranking` score, `scores` by column, and the `rule` that excluded it."""
         table, explanations = self.outcome.candidates, []
         for row in [*self.rows(chosen=True), *self.rows(chosen=False)]:
             scores = {name: float(column[row]) for name, column in table.columns.items() if not np.isnan(column[row])}
@@ -229,7 +228,7 @@ class FoundMemories:
         return explanations
 
     def rows(self, *, chosen: bool) -> list[int]:
-        """The rows of the query that were chosen, or those that were not, in their order."""
+        """The chosen rows of the query, or the others, in order."""
         table = self.outcome.candidates
         rows = table.rows(self.request_index)
         positions: list[int] = (np.flatnonzero(table.chosen[rows] == chosen) + rows.start).tolist()
@@ -240,7 +239,7 @@ class FoundMemories:
         return item
 
     def _similarity(self, row: int) -> float | None:
-        column = self.outcome.candidates.columns.get(SIMILARITY)  # else the search is by similarity alone
+        column = self.outcome.candidates.columns.get(SIMILARITY)  # missing if the search is by similarity only
         value = float(self.outcome.candidates.score[row] if column is None else column[row])
         return None if np.isnan(value) else min(max(value, 0.0), 1.0)
 
@@ -255,11 +254,11 @@ class BuiltContext(FoundMemories):
     """A context for a prompt.
 
     Attributes:
-        context: the rendered text; empty where nothing was found, or nothing fits.
-        tokens: of it.
-        budget: tokens that it may have.
+        context: the rendered text; empty if nothing was found, or nothing fits.
+        tokens: the tokens of the text.
+        budget: the largest number of tokens.
         template: the name of the template.
-        counter: what counted the tokens.
+        counter: the name of the token counter.
     """
 
     context: str
@@ -277,12 +276,12 @@ class BuiltContext(FoundMemories):
         return any(rule is not None and rule.code == "budget" for rule in rules) or not table.shows_all[chosen].all()
 
     def as_dict(self) -> dict[str, Any]:
-        """`context`, `tokenCount`, `memories`, `truncated` and `template`, under the specification's names."""
+        """`context`, `tokenCount`, `memories`, `truncated` and `template`, as in the specification."""
         data = {"context": self.context, "tokenCount": self.tokens, "counter": self.counter}
         return data | {"memories": self.results(), "truncated": self.truncated, "template": self.template}
 
     def preview(self) -> dict[str, Any]:
-        """The same with `memoryIds`, `rankingScores` by id, and `budgetUsed`, a percentage."""
+        """`as_dict` with `memoryIds`, `rankingScores` by id, and `budgetUsed`, a percentage."""
         scores = {
             explanation["id"]: explanation["ranking"] for explanation in self.explained() if explanation["rule"] is None
         }
@@ -291,7 +290,7 @@ class BuiltContext(FoundMemories):
 
 
 def _path(item: int, via: Mapping[int, int]) -> list[int]:
-    """The items over which an item was reached, itself last; only itself if the search found it."""
+    """The items that led to an item, and the item itself."""
     path = [item]
     while via[path[0]] >= 0:
         path.insert(0, via[path[0]])
@@ -299,34 +298,31 @@ def _path(item: int, via: Mapping[int, int]) -> list[int]:
 
 
 def memory_dict(item: Item) -> dict[str, Any]:
-    """A memory under the specification's names, without empty fields."""
+    """A memory with the names of the specification, without empty fields."""
     name, _, version = item.name.rpartition("@")
     row: dict[str, Any] = {"id": name, "version": int(version) if version.isdigit() else 1}
     row |= {key: getattr(item, field) for key, field in _SAID.items()}
-    row["metadata"] = copy.deepcopy(dict(item.metadata)) or None  # the store's own stays as it is
+    row["metadata"] = copy.deepcopy(dict(item.metadata)) or None
     return {key: value for key, value in row.items() if value is not None}
 
 
 @dataclass
 class QueryVectors:
-    """The vectors of the latest queries by text, in memory. Thread-safe.
+    """A thread-safe cache of vectors of queries.
 
     Attributes:
-        embedder: makes what is not there.
-        size: how many are kept, 0 or more; the one used longest ago goes first.
-        seconds: how long one is kept after it was made, 0 or more.
-        clock: tells seconds; for tests.
+        embedder: computes missing vectors.
+        size: the largest number of vectors, 0 or more; the least recently used is removed first.
+        seconds: the lifetime of a vector, 0 or more.
+        clock: returns seconds; for tests.
     """
 
     embedder: Embedder
     size: int = 1000
     seconds: float = 3600.0
     clock: Callable[[], float] = time.monotonic
-    _cached: dict[str, tuple[float, tuple[float, ...]]] = field(
-        default_factory=dict
-    )  # when it was made; last used last
-
-    _lock: ProcessLock = field(default_factory=ProcessLock, repr=False)  # not held while one is made
+    _cached: dict[str, tuple[float, tuple[float, ...]]] = field(default_factory=dict)  # by time; last used last
+    _lock: ProcessLock = field(default_factory=ProcessLock, repr=False)  # not held during computation
 
     def __post_init__(self) -> None:
         check_range("size", self.size, 0)
@@ -336,7 +332,7 @@ class QueryVectors:
         """The vectors of texts, each of unit length.
 
         Raises:
-            EmbeddingError: a text cannot be embedded, or there is no model; nothing of the call is kept.
+            EmbeddingError: a text cannot be embedded, or there is no model; nothing is cached.
         """
         time = self.clock()
         with self._lock:
@@ -355,38 +351,39 @@ class QueryVectors:
 
 
 SHIPPED = {"default": "memory", "similarity": "dense"}
-"""The rankers that are shipped selectors, which rank what they find; a vector without a text is for the last."""
+"""The rankers that are shipped selectors; queries by vector use the last."""
 
 DEFAULTS = ContextOptions(template="chat", budget=2000)
 
 Ranker: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], Sequence[float]]
-"""From results, each with `memory` and `score` (similarity; None where it was not found by it), to a score each."""
+"""From results with `memory` and `score` (similarity or None) to their scores."""
 
-_Query: TypeAlias = Sequence[tuple[str, tuple[float, ...]]]  # queries with their vectors; of a vector the text is empty
+_Query: TypeAlias = Sequence[
+    tuple[str, tuple[float, ...]]
+]  # texts with vectors; the text is empty for a query by vector
 
 
 class ContextEngine:
-    """Finds the memories that a query needs, and renders them for a prompt.
+    """Searches memories, and renders them for a prompt.
 
-    Every call names its workspace and sees no other. A query is one vector, however many sentences it has. Whatever
-    goes wrong is an `EngineError` that says its type; a failure is never an empty answer. Threads may share an engine,
-    also while others write into its store.
+    Every call names its workspace and sees no other. A query is one vector. Errors are `EngineError` with a type; a
+    failure is never an empty answer. Threads may share an engine, also while others write into its store.
 
     Attributes:
-        progress: if any, is called with (texts embedded, texts to embed) while vectors are made.
-        searches: how many there were.
-        defaults: as they were given.
+        progress: if set, called with (texts embedded, texts to embed).
+        searches: the number of searches.
+        defaults: the default options.
 
     Args:
-        store: where the memories are.
+        store: the store of the memories.
         embedder: its name, such as `minilm`, or a function from texts to vectors.
-        dimensions: how long its vectors must be; None = not looked at.
-        defaults: options of contexts that are built without any; its template and budget also where options name none.
-        counter: what counts tokens, such as `o200k` or `cl100k`.
-        cached: how many query vectors are kept, and for how many seconds.
+        dimensions: the expected length of vectors; None = any.
+        defaults: the default options of contexts.
+        counter: the name of the token counter, such as `o200k` or `cl100k`.
+        cached: the size and the seconds of the cache of query vectors.
 
     Raises:
-        EngineError: the embedder, its dimensions, the template or the counter is not what it should be.
+        EngineError: the embedder, its dimensions, the template or the counter is wrong.
     """
 
     def __init__(
@@ -426,7 +423,7 @@ class ContextEngine:
     def search_many(
         self, queries: Sequence[str], workspace: str, options: SearchOptions | None = None
     ) -> list[FoundMemories]:
-        """The same for several queries, answered together."""
+        """Search for several queries together."""
         with typed_errors():
             return self._search(self._embedded(queries), workspace, options or SearchOptions())
 
@@ -438,7 +435,7 @@ class ContextEngine:
             return self._search(self._vector_query(vector), workspace, options or SearchOptions())[0]
 
     def build(self, query: str, workspace: str, options: ContextOptions | None = None) -> BuiltContext:
-        """The context for a query: the best memories that fit into the budget, rendered."""
+        """The context for a query: the best memories that fit into the budget."""
         with typed_errors():
             return self._build(self._embedded([query]), workspace, options)
 
@@ -450,18 +447,18 @@ class ContextEngine:
             return self._build(self._vector_query(vector), workspace, options)
 
     def preview(self, query: str, workspace: str, options: ContextOptions | None = None) -> BuiltContext:
-        """The result that `build` would return; its `preview` also has ids, ranking scores and the budget share."""
+        """The result of `build`; its `preview` also has ids, ranking scores and the share of the budget."""
         return self.build(query, workspace, options)
 
     def register_template(self, name: str, template: Mapping[str, Any]) -> None:
-        """Add a template: `memory_format`, and as needed `header`, `separator`, `footer` and `metadata`.
+        """Add a template: `memory_format`, and perhaps `header`, `separator`, `footer` and `metadata`.
 
         Raises:
-            EngineError: the name is one of ours, or it lacks something or names an unknown variable.
+            EngineError: the name is a shipped one, or the template has a missing field or an unknown variable.
         """
         with typed_errors():
             if name in TEMPLATES:
-                raise ParameterError(f"{name!r} is one of the engine's own templates; name yours otherwise")
+                raise ParameterError(f"{name!r} is a shipped template; choose another name")
             build("format", "template", {"template": template})
             self._templates[name] = dict(template)
 
@@ -469,15 +466,15 @@ class ContextEngine:
         """Add a ranker of search results; see `Ranker`.
 
         Raises:
-            EngineError: the name is one of ours.
+            EngineError: the name is a shipped one.
         """
         with typed_errors():
             if name in SHIPPED or name in RANKERS:
-                raise ParameterError(f"{name!r} is one of the engine's own rankers; name yours otherwise")
+                raise ParameterError(f"{name!r} is a shipped ranker; choose another name")
         self._rankers[name] = ranker
 
     def embed(self, workspace: str) -> int:
-        """Embed the memories of a workspace that have no vector yet, so that no search has to; returns how many."""
+        """Embed the memories of a workspace without a vector; returns their number."""
         with typed_errors():
             texts = [chunk for item in self._store.catalog(workspace) for chunk in chunks_of(item)]
             before = self._resources.stats.embedded
@@ -502,7 +499,7 @@ class ContextEngine:
         return BuiltContext(outcome, 0, context=context, tokens=tokens, budget=budget, template=name, counter=counter)
 
     def _run(self, pipeline: Pipeline, query: _Query, workspace: str, options: SearchOptions) -> Outcome:
-        """Run the pipeline for each query; an error names the numbers of queries, not their texts."""
+        """Run the pipeline for all queries; errors name their numbers, not their texts."""
         self.searches += len(query)
         fields: dict[str, Any] = {"workspace": workspace, "user": options.user, "time": options.time}
         requests = [
@@ -512,11 +509,11 @@ class ContextEngine:
         return pipeline.run(Batch.of(self._store.catalog(workspace), requests), self._resources)
 
     def _pipeline(self, options: SearchOptions, query: _Query) -> Pipeline:
-        """A shipped pipeline, with relationships if requested, and the user's ranker after it."""
+        """A shipped pipeline, perhaps with relationships and a registered ranker."""
         ranker = self._rankers.get(options.ranker)
         if ranker is None and options.ranker not in SHIPPED:
             names = [*SHIPPED, *self._rankers]
-            raise ParameterError(f"no ranker is called {options.ranker!r}{suggest(options.ranker, names)}")
+            raise ParameterError(f"unknown ranker {options.ranker!r}{suggest(options.ranker, names)}")
         by_text = any(text for text, _ in query)
         shipped = definition(SHIPPED.get(options.ranker if by_text else "similarity", SHIPPED["default"]))
         pipeline = shipped.pipeline(shipped.values(None, {"n": options.limit}))
@@ -528,41 +525,40 @@ class ContextEngine:
         return replace(pipeline, refine=tuple(steps))
 
     def _template(self, options: ContextOptions) -> tuple[str, Step]:
-        """The name of a context's template, and the format that writes by it.
+        """The name of the template of a context, and its format.
 
         Raises:
-            EngineError: there is no template of the name; names those there are.
+            EngineError: there is no template with this name.
         """
         name = options.template or self.defaults.template or DEFAULTS.template or ""
         if name not in self._templates:
-            raise EngineError(TEMPLATE, f"no template is called {name!r}{suggest(name, self._templates)}")
+            raise EngineError(TEMPLATE, f"unknown template {name!r}{suggest(name, self._templates)}")
         values = {"template": self._templates[name], "metadata": options.metadata}
         return name, Step("format", "template", build("format", "template", values))
 
     def _embedded(self, queries: Sequence[str]) -> _Query:
-        """Queries that can be asked.
+        """Queries with their vectors.
 
         Raises:
-            ParameterError: one is no text, or blank.
+            ParameterError: a query is not a text, or blank.
         """
         for number, query in enumerate(queries, start=1):
             if not isinstance(query, str) or not query.strip():
-                raise ParameterError(f"query {number} is blank; ask for something")
+                raise ParameterError(f"query {number} is blank")
         return list(zip(queries, self._vectors.get(queries), strict=True))
 
     def _vector_query(self, vector: Sequence[float]) -> _Query:
         """A query of a vector with the right number of dimensions; the search checks the rest."""
         if len(vector) != self._dimensions:
             raise ParameterError(
-                f"the vector has {len(vector)} dimensions, and the memories' have {self._dimensions}; embed "
-                f"the query with the same model"
+                f"the vector has {len(vector)} dimensions, expected {self._dimensions}; use the embedder of memories"
             )
         return [("", tuple(map(float, vector)))]
 
 
 @dataclass(frozen=True)
 class _OwnRanker(Strategy):
-    """Score by an external function, which gets the results of a request and returns a number for each."""
+    """Scores results with an external function."""
 
     ranker: Ranker
 
@@ -579,7 +575,7 @@ class _OwnRanker(Strategy):
             wrong = [f"{len(scores)} for {len(results)} results"] if len(scores) != len(results) else []
             wrong += [f"{scores[n]} for {results[n]['memory']['id']!r}" for n in np.flatnonzero(~np.isfinite(scores))]
             if wrong:
-                raise SelectorError(f"a ranker must give one finite number a result; it gave {wrong[0]}")
+                raise SelectorError(f"a ranker must return one finite number per result; got {wrong[0]}")
             score[memories.rows(chosen=True)] = scores
         similarity = {SIMILARITY: candidates.columns.get(SIMILARITY, candidates.score)}  # the score of `dense` is it
         return reranked(candidates.with_columns(**similarity), score)
@@ -589,7 +585,7 @@ RANKERS: Mapping[str, Ranker] = {
     "recency": lambda results: [float(instant(result["memory"]["created_at"])) for result in results],
     "confidence": lambda results: [result["memory"]["confidence"] for result in results],
 }
-"""The other rankers that there are, which order anew what the default finds."""
+"""Rankers that reorder the results of the default."""
 
 
 @dataclass(eq=False)
@@ -597,11 +593,11 @@ class KeptContext:
     """The outputs of one request's steps.
 
     Attributes:
-        catalog: the hash of the catalog that it is over.
-        thread, user: whose request it is.
-        outputs: a pipeline's memo: what holds is for the pipeline's own keys to say.
-        answer: what was made of the outputs, good as long as no step runs anew.
-        lock: held while the request is answered, so that who asks the same meanwhile waits and takes that.
+        catalog: the hash of the catalog.
+        thread, user: the thread and the user of the request.
+        outputs: the memo of the pipeline.
+        answer: the answer, valid until a step runs again.
+        lock: held during the request, so that equal requests wait for it.
     """
 
     catalog: str
@@ -614,16 +610,15 @@ class KeptContext:
 
 
 class ContextCache:
-    """Keeps the contexts used last by the key of their request (`batch_key`), for a time from their last use.
+    """A thread-safe cache of contexts by the key of their request (`batch_key`).
 
-    A key holds the catalog and all of the request, so nothing has to be taken out after a write: what was asked of an
-    earlier catalog is not found any more, and goes as soon as there is something of a later one. May be used from
-    several threads.
+    A key includes the catalog, so that contexts of an earlier catalog are not found; they are removed when there is a
+    context of a later one.
 
     Args:
-        size: how many are kept, 0 or more; the one used longest ago goes first.
-        seconds: how long one is kept after its last use, 0 or more.
-        clock: tells seconds; for tests.
+        size: the largest number of contexts, 0 or more; the least recently used is removed first.
+        seconds: the lifetime after the last use, 0 or more.
+        clock: returns seconds; for tests.
     """
 
     def __init__(self, size: int = 100, seconds: float = 30.0, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -639,13 +634,13 @@ class ContextCache:
             return key in self._kept
 
     def entry(self, key: str, *, catalog: str, thread: str | None, user: str | None) -> KeptContext:
-        """The entry of a key, which counts as used now; empty if there is none."""
+        """The entry of a key, perhaps a new one; updates its time of use."""
         with self._lock:
             self._drop_old()
             entry = self._kept.pop(key, None)
             if entry is None:
                 entry = KeptContext(catalog, thread, user)
-                # a catalog takes megabytes, and does not come back; each user has one
+                # free the memory of earlier catalogs of the user
                 self._keep_only(lambda entry: entry.user != user or entry.catalog == catalog)
             entry.used = self._clock()
             self._kept[key] = entry
@@ -654,7 +649,7 @@ class ContextCache:
             return entry
 
     def forget(self, *, thread: str | None = None, user: str | None = None) -> int:
-        """Remove the contexts of a thread, of a user, or of both; without either all. Returns how many."""
+        """Remove the contexts of a thread, a user, or both; by default all. Returns their number."""
         with self._lock:
             before = len(self._kept)
             self._keep_only(

@@ -10,7 +10,7 @@ import time as clock
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -40,7 +40,7 @@ from ctxbench.selectors.selector import check_fits
 
 PREFIX = "ctxbench_context_"
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Upper bounds of the buckets of seconds; 0.3 is what the assembly's document promises."""
+"""Upper bounds of the buckets of seconds; 0.3 is the limit of the specification."""
 
 SECONDS = {
     "assembly": "Seconds per context.",
@@ -64,7 +64,7 @@ _STAGES = {"retrieve": "search", "rank": "scoring", "cut": "optimisation", "pack
 
 
 class Metrics:
-    """Counters and histograms of one service. May be used from several threads."""
+    """Thread-safe counters and histograms of one service."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -74,7 +74,7 @@ class Metrics:
         self._tracer = _tracer()
 
     def count(self, **amounts: int) -> None:
-        """Add to counters, by their names in `COUNTS`."""
+        """Add to counters of `COUNTS`."""
         with self._lock:
             self._counts.update(amounts)
 
@@ -84,13 +84,13 @@ class Metrics:
 
     @contextmanager
     def request(self, action: str) -> Iterator[StageSeconds]:
-        """Time a request; yields the listener for its pipeline. A request that raises counts as a failure.
+        """Time a request; yields the listener for its pipeline. Errors are counted as failures.
 
         Args:
             action: the name of its span, such as `build`.
         """
         stages, begin = StageSeconds(self._tracer), clock.perf_counter()
-        with _span(self._tracer, f"context.{action}"):
+        with self._tracer.start_as_current_span(f"context.{action}") if self._tracer else nullcontext():
             try:
                 yield stages
             except BaseException:
@@ -105,7 +105,7 @@ class Metrics:
                 self._buckets[name][bisect_left(BOUNDS, value)] += 1
 
     def text(self) -> str:
-        """All figures in Prometheus' text format, version 0.0.4."""
+        """All figures in the text format of Prometheus, version 0.0.4."""
         lines = []
         with self._lock:
             for name, about in COUNTS.items():
@@ -127,11 +127,11 @@ def _head(name: str, about: str, kind: str) -> list[str]:
 
 
 class StageSeconds:
-    """A pipeline's listener: adds the seconds of its steps up by stage, and makes a span of each.
+    """The listener of a pipeline: sums the seconds of steps by stage, and makes a span for each step.
 
     Attributes:
-        seconds: by `search`, `scoring` and `optimisation`; without what did not run.
-        steps: how many ran; none where all was kept.
+        seconds: by `search`, `scoring` and `optimisation`, without stages that did not run.
+        steps: the number of steps that ran; 0 if all were cached.
     """
 
     def __init__(self, tracer: Any) -> None:
@@ -150,7 +150,7 @@ class StageSeconds:
 
 
 def _tracer() -> Any:
-    """OpenTelemetry's tracer; None where its interface is not installed. It does nothing until somebody sets it up."""
+    """The tracer of OpenTelemetry; None if it is not installed."""
     try:
         from opentelemetry import trace
     except ImportError:
@@ -158,26 +158,17 @@ def _tracer() -> Any:
     return trace.get_tracer("ctxbench")
 
 
-@contextmanager
-def _span(tracer: Any, name: str) -> Iterator[None]:
-    if tracer is None:
-        yield
-        return
-    with tracer.start_as_current_span(name):
-        yield
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ServedContext:
     """The context of one request.
 
     Attributes:
-        id: equal for equal requests to equal services; feedback names it.
-        outcome: of the pipeline, asked this request alone.
-        prompt: what the model would be sent.
-        cites: whether the prompt names its items by the ids of citations.
-        resources: count tokens.
-        kept: whether all of it was there from an earlier request.
+        id: an id for feedback; equal for equal requests to equal services.
+        outcome: the outcome of the pipeline for this request.
+        prompt: the prompt for the model.
+        cites: whether the prompt has ids of citations.
+        resources: counts tokens.
+        kept: whether all steps were cached.
     """
 
     id: str
@@ -204,14 +195,14 @@ class ServedContext:
 
     @cached_property
     def citations(self) -> list[dict[str, Any]]:
-        """The items that a reply can cite, as JSON under the specification's names, in order."""
+        """The items that a reply can cite, as JSON with the names of the specification, in order."""
         cited = citations(self.outcome.query, self.outcome.candidates, 0) if self.cites else ()
         rows = [{**asdict(citation), "usedInResponse": citation.used} for citation in cited]
         return [{name: row[name] for name in row if name != "used" and row[name] is not None} for row in rows]
 
     @cached_property
     def tokens(self) -> int:
-        """Of the rendered text where there is one, else of the items together."""
+        """The tokens of the rendered text, or of the items."""
         if self.prompt.context:
             return int(self.resources.text_tokens([self.prompt.context])[0])
         return sum(item["tokens"] for item in self.items)
@@ -219,10 +210,10 @@ class ServedContext:
     def as_dict(self) -> dict[str, Any]:
         """`data` and `meta` of a response.
 
-        Items stand in the order of the selection, each with the `content` that is sent, or the `excerpt` where that is
-        a part. `relevance` is the selector's score, null of what the session holds. `searchRank` counts from 1 the
-        places of what the search matched. `context` is the rendered text, if the format makes one. The counts of
-        `stats` are of what was found: references, messages of the thread, and all else that a search brought.
+        Items are in the order of the selection, each with its `content`, or an `excerpt` if only a part is sent.
+        `relevance` is the score of the selector, null for the session. `searchRank` is the rank in the search, from 1.
+        `context` is the rendered text, if the format makes one. `stats` counts the found items: references, messages of
+        the thread, and others.
         """
         selection, request, total = self.selection, self.request, self.tokens
         sources = [self._source(entry, request) for entry in (*selection.chosen, *selection.left_out)]
@@ -263,7 +254,7 @@ class ServedContext:
         }
 
     def _source(self, offered: Offered, request: Request) -> str:
-        """`explicit`, `history`, `search`, or `session` of what the request held before."""
+        """The source of an item: `explicit`, `history`, `search` or `session`."""
         item, _ = self._by_id(offered.id)
         if offered.mode == "explicit":
             return "explicit"
@@ -284,33 +275,30 @@ class ServedContext:
 
 
 def _public_note(note: Note) -> Note:
-    """A note without the text of an error, which may name internals of the server."""
-    return replace(note, message="the server's log says more") if note.kind == "failed" else note
+    """A note without the text of an error, which may have internals of the server."""
+    return replace(note, message="see the log of the server") if note.kind == "failed" else note
 
 
-GRID = 30  # seconds: times of requests are rounded up to it, so that what is asked again is the same request
-REMEMBERED = 10_000  # contexts that feedback can be given on
-REMEMBERED_BYTES = 64_000_000  # that these take together; the one built longest ago is forgotten first
-REMEMBERED_TEXT = 2_000  # characters of a message that are remembered
-USERS = 256  # whose catalogs are held: those who have items of their own, and asked last
-USERS_BYTES = 64_000_000  # that these catalogs take together, without what they share
-INDEXES = 32  # of each kind that are held: one that extends that of the public items is made in milliseconds
-BYTES_AN_ITEM = 200  # of a catalog that extends another, for each item of both: position, facts, id
+GRID = 30  # seconds; times of requests are rounded up to it, so that repeated requests are equal
+REMEMBERED = 10_000  # contexts that are remembered for feedback
+REMEMBERED_BYTES = 64_000_000  # their size; the oldest is forgotten first
+REMEMBERED_TEXT = 2_000  # remembered characters of a message
+USERS = 256  # users with private items whose catalogs are kept
+USERS_BYTES = 64_000_000  # size of these catalogs, without shared parts
+INDEXES = 32  # kept indexes of each kind
+BYTES_AN_ITEM = 200  # per item of a catalog that extends another
 
 _log = logging.getLogger(__name__)
 _STEP = GRID * 1_000_000  # microseconds
 
 
 class NotSeenError(ParameterError):
-    """An item or context does not exist, or is of another user: the message is the same for both."""
+    """An item or context does not exist, or belongs to another user, with the same message."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """A context as remembered for feedback: its request and its items.
-
-    The text is the beginning of the message, `REMEMBERED_TEXT` characters.
-    """
+    """A remembered context: its request, with the start of its message, and its items."""
 
     text: str
     user: str | None
@@ -320,16 +308,16 @@ class _Built:
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes; at least a minimum, so that a bound in bytes bounds the number, too."""
+        """Its approximate size in bytes, with a minimum that also limits the number of contexts."""
         texts = (self.text, self.user, self.conversation)
         size = 1_000 + sum(4 * len(text or "") for text in texts) + sum(100 + len(item) for item in self.items)
         return max(size, REMEMBERED_BYTES // REMEMBERED)
 
 
 class _RememberedContexts:
-    """The remembered contexts of each user, within a bound in bytes.
+    """The remembered contexts of each user, with a limit in bytes.
 
-    Where it is too much, the user with the most loses the one built first, so that no user drives out another's.
+    Above the limit the user with most bytes loses the oldest context, so that users do not affect each other.
     """
 
     def __init__(self) -> None:
@@ -342,11 +330,11 @@ class _RememberedContexts:
 
     @property
     def size(self) -> int:
-        """About how many bytes they take."""
+        """Their approximate size in bytes."""
         return sum(self._bytes.values())
 
     def add(self, context: str, built: _Built) -> None:
-        """Remember a context, and forget others if they take too many bytes."""
+        """Remember a context, and forget others above the limit."""
         with self._lock:
             self._drop(built.user, context)
             self._by_user.setdefault(built.user, {})[context] = built
@@ -356,7 +344,7 @@ class _RememberedContexts:
                 self._drop(largest, next(iter(self._by_user[largest])))
 
     def of(self, context: str, user: str | None) -> _Built | None:
-        """The remembered context, if it is this user's."""
+        """The remembered context of a user."""
         with self._lock:
             return self._by_user.get(user, {}).get(context)
 
@@ -369,26 +357,25 @@ class _RememberedContexts:
 
 
 class _UserCatalogs:
-    """The items that each user sees, as a catalog: the public ones, then those of the user.
+    """The catalogs of users: public items, then private items of the user.
 
-    A step gets nothing else, so that nothing private of another user is counted, compared or hashed, whatever the step
-    does. The catalog stays the same object until an item changes that the user sees; where items are added, it extends
-    the one before. Users who own nothing share the public catalog, and those of all others extend it, so that hashes,
-    facts and indexes of the public items are made once.
+    Steps get nothing else, so that they cannot use private items of other users. A catalog stays the same object until
+    a visible item changes; added items extend it. Catalogs of users extend the public catalog, so that hashes, facts
+    and indexes of public items are made once.
 
     Attributes:
-        public: the items that are open to everybody, as of the last call of `of`.
+        public: the public items at the last call of `of`.
     """
 
     def __init__(self, workspace: str) -> None:
         self._workspace = workspace
-        self._whole: Catalog | None = None  # that `public` was made of
+        self._whole: Catalog | None = None  # the source of `public`
         self.public = Catalog(())
-        self._user_catalogs: dict[str | None, Catalog] = {}  # of users, each extends `public`; last used last
+        self._user_catalogs: dict[str | None, Catalog] = {}  # each extends `public`; last used last
         self._lock = threading.Lock()
 
     def of(self, catalog: Catalog, user: str | None) -> Catalog:
-        """The items of a workspace's catalog that a user sees."""
+        """The items of a catalog that a user sees."""
         with self._lock:
             everybodys = catalog.facts.open_to(self._workspace, None)
             if self._whole is not catalog:
@@ -401,26 +388,26 @@ class _UserCatalogs:
             own_items = _linked_among(own_items, public)
             visible = None if before is None else _carried_on(before, len(public), own_items)
             if visible is None:
-                _ = public.facts, public.ids  # an extension carries on what is known of a catalog
+                _ = public.facts, public.ids  # compute them before the extension
                 visible = public.extended(own_items, shares=True)
             self._user_catalogs[user] = visible
             self._drop()
             return visible
 
     def _take_public(self, items: list[Item]) -> None:
-        """Extend the public catalog, or make it anew; then the catalogs that extend the earlier one are dropped."""
+        """Extend the public catalog, or replace it and drop the catalogs of users."""
         if (public := _carried_on(self.public, 0, items)) is not self.public:
             self.public = Catalog(items) if public is None else public
             self._user_catalogs.clear()
 
     def _drop(self) -> None:
-        """Forget the least recent users while there are too many or their catalogs take too many bytes."""
+        """Drop the least recently used catalogs above the limits."""
         size = sum(map(self._unshared_bytes, self._user_catalogs.values()))
         while len(self._user_catalogs) > 1 and (len(self._user_catalogs) > USERS or size > USERS_BYTES):
             size -= self._unshared_bytes(self._user_catalogs.pop(next(iter(self._user_catalogs))))
 
     def _unshared_bytes(self, catalog: Catalog) -> int:
-        """About how many bytes a user's catalog takes without the public one: its tables, and the user's items."""
+        """The approximate size of the catalog of a user, without the public one."""
         return BYTES_AN_ITEM * len(catalog) + 1_000 * (len(catalog) - len(self.public))
 
 
@@ -429,7 +416,7 @@ def _items_at(catalog: Catalog, where: BoolArray) -> list[Item]:
 
 
 def _linked_among(items: list[Item], public: Catalog) -> list[Item]:
-    """The items without links to items that are neither among them nor public."""
+    """The items without links to other items than these and public ones."""
     if not any(item.links for item in items):
         return items
     keys = {item.key for item in items}
@@ -443,7 +430,7 @@ def _linked_among(items: list[Item], public: Catalog) -> list[Item]:
 
 
 def _carried_on(before: Catalog, first: int, items: list[Item]) -> Catalog | None:
-    """The catalog extended so that it has these items from a position on; None if it has others there."""
+    """The catalog extended to these items from a position on; None if it has other items there."""
     n_before = len(before) - first
     if n_before > len(items):
         return None
@@ -460,22 +447,22 @@ def _carried_on(before: Catalog, first: int, items: list[Item]) -> Catalog | Non
 class ContextService:
     """Builds contexts of one workspace with one selector.
 
-    A context is kept for a while by everything that it depends on, so that the same request is answered at once, and
-    any write that changes it makes it anew. Threads may share a service, also while others write into its store.
+    Contexts are cached by all data that they depend on. Threads may share a service, also while others write into its
+    store.
 
-    The selector gets the items alone that the user sees, and a shipped one counts words with `statistics: scope`, so
-    that nothing private of one user changes what another gets.
+    The selector gets only items that the user sees, and a shipped selector counts words with `statistics: scope`, so
+    that private items do not affect other users.
 
     Attributes:
-        cache: of contexts; see `ContextCache.forget`.
-        metrics: what it did, and how long that took.
+        cache: the cache of contexts; see `ContextCache.forget`.
+        metrics: counts and times.
 
     Args:
-        store: where the items are.
-        workspace: the one whose items it sees.
-        selector: a shipped one, `name` or `name/preset`, or a YAML file of one.
+        store: the store of the items.
+        workspace: the workspace of the items.
+        selector: a shipped one, `name` or `name/preset`, or a YAML file.
         embedder: its name, such as `minilm`, or a function from texts to vectors.
-        counter: what counts tokens, such as `o200k` or `chars/4`.
+        counter: the name of the token counter, such as `o200k` or `chars/4`.
         cache: None = a `ContextCache` of 100 contexts and 30 seconds.
 
     Raises:
@@ -507,24 +494,24 @@ class ContextService:
         self.cache = ContextCache() if cache is None else cache
         self.metrics = Metrics()
         self._built = _RememberedContexts()
-        self._indexed: Catalog | None = None  # the public catalog that indexes were made of
+        self._indexed: Catalog | None = None  # the public catalog with indexes
         self._lock = threading.Lock()
 
     def check_users(self, users: Collection[str | None]) -> None:
-        """Check that the selector may answer these users: several only if it counts over the items of each alone.
+        """Check that the selector may serve these users.
 
         Raises:
-            ParameterError: it is the user's own, and steps of it count words over the whole catalog; names them.
+            ParameterError: there are several users, and steps of an external selector count words over the whole
+                catalog.
         """
         if len(set(users)) > 1 and self._unscoped:
             steps = ", ".join(dict.fromkeys(step.name for step in self._unscoped))
             raise ParameterError(
-                f"{self._selector}: step {steps} counts words over the whole catalog, and there are several users; "
-                "set `statistics: scope` there, so that it counts over what each user sees"
+                f"{self._selector}: step {steps} counts words of items of all users; set `statistics: scope` there"
             )
 
     def prepare(self, users: Collection[str | None] = (None,)) -> None:
-        """Load models and make indexes for users, so that their first request is not slow."""
+        """Load models and make indexes for users before their first request."""
         for user in (None, *[user for user in users if user is not None][: INDEXES - 1]):  # the public items first
             catalog, request = self._request("a first request", None, user, _rounded(None))
             check_fits(self._pipeline, catalog)
@@ -537,13 +524,13 @@ class ContextService:
         """The context for a message.
 
         Args:
-            message: what the user asks; not blank.
-            thread: the conversation; one that is unknown is new, and has no history.
-            user: who asks: sees this user's items and everybody's.
-            time: as of when, ISO 8601; None = now. It is rounded up to the next half minute.
+            message: the message of the user; not blank.
+            thread: the conversation; an unknown one is new.
+            user: the user, who sees public items and private ones.
+            time: the time of the request, ISO 8601; None = now. It is rounded up to the next half minute.
 
         Raises:
-            UserError: the message is blank, the time is none, or the selector failed.
+            UserError: the message is blank, the time is wrong, or the selector failed.
         """
         context = self._context("build", message, thread, user, time)
         items = tuple(offered.id for offered in context.selection.chosen)
@@ -553,22 +540,21 @@ class ContextService:
     def preview(
         self, message: str, *, thread: str | None = None, user: str | None = None, time: str | None = None
     ) -> ServedContext:
-        """What `build` would give; no feedback can be given on it."""
+        """The context for a message, without feedback."""
         return self._context("preview", message, thread, user, time)
 
     def feedback(self, item: str, *, useful: bool, user: str | None = None, context: str | None = None) -> None:
         """Record whether an item was useful to a user.
 
         Args:
-            item: its id, as a context names it.
-            useful: whether it was.
-            user: who says so.
-            context: the id of the context that it was in: only with it does `ctxbench data from-feedback` know what
-                was asked, of a long message the first 2,000 characters. Those of the last 10,000 builds of this
-                process are known, of fewer where they take more than 64 MB; the user with the most loses the oldest.
+            item: the id of the item in a context.
+            useful: whether it was useful.
+            user: the user.
+            context: the id of the context, which `ctxbench data from-feedback` needs. The service remembers the last
+                10,000 contexts (at most 64 MB), with 2,000 characters of their messages.
 
         Raises:
-            NotSeenError: there is no such context of this user, or no such item in it; or this user sees no such item.
+            NotSeenError: there is no such context of this user, or no such item in it; or the user sees no such item.
         """
         built = None if context is None else self._built_for(context, user)
         key = self._visible_key(item, user, built)
@@ -583,15 +569,15 @@ class ContextService:
         self.metrics.count(feedback=1)
 
     def sufficient(self, context: str, enough: bool, *, user: str | None = None) -> None:
-        """Record whether a context was enough for an answer, or lacked something; the last word counts.
+        """Record whether a context was sufficient for an answer; the last record counts.
 
         Args:
-            context: its id; which are known is as of `feedback`.
-            enough: whether it was.
-            user: who says so: the one who asked.
+            context: the id of the context; see `feedback`.
+            enough: whether it was sufficient.
+            user: the user of the request.
 
         Raises:
-            NotSeenError: there is no such context of this user, or an item of it is not there any more.
+            NotSeenError: there is no such context of this user, or an item of it no longer exists.
         """
         built = self._built_for(context, user)
         items = sorted(built.items)
@@ -614,19 +600,21 @@ class ContextService:
         """The remembered context of a user."""
         built = self._built.of(context, user)
         if built is None:
-            raise NotSeenError(f"no context {context!r:.80} of yours is known; build it again")
+            raise NotSeenError(f"unknown context {context!r:.80}; build it again")
         return built
 
     def _visible_key(self, item: str, user: str | None, built: _Built | None) -> ItemKey:
-        """The key of an item that a user sees, and that is in a context if one is given."""
+        """The key of a visible item, which must be in the context, if there is one."""
         try:
             key = ItemKey.parse(item)
         except ParameterError:
             key = None
         if key is None or self._catalog(user).find(key) is None:
-            raise NotSeenError(f"no item {item!r:.200} is there; name it by its `id` in a context")
+            raise NotSeenError(f"unknown item {item!r:.200}; use its `id` in a context")
         if built is not None and item not in built.items:
-            raise NotSeenError(f"item {item!r:.200} is not in this context; name one of its items, or leave its id out")
+            raise NotSeenError(
+                f"item {item!r:.200} is not in this context; name one of its items, or remove the context"
+            )
         return key
 
     def _context(
@@ -635,7 +623,7 @@ class ContextService:
         begin = clock.perf_counter()
         with self.metrics.request(action) as stages:
             if not message.strip():
-                raise ParameterError("message is blank; ask for something")
+                raise ParameterError("message is blank")
             catalog, request = self._request(message, thread, user, _rounded(time))
             key = batch_key(catalog, [request])
             entry = self.cache.entry(key, catalog=catalog.hash, thread=thread, user=user)
@@ -662,14 +650,14 @@ class ContextService:
         return context
 
     def _index_public(self, catalog: Catalog) -> None:
-        """Make the indexes of the public items, which those of a user's catalog extend, unless they exist."""
+        """Make the indexes of public items, which indexes of users extend, unless they exist."""
         public = self._catalogs.public
         if catalog is public or not len(public) or self._indexed is public:
             return
         with self._lock:
             if self._indexed is not public:
                 request = Request(id="request", text="a first request", workspace=self._workspace, time=_rounded(None))
-                with suppress(UserError):  # the user's own run says what is wrong
+                with suppress(UserError):  # the run of the user reports it
                     self._pipeline.run(Batch.of(public, [request]), self._resources, live=True)
                 self._indexed = public
 
@@ -684,12 +672,12 @@ class ContextService:
         )
 
     def _request(self, message: str, thread: str | None, user: str | None, time: str) -> tuple[Catalog, Request]:
-        """The catalog and the request over it, both of one moment, whatever is written meanwhile."""
+        """The catalog and the request over it, of the same state of the store."""
         catalog = self._catalog(user)
         while True:
             request = self._store.request(self._workspace, message, user=user, conversation=thread, time=time)
             before, catalog = catalog, self._catalog(user)
-            if catalog is before or catalog.hash == before.hash:  # an empty one is made anew each time
+            if catalog is before or catalog.hash == before.hash:  # empty catalogs are new objects
                 return catalog, self._as_before(catalog, request)
 
     def _catalog(self, user: str | None) -> Catalog:
@@ -697,9 +685,9 @@ class ContextService:
         return self._catalogs.of(self._store.catalog(self._workspace), user)
 
     def _as_before(self, catalog: Catalog, request: Request) -> Request:
-        """The cached request of half a minute or a minute earlier, if all that it sees is unchanged.
+        """The cached request of half a minute or a minute earlier, if its items are unchanged.
 
-        So a request is found that was asked just before its time was rounded to the next step, and asked again since.
+        This finds requests whose times were rounded to an earlier step.
         """
         current_time, facts = instant(str(request.time)), catalog.facts
         for before in (current_time - _STEP, current_time - 2 * _STEP):
@@ -714,7 +702,7 @@ def _rounded(time: str | None) -> str:
     """A time in UTC, rounded up to the grid; None = now.
 
     Raises:
-        ParameterError: it is none, or too late to be rounded.
+        ParameterError: it is not a time, or too late to be rounded.
     """
     when = named_instant("time", in_utc(None) if time is None else time) or 0
     try:

@@ -50,7 +50,7 @@ KEPT = 64  # workspaces whose last catalog is kept: a catalog that grew is exten
 
 
 class MemoryStore(ABC):
-    """Stores memories by workspace. Every call names its workspace, and sees nothing of the others.
+    """Stores memories by workspace. Each call uses one workspace only.
 
     Stores may be used from several threads. A failure to read or write is a `StorageError`. A wrong argument, such as
     an unknown workspace or memory, is a `ParameterError`. After an error nothing has changed. The abstract private
@@ -66,13 +66,13 @@ class MemoryStore(ABC):
         self._lock = ProcessLock()
 
     def create_workspace(self, name: str) -> None:
-        """Create a workspace; does nothing if it exists."""
+        """Create a workspace, unless it exists."""
         checked_name("the name of a workspace", name)
         with self._transaction():
             self._make(name)
 
     def insert(self, memory: Memory) -> Memory:
-        """Add a memory whose id is new in its workspace; returns the stored memory."""
+        """Add a memory with a new id; returns the stored memory."""
         with self._transaction():
             row = accepted_one(memory, self._existing_ids)
             self._add([row])
@@ -101,12 +101,12 @@ class MemoryStore(ABC):
         return len(rows)
 
     def update(self, workspace: str, id: str, *, at: str | None = None, **changes: Any) -> Memory:  # noqa: A002
-        """Add a version with some fields changed, which replaces the current one; returns it.
+        """Add a version with changed fields, which replaces the current one; returns it.
 
         Args:
-            workspace, id: of the memory.
-            at: when the new version begins and the current one ends, not before that began; None = now.
-            changes: `content`, `kind`, `confidence`, `conversation`, `user`, `metadata`; at least one.
+            workspace, id: the workspace and the id of the memory.
+            at: the begin of the new version, not before that of the current one; None = now.
+            changes: one or more of `content`, `kind`, `confidence`, `conversation`, `user`, `metadata`.
         """
         with self._transaction():
             ended, new = successor(self._versions(workspace, id)[-1], at, changes)
@@ -114,15 +114,12 @@ class MemoryStore(ABC):
         return new
 
     def get(self, workspace: str, id: str, *, at: str | None = None) -> Memory:  # noqa: A002
-        """The current version, or the one that was current at a time."""
+        """The current version, or the version at a time."""
         with self._transaction(reads=True):
             return version_at(self._versions(workspace, id), at)
 
     def relate(self, relationship: Relationship) -> None:
-        """Add a relationship between two existing memories; does nothing if it exists.
-
-        Several may lead in a circle; none leads from a memory to itself.
-        """
+        """Add a relationship between two existing memories, unless it exists. Circles are allowed."""
         check_relationship(relationship)
         with self._transaction():
             self._relate(relationship, exists=True)
@@ -135,16 +132,15 @@ class MemoryStore(ABC):
                 raise unknown("no such relationship:", relationship)
 
     def relationships(self, workspace: str, id: str) -> tuple[Relationship, ...]:  # noqa: A002
-        """The relationships from a memory and to it, in the order of their addition."""
+        """The relationships from and to a memory, in order of addition."""
         with self._transaction(reads=True):
             return tuple(self._links(workspace, id))
 
     def catalog(self, workspace: str) -> Catalog:
-        """Every version as an item `<type>:<id>@<version>`, in the order in which they were added.
+        """All versions as items `<type>:<id>@<version>`, in order of addition.
 
-        A file's title is its id, the path. The catalog is the same object until something but events is written there.
-        After inserts, and updates of what has no relationships, it extends the one before, so that indexes are carried
-        on.
+        The title of a file is its path. The catalog is the same object until memories or relationships change. After
+        inserts, and updates of memories without relationships, it extends the earlier catalog, to keep its indexes.
         """
         with self._transaction(reads=True):
             revision, altered = self._state(workspace)
@@ -163,7 +159,7 @@ class MemoryStore(ABC):
             return catalog
 
     def record(self, event: Event, *events: Event) -> None:
-        """Record events; a `ParameterError` if an event is about a memory that its user did not see then."""
+        """Record events, all or none; a `ParameterError` if the user did not see an item at the time of its event."""
         rows = [checked_event(new_event) for new_event in (event, *events)]
         with self._transaction():
             for new_event in rows:
@@ -177,7 +173,7 @@ class MemoryStore(ABC):
             self._record(rows)
 
     def events(self, workspace: str) -> tuple[Event, ...]:
-        """All events of a workspace in order of time, then as they were recorded."""
+        """All events of a workspace in order of time, then of recording."""
         with self._transaction(reads=True):
             return tuple(self._events(workspace))[::-1]
 
@@ -194,13 +190,12 @@ class MemoryStore(ABC):
         """A request over `catalog`, with the references and uses of its user and conversation up to its time.
 
         Args:
-            workspace, text, user, conversation, id: of the request.
-            time: what happened later does not count; None = now.
+            workspace, text, user, conversation, id: fields of the request.
+            time: the time of the request, which ignores later events; None = now.
 
         Returns:
-            One that names only what it sees, in the version of its time: `explicit` what the conversation refers to,
-            `recent` the `RECENT` files that the user opened last, `uses` how often what was useful to the user. An
-            unknown conversation or user has none.
+            A request with visible items in their versions at its time: `explicit` has the references of the
+            conversation, `recent` the last `RECENT` files that the user opened, `uses` counts of useful items.
         """
         moment = None if time is None else time_named("time", time)
         with self._transaction(reads=True):
@@ -241,7 +236,7 @@ class MemoryStore(ABC):
         return item_key(version) if version.user in (None, user) else None
 
     def revision(self, workspace: str) -> int:
-        """A number that grows with every write to a workspace."""
+        """A number that increases with each write to a workspace."""
         with self._transaction(reads=True):
             return self._state(workspace)[0]
 
@@ -251,7 +246,7 @@ class MemoryStore(ABC):
 
     @abstractmethod
     def delete(self, workspace: str, id: str, *ids: str) -> None:  # noqa: A002
-        """Delete memories, all versions, with their relationships, for good: no file holds them afterwards."""
+        """Delete memories, all versions, with their relationships and events, from all files."""
 
     @abstractmethod
     def close(self) -> None:

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,7 +40,7 @@ class UserTokens:
     """The users of a service by their tokens.
 
     Args:
-        users: by token; None = of a token that may read figures, and ask nothing.
+        users: users by token; None = a token for metrics only.
     """
 
     def __init__(self, users: Mapping[str, str | None]) -> None:
@@ -47,17 +48,17 @@ class UserTokens:
 
     @property
     def users(self) -> tuple[str, ...]:
-        """The users with a token, each once."""
+        """The users with a token."""
         return tuple(dict.fromkeys(user for _, user in self._users if user is not None))
 
     def replace_by(self, tokens: UserTokens) -> None:
-        """Replace the tokens by those of another; running requests go on."""
+        """Replace the tokens; running requests continue."""
         self._users = tokens._users
 
     def find(self, token: str) -> tuple[str | None] | None:
-        """The user of a token, in a tuple; None where there is no such token.
+        """The user of a token, in a tuple; None for an unknown token.
 
-        It takes equally long whatever the token: each is compared, by its hash.
+        The time does not depend on the token: the hashes of all tokens are compared.
         """
         digest, match = _digest(token), None
         for user_digest, user in self._users:
@@ -67,11 +68,11 @@ class UserTokens:
 
 
 def read_tokens(path: Path) -> UserTokens:
-    """Read a token file: a YAML or JSON mapping from tokens to users, null for one that reads figures alone.
+    """Read a token file: a YAML or JSON mapping from tokens to users, null for metrics only.
 
     Raises:
-        StorageError: the file cannot be read, or others than its owner may write it.
-        InputError: it is no such mapping, or holds something that is no token or user; no token is quoted.
+        StorageError: the file cannot be read, or others may write it.
+        InputError: it is not such a mapping, or a token or user is invalid; messages have no tokens.
     """
     if _mode(path) & (stat.S_IWGRP | stat.S_IWOTH):
         raise StorageError(f"{path} can be written by others, who could add a token; run `chmod 600 {path}`")
@@ -82,7 +83,7 @@ def read_tokens(path: Path) -> UserTokens:
             [replace(fault, message=_QUOTED.sub("'…'", fault.message)) for fault in error.faults]
         ) from None
     if not isinstance(data, Mapping) or not data:
-        raise InputError([Fault("a token file is a mapping from tokens to users, `TOKEN: NAME` a line", path)])
+        raise InputError([Fault("a token file is a mapping from tokens to users, `TOKEN: NAME` per line", path)])
     faults = []
     for number, (token, user) in enumerate(data.items(), start=1):
         line = line_of(lines, (token,))
@@ -98,12 +99,12 @@ def read_tokens(path: Path) -> UserTokens:
 
 
 def others_may_read(path: Path) -> bool:
-    """Whether others than its owner may read a token file."""
+    """Whether others may read a token file."""
     return bool(_mode(path) & (stat.S_IRGRP | stat.S_IROTH))
 
 
 def _mode(path: Path) -> int:
-    """The permission bits of a file; none if it does not exist, or the system has no such bits."""
+    """The permission bits of a file; 0 if it does not exist, or on Windows."""
     try:
         return 0 if os.name == "nt" else stat.S_IMODE(path.stat().st_mode)
     except (OSError, ValueError):
@@ -115,7 +116,7 @@ def _digest(token: str) -> bytes:
 
 
 VERSION = "1"  # of the interface
-LONGEST = 80_000  # characters of a message: however it is escaped, the body is within its limit
+LONGEST = 80_000  # characters of a message, so that an escaped body is within its limit
 _FIT = r"[^\u0000-\u001f\u007f-\u009f\u2028\u2029"
 _NAME = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": rf"^{_FIT}]*{_FIT}\s]{_FIT}]*$"}
 # Python's \s has control characters that the \s of JSON Schema (ECMA 262) lacks
@@ -159,7 +160,7 @@ PROBLEMS = (400, 401, 403, 404, 405, 408, 413, 415, 421, 422, 429, 500, 503)
 
 
 def document(*, tokens: bool) -> dict[str, Any]:
-    """The OpenAPI specification; with `tokens` every other address needs one."""
+    """The OpenAPI specification; with `tokens` all other paths need one."""
     done = _object({"success": {"const": True}})
     specification: dict[str, Any] = {
         "openapi": "3.1.0",
@@ -180,7 +181,7 @@ def document(*, tokens: bool) -> dict[str, Any]:
 
 def _post(about: str, request: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
     body = {"required": True, "content": {"application/json": {"schema": request}}}
-    statuses = [status for status in PROBLEMS if status != 405]  # which is of no method that is named here
+    statuses = [status for status in PROBLEMS if status != 405]  # not possible for these methods
     responses = _responses("application/json", {"schema": answer}, statuses)
     return {"post": {"summary": about, "requestBody": body, "responses": responses}}
 
@@ -192,7 +193,7 @@ def _responses(media: str, content: Mapping[str, Any], statuses: Sequence[int]) 
 
 
 def faults_in(body: Any, schema: Mapping[str, Any]) -> Iterator[str]:
-    """The faults of a body, by the parts of JSON Schema that the bodies above use."""
+    """The faults of a body, for the keywords of JSON Schema used above."""
     if not isinstance(body, dict):
         yield Message("memory.body-object")
         return
@@ -218,9 +219,9 @@ def _fault(value: Any, *, type: str, minLength: int = 0, maxLength: int = 0, pat
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_THREADS = 8  # answers are made side by side, as far as Python lets them
-_AT_ONCE = 4  # of these for one user, so that another finds one free
-_WAITING = 100  # requests for contexts of one user, those that are answered included
+_THREADS = 8  # answers at the same time
+_AT_ONCE = 4  # answers at the same time per user
+_WAITING = 100  # open requests for contexts per user
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,10 +229,10 @@ class Access:
     """The users that may send requests, and their limits.
 
     Attributes:
-        tokens: of users; None = everybody who reaches the service is `user`.
-        user: that one; None = sees what is everybody's.
-        body: bytes of a body at most.
-        seconds: for a body to arrive, and for an answer to be made.
+        tokens: the tokens of users; None = all requests are of `user`.
+        user: the user without tokens; None = sees public items only.
+        body: the largest number of bytes of a body.
+        seconds: the time limits for a body and for an answer.
     """
 
     tokens: UserTokens | None = None
@@ -247,25 +248,25 @@ class _Problem(HTTPException):
 def web_app(service: ContextService, access: Access) -> Starlette:
     """The service as an ASGI application.
 
-    An answer that takes too long is given up; the thread that makes it goes on until it is there.
+    A request that takes too long gets an error; its thread continues until the answer is complete.
     """
     return _WebApp(service, access).app()
 
 
 class _WebApp:
-    """The addresses of the interface."""
+    """The paths of the interface."""
 
     def __init__(self, service: ContextService, access: Access) -> None:
         self._service = service
         self._access = access
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="context")
-        self._requests = Counter[str | None]()  # for contexts that are not answered yet, by user
+        self._requests = Counter[str | None]()  # open requests for contexts, by user
         self._turns: dict[str | None, asyncio.Semaphore] = {}
 
     def app(self) -> Starlette:
         routes = [
-            Route("/context/build", self._build, methods=["POST"]),
-            Route("/context/preview", self._preview, methods=["POST"]),
+            Route("/context/build", partial(self._answer, action="build"), methods=["POST"]),
+            Route("/context/preview", partial(self._answer, action="preview"), methods=["POST"]),
             Route("/context/feedback", self._feedback, methods=["POST"]),
             Route("/context/sufficient", self._sufficient, methods=["POST"]),
             Route("/metrics", self._metrics, methods=["GET"]),
@@ -285,24 +286,17 @@ class _WebApp:
         yield
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _build(self, request: Request) -> Response:
-        return await self._answer(request, self._service.build)
-
-    async def _preview(self, request: Request) -> Response:
-        return await self._answer(request, self._service.preview)
-
-    async def _answer(self, request: Request, answer: Callable[..., Any]) -> Response:
+    async def _answer(self, request: Request, *, action: str) -> Response:
         user = self._user(request)
         body = await self._body(request, ASK)
 
         def answer_body() -> bytes:
-            answered = answer(body["message"], thread=body.get("threadId"), user=user).as_dict()
-            return json.dumps(answered, ensure_ascii=False, allow_nan=False).encode()
+            build = getattr(self._service, action)
+            context = build(body["message"], thread=body.get("threadId"), user=user).as_dict()
+            return json.dumps(context, ensure_ascii=False, allow_nan=False).encode()
 
         if self._requests[user] >= _WAITING:
-            raise _Problem(
-                429, f"{_WAITING} requests of yours are not answered yet; ask again later", {"Retry-After": "1"}
-            )
+            raise _Problem(429, f"{_WAITING} of your requests are open; try again later", {"Retry-After": "1"})
         self._requests[user] += 1
         try:
             turn = self._turns.setdefault(user, asyncio.Semaphore(_AT_ONCE))
@@ -328,11 +322,11 @@ class _WebApp:
         return JSONResponse({"success": True})
 
     async def _metrics(self, request: Request) -> Response:
-        """Sums over all users: with tokens, none of a user reads them."""
+        """Sums over all users; with tokens, users may not read them."""
         if self._access.tokens is None:
             self._user(request)
         elif self._token(request) is not None:
-            raise _Problem(403, "a user's token reads no figures; take one whose user is null in the token file")
+            raise _Problem(403, "users may not read metrics; use a token whose user is null in the token file")
         return PlainTextResponse(self._service.metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def _openapi(self, _: Request) -> Response:
@@ -343,35 +337,37 @@ class _WebApp:
         if self._access.tokens is not None:
             user = self._token(request)
             if user is None:
-                raise _Problem(403, "this token reads figures alone; take a user's")
+                raise _Problem(403, "this token is for metrics only; use the token of a user")
             return user
         name = request.url.hostname
-        if name not in LOOPBACK:  # a page on the web whose name was made to lead here
-            raise _Problem(421, f"without tokens the service answers as {', '.join(LOOPBACK)} alone, not {name!r:.80}")
+        if name not in LOOPBACK:  # DNS rebinding by a web page
+            raise _Problem(421, f"without tokens the host must be one of {', '.join(LOOPBACK)}, got {name!r:.80}")
         return self._access.user
 
     def _token(self, request: Request) -> str | None:
-        """The user of the request's token; None of one that reads figures."""
+        """The user of the token of a request; None for a metrics token."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         user = self._access.tokens.find(token.strip()) if self._access.tokens and scheme.lower() == "bearer" else None
         if user is None:
-            problem = "the token is unknown" if token else "there is no token"
+            problem = "unknown token" if token else "no token"
             headers = {"WWW-Authenticate": 'Bearer error="invalid_token"' if token else "Bearer"}
-            raise _Problem(401, f"{problem}; send `Authorization: Bearer TOKEN` with one of the token file", headers)
+            raise _Problem(
+                401, f"{problem}; send `Authorization: Bearer TOKEN` with a token of the token file", headers
+            )
         return user[0]
 
     async def _body(self, request: Request, schema: Mapping[str, Any]) -> dict[str, Any]:
         """The body, complete and checked."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
-            raise _Problem(415, f"the body must be said to be application/json, not {kind or 'nothing'!r:.80}")
+            raise _Problem(415, f"the content type must be application/json, got {kind or 'nothing'!r:.80}")
         try:
             data = await asyncio.wait_for(self._read(request), self._access.seconds)
         except TimeoutError:
-            raise _Problem(408, f"the body was not there after {self._access.seconds:g} s") from None
+            raise _Problem(408, f"the body did not arrive within {self._access.seconds:g} s") from None
         try:
             body = json.loads(data.decode("utf-8"), parse_constant=_refused)
-            json.dumps(body, ensure_ascii=False).encode("utf-8")  # half characters, which no tokenizer reads
+            json.dumps(body, ensure_ascii=False).encode("utf-8")  # fails for lone surrogates
         except (ValueError, RecursionError) as error:
             raise _Problem(400, f"the body must be JSON in UTF-8: {str(error)[:200]}") from None
         if faults := list(faults_in(body, schema)):
@@ -388,33 +384,33 @@ class _WebApp:
         return bytes(data)
 
     async def _within(self, call: Callable[[], T], turn: asyncio.Semaphore | None = None) -> T:
-        """Run a function in a thread, after waiting for its turn; returns its result if it comes in time."""
+        """Run a function in a thread, after waiting for its turn, with a time limit."""
 
         def ended(running: asyncio.Future[T]) -> None:
             if turn is not None:
                 turn.release()
             if not running.cancelled():
-                running.exception()  # of a late answer nobody else asks for it
+                running.exception()  # avoids a warning for late answers
 
         async def answered() -> T:
             if turn is not None:
                 await turn.acquire()
             running = asyncio.get_running_loop().run_in_executor(self._threads, call)
-            running.add_done_callback(ended)  # a thread that is late keeps its turn until it ends
+            running.add_done_callback(ended)  # a late thread keeps its turn
             return await asyncio.shield(running)
 
         try:
             return await asyncio.wait_for(answered(), self._access.seconds)
         except TimeoutError:
-            raise _Problem(503, f"no answer after {self._access.seconds:g} s; ask again later") from None
+            raise _Problem(503, f"no answer within {self._access.seconds:g} s; try again later") from None
 
 
 def _refused(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 async def _problem_response(_: Request, error: Exception) -> Response:
-    """The response to an error; an internal error, such as one of the database, is only named as such."""
+    """The response to an error, without details of internal errors."""
     headers: Mapping[str, str] | None = None
     match error:
         case _Problem():
@@ -428,7 +424,7 @@ async def _problem_response(_: Request, error: Exception) -> Response:
             status, detail = 422, str(error)
         case _:
             status, detail = 500, Message("memory.server-failed")
-            if isinstance(error, UserError):  # others are logged by who runs this
+            if isinstance(error, UserError):  # other errors are logged by the server
                 _log.error("%s", error)
     body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
     return JSONResponse(body, status, dict(headers or {}), media_type="application/problem+json")

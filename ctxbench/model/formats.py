@@ -320,6 +320,7 @@ FORMATS = {
     "agent": "ctxbench.catalogs.agent_file:AgentDefinition",
     "corpus": "ctxbench.catalogs.snapshots:ItemRow",
     "dataset": "ctxbench.datasets.layout:DatasetCard",
+    "policies": "ctxbench.tuning.policy:PolicyFile",
     "queries": "ctxbench.datasets.queries:QueryRow",
 }
 """Every format with a JSON Schema: the name of the schema, and the module and name of the model."""

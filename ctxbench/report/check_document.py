@@ -8,7 +8,7 @@ from dataclasses import replace
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.gate.results import Change, Check, SelectorCheck, Verdict
 from ctxbench.gate.verdict import server_reasons
-from ctxbench.io.errors import SHOWN, count, faults_of
+from ctxbench.io.errors import SHOWN, count, faults_of, first_few
 from ctxbench.report import check_texts, wording
 from ctxbench.report.check_texts import (
     ALLOW_REMOVED,
@@ -132,7 +132,7 @@ def _reuse_notice(selectors: list[SelectorCheck]) -> Iterator[str]:
     names = [check_texts.selector_name(selector) for selector in selectors if selector.reused]
     if names:
         all_of_them = "no selector was asked again" if len(names) > 1 else f"{names[0]} was not asked again"
-        subject = all_of_them if len(names) == len(selectors) else f"not asked again: {check_texts.first_ones(names)}"
+        subject = all_of_them if len(names) == len(selectors) else f"not asked again: {first_few(names)}"
         yield f"{subject}: nothing that decides the answers has changed since the baseline was accepted"
 
 
@@ -254,7 +254,7 @@ def _unmet(check: SelectorCheck, locations: Locations) -> Table:
             check_texts.sentence(" or ".join(requirement.items)),
             locations.text(locations.of_items(requirement.items, check.dataset)),
             requirement.why,
-            f"{len(requirement.queries):,} ({check_texts.first_ones(requirement.queries)})",
+            f"{len(requirement.queries):,} ({first_few(requirement.queries)})",
         )
         for requirement in check.unmet
     ]
@@ -364,7 +364,7 @@ def _causes(check: SelectorCheck, locations: Locations) -> Table:
             f"{group.gained:,}",
             f"{group.others:,}",
             f"{group.tokens:+,}" if group.tokens else "0",
-            f"{len(group.queries):,} ({check_texts.first_ones(group.queries)})",
+            f"{len(group.queries):,} ({first_few(group.queries)})",
             check_texts.sentence(str(group.fix)),
         )
         for group in causes

@@ -30,7 +30,7 @@ from ctxbench.gate.results import (
     whole_detail,
 )
 from ctxbench.gate.verdict import server_reasons, undecided_reason
-from ctxbench.io.errors import SHOWN, Fault, count, faults_of
+from ctxbench.io.errors import SHOWN, Fault, count, faults_of, first_few
 from ctxbench.report import check_texts, wording
 from ctxbench.report.check_texts import NO_LOCATIONS, Location, Locations, metric_cause, unknown_location
 
@@ -324,7 +324,7 @@ def _refusals(check: Check, locations: Locations) -> Iterator[_Note]:
     refused = [selector for selector in check.selectors if selector.verdict is Verdict.NOT_COMPARABLE]
     by_reasons = wording.grouped(((selector.dataset, selector.reasons), selector) for selector in refused)
     for (dataset, reasons), selectors in by_reasons.items():
-        titles = check_texts.first_ones([check_texts.selector_title(selector) for selector in selectors])
+        titles = first_few([check_texts.selector_title(selector) for selector in selectors])
         yield _Note(
             error=True,
             title=f"{titles} on {dataset}: not comparable",
@@ -393,7 +393,7 @@ def _share(check: SelectorCheck, group: CauseGroup) -> str:
     }
     losing = [query for query in group.queries if query in lost]
     fix = f"; to fix it: {group.fix}" if group.fix else ""
-    return f"{check_texts.selector_title(check)} lost {group.lost:,} ({check_texts.first_ones(losing)}){fix}"
+    return f"{check_texts.selector_title(check)} lost {group.lost:,} ({first_few(losing)}){fix}"
 
 
 def _metric_notes(check: Check, strict: bool, locations: Locations) -> Iterator[_Note]:

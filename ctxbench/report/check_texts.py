@@ -30,7 +30,7 @@ from ctxbench.gate.results import (
     phrase_cause,
 )
 from ctxbench.gate.snapshots import shortened
-from ctxbench.io.errors import count
+from ctxbench.io.errors import count, first_few
 from ctxbench.model.candidates import BEYOND_CHUNKS, NOT_CHOSEN
 from ctxbench.report import wording
 from ctxbench.report.document import Block, Bullets, Cell, Quoted, Table
@@ -122,7 +122,6 @@ NO_LOCATIONS = Locations()
 
 LONGEST = 160  # characters of a request or an item that are quoted
 _LONGEST_SENTENCE = 2000
-_NAMED_IDS = 5  # ids that are named in a sentence
 _LEAST = 0.0001  # of what is said of scores
 ALLOW_REMOVED = "--allow-removed"  # the option that leaves out what was removed on purpose
 CAUSE_VERDICTS = (Verdict.WORSE, Verdict.INCONCLUSIVE)  # of a metric that something is to blame for
@@ -146,7 +145,7 @@ def replacement_text(check: Check) -> str:
     looser = [f"looser: {loosened_text(setting)}" for setting in replaced.loosened]
     figures = [*map(_figure_text, replaced.figures)] or ["same figures"]
     origin = f" in place of the one in {replaced.commit}" if replaced.commit else ""
-    return f"the baseline was accepted anew{origin} ({_first_texts([*looser, *figures])})"
+    return f"the baseline was accepted anew{origin} ({first_few([*looser, *figures])})"
 
 
 def loosened_text(setting: Loosened) -> str:
@@ -165,17 +164,7 @@ def _figure_text(change: FigureChange) -> str:
 def _figure(name: str, value: float | None) -> str:
     if value is None:
         return "none"
-    if name == "queries":
-        return f"{value:,.0f}"
-    metric = parse_metric(name)
-    return f"{wording.number(metric, value)}{'%' if wording.unit(metric) == '%' else ''}"
-
-
-def _first_texts(texts: Iterable[str]) -> str:
-    """The first few texts, and how many more there are."""
-    listed = [*texts]
-    remainder = [f"{len(listed) - _NAMED_IDS:,} more"] if len(listed) > _NAMED_IDS else []
-    return "; ".join([*listed[:_NAMED_IDS], *remainder])
+    return f"{value:,.0f}" if name == "queries" else wording.with_unit(parse_metric(name), value)
 
 
 def shared_notices(check: Check) -> tuple[str, ...]:
@@ -234,8 +223,7 @@ def means(judged: MetricVerdict) -> str:
 def sides(judged: MetricVerdict) -> tuple[str, str]:
     """The means of baseline and now, with as many decimals as their difference has, so that they show it."""
     metric = parse_metric(judged.metric)
-    _, _, decimals = wording.signed(metric, judged.comparison.difference).partition(".")
-    mean = partial(wording.mean, metric, min_decimals=len(decimals) if judged.comparison.difference else 0)
+    mean = partial(wording.mean, metric, min_decimals=_decimals(judged))
     return mean(judged.base), mean(judged.head)
 
 
@@ -301,15 +289,8 @@ def cause_text(cause: Cause) -> str:
     """A cause on one line: its kind, its phrase, and its subjects unless the phrase names them."""
     subjects = [subject for subject in cause.subjects if subject not in cause.detail]
     if not subjects or not cause.detail:
-        return phrase_cause(cause, cause.detail or first_ones(subjects))
-    return phrase_cause(cause, f"{cause.detail} ({first_ones(subjects)})")
-
-
-def first_ones(ids: Sequence[str], limit: int = _NAMED_IDS) -> str:
-    """The first ids, and how many more there are: `a, b and 3 more`."""
-    if len(ids) <= limit + 1:
-        return wording.listed(list(ids))
-    return f"{', '.join(ids[:limit])} and {len(ids) - limit:,} more"
+        return phrase_cause(cause, cause.detail or first_few(subjects))
+    return phrase_cause(cause, f"{cause.detail} ({first_few(subjects)})")
 
 
 def summary_text(figures: AcceptedFigures) -> str:
@@ -418,7 +399,7 @@ def label_advice(renamed: Mapping[str, str], dataset: str, *, over_agent: bool =
     """
     options = ["--renames", "renames.yaml"] if renamed else []
     arguments = [dataset, *options, "--in-place"] if renamed or over_agent else []
-    lines = first_ones([f"`{old}: {new}`" for old, new in renamed.items()])
+    lines = first_few([f"`{old}: {new}`" for old, new in renamed.items()])
     command = shlex.join(["ctxbench", "data", "rebase", *arguments])
     return f"update the labels (`{command}`{f'; renames.yaml: {lines}' if renamed else ''}) or put the items back"
 
@@ -427,7 +408,7 @@ def pin_advice(check: Check) -> str:
     """What to do about broken pins; empty if all pins hold."""
     pins = [pin for selector in check.selectors for pin in selector.pins]
     lines = [f"{line:,}" for line in sorted({pin.line for pin in pins} - {0})]
-    where = f"{check.name}, line{'s' * (len(lines) > 1)} {first_ones(lines)}" if lines else check.name
+    where = f"{check.name}, line{'s' * (len(lines) > 1)} {first_few(lines)}" if lines else check.name
     return f"Broken pin: fix the selection, or change the pin ({where})" if pins else ""
 
 
@@ -447,7 +428,7 @@ def answer(check: Check) -> str:
     """The first line of a report: the verdict with its main reason, or how much was checked and found the same."""
     ranked = ranked_selectors(check)
     if check.loosened:
-        return f"{check.verdict}: the gate was loosened ({_first_texts(map(loosened_text, check.loosened))})"
+        return f"{check.verdict}: the gate was loosened ({first_few([*map(loosened_text, check.loosened)])})"
     if not ranked:
         return f"{check.verdict}: no selector was compared"
     if check.verdict is Verdict.SAME:
@@ -478,10 +459,14 @@ def _main_reason(check: SelectorCheck) -> str:
 
 
 def _mean(judged: MetricVerdict, value: float) -> str:
-    """A mean of a metric with its unit: `27.5%`."""
-    metric = parse_metric(judged.metric)
-    decimals = len(wording.signed(metric, judged.comparison.difference).partition(".")[2])
-    return f"{wording.number(metric, value, min_decimals=decimals)}{'%' * (wording.unit(metric) == '%')}"
+    """A mean of a metric with its unit, with as many decimals as the difference has: `27.5%`."""
+    return wording.with_unit(parse_metric(judged.metric), value, min_decimals=_decimals(judged))
+
+
+def _decimals(judged: MetricVerdict) -> int:
+    """How many decimals the difference of a metric has; 0 where there is none."""
+    difference = judged.comparison.difference
+    return len(wording.signed(parse_metric(judged.metric), difference).partition(".")[2]) if difference else 0
 
 
 def _size(selectors: Sequence[SelectorCheck]) -> str:
@@ -502,14 +487,14 @@ def _changes_text(selectors: Sequence[SelectorCheck]) -> str:
 
 def _unasked_text(selectors: Sequence[SelectorCheck]) -> str:
     names = dict.fromkeys(server.name for selector in selectors for server in selector.servers)
-    return f"; servers not asked: {first_ones([*names])}" if names else ""
+    return f"; servers not asked: {first_few([*names])}" if names else ""
 
 
 def other_verdicts(check: Check) -> str:
     """What a short report tells besides its first line: the other verdicts, and a baseline that was accepted anew."""
     further = [selector for selector in ranked_selectors(check)[1:] if selector.verdict is not Verdict.SAME]
     names = wording.grouped((selector.verdict, selector_name(selector)) for selector in further)
-    clauses = [f"{verdict}: {first_ones(titles, _NAMED_IDS_BRIEFLY)}" for verdict, titles in names.items()]
+    clauses = [f"{verdict}: {first_few(titles, _NAMED_IDS_BRIEFLY)}" for verdict, titles in names.items()]
     text = f"also {'; '.join(clauses)}" if clauses else ""
     return "; ".join(filter(None, [replacement_text(check), text]))
 
@@ -553,7 +538,7 @@ def _first_lines(lines: Sequence[str]) -> list[str]:
 
 def _counted_queries(queries: Sequence[str]) -> str:
     """How many queries, and the first of them: `2 queries (q1 and q2)`."""
-    return f"{count(len(queries), 'query', 'queries')} ({first_ones(queries, _NAMED_IDS_BRIEFLY)})"
+    return f"{count(len(queries), 'query', 'queries')} ({first_few(queries, _NAMED_IDS_BRIEFLY)})"
 
 
 def causes(check: Check, locations: Locations) -> list[str]:

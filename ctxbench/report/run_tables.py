@@ -16,7 +16,7 @@ from ctxbench.evaluation.comparisons import refining
 from ctxbench.evaluation.metrics import Metric, parse_metric
 from ctxbench.evaluation.run_folder import HEADLINE, DatasetSummary, RunSummary, SelectorSummary
 from ctxbench.evaluation.statistics import Comparison, Estimate
-from ctxbench.io.errors import UserError, count
+from ctxbench.io.errors import UserError, count, first_few
 from ctxbench.model import registry
 from ctxbench.model.registry import AnyStored, StoredAnalyses, StoredDomains, StoredMerge, StoredPipeline, StoredRefine
 from ctxbench.pipelines.fits import SHIPPED, open_calibrations
@@ -541,10 +541,8 @@ def _forbidden(dataset: DatasetSummary) -> list[str]:
     texts = []
     for selector in dataset.selectors:
         if selector.forbidden:
-            items = [f"{wording.named(item)} ({n:,})" for item, n in [*selector.forbidden.items()][:_MOST_FORBIDDEN]]
-            further = len(selector.forbidden) - len(items)
-            more = f" and {further:,} more" if further else ""
-            texts.append(f"{wording.named(selector.selector)} {', '.join(items)}{more}")
+            items = [f"{wording.named(item)} ({n:,})" for item, n in selector.forbidden.items()]
+            texts.append(f"{wording.named(selector.selector)} {first_few(items, _MOST_FORBIDDEN)}")
     return [f"Forbidden items offered most often (queries): {'; '.join(texts)}."] if texts else []
 
 
@@ -698,8 +696,8 @@ def _alone(summary: RunSummary) -> str:
         reason = "nothing was compared with the baseline" if measured else "completeness is not known without labels"
         return f"No winner: {reason}."
     row, complete, tokens = measured[0]
-    share, price = wording.number(COMPLETENESS, complete.value), wording.number(TOKENS, tokens.value)
-    return f"{wording.named(row.selector)} is complete on {share}% of the queries for {price} tokens per query."
+    share, price = wording.with_unit(COMPLETENESS, complete.value), wording.with_unit(TOKENS, tokens.value)
+    return f"{wording.named(row.selector)} is complete on {share} of the queries for {price} tokens per query."
 
 
 def glance(summary: RunSummary) -> Iterator[tuple[str, ...]]:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from ctxbench.evaluation.metrics import Metric, parse_metric
 from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
-from ctxbench.io.errors import one_line
+from ctxbench.io.errors import first_few, one_line
 
 MINUS, DASH = "\u2212", "\u2013"
 NONE = "-"  # stands where there is no value
@@ -38,6 +38,11 @@ def number(metric: Metric, value: float, *, min_decimals: int = 0) -> str:
         return NONE
     decimals = max(min_decimals, _decimals(metric, value))
     return _minus(f"{value * _factor(metric):,.{decimals}f}")
+
+
+def with_unit(metric: Metric, value: float, *, min_decimals: int = 0) -> str:
+    """A mean with the sign of per cent if it is a share: `27.5%`, `2,366`."""
+    return f"{number(metric, value, min_decimals=min_decimals)}{'%' * (unit(metric) == '%')}"
 
 
 def mean(metric: Metric, estimate: Estimate, *, min_decimals: int = 0) -> str:
@@ -172,8 +177,8 @@ def winner_sentence(name: str, compared: str, complete: Means, tokens: Means | N
         relation, doubt = "as complete as", _doubt(complete)
     elif not complete.significant:  # on few queries a large difference may be no chance
         relation = f"not significantly {relation}"
-    share, other = (number(completeness, mean) for mean in (complete.value, complete.compared))
-    text = f"{name} is {relation} {compared} ({share}% and {other}%{doubt})"
+    share, other = (with_unit(completeness, mean) for mean in (complete.value, complete.compared))
+    text = f"{name} is {relation} {compared} ({share} and {other}{doubt})"
     if tokens is None:
         return text
     cost, before = (number(price, mean) for mean in (tokens.value, tokens.compared))
@@ -208,7 +213,7 @@ def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
 
 def listed(names: list[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
+    return first_few(names, len(names))
 
 
 def selector_title(name: str, shipped: str) -> str:

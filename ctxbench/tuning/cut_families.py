@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxbench.evaluation.statistics import LEVEL, moment_bounds, share_bounds, wilson_bounds
-from ctxbench.io.errors import ParameterError
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.pipelines.strategies.cut import fallen, offered_length
 from ctxbench.selectors.selector import Value
@@ -22,18 +21,18 @@ from ctxbench.tuning.rankings import Axis, MeasuredRankings, ThresholdSums, coun
 from ctxbench.tuning.setting_lines import Collector, Counts, ThresholdLine, ThresholdSpan, show_lines, value_of
 
 Prefix = tuple[MeasuredRankings, IntArray]
-"""Rankings, and how many of their first items are offered, shape (n_queries,)."""
+"""Rankings, and the number of their first items that are offered, shape (n_queries,)."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Cut:
-    """Settings that differ in one threshold, before anything is summed up.
+    """Settings that differ in one threshold, before sums are computed.
 
     Attributes:
-        rankings: of which the first items are offered.
-        values: of all parameters but the axis.
-        low, high: the fewest and the most items that are offered, shape (n_queries,); equal without an axis.
-        axis: the parameter that differs, with its sorted items; None = none does, and this is one setting.
+        rankings: their first items are offered.
+        values: of all parameters except the axis.
+        low, high: the fewest and the most offered items, shape (n_queries,); equal without an axis.
+        axis: the parameter that differs, with its sorted items; None = one setting.
         slot: see `ThresholdSums.line`.
     """
 
@@ -52,51 +51,42 @@ class Cut:
         return sums.line(axis, self.values, low=self.low, high=self.high, slot=self.slot)
 
 
-# Whole numbers that are tried where all of them would be too many: with two domains, with a token budget, and in
-# cross-validation.
+# Whole numbers that are tried if all would be too many: with two domains, a token budget, or cross-validation.
 TOP_K = (10, 20, 50, 100)
 TOP_N = (0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20)
 
 
 def _select_counts(counts: Counts, allowed: Sequence[int]) -> Counts:
-    """The allowed ones of the values; all values if none is allowed or they are few."""
+    """The allowed values; all values if none is allowed or there are few."""
     values = tuple(value for value in counts.values if value in allowed)
     return Counts(counts.name, values) if values and len(counts.values) > len(allowed) else counts
 
 
 class CutFamily(ABC):
-    """A cut, or a chain of cuts, that offers a prefix of the ranking, and the parameters that it is swept over."""
+    """A cut, or a chain of cuts, that offers a prefix of the ranking, with its swept parameters."""
 
     @abstractmethod
     def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
-        """All settings."""
+        """All settings, as cuts."""
 
     @abstractmethod
     def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
-        """What is offered at one setting."""
+        """The offered prefix at one setting."""
 
     def coarse(self) -> CutFamily:
-        """The same family with fewer whole numbers, `TOP_K` chunk matches and `TOP_N` items, unless few are given."""
+        """The same family with fewer whole numbers: `TOP_K` chunk matches and `TOP_N` items."""
         return self
 
     def within_margin(self, margin: ThresholdSpan, at_most: int) -> CutFamily | None:  # noqa: ARG002
-        """The family with a margin behind it, as a share of the best score; None where it cannot be swept."""
+        """The family with a margin behind it, as a share of the best score; None if it cannot be swept."""
         return None
 
     def lines(self, rankings: MeasuredRankings) -> Iterator[ThresholdLine]:
-        """All settings, as lines; the fixed values of the lines and their order do not depend on the data."""
+        """All settings, as lines. Their fixed values and their order do not depend on the data."""
         return (cut.line() for cut in self.cuts(rankings))
 
-    def lengths(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> IntArray:
-        """How many items of each ranking are offered at one setting, shape (n_queries,); see `by_query`.
-
-        Raises:
-            ParameterError: a value is missing.
-        """
-        return self.offered_prefix(rankings, values)[1]
-
     def by_query(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
-        """The values of all measures at one setting, shape (n_queries,) each; NaN = does not apply.
+        """The values of all measures at one setting, shape (n_queries,) each; NaN if a measure does not apply.
 
         Raises:
             ParameterError: a value is missing.
@@ -107,11 +97,11 @@ class CutFamily(ABC):
 
 @dataclass(frozen=True)
 class FixedK(CutFamily):
-    """The first n items of the ranking (step `first`), whatever they score: one line of one setting for each n.
+    """The first n items of the ranking (step `first`): one line of one setting for each n.
 
     Attributes:
         n: name of the parameter.
-        values: those that are tried, >= 0.
+        values: to try, >= 0.
     """
 
     n: str
@@ -124,22 +114,21 @@ class FixedK(CutFamily):
             yield Cut(rankings=rankings, values={self.n: n}, low=lengths, high=lengths)
 
     def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
-        """The first n."""
+        """The first n items."""
         return rankings, np.minimum(rankings.sizes, int(value_of(self.n, values, 0)))
 
 
 @dataclass(frozen=True)
 class StandardMargin(CutFamily):
-    """The specification's cut (step `standard`), and a margin to the best score behind it (step `margin`, of: ratio).
+    """The specification's cut (step `standard`), with a margin to the best score behind it (step `margin`, of: ratio).
 
-    With every topK and topN: every includeScore at the top of the margin's range, which leaves out nothing where it
-    is 1; then every margin at the top of includeScore's range.
+    For every topK and topN, it has every includeScore with the largest margin (1 excludes nothing), and then every
+    margin with the largest includeScore.
 
     Attributes:
         topK, topN: whole numbers.
         includeScore: a threshold on scores.
-        margin: how far below the best an item may score, as a share of the best, in [0, 1]; None = there is no step
-            `margin`.
+        margin: how far below the best score an item may be, as a share of it, in [0, 1]; None = no step `margin`.
         at_most: of the step `margin`.
     """
 
@@ -150,11 +139,11 @@ class StandardMargin(CutFamily):
     at_most: int = 100
 
     def coarse(self) -> StandardMargin:
-        """With fewer topK and topN."""
+        """The same with fewer topK and topN."""
         return replace(self, topK=_select_counts(self.topK, TOP_K), topN=_select_counts(self.topN, TOP_N))
 
     def within_margin(self, margin: ThresholdSpan, at_most: int) -> StandardMargin | None:
-        """With its margin, if it has none yet."""
+        """The same with a margin; None if it has one."""
         return replace(self, margin=margin, at_most=at_most) if self.margin is None else None
 
     def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
@@ -175,23 +164,23 @@ class StandardMargin(CutFamily):
                     yield best.cut(span, sums, topK, topN)
 
     def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
-        """What the two steps offer, one behind the other."""
+        """The prefix that both steps offer."""
         best = _BestChunks.of(self, rankings, self.topK.of(values))
         length = best.standard(self.topN.of(values), self.includeScore.of(values))
         return best.rankings, length if self.margin is None else np.minimum(length, best.within(self.margin.of(values)))
 
 
 def _has_chunk(rankings: MeasuredRankings, topK: int) -> BoolArray:  # noqa: N803
-    """True for items whose best chunk is among the best topK and that score above 0, shape (n_ranked,)."""
+    """True for items with a score above 0 whose best chunk is among the best topK, shape (n_ranked,)."""
     return (rankings.chunk_rank < topK) & (rankings.score > 0)
 
 
 @dataclass(frozen=True, eq=False)
 class _BestChunks:
-    """The items that a topK leaves: the first `counts` of each of the rankings.
+    """The items with a chunk among the best topK: the first `counts` of each of the rankings.
 
-    As a rule they are the first ones of every ranking. Where pooled scores put an item above one with a better chunk,
-    the rankings are new ones without the items that topK leaves out.
+    Usually they are a prefix of every ranking. If pooled scores rank an item above one with a better chunk, the
+    rankings are new ones without the other items.
     """
 
     family: StandardMargin
@@ -200,26 +189,26 @@ class _BestChunks:
 
     @classmethod
     def of(cls, family: StandardMargin, rankings: MeasuredRankings, topK: int) -> _BestChunks:  # noqa: N803
-        """Find them."""
+        """The items of a topK."""
         items, has_chunk = rankings.items, _has_chunk(rankings, topK)
         counts = items.count(has_chunk)
         gaps = (has_chunk & (items.position >= counts[items.owner])).any()
         return cls(family, rankings.select_items(has_chunk) if gaps else rankings, counts)
 
     def standard(self, topN: int, includeScore: float) -> IntArray:  # noqa: N803
-        """How many the step `standard` offers."""
+        """How many items the step `standard` offers."""
         return offered_length(self.counts, self._count(self.rankings.score >= includeScore), topN)
 
     def within(self, margin: float) -> IntArray:
-        """How many of them the step `margin` would offer."""
+        """How many of the items the step `margin` would offer."""
         return np.minimum(self._count(self._distance <= margin), self.family.at_most)
 
     def key(self, span: ThresholdSpan) -> FloatArray:
-        """What a swept parameter is compared with."""
+        """The values that a swept parameter is compared with."""
         return self.rankings.score if span is self.family.includeScore else -self._distance
 
     def cut(self, span: ThresholdSpan | None, sums: ThresholdSums | None, topK: int, topN: int) -> Cut:  # noqa: N803
-        """All values of a swept parameter, the other at the top of its range."""
+        """All values of a swept parameter, with the other at the top of its range."""
         family = self.family
         include, margin = family.includeScore, family.margin
         values: dict[str, Value] = {family.topK.name: topK, family.topN.name: topN}
@@ -238,17 +227,17 @@ class _BestChunks:
         if span is None or sums is None:
             return Cut(rankings=self.rankings, values=values, low=high, high=high)
         axis = Axis(name=span.name, span=(span.low, span.high), rises=span is margin)
-        # of a larger topK the first topN, or all, are often the same ones
+        # a larger topK often has the same first topN items
         return Cut(rankings=self.rankings, values=values, low=low, high=high, axis=(axis, sums), slot=topN)
 
     @cached_property
     def _above(self) -> IntArray:
-        """How many of them score at least the top of includeScore's range."""
+        """How many of the items have a score of at least the top of includeScore's range."""
         return self._count(self.rankings.score >= self.family.includeScore.high)
 
     @cached_property
     def _within(self) -> IntArray:
-        """How many the step `margin` offers at the top of its range; all, where there is no such step."""
+        """How many items the step `margin` offers at the top of its range; all if there is no such step."""
         return self.counts if self.family.margin is None else self.within(self.family.margin.high)
 
     @property
@@ -256,13 +245,13 @@ class _BestChunks:
         return below_best(self.rankings, "ratio")
 
     def _count(self, rows: BoolArray) -> IntArray:
-        """How many of them are among `rows`."""
+        """How many of the items are among `rows`."""
         items = self.rankings.items
         return items.count(rows & (items.position < self.counts[items.owner]))
 
 
 def below_best(rankings: MeasuredRankings, of: Literal["difference", "ratio"]) -> FloatArray:
-    """How far every item scores below the best of its query, as the step `margin` has it, shape (n_ranked,)."""
+    """The distance of each item to the best score of its query, as in the step `margin`, shape (n_ranked,)."""
     best = np.zeros(rankings.n_queries)
     some = rankings.sizes > 0
     best[some] = rankings.score[rankings.items.start[:-1][some]]
@@ -271,13 +260,13 @@ def below_best(rankings: MeasuredRankings, of: Literal["difference", "ratio"]) -
 
 @dataclass(frozen=True)
 class ThresholdFamily(CutFamily):
-    """Items whose score, or probability, is at least a threshold (step `at_least`), or near the best (`margin`).
+    """Items whose score or probability is at least a threshold (step `at_least`), or close to the best (`margin`).
 
     Attributes:
-        threshold: on the score; or how far below the best one a score may lie.
-        at_least: that many of the best are offered in any case.
-        at_most: no more than that are offered; None = no limit.
-        of: `score`; or of a margin `difference` or `ratio`, as the step `margin` has it.
+        threshold: on the score, or on the distance to the best score.
+        at_least: the lowest number of offered items.
+        at_most: the highest number of offered items; None = no limit.
+        of: `score`, or for a margin `difference` or `ratio`, as in the step `margin`.
     """
 
     threshold: ThresholdSpan
@@ -286,12 +275,12 @@ class ThresholdFamily(CutFamily):
     of: Literal["score", "difference", "ratio"] = "score"
 
     def coarse(self) -> ThresholdFamily:
-        """With fewer at_least and at_most."""
+        """The same with fewer at_least and at_most."""
         at_most = None if self.at_most is None else _select_counts(self.at_most, TOP_N)
         return replace(self, at_least=_select_counts(self.at_least, TOP_N[:4]), at_most=at_most)
 
     def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
-        """By at_least, then by at_most; pairs that contradict each other are left out."""
+        """By at_least, then by at_most, without contradictory pairs."""
         span, sizes = self.threshold, rankings.sizes
         sums = ThresholdSums(rankings, self._key(rankings), sizes) if span.swept else None
         axis = Axis(name=span.name, span=(span.low, span.high), rises=self.of != "score")
@@ -314,36 +303,36 @@ class ThresholdFamily(CutFamily):
                 )
 
     def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
-        """What the step offers."""
+        """The prefix that the step offers."""
         limit = self.threshold.of(values)
         reached = rankings.items.count(self._key(rankings) >= (limit if self.of == "score" else -limit))
         length = offered_length(rankings.sizes, reached, self.at_least.of(values))
         return rankings, length if self.at_most is None else np.minimum(length, self.at_most.of(values))
 
     def _key(self, rankings: MeasuredRankings) -> FloatArray:
-        """What the threshold is compared with: scores, or less than nothing by how far they have fallen."""
+        """The values that the threshold is compared with: scores, or negative distances to the best."""
         return rankings.score if self.of == "score" else -below_best(rankings, self.of)
 
 
 @dataclass(frozen=True)
 class BudgetFamily(CutFamily):
-    """A budget of prompt tokens on top of a family (step `budget`, without `skip`, the session not counted).
+    """A budget of prompt tokens behind a family (step `budget`, without `skip` and without the session).
 
     Attributes:
         of: the family.
-        tokens: the budgets that are tried with each of its lines; or a span, and every budget is tried with each of
-            the family's settings, which must then have no threshold that is swept.
+        tokens: the budgets to try with each of its lines; or a span, if the family has no swept threshold: then every
+            budget is tried with each of its settings.
     """
 
     of: CutFamily
     tokens: Counts | ThresholdSpan
 
     def coarse(self) -> BudgetFamily:
-        """With the coarse family."""
+        """The same with the coarse family."""
         return replace(self, of=self.of.coarse())
 
     def within_margin(self, margin: ThresholdSpan, at_most: int) -> BudgetFamily | None:
-        """The budget of the family within the margin: the order of two prefixes does not matter."""
+        """The budget behind the family with a margin; the order of two prefixes does not matter."""
         of = self.of.within_margin(margin, at_most)
         return None if of is None else replace(self, of=of)
 
@@ -361,10 +350,6 @@ class BudgetFamily(CutFamily):
                         high=np.minimum(cut.high, fits),
                     )
                 continue
-            if cut.axis is not None:
-                raise ParameterError(
-                    f"{cut.axis[0].name} and {self.tokens.name} cannot both be swept at every value; fix one of them"
-                )
             if sums is None or sums.rankings is not cut.rankings:
                 sums = ThresholdSums(
                     cut.rankings, -cut.rankings.cumulative_tokens.astype(np.float64), cut.rankings.sizes
@@ -373,13 +358,13 @@ class BudgetFamily(CutFamily):
             yield replace(cut, low=np.zeros_like(cut.high), axis=(axis, sums))
 
     def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
-        """What the family offers, as far as it fits."""
+        """The prefix of the family that fits into the budget."""
         prefix, lengths = self.of.offered_prefix(rankings, values)
         return prefix, np.minimum(lengths, _count_in_budget(prefix, int(self.tokens.of(values))))
 
 
 def _count_in_budget(rankings: MeasuredRankings, tokens: int) -> IntArray:
-    """How many of the first items fit into a budget, shape (n_queries,)."""
+    """The number of first items that fit into a budget, shape (n_queries,)."""
     return rankings.items.count(rankings.cumulative_tokens <= tokens)
 
 
@@ -390,23 +375,23 @@ def sweep(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Evaluate every setting of a family; each line is seen by all collectors, in order, and forgotten.
+    """Evaluate every setting of a family, and pass each line to all collectors, in order.
 
     Args:
-        family: which settings there are.
-        rankings: rankings, measured at every length.
-        collectors: those that keep something.
-        progress: called after each line with how many settings have been evaluated.
+        family: of the settings.
+        rankings: measured at every length.
+        collectors: receive each line.
+        progress: called after each line with the number of settings so far.
 
     Returns:
-        How many settings there were.
+        The number of settings.
     """
     return show_lines(family.lines(rankings), collectors, progress=progress)
 
 
 POWERS: Mapping[str, int] = {"yes/no": 1, "share": 2, "amount": 3}
-"""Up to which power values must be summed for an interval, by scale."""
-_FLAT = 1e-14  # variance in squared means that is taken for rounding
+"""By scale, the highest power of the values that an interval needs."""
+_FLAT = 1e-14  # smaller variances, relative to the squared mean, are rounding errors
 
 
 def bounds(
@@ -414,19 +399,19 @@ def bounds(
 ) -> tuple[FloatArray, FloatArray]:
     """Intervals of many means at once, equal to those of `ctxbench.evaluation.statistics.estimate`.
 
-    Equal to the bit for yes/no, within 1e-9 else; within 1e-5 for amounts that vary by less than 1/10,000 of their
-    mean, whose powers have lost what they differ in.
+    They are exactly equal for yes/no, and within 1e-9 for others; within 1e-5 for amounts that vary by less than
+    1/10,000 of their mean, because their powers lose precision.
 
     Args:
         measure: yes/no: Wilson's interval; share: Wilson's at the effective sample size; amount: Hall's t.
-        powers: the sums of the values, of their squares and of their cubes, as far as the scale needs them (see
-            `POWERS`), each of one shape.
-        n: how many values were summed, >= 0; a shape that broadcasts.
+        powers: the sums of the values, their squares and their cubes, up to the power of the scale (see `POWERS`), all
+            of one shape.
+        n: the number of values, >= 0; its shape broadcasts.
         level: nominal coverage.
-        times: the intervals are those for so many times as many values with the same moments.
+        times: the intervals are for this many times as many values with the same moments.
 
     Returns:
-        Low and high ends, in that shape.
+        Low and high ends, in the shape of the sums.
     """
     scale = measure.metric.declaration.scale
     counted = np.broadcast_to(np.asarray(n, dtype=np.float64), powers[0].shape)
@@ -447,7 +432,7 @@ class SweptSettings(ABC):
     """Settings along one threshold: their values, their means, and intervals of some of these.
 
     Attributes:
-        thresholds: from what offers fewest to what offers most, shape (n_settings,).
+        thresholds: from the fewest offered items to the most, shape (n_settings,).
     """
 
     thresholds: FloatArray
@@ -457,19 +442,19 @@ class SweptSettings(ABC):
 
     @abstractmethod
     def line_at(self, index: int) -> ThresholdLine:
-        """A line of one setting alone."""
+        """A line of one setting."""
 
     @abstractmethod
     def select_setting(self, index: int) -> SweptSettings:
-        """One setting alone, in arrays that it does not share."""
+        """One setting, in new arrays."""
 
     @abstractmethod
     def n(self, measure: Measure) -> int:
-        """How many queries a measure applies to; where settings differ in this, the most."""
+        """The number of queries to which a measure applies; if it differs by setting, the largest."""
 
     @abstractmethod
     def means(self, measure: Measure, indices: IntArray | None = None) -> FloatArray:
-        """The means of a measure at some indices or all; NaN where it applies to no query."""
+        """The means of a measure at some indices or all; NaN if it applies to no query."""
 
     @abstractmethod
     def bounds(
@@ -486,23 +471,23 @@ class SweptSettings(ABC):
         return self.line_at(index).values_at(0)
 
     def rounded_values(self, index: int) -> dict[str, Value]:
-        """The same with a threshold of few digits that selects the same (see `ThresholdLine.rounded_threshold`)."""
+        """The values with a rounded threshold that selects the same (see `ThresholdLine.rounded_threshold`)."""
         return self.line_at(index).rounded_values(0)
 
     def objective_means(self, measure: Measure, indices: IntArray | None = None) -> FloatArray:
-        """The values that an objective is compared by, at some indices or all: as a rule its means."""
+        """The values by which an objective is compared, at some indices or all; usually its means."""
         return self.means(measure, indices)
 
     def mean_reaches(self, measure: Measure, sign: int, end: float) -> BoolArray:
-        """Where sign x mean >= sign x end, shape (n_settings,); nowhere if the measure applies to no query."""
+        """Where sign x mean >= sign x end, shape (n_settings,); False if the measure applies to no query."""
         return sign * self.means(measure) >= sign * end
 
     def objective_reaches(self, measure: Measure, sign: int, end: float) -> BoolArray:
-        """The same for the values that an objective is compared by."""
+        """The same for the values by which an objective is compared."""
         return sign * self.objective_means(measure) >= sign * end
 
     def best_index(self, measure: Measure, sign: int, mask: BoolArray | None = None) -> int | None:
-        """The first index with the highest (sign 1) or lowest mean, within a mask; None if there is no mean."""
+        """The first index with the highest (sign 1) or lowest (-1) mean, within a mask; None if there is no mean."""
         return best_index(self.means(measure), sign, mask)
 
 
@@ -510,20 +495,20 @@ class LineSettings(SweptSettings):
     """The settings of one line over one dataset.
 
     Attributes:
-        line: which.
+        line: the line.
     """
 
     def __init__(self, line: ThresholdLine) -> None:
         self.line, self.thresholds = line, line.thresholds
 
     def line_at(self, index: int) -> ThresholdLine:
-        """The line with one of its thresholds; its sums are those of all."""
+        """The line with one of its thresholds, and the sums of all."""
         return replace(
             self.line, thresholds=self.line.thresholds[index : index + 1].copy(), beyond=self.line.ends(index)
         )
 
     def select_setting(self, index: int) -> LineSettings:
-        """One setting alone, in arrays that it does not share."""
+        """One setting, in new arrays."""
         line, span = self.line, slice(index, index + 1)
         sums, squares, cubes = (
             {measure: np.array(values[span], dtype=np.float64) for measure, values in power.items()}
@@ -543,24 +528,24 @@ class LineSettings(SweptSettings):
         return LineSettings(selected)
 
     def n(self, measure: Measure) -> int:
-        """How many queries a measure applies to; where settings differ in this, the most."""
+        """The number of queries to which a measure applies; if it differs by setting, the largest."""
         return self.line.n[measure]
 
     def means(self, measure: Measure, indices: IntArray | None = None) -> FloatArray:
-        """Sums over n; NaN where n is 0."""
+        """Sums divided by n; NaN if n is 0."""
         return self.line.means(measure, indices)
 
     def mean_reaches(self, measure: Measure, sign: int, end: float) -> BoolArray:
-        """Compares sums, which is faster by half than to divide them all."""
+        """As in the base class, by sums, which is faster than dividing them."""
         sums, ends = self.line.sums[measure], end * self.line.counts(measure)
         return sums >= ends if sign > 0 else sums <= ends
 
     def objective_reaches(self, measure: Measure, sign: int, end: float) -> BoolArray:
-        """The same: an objective is compared by its means."""
+        """As `mean_reaches`."""
         return self.mean_reaches(measure, sign, end)
 
     def best_index(self, measure: Measure, sign: int, mask: BoolArray | None = None) -> int | None:
-        """Compares sums where all settings have the same number of queries."""
+        """As in the base class, by sums if all settings have the same number of queries."""
         equal_n = measure not in self.line.applies and self.line.n[measure] > 0
         return best_index(self.line.sums[measure] if equal_n else self.means(measure), sign, mask)
 
@@ -586,7 +571,7 @@ def best_index(means: FloatArray, sign: int, mask: BoolArray | None = None) -> i
     """The first index of the highest (sign 1) or lowest (-1) value; NaN is ignored. None if there is none."""
     if mask is not None:
         means = np.where(mask, means, math.nan)
-    index = int(means.argmax() if sign > 0 else means.argmin())  # of a NaN, if there is one
+    index = int(means.argmax() if sign > 0 else means.argmin())  # the index of a NaN, if there is one
     if not math.isnan(means[index]):
         return index
     if np.isnan(means).all():
@@ -595,16 +580,16 @@ def best_index(means: FloatArray, sign: int, mask: BoolArray | None = None) -> i
 
 
 GRID = 2000
-"""At most so many common thresholds are tried for each line: all, or equally many of each dataset, evenly by rank."""
+"""The highest number of common thresholds of a line: all, or equally many per dataset, evenly spaced by rank."""
 
 
 class CommonLine(SweptSettings):
-    """Settings of lines that differ in the dataset only, at common thresholds; each dataset weighs the same.
+    """Lines of several datasets at common thresholds; all datasets have the same weight.
 
-    A measure's mean is the mean of the datasets' means, over the datasets in which it applies to any query; its
-    interval is put together from theirs by MOVER. An objective that counts (tokens, items) is the geometric mean over
-    datasets, so that a dataset with large items decides no more than others; 1 is added to each mean and taken off
-    again, so that offering nothing on one dataset does not decide alone. Other objectives are means of means.
+    The mean of a measure is the mean over the datasets in which it applies to any query; its interval combines theirs
+    by MOVER. An objective that is an amount (tokens, items) is the geometric mean over datasets, so a dataset with
+    large items has no more influence than others. 1 is added to each mean and subtracted from the result, so offering
+    nothing on one dataset does not make it 0. Other objectives are means of means.
 
     Source of MOVER: Zou and Donner, Construction of confidence limits about effect measures: a general approach,
     Statistics in Medicine 27, 2008.
@@ -621,9 +606,9 @@ class CommonLine(SweptSettings):
 
         Args:
             lines: one per dataset, with equal values and axis.
-            thresholds: from what offers fewest to what offers most, shape (n_settings,).
+            thresholds: from the fewest offered items to the most, shape (n_settings,).
             indices: for each line, its index at each threshold, shape (n_settings,).
-            worth: for each line, how many independent queries a query is worth (see `Optimum`); 1 if not given.
+            worth: for each line, how many independent queries a query is worth (see `Optimum`); by default 1.
         """
         self._lines = [LineSettings(line) for line in lines]
         self._indices = indices
@@ -639,12 +624,10 @@ class CommonLine(SweptSettings):
         Args:
             lines: one per dataset, always in the same order of datasets.
             worth: for each line, how many independent queries a query is worth (see `Optimum`); 1 if not given.
-            max_thresholds: how many thresholds are tried; longer lines give equally many for each dataset, evenly by
-                rank.
+            max_thresholds: the highest number of thresholds; of longer lines, equally many per dataset are used, evenly
+                spaced by rank.
         """
         first = lines[0]
-        if any(line.axis != first.axis or line.values != first.values for line in lines):
-            raise RuntimeError("lines of different settings cannot share thresholds")
         if not first.axis:
             return cls(lines, first.thresholds, [np.zeros(1, dtype=np.int64) for _ in lines], worth)
         sign = -1.0 if _rises(first) else 1.0
@@ -659,7 +642,7 @@ class CommonLine(SweptSettings):
         return cls(lines, sign * common, indices, worth)
 
     def select_setting(self, index: int) -> CommonLine:
-        """One setting alone, in arrays that it does not share."""
+        """One setting, in new arrays."""
         alone, first = self.line_at(index), np.zeros(1, dtype=np.int64)
         selected = [
             replace(line.select_setting(int(indices[index])).line, thresholds=alone.thresholds, beyond=alone.beyond)
@@ -668,15 +651,15 @@ class CommonLine(SweptSettings):
         return CommonLine(selected, alone.thresholds, [first for _ in selected], self._worth)
 
     def n(self, measure: Measure) -> int:
-        """How many queries of all datasets a measure applies to."""
+        """The number of queries of all datasets to which a measure applies."""
         return sum(line.n(measure) for line in self._lines)
 
     def means(self, measure: Measure, indices: IntArray | None = None) -> FloatArray:
-        """The means of the datasets' means; NaN where a measure applies to no query of any."""
+        """The means of the datasets' means; NaN if a measure applies to no query."""
         return _mean(self._dataset_means(measure, indices))
 
     def objective_means(self, measure: Measure, indices: IntArray | None = None) -> FloatArray:
-        """The geometric means of what counts, else `means`."""
+        """Geometric means for amounts, else `means`."""
         by_dataset = self._dataset_means(measure, indices)
         if measure.metric.declaration.scale != "amount":
             return _mean(by_dataset)
@@ -685,7 +668,7 @@ class CommonLine(SweptSettings):
     def bounds(
         self, measure: Measure, indices: IntArray, *, level: float, times: float = 1.0
     ) -> tuple[FloatArray, FloatArray]:
-        """Intervals by MOVER: the squared distances of the datasets' ends from their means add up."""
+        """Intervals by MOVER, from the squared distances of the datasets' ends to their means."""
         by_dataset = self._dataset_means(measure, indices)
         ends = [
             line.bounds(measure, line_indices[indices], level=level, times=times * worth)
@@ -697,7 +680,7 @@ class CommonLine(SweptSettings):
         return mean - low, mean + high
 
     def differences(self, measure: Measure, indices: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
-        """The means of the datasets' mean differences, and the errors of these means of independent ones."""
+        """The means of the datasets' mean differences, and their standard errors; datasets are independent."""
         pairs = [
             line.differences(measure, line_indices[indices], times=times)
             for line, line_indices in zip(self._lines, self._indices, strict=True)
@@ -717,7 +700,7 @@ class CommonLine(SweptSettings):
         )
 
     def line_at(self, index: int) -> ThresholdLine:
-        """The first dataset's line with one threshold, and the ends between which nothing changes on any dataset."""
+        """The first dataset's line with one threshold, and the ends between which no dataset changes."""
         line = self._lines[0].line
         if not line.axis:
             return line
@@ -741,17 +724,17 @@ def sweep_common(
     worth: Sequence[float] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Show optima every setting of a family, with the same values on several datasets.
+    """Pass every setting of a family, with the same values on several datasets, to optima.
 
     Args:
-        family: which settings there are; its lines have the same fixed values, in the same order, on every dataset.
+        family: of the settings; its lines have the same fixed values, in the same order, on every dataset.
         rankings: one per dataset, at least one.
         optima: of policies whose targets `of: base` are multiples of the mean of the datasets' means.
-        worth: for each dataset, how many independent queries a query is worth (see `Optimum`); 1 if not given.
-        progress: called after each line with how many settings have been evaluated.
+        worth: for each dataset, how many independent queries a query is worth (see `Optimum`); by default 1.
+        progress: called after each line with the number of settings so far.
 
     Returns:
-        How many settings there were.
+        The number of settings.
     """
     by_dataset = zip(*(family.lines(measured) for measured in rankings), strict=True)
     return show_lines((CommonLine.of(lines, worth=worth) for lines in by_dataset), optima, progress=progress)
@@ -763,6 +746,6 @@ def _rises(line: ThresholdLine) -> bool:
 
 
 def _mean(by_dataset: FloatArray) -> FloatArray:
-    """Means over datasets, shape (n_settings,), NaN left out; NaN where all are."""
+    """Means over datasets without NaN, shape (n_settings,); NaN if all are."""
     some = (~np.isnan(by_dataset)).sum(axis=0)
     return np.asarray(np.nansum(by_dataset, axis=0) / np.where(some > 0, some, math.nan))

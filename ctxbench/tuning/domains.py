@@ -1,17 +1,15 @@
 """Cuts by domain, and two domains under one token budget.
 
-An item of either domain can meet a requirement. So the pairs of lengths that make a query complete are all those at or
-above one of a few corners, counted as the quadrants of the corners less the overlaps of neighbours.
+An item of either domain can meet a requirement. So the pairs of lengths that make a query complete are all pairs at or
+above one of a few corners. They are counted as the quadrants of the corners, less the overlaps of neighbours.
 
-Under one budget token counts add up over domains; completeness does not. Along a line of one domain's settings a query
-is offered a given length from some setting on. So for two lines the number of complete queries is a cumulative
-histogram in two dimensions. Only settings at which it changes are compared, and the cheapest among them is the cheapest
-among all thresholds.
+Token counts add up over domains; completeness does not. On a line of one domain's settings, a query is offered a given
+length from some setting on. So for two lines, the number of complete queries is a cumulative histogram in two
+dimensions. Only settings at which it changes are compared; the cheapest of them is the cheapest of all.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -23,40 +21,37 @@ import numpy as np
 from ctxbench.evaluation.metrics import evaluate
 from ctxbench.io.errors import ParameterError
 from ctxbench.model import registry
-from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, owners
+from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.model.items import Catalog
-from ctxbench.model.labels import Grade
 from ctxbench.model.strategies import Strategy
 from ctxbench.pipelines.strategies.cut import fallen
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.selector import Value
 from ctxbench.tuning.cut_families import BudgetFamily, Cut, CutFamily, FixedK, StandardMargin, ThresholdFamily
 from ctxbench.tuning.measures import (
-    ADDITIVE,
     NEVER,
     Measure,
     RankedItems,
     Requirements,
     item_types,
-    select_lists,
     values_of_measures,
 )
 from ctxbench.tuning.rankings import MeasuredRankings
 from ctxbench.tuning.setting_lines import Counts, ThresholdLine, ThresholdSpan, setting_line
 
-BUDGETS = 20  # of tokens, evenly by ratio
+BUDGETS = 20  # number of token budgets to try, in equal ratios
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CutReader:
-    """Reads parameters of cuts as a definition writes them: as values, or as `$name` of a selector's parameter.
+    """Reads parameters of cuts in a definition: values, or `$name` of a selector's parameter.
 
     Attributes:
         definition: of the selector.
-        values: of all its parameters, where nothing is tuned.
-        fixed: the parameters that keep their value.
-        search: by parameter, the whole numbers that are tried, where they are not all.
-        chunk_counts, item_counts: the numbers of chunk matches and of items that are tried in place of all.
+        values: the values of its parameters before tuning.
+        fixed: the parameters that are not tuned.
+        search: by parameter, the whole numbers to try, if not all.
+        chunk_counts, item_counts: the numbers of chunk matches and of items to try instead of all.
     """
 
     definition: Definition
@@ -67,12 +62,12 @@ class CutReader:
     item_counts: Sequence[int] = ()
 
     def value(self, written: Any) -> Any:
-        """The value where nothing is tuned."""
+        """The value before tuning."""
         name = parameter_name(written)
         return self.values[name] if name else written
 
     def counts(self, written: Any, tried: Sequence[int] = ()) -> Counts:
-        """A whole number, with those that are tried; without any, all of its range."""
+        """A whole number with the values to try; by default all of its range."""
         name = parameter_name(written)
         if not name or name in self.fixed:
             return Counts(name, (int(self.value(written)),))
@@ -103,7 +98,7 @@ class CutReader:
         )
 
     def threshold(self, written: Any, *, at_least: Any, at_most: Any, of: Any = "score") -> ThresholdFamily:
-        """A threshold on scores, or on how far they lie below the best."""
+        """A threshold on scores, or on their distance to the best score."""
         return ThresholdFamily(
             threshold=self.span(written),
             at_least=self.counts(at_least),
@@ -112,7 +107,7 @@ class CutReader:
         )
 
     def within_budget(self, before: CutFamily, tokens: Any) -> BudgetFamily:
-        """A budget of tokens behind a family: every budget behind a fixed number of items, else `BUDGETS` of them."""
+        """A budget of tokens behind a family: every budget behind `FixedK`, else `BUDGETS` of them."""
         name = parameter_name(tokens)
         if not name or name in self.fixed:
             return BudgetFamily(before, self.counts(tokens))
@@ -128,10 +123,10 @@ class CutReader:
         return BudgetFamily(before.coarse(), Counts(name, tuple(values)))
 
     def family(self, steps: Sequence[Any]) -> CutFamily | None:
-        """The family of a chain of cuts, each of which says how it is swept; None if they cannot be swept.
+        """The family of a chain of cuts, from the strategies of its steps; None if they cannot be swept.
 
         Args:
-            steps: as a definition writes them.
+            steps: as in a definition.
         """
         family: CutFamily | None = None
         names = [name for name, _ in map(step_name, steps)]
@@ -155,7 +150,7 @@ def refining_strategy(name: str) -> Any:
 
 
 def fixed_names(definition: Definition, fixed: Collection[str]) -> frozenset[str]:
-    """The parameters that have a value, and those that a choice among them sets."""
+    """The given parameters, and those that a choice among them sets."""
     return frozenset({*fixed, *(name for parameter in fixed for name in definition.parameters[parameter].sets)})
 
 
@@ -174,10 +169,10 @@ def step_name(step: Any) -> tuple[str, Mapping[str, Any]]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Domain:
-    """Item types with a cut for them alone.
+    """Item types with their own cut.
 
     Attributes:
-        types: as `by_domain` names them; `*` = all that belong to no domain before.
+        types: as in `by_domain`; `*` = all types of no earlier domain.
         family: its cuts.
     """
 
@@ -186,7 +181,7 @@ class Domain:
 
 
 def domain_items(catalog: Catalog, domains: Sequence[tuple[str, ...]]) -> tuple[BoolArray, ...]:
-    """Which items belong to each domain, as `by_domain` deals them out; shape (n_items,) each."""
+    """By domain, whether each item belongs to it, as in `by_domain`; shape (n_items,) each."""
     types = item_types(catalog)
     free = np.ones(len(types), dtype=np.bool_)
     out = []
@@ -205,16 +200,16 @@ def domains_of(
     fixed: Mapping[str, Value] | None = None,
     search: Mapping[str, Sequence[Value]] | None = None,
 ) -> tuple[Domain, ...]:
-    """The domains of a selector that refines by domain, with a cut `standard`, and maybe `margin`, in each.
+    """The domains of a selector whose last step is `by_domain`, with cuts `standard` and possibly `margin` in each.
 
     Args:
-        definition: the selector.
-        topKs, topNs: the values that are tried, of every domain.
-        fixed: checked values of parameters that stay unchanged, and with a choice those that it sets.
-        search: by parameter, the whole numbers that are tried in place of those.
+        definition: of the selector.
+        topKs, topNs: the values to try, for every domain.
+        fixed: checked values of parameters that are not tuned; a choice also fixes the parameters that it sets.
+        search: by parameter, the whole numbers to try instead.
 
     Raises:
-        ParameterError: its last step is no `by_domain` of such cuts.
+        ParameterError: its last step is not a `by_domain` of such cuts.
     """
     values = definition.with_defaults(fixed or {})
     last = (definition.refining(values) or [None])[-1]
@@ -244,28 +239,21 @@ def _family(reader: CutReader, key: str, steps: Sequence[Any]) -> StandardMargin
     family = reader.family(steps)
     if not isinstance(family, StandardMargin):
         raise ParameterError(
-            f"by_domain {key}: domains are swept over the cut `standard`, alone or with a `margin` of: ratio and "
-            f"at_least: 0 behind it"
+            f"by_domain {key}: a domain can only be swept over the cut `standard`, alone or with a `margin` of: ratio "
+            "and at_least: 0 behind it"
         )
     return family
 
-
-DOMAIN_METRICS = {
-    *("completeness", "recall", "direct_recall", "dependency_recall"),
-    *("abstention", "false_inclusion", "forbidden_offered"),
-}
-"""The metrics that a gain can be made of."""
-_MAX_PARTS = 2**20  # parts that a share is counted in, over all queries at most
 
 Corner = tuple[int, int]
 
 
 def corners(firsts: Sequence[Corner]) -> list[Corner]:
-    """The least pairs of lengths that meet all requirements, by rising first and falling second length.
+    """The smallest pairs of lengths that meet all requirements, by rising first and falling second length.
 
     Args:
-        firsts: for each requirement the length that meets it in the one domain and in the other, `NEVER` where none
-            does. No requirement: (0, 0).
+        firsts: for each requirement, the length that meets it in the first and in the second domain, `NEVER` if none
+            does. Without requirements, the result is (0, 0).
     """
     out: list[Corner] = []
     for first_length in sorted({0, *(first for first, _ in firsts if first < NEVER)}):
@@ -277,60 +265,34 @@ def corners(firsts: Sequence[Corner]) -> list[Corner]:
 
 @dataclass(frozen=True, eq=False)
 class Gain:
-    """A measure that does not add up over domains, as weighted quadrants of pairs of lengths.
+    """Completeness as weighted quadrants of pairs of lengths, since it does not add up over domains.
 
     Attributes:
         query: the ranking of each quadrant, shape (n,).
-        lengths: from which lengths on in either domain it counts, shape (2, n).
-        weight: whole numbers, shape (n,); at any pair of lengths the sum of those that count is the measure's sum
-            over queries x `scale`.
-        scale: by which sums were multiplied.
-        constant: a sum that is there before anything is offered, likewise multiplied; less than 0 where the quadrants
-            count what is lost.
-        applies: to how many queries the measure applies.
+        lengths: the lengths in either domain from which on it counts, shape (2, n).
+        weight: 1 or -1, shape (n,). At any pair of lengths, the sum of the weights that count is the number of complete
+            queries.
+        applies: the number of queries to which the measure applies.
     """
 
     query: IntArray
     lengths: IntArray
     weight: IntArray
-    scale: int
-    constant: int
     applies: int
 
 
 def domain_gain(measure: Measure, required: Requirements, rankings: Sequence[MeasuredRankings]) -> Gain:
-    """A measure of a metric in `DOMAIN_METRICS` as quadrants.
+    """A measure of completeness as quadrants.
 
     Args:
-        measure: over all queries that it applies to, or those within reach.
-        required: what the queries require.
-        rankings: those of the two domains.
-
-    Raises:
-        ParameterError: it has shares of too many different parts.
+        measure: completeness of all queries, of those within reach, or of those that require an item type.
+        required: the requirements of the queries.
+        rankings: of the two domains.
     """
     queries = rankings[0].reachable if measure.reachable else np.ones(required.items.n, dtype=np.bool_)
     if measure.required_type:
         queries = queries & rankings[0].queries_by_type[measure.required_type]
-    name = measure.metric.name
-    if name in ("abstention", "false_inclusion"):
-        idle = queries & (required.counts == 0) & required.items.complete
-        if name == "abstention":
-            return _offered(idle, [np.where(domain.sizes > 0, 1, NEVER) for domain in rankings], lost=True)
-        return _offered(idle, [_first_useless(domain.items) for domain in rankings])
-    if name == "forbidden_offered":
-        return _offered(
-            queries & _has_forbidden(required.items), [_first_forbidden(domain.items) for domain in rankings]
-        )
     firsts = np.stack([required.met_from(domain.items) for domain in rankings]).T.tolist()
-    if name == "completeness":
-        return _completeness(queries, required, firsts)
-    direct = required.direct
-    counted = {"recall": np.ones_like(direct), "direct_recall": direct}.get(name, ~direct)
-    return _recall(measure, counted & queries[required.query], required, firsts)
-
-
-def _completeness(queries: BoolArray, required: Requirements, firsts: Sequence[Corner]) -> Gain:
     bounds = np.searchsorted(required.query, np.arange(required.items.n + 1)).tolist()
     applies = queries & (required.counts > 0)
     rows = [
@@ -338,73 +300,12 @@ def _completeness(queries: BoolArray, required: Requirements, firsts: Sequence[C
         for query in np.flatnonzero(applies).tolist()
         for first, second, weight in _quadrants(firsts[bounds[query] : bounds[query + 1]])
     ]
-    return _gain(rows, scale=1, applies=int(applies.sum()))
-
-
-def _recall(measure: Measure, counted: BoolArray, required: Requirements, firsts: Sequence[Corner]) -> Gain:
-    """The share of requirements that are met, of those where `counted`, shape (n_requirements,), is True."""
-    need = np.bincount(required.query[counted], minlength=required.items.n)
-    scale = math.lcm(*np.unique(need[need > 0]).tolist())
-    if scale * int((need > 0).sum()) > _MAX_PARTS:
-        raise ParameterError(f"{measure} has too many different shares to be swept over two domains at once")
-    rows = [
-        (int(required.query[group]), first, second, weight * scale // int(need[required.query[group]]))
-        for group in np.flatnonzero(counted).tolist()
-        for first, second, weight in _quadrants([firsts[group]])
-    ]
-    return _gain(rows, scale=scale, applies=int((need > 0).sum()))
-
-
-def _offered(queries: BoolArray, firsts: Sequence[IntArray], *, lost: bool = False) -> Gain:
-    """How many queries are offered an item of some kind; or how many are not, if that is what is `lost`.
-
-    Args:
-        queries: those that are counted, shape (n_queries,).
-        firsts: of either domain, the length from which on such an item is offered, shape (n_queries,).
-        lost: whether an offer takes from the measure instead of adding to it.
-    """
-    rows = [
-        (query, first, second, -weight if lost else weight)
-        for query in np.flatnonzero(queries).tolist()
-        for first, second, weight in _quadrants([(int(firsts[0][query]), int(firsts[1][query]))])
-    ]
-    n = int(queries.sum())
-    return _gain(rows, scale=1, applies=n, constant=n if lost else 0)
-
-
-def _first_useless(items: RankedItems) -> IntArray:
-    """The length from which on an item that is not even helpful is offered, shape (n_queries,)."""
-    return _first_length(items, ~(_is_labelled(items, Grade.HELPFUL, Grade.REQUIRED) & items.enough))
-
-
-def _first_forbidden(items: RankedItems) -> IntArray:
-    """The length from which on an item that is labelled irrelevant is offered, shape (n_queries,)."""
-    return _first_length(items, _is_labelled(items, Grade.IRRELEVANT))
-
-
-def _has_forbidden(items: RankedItems) -> BoolArray:
-    """Whether an item is labelled irrelevant, shape (n_queries,)."""
-    judgments = items.labels.dataset.judgments
-    return np.isin(items.query, owners(judgments.start)[judgments.grade == Grade.IRRELEVANT])
-
-
-def _is_labelled(items: RankedItems, *grades: Grade) -> BoolArray:
-    """Whether each ranked item has a label of these grades, shape (n_ranked,)."""
-    judgments, width = items.labels.dataset.judgments, items.n_catalog
-    start, label = select_lists(judgments.start, items.query)
-    keys = (owners(start) * width + judgments.item[label])[np.isin(judgments.grade[label], grades)]
-    return np.isin(items.owner * width + items.item, keys)
-
-
-def _first_length(items: RankedItems, wrong: BoolArray) -> IntArray:
-    """The length from which on one of the ranked items that are `wrong`, shape (n_ranked,), is offered."""
-    first = np.full(items.n, NEVER, dtype=np.int64)
-    np.minimum.at(first, items.owner[wrong], items.position[wrong] + 1)
-    return first
+    table = np.array(rows, dtype=np.int64).reshape(-1, 4)
+    return Gain(table[:, 0], table[:, 1:3].T, table[:, 3], int(applies.sum()))
 
 
 def _quadrants(firsts: Sequence[Corner]) -> Iterator[tuple[int, int, int]]:
-    """The quadrants of the corners of requirements, and less each overlap of two neighbours."""
+    """The quadrants of the corners of requirements, with negative ones for the overlaps of neighbours."""
     pairs = corners(firsts)
     for index, (first, second) in enumerate(pairs):
         yield first, second, 1
@@ -412,25 +313,19 @@ def _quadrants(firsts: Sequence[Corner]) -> Iterator[tuple[int, int, int]]:
             yield pairs[index + 1][0], second, -1
 
 
-def _gain(rows: Sequence[tuple[int, int, int, int]], *, scale: int, applies: int, constant: int = 0) -> Gain:
-    table = np.array(rows, dtype=np.int64).reshape(-1, 4)
-    return Gain(table[:, 0], table[:, 1:3].T, table[:, 3], scale, constant, applies)
-
-
-_GAINS = {"completeness", "recall", "direct_recall", "dependency_recall"}
-_SAME = 1e-12  # relative difference up to which two sums are the same
+_SAME = 1e-12  # relative difference up to which two sums are equal
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PairFront:
-    """Pairs of settings that nothing beats: no other costs as little and gains as much, or more.
+    """The pairs of settings that no other pair beats in cost and gain.
 
     Attributes:
         cost: sums over queries, rising, shape (n,).
         gain: sums over queries, rising, shape (n,).
         values: the settings, with exact thresholds.
         rounded: the same settings with short decimals that select the same.
-        settings: how many pairs of settings there were, all thresholds counted.
+        settings: the number of pairs of settings, with all thresholds.
     """
 
     cost: FloatArray
@@ -445,20 +340,20 @@ class PairFront:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _DomainLine:
-    """A line of one domain, at the settings at which a gain changes.
+    """A line of one domain, at the m settings at which a gain changes.
 
     Attributes:
-        line: these settings, from what offers fewest, m of them, without sums.
+        line: these settings, from the fewest offered items on, without sums.
         start, end: the values between which a threshold selects the same, shape (m,) each; see `ThresholdLine.beyond`.
-        costs: by measure, sums over queries, shape (m,).
+        cost: sums over queries, shape (m,).
         first_indices: by gain, for each of its quadrants the first setting at which it counts, 0 to m (never).
-        settings: how many the whole line has.
+        settings: the number of settings of the whole line.
     """
 
     line: ThresholdLine
     start: FloatArray
     end: FloatArray
-    costs: Mapping[Measure, FloatArray]
+    cost: FloatArray
     first_indices: Mapping[Measure, IntArray]
     settings: int
 
@@ -473,7 +368,7 @@ class _DomainLine:
 
 
 class _CheapestPairs:
-    """The cheapest pair of settings for every gain, of those seen so far."""
+    """The cheapest pair of settings for every gain so far."""
 
     def __init__(self, max_gain: int) -> None:
         self.cost = np.full(max_gain + 1, np.inf)
@@ -481,7 +376,7 @@ class _CheapestPairs:
         self.where: dict[int, tuple[_DomainLine, int, _DomainLine, int]] = {}
 
     def add(self, cost: FloatArray, gain: IntArray, first: _DomainLine, second: _DomainLine) -> None:
-        """Keep the pairs that are cheaper than all that gain as much; of equals the first stays."""
+        """Keep the pairs that are cheaper than all pairs with at least their gain; of equals, the first."""
         rows, columns = np.nonzero(cost < self.at_least[gain])
         if not len(rows):
             return
@@ -501,74 +396,54 @@ class DomainPair:
     """The two domains of a selector, and every pair of their settings.
 
     Args:
-        rankings: the rankings before the domains' cuts, both domains together, with the measures needed.
+        rankings: the rankings of both domains together, before their cuts.
         domains: two; parameters of the same name have the same value in both.
 
     Raises:
-        ParameterError: there are not two domains, or an item of a ranking belongs to neither.
+        ParameterError: an item of a ranking belongs to none.
     """
 
     def __init__(self, rankings: MeasuredRankings, domains: Sequence[Domain]) -> None:
-        if len(domains) != 2:
-            raise ParameterError(f"a budget is shared by two domains, got {len(domains)}")
         members = domain_items(rankings.items.labels.dataset.catalog, [domain.types for domain in domains])
         if not (members[0] | members[1])[rankings.items.item].all():
-            raise ParameterError("an item of a ranking belongs to neither domain; add its type, or '*'")
+            raise ParameterError("an item of a ranking belongs to no domain; add its type, or '*'")
         self.rankings = rankings
         self.domains = tuple(domains)
         self._parts = tuple(rankings.select_items(is_member[rankings.items.item]) for is_member in members)
         self._required = Requirements.of(rankings.items)
 
-    def front(
-        self,
-        gain: Measure,
-        cost: Measure,
-        *,
-        floors: Mapping[Measure, float] | None = None,
-        budgets: Mapping[Measure, float] | None = None,
-    ) -> PairFront:
+    def front(self, gain: Measure, cost: Measure, *, floors: Mapping[Measure, float] | None = None) -> PairFront:
         """The best gain for every cost, over every topK, every topN and every threshold of both domains.
 
         Args:
-            gain: completeness or a recall, of all queries or of those within reach.
+            gain: a measure of completeness.
             cost: a measure that adds up over items, such as tokens.
-            floors: by measure, the least sum over queries that is allowed: of completeness, recalls or abstention.
-            budgets: by measure, the largest sum that is allowed: of what adds up over items, false_inclusion or
-                forbidden_offered.
+            floors: by measure of completeness, the lowest allowed sum over queries.
 
         Returns:
-            None but settings that are not beaten, the cheapest first; of settings with the same cost and gain that of
-            the earlier line, then the one that offers less in the first domain, then in the second. Empty if none
-            keeps to floors and budgets.
+            The settings that no other beats, the cheapest first. Of settings with the same cost and gain, that of the
+            first line, then the one that offers less in the first domain, then in the second. Empty if no setting keeps
+            the floors.
 
         Raises:
-            ParameterError: a measure is not of these kinds (precision is none), or a threshold is that of both domains.
+            ParameterError: both domains share a threshold.
         """
-        limits = {**(floors or {}), **(budgets or {})}
-        self._check(gain, cost, floors or {}, budgets or {})
-        counted = [measure for measure in dict.fromkeys((gain, *limits)) if measure.metric.name in DOMAIN_METRICS]
-        added = [measure for measure in dict.fromkeys((cost, *limits)) if measure.metric.name in ADDITIVE]
+        floors = floors or {}
         best: _CheapestPairs | None = None
-        scale, settings = 1, 0
+        settings = 0
         for cuts in self._by_shared():
-            for first, second, gains in self._pairs(cuts, counted, added):
-                if best is None:
-                    scale = gains[gain].scale
-                    best = _CheapestPairs(gains[gain].applies * scale)  # where every query has 1
+            for first, second, gains in self._pairs(cuts, list(dict.fromkeys((gain, *floors))), cost):
+                best = best or _CheapestPairs(gains[gain].applies)  # the gain if every query has 1
                 settings += first.settings * second.settings
                 price = self._price(cost, first, second)
-                tables = {name: _table(quadrants, name, first, second) for name, quadrants in gains.items()}
-                beyond = np.zeros(price.shape, dtype=np.bool_)
-                for limit, lower in (floors or {}).items():
-                    beyond |= tables[limit] < lower * gains[limit].scale * (1.0 - _SAME)
-                for limit, upper in (budgets or {}).items():
-                    spent = tables[limit] if limit in tables else self._price(limit, first, second)
-                    beyond |= spent > upper + _SAME * abs(upper)
-                best.add(np.where(beyond, np.inf, price) if limits else price, tables[gain], first, second)
-        return _front(best, scale, settings)
+                for limit, lower in floors.items():
+                    is_below = _table(gains[limit], limit, first, second) < lower * (1.0 - _SAME)
+                    price = np.where(is_below, np.inf, price)
+                best.add(price, _table(gains[gain], gain, first, second), first, second)
+        return _front(best, settings)
 
     def by_query(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
-        """By measure, the values of every query at one setting, shape (n_queries,); NaN = does not apply."""
+        """By measure, the values of every query at one setting, shape (n_queries,); NaN if it does not apply."""
         pairs = zip(self.domains, self._parts, strict=True)
         rankings, prefixes = self.rankings, [domain.family.offered_prefix(part, values) for domain, part in pairs]
         evidence = _offered_items(rankings.items, prefixes).evidence()
@@ -582,38 +457,22 @@ class DomainPair:
         )
 
     def lines(self, front: PairFront) -> Iterator[ThresholdLine]:
-        """The settings of a front, each as a separate line, for collectors that look at intervals.
+        """The settings of a front, each as a separate line, for collectors that use intervals.
 
-        Each is the cheapest by its sum. Where the end of a cost's interval is compared with a bound, another
-        setting with the same gain, a higher sum and less spread might keep to it, too, and is not among these.
+        Each is the cheapest by its sum. A setting with the same gain, a higher sum and a narrower interval is not among
+        them, although it may keep a bound on the interval of a cost.
         """
         for values in front.rounded:
             yield setting_line(values, self.by_query(values), pairing=self.rankings.pairing)
 
-    def _check(
-        self, gain: Measure, cost: Measure, floors: Mapping[Measure, float], budgets: Mapping[Measure, float]
-    ) -> None:
-        unwanted = {"false_inclusion", "forbidden_offered"}
-        counts = DOMAIN_METRICS - unwanted
-        for role, measures, allowed in (
-            ("gain", [gain], _GAINS),
-            ("cost", [cost], ADDITIVE),
-            ("floor", floors, counts),
-            ("budget", budgets, ADDITIVE | unwanted),
-        ):
-            for measure in measures:
-                if measure.metric.name not in allowed:
-                    names = ", ".join(sorted(allowed))
-                    raise ParameterError(f"{measure} cannot be a {role} over two domains at once; {names} can")
-
     def _by_shared(self) -> Iterator[tuple[list[Cut], list[Cut]]]:
-        """The cuts of both domains, together where shared parameters have the same value."""
+        """The cuts of both domains, grouped by the values of shared parameters."""
         cuts = [list(domain.family.cuts(part)) for domain, part in zip(self.domains, self._parts, strict=True)]
         names = [{name for cut in side for name in (*cut.values, *_axis_name(cut))} for side in cuts]
         shared = sorted(names[0] & names[1])
         if moves := sorted({name for side in cuts for cut in side for name in _axis_name(cut)} & set(shared)):
             raise ParameterError(
-                f"{', '.join(moves)}: a threshold that both domains share cannot be swept in each; give each its own"
+                f"{', '.join(moves)}: a threshold of both domains cannot be swept; give each domain its own parameter"
             )
         for key in dict.fromkeys(tuple(cut.values.get(name) for name in shared) for cut in cuts[0]):
             first, second = (
@@ -623,9 +482,9 @@ class DomainPair:
                 yield first, second
 
     def _pairs(
-        self, cuts: tuple[list[Cut], list[Cut]], counted: Sequence[Measure], added: Sequence[Measure]
+        self, cuts: tuple[list[Cut], list[Cut]], counted: Sequence[Measure], cost: Measure
     ) -> Iterator[tuple[_DomainLine, _DomainLine, Mapping[Measure, Gain]]]:
-        """All pairs of lines, with the gains of the rankings that both cut; of other topKs these may be others."""
+        """All pairs of lines, with the gains of their rankings, which can depend on topK."""
 
         @cache
         def gains(*rankings: MeasuredRankings) -> dict[Measure, Gain]:
@@ -633,24 +492,24 @@ class DomainPair:
 
         @cache
         def side(cut: Cut, index: int, *rankings: MeasuredRankings) -> _DomainLine:
-            return _side(cut, gains(*rankings), added, index)
+            return _side(cut, gains(*rankings), cost, index)
 
         for first, second in product(*cuts):
             rankings = (first.rankings, second.rankings)
             yield side(first, 0, *rankings), side(second, 1, *rankings), gains(*rankings)
 
     def _price(self, cost: Measure, first: _DomainLine, second: _DomainLine) -> FloatArray:
-        """Sums of a cost at all pairs of settings; what the session costs is in both, and counts once."""
+        """Sums of a cost at all pairs of settings; the cost of the session counts once."""
         bare = float(np.nansum(self.rankings.values(cost, np.zeros(self.rankings.n_queries, dtype=np.int64))))
-        return first.costs[cost][:, None] + (second.costs[cost] - bare)[None, :]
+        return first.cost[:, None] + (second.cost - bare)[None, :]
 
 
 def _axis_name(cut: Cut) -> tuple[str, ...]:
     return () if cut.axis is None else (cut.axis[0].name,)
 
 
-def _side(cut: Cut, gains: Mapping[Measure, Gain], costs: Sequence[Measure], index: int) -> _DomainLine:
-    """A line at the settings from which on some quadrant counts, and at its first."""
+def _side(cut: Cut, gains: Mapping[Measure, Gain], cost: Measure, index: int) -> _DomainLine:
+    """A line at its first setting, and at the settings from which on a quadrant counts."""
     line = cut.line()
     first_settings = {measure: _settings(cut, line, gain.query, gain.lengths[index]) for measure, gain in gains.items()}
     all_settings = np.concatenate([np.zeros(1, dtype=np.int64), *first_settings.values()])
@@ -663,14 +522,14 @@ def _side(cut: Cut, gains: Mapping[Measure, Gain], costs: Sequence[Measure], ind
         ),
         start=start,
         end=end,
-        costs={measure: np.asarray(line.sums[measure], dtype=np.float64)[matter] for measure in costs},
+        cost=np.asarray(line.sums[cost], dtype=np.float64)[matter],
         first_indices={measure: np.searchsorted(matter, settings) for measure, settings in first_settings.items()},
         settings=len(line),
     )
 
 
 def _settings(cut: Cut, line: ThresholdLine, query: IntArray, length: IntArray) -> IntArray:
-    """The first setting of a line at which each query is offered a length; as many as there are = never."""
+    """The first setting of a line at which each query is offered a length; `len(line)` = never."""
     first = np.where(length <= cut.low[query], 0, len(line)).astype(np.int64)
     moves = np.flatnonzero((length > cut.low[query]) & (length <= cut.high[query]))
     if cut.axis is None or not len(moves):
@@ -691,12 +550,11 @@ def _table(gain: Gain, name: Measure, first: _DomainLine, second: _DomainLine) -
     table = np.bincount(at, weights=gain.weight, minlength=shape[0] * shape[1]).reshape(shape)[:-1, :-1]
     np.cumsum(table, axis=0, out=table)
     np.cumsum(table, axis=1, out=table)
-    table += gain.constant
     return table.astype(np.int64)
 
 
-def _front(best: _CheapestPairs | None, scale: int, settings: int) -> PairFront:
-    """What is cheaper than all that gains more, the cheapest first."""
+def _front(best: _CheapestPairs | None, settings: int) -> PairFront:
+    """The pairs that are cheaper than all pairs with more gain, the cheapest first."""
     if best is None:
         return PairFront(cost=np.empty(0), gain=np.empty(0), values=(), rounded=(), settings=settings)
     above = np.append(best.at_least[1:], np.inf)
@@ -711,7 +569,7 @@ def _front(best: _CheapestPairs | None, scale: int, settings: int) -> PairFront:
     )
     return PairFront(
         cost=best.cost[gains],
-        gain=np.array(gains, dtype=np.float64) / scale,
+        gain=np.array(gains, dtype=np.float64),
         values=values,
         rounded=rounded,
         settings=settings,
@@ -719,7 +577,7 @@ def _front(best: _CheapestPairs | None, scale: int, settings: int) -> PairFront:
 
 
 def _offered_items(items: RankedItems, offered: Sequence[tuple[MeasuredRankings, IntArray]]) -> RankedItems:
-    """The items that the first `lengths` of either domain's rankings come to, as rankings without any other."""
+    """The first `lengths` items of both domains' rankings, as rankings without other items."""
     first, second = (
         part.items.select_items(part.items.position < lengths[part.items.owner]) for part, lengths in offered
     )

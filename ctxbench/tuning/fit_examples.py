@@ -553,17 +553,13 @@ def fit_weights(
         normalise, lowest: as in the `weighted` step.
 
     Raises:
-        ParameterError: there is one source only, no query that the metric applies to, or queries without labels.
+        ParameterError: there is one source only, or the metric applies to no query.
     """
     sources = tuple(sources_of(candidates))
     if len(sources) < 2:
         raise ParameterError(
             "weights can only be fitted behind a merge of two or more retrievers; use a selector with a merge, such as "
             "`hybrid`, or with a step `linear`"
-        )
-    if candidates.n_requests != len(dataset):
-        raise ParameterError(
-            f"the candidates are of {candidates.n_requests} requests; dataset {dataset.name} has {len(dataset)} queries"
         )
     ranked = candidates.select_rows(candidates.ranked)
     scores = normalised(ranked, normalise, lowest=lowest)

@@ -232,8 +232,7 @@ class LineSearch:
         return np.asarray(compute(RankStates(self._labels, query, state, label, rank), self._metric.k))
 
     def _by_query(self, above: IntArray) -> FloatArray:
-        values = self._values(np.arange(self._labels.n), self._query, self._label, above)
-        return np.where(self.applies, values, np.nan)
+        return np.where(self.applies, self._values(np.arange(self._labels.n), self._query, self._label, above), np.nan)
 
     def by_query(self, weights: FloatArray) -> FloatArray:
         """The metric by query, shape (n_queries,); NaN if it does not apply or the query is not selected."""
@@ -469,8 +468,13 @@ class LinearExamples:
         """The values of a fit: weights by column, and the mean of the metric before and after."""
         fitted = fit_linear(self.cases, metric, start=self.weights)
         weights = dict(zip(self.columns, (fitted.weights + 0.0).tolist(), strict=True))  # no -0.0
-        figures = {"metric": str(metric), "before": fitted.before, "value": fitted.mean}
-        return {"features": VERSION, "weights": weights, **figures}
+        return {
+            "features": VERSION,
+            "weights": weights,
+            "metric": str(metric),
+            "before": fitted.before,
+            "value": fitted.mean,
+        }
 
     def measure(self, metric: Metric, folds: int) -> WeightFigures:
         """Fit without each fold in turn, and measure on the fold left out.

@@ -74,18 +74,15 @@ class RankedItems:
         """Read them from the chosen rows of candidates.
 
         Raises:
-            ParameterError: the candidates are of other queries, or an expansion has added items.
+            ParameterError: an expansion has added items.
         """
-        n = len(labels.dataset.queries)
-        if table.n_requests != n:
-            raise ParameterError(f"rankings of {table.n_requests} queries and labels of {n}; expected the same ones")
         if (table.chosen & ~table.ranked & (table.origin != Origin.SESSION)).any():
             raise ParameterError("expanded items are not part of a ranking; sweep the steps before the expansion")
         session_item, ranked = table.chosen & (table.origin == Origin.SESSION), table.chosen & table.ranked
         tokens, enough = table.prices(labels.item_tokens), enough_shown(labels.dataset, table)
         return cls(
             labels=labels,
-            query=np.arange(n, dtype=np.int64),
+            query=np.arange(table.n_requests, dtype=np.int64),
             start=table.starts_of(ranked),
             item=table.item[ranked],
             session_start=table.starts_of(session_item),

@@ -53,7 +53,7 @@ def rounding_error(value: float) -> float:
 
 
 def _metric(value: Any) -> Metric:
-    """A metric of what is offered, by its name.
+    """A metric of the offered items, by its name.
 
     Raises:
         ParameterError: it is no name, or the metric does not depend on the cut.

@@ -1,8 +1,8 @@
 """Rankings before any cut, and sums of measures at every threshold.
 
-Items of a ranking have a key that never rises along it. Items with a key of at least the threshold are offered, but no
-fewer than `low` and no more than `high` per query. So the sum of a measure at every threshold is its sum at `low` plus
-one cumulative sum over the items between `low` and `high`, highest key first.
+Items of a ranking have a key that does not rise along it. Items with a key of at least the threshold are offered, but
+at least `low` and at most `high` per query. So the sum of a measure at every threshold is its sum at `low` plus a
+cumulative sum over the items between `low` and `high`, by falling key.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import numpy.typing as npt
 from ctxbench.evaluation.answers import Labels
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.runner import NOT_OF_FAILED
-from ctxbench.io.errors import ParameterError
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.model.candidates import Candidates
 from ctxbench.selectors.selector import Value
@@ -37,18 +36,18 @@ from ctxbench.tuning.measures import (
 )
 from ctxbench.tuning.setting_lines import ThresholdLine
 
-_MAX_SUM = 2.0**62  # sums of levels stay below it
+_MAX_SUM = 2.0**62  # sums of levels are smaller
 
 
 @dataclass(frozen=True, eq=False)
 class ExactValues:
-    """A measure, or a power of it, in whole numbers: so sums are exact, in whatever order they are made.
+    """A measure, or a power of it, in whole numbers, so sums are exact in any order.
 
     Attributes:
-        levels: value x scale by length, 0 where the measure does not apply; shape (n_ranked + n_queries,).
-        gains: what each ranked item adds, shape (n_ranked,).
-        scale: 1 for values that are whole numbers; else a power of two that leaves each value an error of at most
-            2^-62 of the sum of the largest values of all queries.
+        levels: value x scale by length, 0 if the measure does not apply; shape (n_ranked + n_queries,).
+        gains: the change by each ranked item, shape (n_ranked,).
+        scale: 1 for whole numbers; else a power of two with a rounding error of each value of at most 2^-62 of the sum
+            of the largest values of all queries.
     """
 
     levels: IntArray
@@ -72,17 +71,17 @@ class MeasuredRankings:
     """Rankings before any cut. Number i is that of query `query[i]` of the dataset.
 
     Attributes:
-        items: items by ranking, and what the sessions hold.
-        score, chunk_rank: of each ranked item as a search gave them, shape (n_ranked,).
-        measures: what is known at every length.
-        powers: by measure, up to which power sums are wanted, 1 to 3; 1 where not given.
-        tables: values by length of every metric, shape (n_ranked + n_queries,); NaN = does not apply.
-        reachable: True where the first `REACH` items of the ranking, and what the session holds, are all that is
-            required; False where nothing is. Shape (n_queries,).
-        failed: True where the selector failed, shape (n_queries,).
-        queries_by_type: by item type that a measure is about, the queries that require it, shape (n_queries,).
-        required_counts: by item type whose required items are counted, how many are offered by length, like `tables`.
-        pairing: what differences are taken to; None = none are.
+        items: ranked items, and items of the sessions.
+        score, chunk_rank: of each ranked item, shape (n_ranked,).
+        measures: measured at every length.
+        powers: by measure, the highest power of its sums, 1 to 3; by default 1.
+        tables: values by length of every metric, shape (n_ranked + n_queries,); NaN if it does not apply.
+        reachable: whether the first `REACH` items of the ranking, with the session, contain all required items; False
+            if nothing is required. Shape (n_queries,).
+        failed: whether the selector failed, shape (n_queries,).
+        queries_by_type: by item type of a measure, the queries that require it, shape (n_queries,).
+        required_counts: by item type of a count, the number of offered required items by length, like `tables`.
+        pairing: the base of paired differences; None = no differences.
     """
 
     items: RankedItems
@@ -108,26 +107,19 @@ class MeasuredRankings:
         powers: Mapping[Measure, int] | None = None,
         failed: BoolArray | None = None,
     ) -> MeasuredRankings:
-        """Take the rankings from a search without cuts, and measure them at every length.
+        """Read rankings from candidates without cuts, and measure them at every length.
 
         Args:
-            table: rows that are chosen and ranked are the ranked items, those of the session are in every length;
-                rows that are marked out are no part of it.
+            table: its chosen and ranked rows are the ranked items; those of the session are in every length; excluded
+                rows are ignored.
             labels: of the same queries, in the same order.
             measures: of set metrics.
-            powers: for measures whose squares (2), or squares and cubes (3), are summed, too.
-            failed: shape (n_queries,), True where the selector failed: amounts do not apply there, as in a run.
+            powers: for measures that need sums of squares (2), or of squares and cubes (3).
+            failed: whether the selector failed, shape (n_queries,); then amounts do not apply, as in a run.
 
         Raises:
-            ParameterError: a metric is one of rankings, or the table is of other queries.
+            ParameterError: an expansion has added items.
         """
-        for measure in measures:
-            declaration = measure.metric.declaration
-            if declaration.compute is None or "rankings" in declaration.needs:
-                raise ParameterError(
-                    f"{measure.metric} says how items are ranked, which no cut changes; a sweep takes metrics of what "
-                    "is offered, such as completeness or tokens"
-                )
         items = RankedItems.of(table, labels)
         ranked = table.chosen & table.ranked
         broken = np.zeros(items.n, dtype=np.bool_) if failed is None else np.asarray(failed, dtype=np.bool_)
@@ -161,12 +153,12 @@ class MeasuredRankings:
 
     @property
     def n_queries(self) -> int:
-        """How many rankings there are."""
+        """The number of rankings."""
         return self.items.n
 
     @property
     def sizes(self) -> IntArray:
-        """How many items each ranking has, shape (n_queries,)."""
+        """The number of items of each ranking, shape (n_queries,)."""
         return np.diff(self.items.start)
 
     @cached_property
@@ -180,31 +172,25 @@ class MeasuredRankings:
 
         Args:
             measure: one of `measures`.
-            lengths: how many items are offered, shape (n_queries,); more than there are count as all.
+            lengths: the number of offered items, shape (n_queries,); larger numbers mean all items.
 
         Returns:
-            Shape (n_queries,); NaN where the measure does not apply.
-
-        Raises:
-            ParameterError: the measure is not known.
+            Shape (n_queries,); NaN if the measure does not apply.
         """
-        if measure not in self.measures:
-            names = ", ".join(map(str, self.measures))
-            raise ParameterError(f"the rankings were not measured by {measure}; they know {names}")
         values = self._table(measure)[self.items.length_start[:-1] + np.minimum(lengths, self.sizes)]
         queries = self._queries_of(measure)
         return values if queries is None else np.where(queries, values, np.nan)
 
     def with_base(self, pairing: Pairing) -> MeasuredRankings:
-        """The same rankings, with the base that differences are to."""
+        """The same rankings, with the base of paired differences."""
         return replace(self, pairing=pairing)
 
     def _table(self, measure: Measure) -> FloatArray:
-        """What a measure is a mean of, by length."""
+        """The values of a measure by length, for all queries."""
         return self.required_counts[measure.required_type] if measure.counts else self.tables[measure.metric]
 
     def _queries_of(self, measure: Measure) -> BoolArray | None:
-        """The queries that a measure is over, shape (n_queries,); None = all."""
+        """The queries of a measure, shape (n_queries,); None = all."""
         if not measure.required_type:
             return self.reachable if measure.reachable else None
         queries = self.queries_by_type[measure.required_type]
@@ -232,7 +218,7 @@ class MeasuredRankings:
         )
 
     def select_items(self, rows: BoolArray) -> MeasuredRankings:
-        """The rankings with the items where `rows`, shape (n_ranked,), is True; what is reachable stays as it was."""
+        """The rankings with the items where `rows`, shape (n_ranked,), is True; `reachable` is not changed."""
         items = self.items.select_items(rows)
         item_values = {metric: (bare, single[rows]) for metric, (bare, single) in self._item_values.items()}
         return replace(
@@ -247,7 +233,7 @@ class MeasuredRankings:
 
     @cached_property
     def exact(self) -> dict[tuple[Measure, int], ExactValues]:
-        """Whole numbers by measure and power; power 0 counts where a measure applies, if that differs by length."""
+        """Exact values by measure and power; power 0 counts where a measure applies, if that differs by length."""
         out = {}
         for measure in self.measures:
             values, queries = self._table(measure), self._queries_of(measure)
@@ -262,7 +248,7 @@ class MeasuredRankings:
 
     @cached_property
     def applies(self) -> dict[Measure, int]:
-        """To how many queries each measure applies, at the length at which it applies to most."""
+        """By measure, the number of queries to which it applies, at the length with the most."""
         out = {}
         for measure in self.measures:
             has_value, queries = ~np.isnan(self._table(measure)), self._queries_of(measure)
@@ -290,7 +276,7 @@ def _tables(
 
 
 S = TypeVar("S")
-_KEPT = 10_000  # settings of a line, above which it takes too much memory to be kept until it comes again
+_KEPT = 10_000  # lines with more settings take too much memory to be stored
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -298,9 +284,9 @@ class Axis:
     """The parameter that differs between the settings of a line.
 
     Attributes:
-        name: as users know it.
+        name: of the selector's parameter.
         span: the ends of its range.
-        rises: whether more is offered as it rises, as with a margin; what is compared with keys is then its negative.
+        rises: whether more is offered as it rises, as with a margin; then its negative is compared with keys.
         is_integer: whether it takes whole numbers only.
     """
 
@@ -312,12 +298,12 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class SortedItems:
-    """Ranked items, the highest key first.
+    """Ranked items by falling key.
 
     Attributes:
         key: shape (n,), from high to low.
         owner, position: ranking and position of each item.
-        index: of each among all that were sorted.
+        index: of each item among all sorted items.
     """
 
     key: FloatArray
@@ -340,9 +326,9 @@ class ThresholdSums:
         """Sort the items.
 
         Args:
-            rankings: of which the first items are offered.
-            key: of each item, never rising along a ranking, shape (n_ranked,).
-            high: the most that any line offers, shape (n_queries,); the rest is left out.
+            rankings: their first items are offered.
+            key: of each item, not rising along a ranking, shape (n_ranked,).
+            high: the most items of any line, shape (n_queries,); other items are left out.
         """
         self.rankings = rankings
         items = rankings.items
@@ -362,9 +348,8 @@ class ThresholdSums:
         Args:
             axis: the parameter that differs.
             values: of all other parameters.
-            low, high: the fewest and the most that are offered, shape (n_queries,), low <= high <= sizes.
-            slot: where the line is kept, if it is not long: the next one of the same slot, `low` and `high` shares its
-                sums.
+            low, high: the fewest and the most offered items, shape (n_queries,), low <= high <= sizes.
+            slot: stores the line, if it is not long; the next line of the same slot, `low` and `high` shares its sums.
         """
         stored = self._lines.get(slot)
         if stored is not None and np.array_equal(stored[0], low) and np.array_equal(stored[1], high):
@@ -375,7 +360,7 @@ class ThresholdSums:
         return line
 
     def _between(self, low: IntArray, high: IntArray) -> SortedItems:
-        """Items between `low` and `high`; from those of the line before, where it had all of them."""
+        """The items between `low` and `high`, from those of the previous line if it had all of them."""
         last_low, last_high, rows = self._last
         nested = (low >= last_low).all() and (high <= last_high).all()
         if not nested:
@@ -387,7 +372,7 @@ class ThresholdSums:
         return rows
 
     def _line(self, axis: Axis, values: Mapping[str, Value], low: IntArray, rows: SortedItems) -> ThresholdLine:
-        """The line of the settings that offer the first `low` items and those of `rows` with a key high enough."""
+        """The line of the settings that offer the first `low` items, and items of `rows` by falling key."""
         first, last = (-end for end in axis.span) if axis.rises else axis.span[::-1]
         start, stop = count_at_least(rows.key, [first, last]).tolist()
         inner = rows.key[start:stop]
@@ -438,7 +423,7 @@ class ThresholdSums:
 
 
 class _LazySums(Mapping[Measure, S]):
-    """Sums by measure, each computed when it is first asked for: no collector needs all of them of every line."""
+    """Sums by measure, each computed when it is first read, since no collector needs all sums of every line."""
 
     __slots__ = ("_compute", "_measures", "_values")
 
@@ -447,7 +432,7 @@ class _LazySums(Mapping[Measure, S]):
         self._values: dict[Measure, S] = {}
 
     def __getitem__(self, measure: Measure) -> S:
-        value = self._values.get(measure)  # a sweep asks millions of times: one look each
+        value = self._values.get(measure)  # read millions of times in a sweep
         if value is None:
             if measure not in self._measures:
                 raise KeyError(measure)
@@ -492,7 +477,7 @@ def prefix_line(rankings: MeasuredRankings, values: Mapping[str, Value], lengths
 def _paired_sums(
     rankings: MeasuredRankings, paired: Callable[[Pairing, Measure], DifferenceSums]
 ) -> Mapping[Measure, DifferenceSums]:
-    """Differences to the base by measure, where the rankings have one."""
+    """Paired differences by measure, if the rankings have a base."""
     pairing = rankings.pairing
     if pairing is None:
         return {}
@@ -508,5 +493,5 @@ def _sums_by_power(
 
 
 def count_at_least(key: FloatArray, thresholds: npt.ArrayLike) -> IntArray:
-    """How many keys, from high to low, are at least each threshold, in the shape of these."""
+    """The number of keys, from high to low, of at least each threshold, in the shape of the thresholds."""
     return np.asarray(len(key) - np.searchsorted(key[::-1], thresholds, side="left"))

@@ -34,8 +34,8 @@ from ctxbench.tuning.query_fits import out_of_fold
 
 # Roles of settings
 RECOMMENDED, DEFAULTS, PRESET, FIXED, EVERYTHING = "recommended", "defaults", "preset", "fixed", "everything"
-TUNED = "tuned"  # what was chosen of the tuned settings, and a shipped preset beats
-LEARNED_NORMAL = "learned/normal"  # what ships for those who tune nothing
+TUNED = "tuned"  # a tuned setting that a shipped preset beats
+LEARNED_NORMAL = "learned/normal"  # the default of those who tune nothing
 # names of the base: behind the selector's name, or in place of it
 SPEC_DEFAULTS, WITH_DEFAULTS, OF_ITS_RANKING = "specification's defaults", ", defaults", " of its ranking"
 # names of traces, behind the selector's name; the front of a selector that is not tuned has its shipped presets

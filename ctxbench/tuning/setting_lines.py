@@ -1,7 +1,8 @@
 """Lines of settings along one threshold, and settings that only a run can evaluate.
 
-A cut that keeps a prefix of the ranking is swept exactly. Expansion of several passes, a budget that skips, or a
-re-ranking is run setting by setting; a setting reuses every step up to the first that differs from an earlier setting.
+A cut that keeps a prefix of the ranking is swept exactly. Expansions of several passes, budgets that skip items, and
+re-ranking are run setting by setting. A setting reuses every step before the first one that differs from an earlier
+setting.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from ctxbench.evaluation.answers import Labels, Slice
 from ctxbench.evaluation.metrics import Metric, evaluate
-from ctxbench.io.errors import ParameterError
+from ctxbench.io.errors import ParameterError, check_range
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.model.candidates import MARGIN, SHOWN, Candidates, Origin
 from ctxbench.model.requests import Batch
@@ -45,21 +46,15 @@ class Counts:
     """A parameter that takes whole numbers.
 
     Attributes:
-        name: as users know it; empty = the selector has no parameter for it, and it is fixed.
-        values: all that are tried, in rising order, >= 0; a single one is fixed.
+        name: of the selector's parameter; empty = there is none, and the value is fixed.
+        values: to try, rising, >= 0; a single one is fixed.
     """
 
     name: str
     values: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        ordered = tuple(sorted({int(value) for value in self.values}))
-        if not ordered or ordered[0] < 0 or (not self.name and len(ordered) > 1):
-            raise ParameterError(
-                f"{self.name or 'a parameter without a name'} needs values of 0 or more to try, and without a name "
-                f"exactly one, got {list(self.values)}"
-            )
-        object.__setattr__(self, "values", ordered)
+        object.__setattr__(self, "values", tuple(sorted({int(value) for value in self.values})))
 
     def of(self, values: Mapping[str, Value]) -> int:
         """Its value in a setting."""
@@ -68,10 +63,10 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class ThresholdSpan:
-    """A parameter that is a threshold, tried at every value that matters.
+    """A threshold that is tried at every value at which selections change.
 
     Attributes:
-        name: as users know it; empty = the selector has no parameter for it, and it is fixed.
+        name: of the selector's parameter; empty = there is none, and the value is fixed.
         low, high: the ends of its range; equal = it is fixed.
     """
 
@@ -79,15 +74,9 @@ class ThresholdSpan:
     low: float
     high: float
 
-    def __post_init__(self) -> None:
-        if not (np.isfinite([self.low, self.high]).all() and self.low <= self.high):
-            raise ParameterError(f"{self.name} needs a range from low to high, got {self.low} to {self.high}")
-        if not self.name and self.low < self.high:
-            raise ParameterError("a parameter without a name must be fixed")
-
     @classmethod
     def fixed(cls, name: str, value: float) -> ThresholdSpan:
-        """A threshold that stays unchanged."""
+        """A threshold with one value."""
         return cls(name, value, value)
 
     @property
@@ -101,35 +90,35 @@ class ThresholdSpan:
 
 
 def value_of(name: str, values: Mapping[str, Value], fixed: float) -> Value:
-    """The value of a parameter in a setting; `fixed` where it has no name."""
+    """The value of a parameter in a setting; `fixed` if it has no name."""
     if not name:
         return fixed
     if name not in values:
-        raise ParameterError(f"{name} is missing; a setting has a value for each parameter that is swept")
+        raise ParameterError(f"{name} is missing; a setting needs a value of each swept parameter")
     return values[name]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ThresholdLine:
-    """Settings that differ in one threshold, with the means of all of them.
+    """Settings that differ in one threshold, with sums of measures.
 
     Attributes:
-        values: the parameters that are the same in all, by the names that users know.
-        axis: the parameter that differs; empty = none does, and the line is one setting.
-        thresholds: its values, from what offers fewest to what offers most, shape (n_settings,): every one at which
-            the selections change within the parameter's range, no other. A selector run with exactly this value
-            selects what the line says. Shape (1,), NaN, without an axis.
-        sums: by measure, the sum over the queries that it applies to, shape (n_settings,).
-        squares, cubes: the sums of second and third powers, for the measures whose interval needs them.
-        n: by measure, how many queries it applies to; of a measure in `applies`, the most.
-        applies: by measure, to how many queries it applies at each setting, shape (n_settings,), only for measures
-            for which that differs: precision of a query whose session holds all that it requires.
-        differences: paired ones to a base, by measure, where the rankings have one.
+        values: of the parameters that are equal in all settings, by name.
+        axis: the parameter that differs; empty = the line is one setting.
+        thresholds: the values of the axis, from the fewest offered items to the most, shape (n_settings,): all values
+            within the range at which selections change. A selector run with exactly this value gives the same
+            selections. Without an axis NaN, shape (1,).
+        sums: by measure, the sum over the queries to which it applies, shape (n_settings,).
+        squares, cubes: the sums of second and third powers, for measures whose intervals need them.
+        n: by measure, the number of queries to which it applies; for a measure in `applies`, the largest number.
+        applies: by measure, the number of queries to which it applies at each setting, shape (n_settings,), for
+            measures for which it differs, such as precision.
+        differences: by measure, paired differences to the base, if there is one.
         span: the ends of the parameter's range.
         is_integer: whether the parameter takes whole numbers only.
-        beyond: the values of the parameter at which selections change next: at or before the first threshold, and
-            behind the last, be they outside the range; infinite = there is none. Of an axis that offers more as it
-            rises the first is the lower one.
+        beyond: the values of the parameter at which selections change next, at or before the first threshold and
+            behind the last; they may be outside the range, and are infinite if there is none. If more is offered as
+            the axis rises, the first is the lower one.
     """
 
     values: Mapping[str, Value]
@@ -162,12 +151,12 @@ class ThresholdLine:
         return {**self.values, self.axis: int(threshold) if self.is_integer else threshold}
 
     def means(self, measure: Measure, indices: IntArray | None = None) -> FloatArray:
-        """The mean at some indices, or at every setting; NaN where it applies to no query."""
+        """The mean at some indices, or at every setting; NaN if it applies to no query."""
         sums = self.sums[measure]
         return np.asarray((sums if indices is None else sums[indices]) / self.counts(measure, indices))
 
     def counts(self, measure: Measure, indices: IntArray | None = None) -> FloatArray | float:
-        """How many queries a measure applies to, at some indices or at all where that differs; NaN for none."""
+        """The number of queries to which a measure applies, by setting if it differs; NaN if there is none."""
         applies = self.applies.get(measure) if self.applies else None
         if applies is None:
             return float(self.n[measure] or math.nan)
@@ -175,17 +164,17 @@ class ThresholdLine:
         return np.where(some > 0, some, math.nan)
 
     def ends(self, index: int) -> tuple[float, float]:
-        """The thresholds between which selections are those of one setting: its own end, and that of the next."""
+        """The thresholds between which selections are those of one setting: its threshold, and the next one."""
         end = float(self.thresholds[index + 1] if index + 1 < len(self) else self.beyond[1])
         return float(self.thresholds[index] if index else self.beyond[0]), end
 
     def rounded_threshold(self, index: int) -> float:
-        """A decimal with few digits that gives the same selections on this line, for people and presets.
+        """A decimal with few digits that gives the same selections on this line, for reports and presets.
 
-        Scores differ by up to 1e-5 from machine to machine. So it keeps that far from the two values between which
-        nothing changes, or a quarter of the space between them where that is less; of the decimals with as many
-        digits it is the one nearest to the middle, or to the end of the range where nothing changes up to there or
-        the middle lies outside. Where nothing changes at all it is the top of the range. NaN without an axis.
+        Scores differ by up to 1e-5 between machines. So its distance to the two values at which selections change is at
+        least that, or a quarter of the space between them if that is less. Of the decimals with the same number of
+        digits, it is the nearest to the middle, or to the end of the range if selections do not change up to there or
+        the middle is outside. If selections never change, it is the top of the range. NaN without an axis.
         """
         if not self.axis:
             return float("nan")
@@ -198,7 +187,7 @@ class ThresholdLine:
         else:
             end = keep if math.isfinite(change) else self.span[1 if rises or not keys else 0]
             middle = end if math.isfinite(end) else keep
-        middle = min(max(middle, self.span[0]), self.span[1])  # what changes next may lie outside
+        middle = min(max(middle, self.span[0]), self.span[1])  # the next change may be outside
         distance = 0.0 if self.is_integer else min([MARGIN, *(abs(middle - key) / 2 for key in keys)])
         for digits in range(-_DIGITS, 1) if self.is_integer else range(_DIGITS + 1):
             short = round(middle, digits)
@@ -210,7 +199,7 @@ class ThresholdLine:
 
 
 class Collector(Protocol[L_contra]):
-    """Sees every line of a sweep, and keeps what it needs: the best setting, or a front."""
+    """Receives every line of a sweep, and keeps the best setting or a front."""
 
     def add(self, line: L_contra) -> None:
         """Take the settings of a line into account."""
@@ -220,12 +209,12 @@ class Collector(Protocol[L_contra]):
 def show_lines(
     lines: Iterable[L], collectors: Sequence[Collector[L]], *, progress: Callable[[int], None] | None = None
 ) -> int:
-    """Show each line to all collectors, in order, and forget it; how many settings there were.
+    """Pass each line to all collectors, in order; return the number of settings.
 
     Args:
-        lines: settings, one line at a time.
-        collectors: those that keep something.
-        progress: called after each line with how many settings there have been.
+        lines: of settings.
+        collectors: receive each line.
+        progress: called after each line with the number of settings so far.
     """
     settings = 0
     for line in lines:
@@ -238,15 +227,14 @@ def show_lines(
 
 
 class Front:
-    """The settings that no other beats: none has a higher mean gain at a mean cost that is no higher.
+    """The settings that no other beats: none has a higher mean gain at the same or a lower mean cost.
 
-    Of settings equal in both means the one with fewer prompt tokens is kept, where the lines know tokens; then that of
-    the line that came first, and on a line the one that offers less. One setting is held for each distinct mean gain
-    at most, which are no more than the queries if the gain is completeness.
+    Of settings with equal means, the one with fewer prompt tokens is kept, if lines have tokens; then that of the first
+    line, and on a line the one that offers less. There is at most one setting for each distinct mean gain.
 
     Attributes:
-        cost, gain: what less and what more of is better.
-        settings: how many were looked at.
+        cost, gain: less cost and more gain are better.
+        settings: the number of added settings.
         values: the parameters of each setting, in the order of `means`.
     """
 
@@ -261,7 +249,7 @@ class Front:
         return len(self.values)
 
     def add(self, line: ThresholdLine) -> None:
-        """Take the settings of a line into account; those with a mean that applies to no query are ignored."""
+        """Take the settings of a line into account; settings without a mean are ignored."""
         self.settings += len(line)
         if not (line.n[self.cost] and line.n[self.gain]):
             return
@@ -279,10 +267,10 @@ class Front:
         self._points, self.values = points[:, unbeaten], tuple(values[index] for index in unbeaten.tolist())
 
     def _is_news(self, cost: FloatArray, gain: FloatArray) -> BoolArray:
-        """False for settings that one on the front beats."""
+        """False for settings that a setting on the front beats."""
         best = np.concatenate([[-np.inf], self._points[1]])
-        below = best[np.searchsorted(self._points[0], cost, side="left")]  # of those that cost less
-        upto = best[np.searchsorted(self._points[0], cost, side="right")]  # and of those that cost as much
+        below = best[np.searchsorted(self._points[0], cost, side="left")]  # of settings that cost less
+        upto = best[np.searchsorted(self._points[0], cost, side="right")]  # and of settings that cost as much
         return np.asarray((gain > below) & (gain >= upto))
 
     @property
@@ -291,18 +279,18 @@ class Front:
         return self._points[0], self._points[1]
 
     def thinned(self, max_settings: int) -> list[Mapping[str, Value]]:
-        """The parameters of at most so many settings (>= 1), evenly from the first to the last."""
+        """The parameters of at most `max_settings` settings (>= 1), evenly spaced from the first to the last."""
         indices = np.unique(np.rint(np.linspace(0, len(self) - 1, min(max_settings, len(self)))).astype(np.int64))
         return [self.values[index] for index in indices.tolist()]
 
 
 def _in_order(line: ThresholdLine, measure: Measure) -> FloatArray:
-    """Numbers in the order of the means: the sums, which cost no division, where all are over the same queries."""
+    """Numbers in the order of the means: the sums if all are over the same queries, which is faster."""
     return line.means(measure) if measure in line.applies else line.sums[measure]
 
 
 def _unbeaten(cost: FloatArray, gain: FloatArray) -> IntArray:
-    """Indices on a line that no other beats, of equals the first; rising cost. NaN is ignored."""
+    """Indices of the settings that no other beats (of equals the first), by rising cost. NaN is ignored."""
     if np.isnan(cost).any() or np.isnan(gain).any():
         finite = np.flatnonzero(~(np.isnan(cost) | np.isnan(gain)))
         return finite[_unbeaten(cost[finite], gain[finite])]
@@ -310,28 +298,28 @@ def _unbeaten(cost: FloatArray, gain: FloatArray) -> IntArray:
         by_cost: IntArray = np.lexsort((-gain, cost)).astype(np.int64)
         return by_cost[_rises(gain[by_cost])]
     rising = _rises(gain)
-    # of several that cost the same the last one has the highest gain
+    # of settings with equal cost, the last has the highest gain
     costs_more = cost[rising][1:] > cost[rising][:-1]
     return np.asarray(rising[np.append(costs_more, np.ones(min(len(rising), 1), dtype=np.bool_))])
 
 
 def _rises(values: FloatArray) -> IntArray:
     """Indices at which a value is above all before it."""
-    steps = np.flatnonzero(values[1:] > values[:-1]) + 1  # few of many, as a rule
+    steps = np.flatnonzero(values[1:] > values[:-1]) + 1  # usually few
     steps = np.append(np.zeros(min(len(values), 1), dtype=np.int64), steps)
     highest = np.maximum.accumulate(values[steps])
     return np.asarray(steps[np.append(np.ones(min(len(steps), 1), dtype=np.bool_), highest[1:] > highest[:-1])])
 
 
-MEMORY = 256_000_000  # bytes of outputs of steps that are kept
-STEPS = 1000  # parts that the range of a parameter with decimals is divided into
-_DRAWS = 50  # draws for each setting wanted, after which a space is taken to hold no further one
+MEMORY = 256_000_000  # most bytes of cached outputs of steps
+STEPS = 1000  # steps of the range of a parameter with decimals
+_DRAWS = 50  # most draws per setting
 
 
 class OutputCache(UserDict[str, Any]):
-    """A cache of the outputs of steps: of more than `limit` bytes those used longest ago are dropped.
+    """A cache of the outputs of steps. Above `limit` bytes, the least recently used are dropped.
 
-    The one stored last always stays, whatever its size.
+    The most recent output always stays.
     """
 
     def __init__(self, limit: int = MEMORY) -> None:
@@ -355,7 +343,7 @@ class OutputCache(UserDict[str, Any]):
 
 
 def _count_bytes(value: Any) -> int:
-    """Bytes of the arrays that a step's output holds itself; those of the batch are the caller's anyway."""
+    """Bytes of the arrays of a step's output, without those of the batch."""
     if isinstance(value, np.ndarray):
         return int(value.nbytes)
     if isinstance(value, Mapping):
@@ -366,16 +354,16 @@ def _count_bytes(value: Any) -> int:
 
 
 def measure_answers(table: Candidates, labels: Labels, measures: Sequence[Measure]) -> dict[Measure, FloatArray]:
-    """Values of measures by query, for what was offered.
+    """Values of measures by query, for the offered items.
 
     Args:
         table: with a ranking, rows by query in the order of `labels`.
         labels: of the queries.
-        measures: which.
+        measures: to compute.
 
     Returns:
-        By measure, shape (n_queries,), NaN where it does not apply: for `reachable`, also where the first `REACH`
-        items of the ranking do not make the query complete.
+        By measure, shape (n_queries,); NaN if it does not apply. A `reachable` measure does not apply to queries that
+        the first `REACH` items of the ranking do not make complete.
     """
     answers = Slice(
         queries=tuple(query.id for query in labels.dataset.queries),
@@ -390,8 +378,6 @@ def measure_answers(table: Candidates, labels: Labels, measures: Sequence[Measur
     metrics = list(dict.fromkeys(measure.metric for measure in measures))
     evidence = labels.evidence(answers)
     values = evaluate([*metrics, within] if any(measure.reachable for measure in measures) else metrics, evidence)
-    if missing := sorted({str(metric) for metric in metrics if metric not in values}):
-        raise ParameterError(f"{', '.join(missing)} cannot be computed by query; use a set metric")
     by_type = queries_by_type(labels) if any(measure.required_type for measure in measures) else {}
     reachable = values[within] == 1.0 if within in values else np.zeros(table.n_requests, dtype=np.bool_)
     return values_of_measures(measures, values, evidence, labels.dataset.catalog, by_type=by_type, reachable=reachable)
@@ -400,12 +386,12 @@ def measure_answers(table: Candidates, labels: Labels, measures: Sequence[Measur
 def setting_line(
     values: Mapping[str, Value], by_query: Mapping[Measure, FloatArray], *, pairing: Pairing | None = None
 ) -> ThresholdLine:
-    """One setting as a line, from its values by query; the sums are exact before they are rounded once.
+    """One setting as a line, from its values by query; sums are rounded once.
 
     Args:
         values: of its parameters.
         by_query: by measure, shape (n_queries,).
-        pairing: what differences are taken to, over the same queries.
+        pairing: the base of paired differences, over the same queries.
     """
     applies = {measure: numbers[~np.isnan(numbers)] for measure, numbers in by_query.items()}
     amounts = {measure: numbers for measure, numbers in applies.items() if measure.metric.declaration.scale != "yes/no"}
@@ -431,17 +417,15 @@ class SettingRunner:
     Args:
         definition: the selector.
         batch: the requests.
-        resources: what its steps use.
+        resources: of its steps.
         labels: of the requests, in the same order.
-        measures: what every setting is measured by.
-        pairing: what differences are taken to; None = none are.
+        measures: of every setting.
+        pairing: the base of paired differences; None = no differences.
 
     Attributes:
         definition: the selector.
-        pairing: as given.
-        runs: how many settings were run and measured so far; one that makes the same pipeline as an earlier one is
-            not.
-        selections: how many of them offered something that none before had offered; only these were measured.
+        pairing: the base of paired differences.
+        runs: the number of settings that were run; settings with equal pipelines are run once.
     """
 
     def __init__(
@@ -460,24 +444,17 @@ class SettingRunner:
         self._memo = OutputCache(MEMORY)
         self._offer_by_steps: dict[str, str] = {}
         self._values_by_offer: dict[str, Mapping[Measure, FloatArray]] = {}
-        if batch.ids != tuple(query.id for query in labels.dataset.queries):
-            raise ParameterError(f"the batch is not of dataset {labels.dataset.name}'s queries, in its order")
 
     @property
     def runs(self) -> int:
-        """How many settings were run."""
+        """The number of settings that were run."""
         return len(self._offer_by_steps)
 
-    @property
-    def selections(self) -> int:
-        """How many different selections they came to."""
-        return len(self._values_by_offer)
-
     def outcome(self, values: Mapping[str, Value]) -> Outcome:
-        """What the selector makes of the batch at one setting.
+        """The outcome of the selector for the batch at one setting.
 
         Args:
-            values: checked ones, over the selector's defaults.
+            values: checked values that replace the defaults.
 
         Raises:
             PipelineError: a value does not suit a step.
@@ -486,10 +463,10 @@ class SettingRunner:
         return self._run(self._pipeline(values))
 
     def values(self, values: Mapping[str, Value]) -> Mapping[Measure, FloatArray]:
-        """Measure one setting; what was offered before is not measured again.
+        """Measure one setting; equal selections are measured once.
 
         Args:
-            values: checked ones, over the selector's defaults.
+            values: checked values that replace the defaults.
 
         Returns:
             By measure, shape (n_queries,), as `measure_answers`.
@@ -511,10 +488,10 @@ class SettingRunner:
     def lines(self, settings: Sequence[Mapping[str, Value]]) -> tuple[ThresholdLine, ...]:
         """Measure settings, each as a separate line, in their order.
 
-        They are run so that those that share most follow each other, in whatever order they come.
+        They are run in an order in which neighbours share the most steps.
 
         Args:
-            settings: checked values, over the selector's defaults.
+            settings: checked values that replace the defaults.
 
         Raises:
             PipelineError: a value does not suit a step; before anything is run.
@@ -539,17 +516,14 @@ class SettingRunner:
 
 
 def _steps(pipeline: Pipeline) -> tuple[str, ...]:
-    """The steps that decide what is selected, in order, as texts that are equal where the steps are.
-
-    None that is off is among them.
-    """
+    """The keys of the steps that decide what is selected, in order, without steps that are off."""
     return tuple(
         step.key for step in (pipeline.analyse, pipeline.retrieve, *(step for step in pipeline.refine if not step.off))
     )
 
 
 def _steps_at(definition: Definition, values: Mapping[str, Value]) -> tuple[str, ...]:
-    """The steps of a selector at a setting; empty where its values contradict each other."""
+    """The keys of the steps of a selector at a setting; empty if its values contradict each other."""
     try:
         return _steps(definition.pipeline(values))
     except PipelineError:
@@ -557,7 +531,7 @@ def _steps_at(definition: Definition, values: Mapping[str, Value]) -> tuple[str,
 
 
 def _digest(table: Candidates) -> str:
-    """Equal for tables that offer the same, shown alike, in the same ranking: what measures depend on."""
+    """A hash of everything that measures depend on: the offered items, their shown parts, and the ranking."""
     from_session = table.origin[table.chosen] == Origin.SESSION
     columns = [getattr(table, name) for name in ("item", *SHOWN)]
     arrays = (
@@ -570,9 +544,9 @@ def _digest(table: Candidates) -> str:
 
 
 def value_range(parameter: Parameter) -> tuple[Value, ...]:
-    """The values of a parameter that a search draws from, rising: all of them; of decimals `STEPS` + 1, evenly spread.
+    """The values of a parameter that a search draws from, rising: all, or `STEPS` + 1 evenly spaced decimals.
 
-    Choices and switches come in the order of the definition, off before on.
+    Choices are in the order of the definition; switches are off, then on.
     """
     if parameter.choices:
         return tuple(parameter.choices)
@@ -592,30 +566,29 @@ def draw_settings(
     trials: int,
     seed: int,
 ) -> tuple[dict[str, Value], ...]:
-    """Draw settings to try, no two of which are the same to the selector.
+    """Draw settings to run, without settings that are equal for the selector.
 
     Args:
-        definition: the selector.
-        search: the values that each parameter may take; `value_range` gives those of a whole range.
+        definition: of the selector.
+        search: the possible values of each parameter, such as `value_range`.
         fixed: values of other parameters.
-        trials: at most so many settings, >= 1.
-        seed: another seed draws others.
+        trials: the highest number of settings, >= 1.
+        seed: of the draw.
 
     Returns:
-        Values by name of what is given or searched and has an effect. Of a space of at most `trials` combinations
-        all, the last parameter changing fastest; else drawn with equal chance and without repeats, in the order of
-        the draw. Nothing to search: the one setting given.
+        The values that have an effect, by name. All combinations if there are at most `trials`, the last parameter
+        changing fastest; else random ones without repeats, in the order of the draw. Without `search`, one setting.
 
     Raises:
-        ParameterError: a value does not suit its parameter, one that is searched is without effect in every
-            combination, or `trials` is below 1.
+        ParameterError: a value does not suit its parameter, a searched parameter has no effect in any combination, or
+            `trials` is below 1.
     """
     fixed = dict(fixed or {})
     axes = _check_search(definition, search, fixed, trials)
     names, sizes = list(axes), [len(values) for values in axes.values()]
     settings: dict[tuple[tuple[str, Value], ...], dict[str, Value]] = {}
     effective: set[str] = set()
-    # only what others need can switch a step off in two ways, so that the steps must tell whether settings are the same
+    # settings with different values can have equal steps if parameters need others, so steps are compared
     compare_steps = not {name for parameter in definition.parameters.values() for name in parameter.needs}.isdisjoint(
         search
     )
@@ -632,15 +605,16 @@ def draw_settings(
         if len(settings) == trials:
             break
     if idle := sorted(set(axes) - effective):
-        raise ParameterError(f"{', '.join(idle)}: searched, but without effect in every setting drawn; leave it out")
+        raise ParameterError(f"{', '.join(idle)}: searched, but without effect in every setting; remove it")
     return tuple(settings.values())
 
 
 def _check_search(
     definition: Definition, search: Mapping[str, Sequence[Value]], fixed: dict[str, Value], trials: int
 ) -> dict[str, tuple[Value, ...]]:
-    """The values of each parameter without repeats; `fixed` is checked in place."""
-    wrong = [] if trials >= 1 else [f"trials must be 1 or more, got {trials}"]
+    """The checked values of each parameter without repeats; `fixed` is changed in place."""
+    check_range("trials", trials, 1)
+    wrong: list[str] = []
     axes: dict[str, tuple[Value, ...]] = {}
     for name, values in {**{name: (value,) for name, value in fixed.items()}, **search}.items():
         try:
@@ -654,7 +628,7 @@ def _check_search(
 
 
 def _draw_indices(sizes: Sequence[int], *, trials: int, seed: int) -> Iterator[tuple[int, ...]]:
-    """Indices of values, one per axis: all combinations if there are no more than `trials`, else random ones."""
+    """Indices of values, one per axis: all combinations if there are at most `trials`, else random ones."""
     if math.prod(sizes) <= trials:
         yield from np.ndindex(*sizes)
         return

@@ -2,7 +2,7 @@
 
 One pass of expansion at a fixed cut adds a prefix of one ranking per request: the first topN items that reach the
 threshold. So it runs once, with the lowest threshold and the largest topN, and every other setting is a shorter prefix.
-This does not hold for several passes.
+Several passes cannot be swept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ctxbench.evaluation.answers import Labels, Slice
-from ctxbench.io.errors import Fault, InputError, ParameterError
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError
 from ctxbench.model import registry
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.model.candidates import RANKED, SEARCHED, Candidates, Origin, place_among
@@ -49,13 +49,13 @@ from ctxbench.tuning.setting_lines import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpansionParameters:
-    """Under which names users know the threshold and the limit of a selector's expansion.
+    """The parameters of a selector's expansion that are swept.
 
     Attributes:
-        threshold: of the least similarity.
-        topN: of the most items per pass; empty where the pipeline fixes it.
+        threshold: name of the parameter of the lowest similarity.
+        topN: name of the parameter of the highest number of items per pass; empty if the pipeline fixes it.
         low, high: the range of the threshold.
-        topNs: the values that topN may take, rising; the one that the pipeline fixes.
+        topNs: the possible values of topN, rising; one if the pipeline fixes it.
     """
 
     threshold: str
@@ -66,26 +66,26 @@ class ExpansionParameters:
 
 
 def why_not_exact(definition: Definition, values: Mapping[str, Value]) -> str:
-    """Why the threshold and topN of a selector's expansion cannot be swept from one run; empty where they can.
+    """Why the threshold and topN of a selector's expansion cannot be swept from one run; empty if they can.
 
     Args:
-        definition: the selector.
-        values: checked ones, over its defaults.
+        definition: of the selector.
+        values: checked values that replace its defaults.
     """
     refine = definition.pipeline(definition.with_defaults(values)).refine
     last = refine[-1] if refine else None
     sweep = last.declared("expansion_sweep") if isinstance(last, Step) and last.kind == "expand" else None
     if sweep is None:
-        return "the last step is not an expansion that can be swept"
+        return Message("tuning.expansion-not-last")
     if any(step.expands for step in refine[:-1]):
-        return "another expansion is in front of it"
+        return Message("tuning.expansion-twice")
     if sweep.obstacle or parameter_name(_spec_of(definition, values).get(sweep.threshold)):
         return str(sweep.obstacle)
-    return f"the pipeline fixes {sweep.threshold}, so that there is no parameter to sweep"
+    return Message("tuning.expansion-threshold-fixed", parameter=sweep.threshold)
 
 
 def _spec_of(definition: Definition, values: Mapping[str, Value]) -> Mapping[str, Any]:
-    """The parameters of the expansion as the definition writes them."""
+    """The parameters of the expansion as in the definition."""
     return step_name(definition.refining(definition.with_defaults(values))[-1])[1]
 
 
@@ -98,15 +98,15 @@ def _parameters_of(definition: Definition, values: Mapping[str, Value], call: An
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ExpansionSweep:
-    """One setting of a cut, and every setting of the expansion behind it.
+    """One setting of a cut, with every setting of the expansion behind it.
 
     Attributes:
-        values: of the cut and everything else that is fixed, by name.
-        parameters: the two that are swept.
-        score: of what is added, best first, shape (n_queries, most of a query); minus infinity where no more is.
-        values_by_length: by measure, its values with the first 0, 1, ... of these items, shape (most of a query + 1,
-            n_queries); NaN where it does not apply.
-        pairing: what differences are taken to; None = none are.
+        values: of all fixed parameters, by name.
+        parameters: the two swept parameters.
+        score: of the added items, best first, shape (n_queries, max_added); minus infinity in the padding.
+        values_by_length: by measure, its values with the first 0, 1, ... added items, shape (max_added + 1, n_queries);
+            NaN if it does not apply.
+        pairing: the base of paired differences; None = no differences.
     """
 
     values: Mapping[str, Value]
@@ -119,13 +119,13 @@ class ExpansionSweep:
     def of(
         cls, runner: SettingRunner, values: Mapping[str, Value], *, labels: Labels, measures: Sequence[Measure]
     ) -> ExpansionSweep:
-        """Run the engine once, with the lowest threshold and the largest topN.
+        """Run the selector once, with the lowest threshold and the largest topN.
 
         Args:
-            runner: the selector on a batch; its leading steps are shared with what else it runs.
-            values: checked ones, over the selector's defaults; those of the threshold and topN do not matter.
+            runner: runs the selector on a batch; runs share their first steps.
+            values: checked values that replace the defaults; those of the threshold and topN are ignored.
             labels: of the batch.
-            measures: which.
+            measures: to compute.
 
         Raises:
             ParameterError: one run is not enough (`why_not_exact`).
@@ -149,37 +149,15 @@ class ExpansionSweep:
             pairing=runner.pairing,
         )
 
-    def lines(self, topNs: Sequence[int] | None = None) -> Iterator[ThresholdLine]:  # noqa: N803 - the specification's name
-        """Every threshold for each topN, rising.
-
-        Args:
-            topNs: which; all of its range if not given.
-
-        Raises:
-            ParameterError: a topN is out of its range.
-        """
-        limits = self.parameters.topNs if topNs is None else tuple(sorted(set(topNs)))
-        if wrong := sorted(set(limits) - set(self.parameters.topNs)):
-            raise ParameterError(f"{self.parameters.topN or 'topN'} cannot be {', '.join(map(str, wrong))}")
-        for limit in limits:
-            yield self._line(limit)
-
-    def lengths(self, values: Mapping[str, Value]) -> IntArray:
-        """How many items are added for each query at one setting, shape (n_queries,)."""
-        limit = int(values[self.parameters.topN]) if self.parameters.topN else self.parameters.topNs[0]
-        return self._within(float(values[self.parameters.threshold]), limit)
-
-    def by_query(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
-        """By measure, the values of every query at one setting, shape (n_queries,)."""
-        length = self.lengths(values)
-        query = np.arange(len(length))
-        return {measure: by_length[length, query] for measure, by_length in self.values_by_length.items()}
+    def lines(self) -> Iterator[ThresholdLine]:
+        """Every threshold for each topN, rising."""
+        return map(self._line, self.parameters.topNs)
 
     def _within(self, threshold: float, limit: int) -> IntArray:
         return np.asarray(np.minimum((self.score >= threshold).sum(axis=1), limit).astype(np.int64))
 
     def _line(self, limit: int) -> ThresholdLine:
-        """Sums at the highest threshold, and what every item adds in order of falling score."""
+        """Sums at the highest threshold, and the changes by every item in order of falling score."""
         parameters, scores = self.parameters, self.score[:, :limit]
         first = self._within(parameters.high, limit)
         query, position = np.nonzero((scores >= parameters.low) & (scores < parameters.high))
@@ -240,7 +218,7 @@ def _scores(table: Candidates, position: IntArray) -> FloatArray:
 def _by_length(
     table: Candidates, position: IntArray, *, labels: Labels, measures: Sequence[Measure]
 ) -> dict[Measure, FloatArray]:
-    """The measures with the first 0, 1, ... of the items added."""
+    """The measures with the first 0, 1, ... added items."""
     by_measure: dict[Measure, list[FloatArray]] = {measure: [] for measure in measures}
     ranking = any(measure.reachable for measure in measures)
     for length in range(int(position.max(initial=-1)) + 2):
@@ -255,7 +233,7 @@ def _by_length(
 
 
 def remove_added(table: Candidates, rows: BoolArray) -> Candidates:
-    """A table as if an expansion had not added some rows: those that were found before get their old rank, excluded."""
+    """The table without some rows of an expansion; those that the search found return to their rank, excluded."""
     before = table.columns.get(SEARCHED, np.full(len(table), np.nan))
     back = rows & ~np.isnan(before)
     reduced = table.exclude(back, "not_expanded").select_rows(~rows | back)
@@ -267,43 +245,45 @@ def remove_added(table: Candidates, rows: BoolArray) -> Candidates:
     )
 
 
-EXTERNAL_CUT = Definition(  # of a ranking from outside; includeScore goes as far as its scores, see `with_range_of`
-    name="answers",
-    about="a ranking of your own, cut by us",
-    parameters={
-        "topN": Parameter(name="topN", default=5, low=0, high=50),
-        "includeScore": Parameter(name="includeScore", default=1.0, low=0.0, high=1.0),
-        "margin": Parameter(name="margin", default=1.0, low=0.0, high=1.0),
-    },
-    spec={
-        "retrieve": "everything",
-        "refine": [
-            {"standard": {"topK": 100, "topN": "$topN", "includeScore": "$includeScore"}},
-            {"margin": {"margin": "$margin", "of": "ratio", "at_least": 0, "at_most": 100}},
-        ],
-    },
-    presets={},
-    abouts={},
-    written={},
+EXTERNAL_CUT = (
+    Definition(  # of an external ranking; the range of includeScore depends on its scores, see `with_range_of`
+        name="answers",
+        about="a ranking of your own, cut by us",
+        parameters={
+            "topN": Parameter(name="topN", default=5, low=0, high=50),
+            "includeScore": Parameter(name="includeScore", default=1.0, low=0.0, high=1.0),
+            "margin": Parameter(name="margin", default=1.0, low=0.0, high=1.0),
+        },
+        spec={
+            "retrieve": "everything",
+            "refine": [
+                {"standard": {"topK": 100, "topN": "$topN", "includeScore": "$includeScore"}},
+                {"margin": {"margin": "$margin", "of": "ratio", "at_least": 0, "at_most": 100}},
+            ],
+        },
+        presets={},
+        abouts={},
+        written={},
+    )
 )
-_CALLED = {"url": "endpoint"}  # in messages, where the key alone does not say it
-MAX_NONPOSITIVE = 0.9  # share of the scores of answers that may be 0 or less
+_CALLED = {"url": "endpoint"}  # names in messages
+MAX_NONPOSITIVE = 0.9  # the highest share of scores of answers that are 0 or less
 
 
 class ExternalRankings:
-    """An external selector whose rankings are cut; each query set is asked once, since asking may take long.
+    """An external selector whose rankings are cut. It is asked once per query set, since answers may take long.
 
     Attributes:
         name: the name in tables.
-        title: the name in messages: what it is, and its name.
+        title: the name in messages, with the kind of selector.
     """
 
     def __init__(self, selector: External, written: Collection[str] = ("answers",)) -> None:
         """Make an empty store of rankings.
 
         Args:
-            selector: what is asked; its processes and connections are ended when it has answered.
-            written: the keys of its block in a file, one of which says what it is.
+            selector: the selector; its processes and connections are closed when it has answered.
+            written: the keys of its block in a file; one of them is its kind.
         """
         self.name = selector.name
         kind = next(_CALLED.get(kind, kind) for kind in EXTERNAL_KINDS if kind in written)
@@ -312,18 +292,18 @@ class ExternalRankings:
         self._rankings: dict[tuple[str, tuple[str, ...]], FullRanking] = {}
 
     def of(self, query_set: QuerySet) -> FullRanking:
-        """Its rankings of some queries.
+        """Its rankings of a query set.
 
         Raises:
-            InputError: it gives no ranking, or one without scores, or fails on queries.
+            InputError: it gives no ranking, or no scores, or fails on queries.
         """
         key = query_set.dataset.hash, tuple(query_set.batch.ids)
         if key not in self._rankings:
             with self._selector:
                 query, answers = ask(self._selector, query_set)
             if answers.errors or not answers.ranked or not answers.scored:
-                where = f"{self.title}, {query_set.title}"
-                raise InputError([Fault(f"{where}: {_why_unusable(answers, self._selector.first_unranked)}")])
+                source = f"{self.title}, {query_set.title}"
+                raise InputError([Fault(_why_unusable(source, answers, self._selector.first_unranked))])
             table = answers.candidates
             self._rankings[key] = FullRanking(
                 query, replace(answers, candidates=replace(table, out=np.zeros(len(table), dtype=np.int64)))
@@ -331,49 +311,39 @@ class ExternalRankings:
         return self._rankings[key]
 
 
-def _why_unusable(answers: Slice, unranked: str) -> str:
+def _why_unusable(source: str, answers: Slice, unranked: str) -> Message:
     """Why answers cannot be tuned on; `unranked` is the first query whose answer has no ranking."""
     if answers.errors:
-        query, why = next(iter(answers.errors.items()))
-        some = f"{len(answers.errors)} of {len(answers.queries)} queries have"
-        return (
-            f"{some if len(answers.errors) > 1 else '1 query has'} no answer that can be used, the first is {query!r}: "
-            f"{why.removeprefix(f'query {query!r}: ')}"
-        )
+        query, error = next(iter(answers.errors.items()))
+        counts = {"failed": len(answers.errors), "queries": len(answers.queries)}
+        reason = error.removeprefix(f"query {query!r}: ")
+        return Message("tuning.answers-failed", answers=source, query=query, reason=reason, **counts)
     if not answers.ranked:
-        needs = "tuning needs all that your selector ranks, not only what it chose"
-        return f"some answer has no `ranking`, the first is that of query {unranked!r}; {needs}"
-    first = answers.queries[_first_unscored(answers.candidates)]
-    return (
-        f"some item of a `ranking` has no `score`, the first is of query {first!r}; without scores there is no "
-        "threshold that could be tuned"
-    )
+        return Message("tuning.answers-without-ranking", answers=source, query=unranked)
+    query = answers.queries[_first_unscored(answers.candidates)]
+    return Message("tuning.answers-without-scores", answers=source, query=query)
 
 
 def _first_unscored(table: Candidates) -> int:
-    """The first request with an order in place of scores, which reads as -1, -2, ... along the ranking."""
+    """The index of the first request without scores; its items have the scores -1, -2, ... in order of the ranking."""
     rows = table.ranked
     scored = table.request[rows & (table.score != -1.0 - place_among(table, rows))]
     return int(np.setdiff1d(table.request[rows], scored)[0])
 
 
 def searched_scores(answers: Slice) -> FloatArray:
-    """The scores of all that was ranked."""
+    """The scores of all ranked items."""
     table = answers.candidates
     return np.asarray(table.score[table.ranked])
 
 
 def unfit_scores(title: str, answers: Slice, query_set: QuerySet) -> tuple[Fault, ...]:
-    """Faults of the scores of external rankings, named by `title`; empty where there are none."""
+    """The fault that most scores of an external ranking are not positive; empty if there is none."""
     scores = searched_scores(answers)
     if not len(scores) or (scores <= 0).mean() <= MAX_NONPOSITIVE:
         return ()
-    message = (
-        f"{title}, {query_set.title}: {(scores <= 0).mean():.0%} of the scores in `ranking` are 0 or less, "
-        "and a cut offers only what scores above 0; leave items that it would never offer out of `ranking`; if it "
-        "would offer such, give scores above 0, such as probabilities"
-    )
-    return (Fault(message),)
+    source, share = f"{title}, {query_set.title}", float((scores <= 0).mean())
+    return (Fault(Message("tuning.scores-not-positive", answers=source, share=share)),)
 
 
 FIRST_N = FixedK("n", range(101))
@@ -390,11 +360,11 @@ class Tunable:
     """A selector that can be tuned.
 
     Attributes:
-        entry: as the policy file has it.
-        source: where its definition comes from: a shipped name or a path; of answers, the name of their selector.
-        definition: its parameters and pipeline; of answers, of the cut that is applied to them.
-        answers: the rankings of an external selector; None for a selector of ours.
-        start: values of the preset that it is named with, which replace its defaults.
+        entry: the entry in the policy file.
+        source: the shipped name or the path of its definition; for an external selector, its name.
+        definition: its parameters and pipeline; for an external selector, those of the cut of its rankings.
+        answers: the rankings of an external selector; None for others.
+        start: values of the preset in its name; they replace its defaults.
     """
 
     entry: SelectorEntry
@@ -409,7 +379,7 @@ class Tunable:
         return self.entry.name
 
     def values(self, chosen: Mapping[str, Value] | None = None) -> dict[str, Value]:
-        """The values of all parameters: the defaults, the preset's, what the file gives, over all what is chosen."""
+        """The values of all parameters; chosen values replace those of the file, the preset and the defaults."""
         return self.definition.with_defaults(self.start, self.entry.set, chosen or {})
 
     def in_force(self, chosen: Mapping[str, Value]) -> dict[str, Value]:
@@ -429,7 +399,7 @@ class Tunable:
         return True
 
     def rank(self, query_set: QuerySet, chosen: Mapping[str, Value] | None = None) -> FullRanking:
-        """Its ranking before any cut, with the defaults, what the file gives, and what is chosen.
+        """Its ranking before any cut, with the default and chosen values.
 
         Raises:
             UserError: it fails, or its rankings lack scores.
@@ -439,9 +409,9 @@ class Tunable:
         return rank_with_pipeline(self.head(self.pipeline(chosen or {})), query_set)
 
     def cut(self, full_ranking: FullRanking, chosen: Mapping[str, Value], query_set: QuerySet) -> Slice:
-        """What it offers at one setting."""
+        """Its answers at one setting."""
         if self.answers is None and self.family is None and not (self.domains or self.first_cut):
-            # all steps are behind the search, and may ask what only the analysis knows
+            # all steps are behind the search, and may need the analysed request
             selector = PipelineSelector(self.name, self.pipeline(chosen), query_set.resources, query_set.memo)
             return ask(selector, query_set)[1]
         return full_ranking.cut(self.pipeline(chosen).refine[self.first_cut :], query_set)
@@ -453,14 +423,14 @@ class Tunable:
         )
 
     def head(self, pipeline: Pipeline) -> Pipeline:
-        """A pipeline of it up to its first cut."""
+        """The part of its pipeline before the first cut."""
         return replace(pipeline, refine=pipeline.refine[: self.first_cut])
 
     @cached_property
     def first_cut(self) -> int:
-        """How many refining steps come before the first that offers less, whatever its parameters are.
+        """The number of refining steps before the first cut.
 
-        An expansion is one of them where a rank step orders what it added before anything is cut.
+        An expansion counts if a rank step orders the added items before the first cut.
         """
         steps, first = self.pipeline({}).refine, 0
         for index, step in enumerate(steps):
@@ -472,9 +442,9 @@ class Tunable:
 
     @cached_property
     def family(self) -> CutFamily | None:
-        """What is swept exactly; None where the cuts are no chain that offers a prefix of the ranking.
+        """The cuts that are swept exactly; None if they do not offer a prefix of the ranking.
 
-        An expansion behind them is no part of it: `has_expansion` says where one is on.
+        It does not contain an expansion behind the cuts; see `has_expansion`.
         """
         steps = list(self._refining[self.first_cut :])
         adds_prefix = [_adds_prefix(step_name(step)[0]) for step in steps]
@@ -485,14 +455,15 @@ class Tunable:
 
     @property
     def swept_thresholds(self) -> frozenset[str]:
-        """The thresholds that are tried at every value that matters."""
+        """The thresholds that are tried at every value at which selections change."""
         return frozenset(part.name for part in self._swept_parts if isinstance(part, ThresholdSpan) and part.swept)
 
     @cached_property
     def tried_values(self) -> dict[str, tuple[Value, ...]]:
-        """The parameters that are not swept but tried, with their values; empty = there is nothing to try.
+        """The parameters whose settings are run, with their values; empty if there are none.
 
-        Without a family all `tuned` ones that the file does not give; else those that the file lists.
+        With a family, these are the parameters under `search` that are not swept; else all `tuned` parameters that are
+        not fixed.
         """
         if self.family is not None or self.domains:
             return {name: values for name, values in self.entry.search.items() if name not in self.swept_parameters}
@@ -509,7 +480,7 @@ class Tunable:
 
     @cached_property
     def domains(self) -> tuple[Domain, ...]:
-        """The two domains whose cuts are swept in pairs; empty where it has none."""
+        """The two domains whose cuts are swept in pairs; empty if there are none."""
         if [step_name(step)[0] for step in self._refining[self.first_cut :]] != ["by_domain"]:
             return ()
         try:
@@ -517,11 +488,11 @@ class Tunable:
                 self.definition, topKs=TOP_K, topNs=TOP_N, fixed=self.entry.set, search=self.entry.search
             )
         except ParameterError:
-            return ()  # other cuts than those that are swept: settings are tried
+            return ()  # its cuts cannot be swept, so settings are run
         return domains if len(domains) == 2 else ()
 
     def has_expansion(self, chosen: Mapping[str, Value]) -> bool:
-        """Whether an expansion brings items in behind the prefix of the ranking at this setting."""
+        """Whether an expansion adds items behind the prefix of the ranking at this setting."""
         values = self.values(chosen)
         for name, written in map(step_name, self.definition.refining(values)[self.first_cut :]):
             if _adds_prefix(name):
@@ -533,11 +504,11 @@ class Tunable:
 
     @property
     def _refining(self) -> list[Any]:
-        """The refining steps that are there with what the file gives, as the definition writes them."""
+        """The refining steps with the values of the file, as in the definition."""
         return self.definition.refining(self.values())
 
     def varied_parameters(self, chosen: Mapping[str, Value]) -> tuple[str, ...]:
-        """The parameters that tuning varies at a setting and that have an effect there, in order."""
+        """The parameters that tuning varies and that have an effect at a setting, in order."""
         names, values = {*self.swept_parameters, *self.tried_values}, self.values(chosen)
         if self.has_expansion(chosen):
             steps = map(step_name, self.definition.refining(values))
@@ -549,7 +520,7 @@ class Tunable:
 
     @cached_property
     def swept_parameters(self) -> frozenset[str]:
-        """The parameters of the exact sweep, fixed ones included; empty where there is none."""
+        """The parameters of the exact sweep, with fixed ones; empty if there is no sweep."""
         return frozenset({part.name for part in self._swept_parts} - {""})
 
     @cached_property
@@ -559,7 +530,7 @@ class Tunable:
         return tuple(part for family in families for part in _parameters(family))
 
     def is_swept(self, chosen: Mapping[str, Value]) -> bool:
-        """Whether a setting is one that the exact sweep evaluates: all else is as without `chosen`."""
+        """Whether the exact sweep evaluates a setting: it changes swept parameters only."""
         if (self.family is None and not self.domains) or self.has_expansion(chosen):
             return False
         values, before = self.values(chosen), self.values()
@@ -572,7 +543,7 @@ class Tunable:
 
     @cached_property
     def _fixed_names(self) -> frozenset[str]:
-        """The parameters whose value the file gives, itself or by a choice."""
+        """The parameters whose value the file fixes, directly or by a choice."""
         return fixed_names(self.definition, self.entry.set)
 
     @cached_property
@@ -584,10 +555,10 @@ class Tunable:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ShippedPreset:
-    """A preset that comes with ctxbench, and competes with what is tuned.
+    """A shipped preset that competes with tuned settings.
 
     Attributes:
-        name: as users name it: `learned/normal`.
+        name: as in a file, such as `learned/normal`.
         tunable: its selector, without values of the policy file.
         values: of its parameters.
     """

@@ -154,8 +154,7 @@ class DatasetTuner:
 
     def _one_group_reason(self) -> str:
         """Why nothing is significant if all queries are of one group; empty if they are not."""
-        query_set = self.dataset.tuning_set
-        if self.base is None or len(np.unique(query_set.group[~np.isnan(self.base.complete)])) > 1:
+        if self.base is None or len(np.unique(self.dataset.tuning_set.group[~np.isnan(self.base.complete)])) > 1:
             return ""
         return Message("tuning.one-group", queries=self.base.in_need)
 

@@ -185,7 +185,7 @@ def test_a_reply_that_is_none_keeps_nothing(mine, tmp_path, reply, given, error,
 
 
 def test_what_cannot_be_labelled_is_said_and_left_unlocked(mine, tmp_path):
-    with pytest.raises(ParameterError, match=r"there is no folder .*nowhere; labels are"):
+    with pytest.raises(ParameterError, match=r"nowhere is not the folder of a dataset"):
         ctxbench.label(tmp_path / "nowhere", **HASHING)
     for given in (["no-such"], {}):
         with pytest.raises(UserError):
@@ -254,7 +254,7 @@ def test_a_correction_that_is_none(given, error, said):
 
 
 def test_one_selector_contradicts_nobody():
-    with pytest.raises(ParameterError, match="needs two selectors or more"):
+    with pytest.raises(ParameterError, match="needs two or more selectors"):
         ctxbench.review(SMOKE, ["bm25"], **HASHING)
     with pytest.raises(UserError):
         ctxbench.review("no-such-dataset", TWO, **HASHING)

@@ -134,3 +134,11 @@ def test_the_line_that_the_text_begins_in(source, line):
     page = read_page(source)
     assert page.line == line
     assert source.split("\n")[line - 1].strip() == page.text.split("\n")[0]
+
+
+def test_a_field_that_occurs_twice_is_noted():
+    page = read_page("---\ndescription: a\nglobs: '*.py'\ndescription: b\n---\nText")
+    assert (page.fields["description"], page.odd) == (
+        "b",
+        "its front matter has these fields twice: description; the last value counts",
+    )

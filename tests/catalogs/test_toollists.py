@@ -148,3 +148,10 @@ def test_a_list_in_a_file_of_lines_and_lines_in_a_file_of_json_are_read(tmp_path
 def test_entries_that_are_no_tools_are_one_fault(tmp_path: Path) -> None:
     ((_, what),) = faults_of(tmp_path, ["a", "b"])
     assert what == "'a' is not a tool; expected an object with name, description and schema; and 1 more: 'b'"
+
+
+def test_a_second_document_after_the_list_is_a_fault(tmp_path):
+    path = tmp_path / "tools.json"
+    path.write_text('[\n{"name": "a", "inputSchema": {}}\n]\n[]\n')
+    with pytest.raises(InputError, match=r"malformed JSON: Extra data .*tools\.json, line 4"):
+        read_tool_list(path)

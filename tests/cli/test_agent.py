@@ -395,7 +395,7 @@ class TestCheck:
     def test_where_no_agent_has_servers_a_recapture_says_so(self, gate, cli):
         done = cli("check", "gate.yaml", "--recapture")
         assert done.code == 0
-        assert "--recapture asks nobody: no dataset of gate.yaml is over an agent file that" in done.err
+        assert "--recapture asks no server: no dataset of gate.yaml is over an agent file that" in done.err
 
     def test_an_edited_rule_is_seen_without_copying_a_file(self, gate, cli):
         Path(".cursor/rules/refunds.mdc").write_text(RULE.replace(ABOUT, "Minutes"))
@@ -550,17 +550,17 @@ class TestServers:
         assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0
         Path(".mcp.json").write_text(enabled)
         ask = "`ctxbench data capture --agent agent.yaml`"
-        why = "not in agent.snapshot, since server rich was disabled when the servers were captured"
+        why = "not in agent.snapshot, because server rich was disabled during the capture"
         cli("select", "where", "--agent", "agent.yaml", "--selector", "everything")
         (said,) = caplog.messages
-        assert said.endswith(f"that were disabled when the servers were captured: rich; {ask} asks them")
+        assert said.endswith(f"that were disabled during the capture: rich; {ask} captures them")
         text = " ".join(cli("check", "gate.yaml", "--verbose").out.split())
         assert f"reason: {why}" in text
-        assert f"fix: ask server rich: {ask}, or `ctxbench check` with --recapture" in text
+        assert f"fix: capture server rich: {ask}, or `ctxbench check` with --recapture" in text
         Path("run.yaml").write_text("datasets: [evals]\nselectors: [everything]\n")
         failed = cli("run", "run.yaml")
-        assert f"does not hold: {why}; ask server rich: {ask}, or" in failed.err
-        assert "drop what names it" not in failed.err
+        assert f"not in agent.yaml: {why}; capture server rich: {ask}, or" in failed.err
+        assert "remove what names it" not in failed.err
         assert cli("check", "gate.yaml", "--recapture").code == 0
 
     @pytest.mark.parametrize(

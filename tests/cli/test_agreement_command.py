@@ -29,13 +29,13 @@ def test_agreement_is_printed_with_every_difference(cli, place):
     lines = done.out.splitlines()
     assert lines[:3] == [
         "3 pairs of 2 queries judged by both",
-        "1 pair stands in a.tsv only and is left out",
-        "1 pair stands in b.tsv only and is left out",
+        "1 pair in a.tsv only: ignored",
+        "1 pair in b.tsv only: ignored",
     ]
     # required: 2 of 3 agree; by chance 1/3 * 2/3 + 2/3 * 1/3 = 4/9; (6/9 - 4/9) / (5/9) = 0.4
     assert next(line for line in lines if line.startswith("required  ") and "0.4" in line).split()[1] == "0.400"
     assert lines[-2:] == ["  query  item  first second (0 irrelevant, 1 helpful, 2 required)", "  q2  tool:a  0 2"]
-    assert any(line.startswith("kappa: agreement beyond what chance would give; 1 = always") for line in lines)
+    assert any(line.startswith("kappa: agreement beyond chance; 1 = always") for line in lines)
     kappas = cli("data", "agreement", "a.tsv", "b.tsv", "--json").json["kappas"]
     assert [round(one["kappa"], 9) for one in kappas[:2]] == [0.4, 0.4]
 
@@ -45,7 +45,7 @@ def test_where_kappa_cannot_be_told_it_is_said_why(cli, place):
         (place / f"{name}.tsv").write_text(f"{HEADER}q1\ttool:a\t2\n", "utf-8")
     done = cli("data", "agreement", "a.tsv", "b.tsv")
     assert "nan" not in done.out
-    assert "-: kappa needs pairs with different answers to the question; here both answer all alike" in done.out
+    assert "-: kappa is undefined, as all answers to the question are equal" in done.out
 
 
 def test_labellings_of_other_pairs_are_one_message(cli, place):

@@ -97,7 +97,7 @@ def test_help_loads_nothing_heavy(words, modules, of_typer):
     loaded, done = modules(*words, "--help")
     assert done.out.startswith("Usage:")
     assert loaded & HEAVY <= of_typer
-    own = {"", ".cli", ".cli.app", ".cli.common", ".cli.stop_signals", ".io", ".io.console", ".io.errors"}
+    own = {"", ".cli", ".cli.app", ".cli.common", ".io", ".io.console", ".io.errors"}
     if words[:1] == ("data",):
         own |= {".cli.data_app", ".cli.import_app"}
     if words[:1] == ("memory",):
@@ -172,7 +172,7 @@ def test_a_full_disk_is_no_bug_wherever_it_shows(process, number):
     assert (done.code, done.out, done.err) == (
         2,
         "",
-        "error: cannot write a/file: no room; make room and try again\n",
+        "error: cannot write a/file: no room; free some space and try again\n",
     )
 
 
@@ -201,7 +201,7 @@ def test_output_that_finds_no_room_is_an_error(process, words):
     with FULL.open("w") as full:
         done = process(*words, capture_output=False, stdout=full, stderr=subprocess.PIPE)
     assert done.code == 2
-    assert done.err == "error: cannot write the output: No space left on device; make room and try again\n"
+    assert done.err == "error: cannot write the output: No space left on device; free some space and try again\n"
 
 
 @needs_full_device

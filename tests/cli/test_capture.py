@@ -193,7 +193,7 @@ def test_what_a_failed_source_has_in_the_earlier_catalog_is_told(place: Path, cl
     for damaged in ("parts: 3", "[", "parts: [{kind: server}]"):
         Path("kept/capture.yaml").write_text(damaged)
         done = asked(first="rich", second="exit_later")
-        assert "and what it holds of theirs cannot be told: " in done.err
+        assert "and its items of theirs are unknown: " in done.err
         assert done.code == 2
 
 

@@ -76,7 +76,7 @@ def test_a_required_item_that_is_taken_away_is_judged(cli, edited, place, fields
     done = cli("check", "--accept")
     assert (done.code, done.out) == (2, "")
     assert f"'{NEEDED}'" in done.err
-    assert "drop what names it (`ctxbench data rebase`)" in done.err
+    assert "remove what names it with `ctxbench data rebase`" in done.err
 
 
 def test_labels_may_be_dropped_with_the_item_but_not_misspelt(cli, edited, place, tiny):
@@ -115,7 +115,7 @@ def test_a_required_item_that_is_taken_out_of_every_scope_is_judged(cli, edited,
     assert cli("check", "--allow-removed").code == 0
     done = cli("check", "--accept")
     assert done.code == 2
-    assert "which is not among the items available to it; no selector could offer it" in done.err
+    assert "which is not available to it; no selector can offer it" in done.err
 
 
 def test_an_item_that_is_sent_with_every_request_is_no_saving(cli, edited):

@@ -65,7 +65,7 @@ def test_stats_are_for_people_or_for_programs(tiny, capsys):
 def test_stats_by_vectors_need_a_model_only_then(tiny, capsys):
     curate.stats(str(tiny), tokens="chars/4", threshold=0.1, embedder="hashing", list_all=True, as_json=False)
     out = capsys.readouterr().out
-    assert "similarity of the meaning, up to 1 (cosine of mean vectors), from 0.1 on" in out
+    assert "similarity of the meaning, up to 1 (cosine of mean vectors), at least 0.1" in out
     assert "more (--all)" not in out
 
 
@@ -77,7 +77,7 @@ def test_a_split_is_shown_written_to_a_folder_or_in_place(tiny, tmp_path, capsys
         "split   queries before  queries now  of them judged  groups\n"
         "tuning               5            4               4       4\n"
         "test                 5            6               6       5\n"
-        "5 queries are of another split now\n"
+        "5 queries moved to another split\n"
         "nothing was written; add --out FOLDER or --in-place\n"
     )
     assert read_dataset(folder).hash == before
@@ -118,7 +118,7 @@ def test_a_split_takes_what_labelling_left_along(tiny, tmp_path, capsys):
         found.log.add(KeyPress(number=2, kind="nothing", query="q10"))
     before = files_of(out)
     curate.split(str(folder), splitting(), out=out, in_place=False, as_json=False)
-    assert f"left out, since the folder holds answers of its own: {', '.join(names)}" in capsys.readouterr().out
+    assert f"not copied, because the folder already holds answers: {', '.join(names)}" in capsys.readouterr().out
     assert files_of(out) == before
     before = files_of(folder)
     curate.split(str(folder), splitting(), out=None, in_place=True, as_json=True)
@@ -132,7 +132,7 @@ def test_a_rebase_takes_the_weights_along_and_says_that_answers_stay_behind(tiny
     lines = capsys.readouterr().out.splitlines()
     assert "copied: labelling/weights.jsonl" in lines
     left = "labelling/answers.jsonl, labelling/queue.json"
-    assert f"left out, since they are about the catalog as it was: {left}" in lines
+    assert f"not copied, because they describe the old catalog: {left}" in lines
     assert read_weights(out) == read_weights(folder) == {"q05": 2.5}
     assert list(files_of(out)) == ["weights.jsonl"]
     curate.rebase(str(folder), rebasing(changed), out=out, list_all=False, as_json=True)
@@ -145,11 +145,11 @@ def test_a_rebase_takes_the_weights_along_and_says_that_answers_stay_behind(tiny
 
 
 def test_a_dataset_with_items_of_its_own_must_say_its_catalog_and_one_folder(tiny, tmp_path):
-    with pytest.raises(ParameterError, match="is over no agent file; say the changed catalog: --catalog FILE"):
+    with pytest.raises(ParameterError, match="has no agent file; name the changed catalog with --catalog FILE"):
         curate.rebase(str(tiny), replace(rebasing(tiny), catalog=None), out=None, list_all=False, as_json=False)
     with pytest.raises(ParameterError, match="--out and --in-place exclude each other"):
         curate.rebase(str(tiny), rebasing(tiny), out=tmp_path / "o", in_place=True, list_all=False, as_json=False)
-    with pytest.raises(ParameterError, match="what is in the cache is not changed: write with --out"):
+    with pytest.raises(ParameterError, match="write a cached dataset to another folder with --out"):
         curate.rebase("bfcl-simple", rebasing(tiny), out=None, in_place=True, list_all=False, as_json=False)
 
 
@@ -157,7 +157,7 @@ def test_rebase_tells_of_another_order(tiny, tmp_path, capsys):
     rows = (Path(tiny) / "corpus.jsonl").read_text("utf-8").splitlines(keepends=True)
     (tmp_path / "corpus.jsonl").write_text("".join(rows[::-1]), "utf-8")
     curate.rebase(str(tiny), rebasing(tmp_path / "corpus.jsonl"), out=None, list_all=False, as_json=False)
-    expected = "items that are in both stand in another order, which breaks ties otherwise"
+    expected = "common items have another order, which decides ties"
     assert expected in capsys.readouterr().out.splitlines()
 
 
@@ -167,7 +167,7 @@ def test_what_is_frozen_or_cached_is_not_split_in_place(tiny, tmp_path):
     (folder / "dataset.yaml").write_text(f"{card}frozen: {read_dataset(tiny).hash}\n", "utf-8")
     with pytest.raises(ParameterError, match="is frozen"):
         curate.split(str(folder), splitting(), out=None, in_place=True, as_json=False)
-    with pytest.raises(ParameterError, match="what is in the cache is not changed"):
+    with pytest.raises(ParameterError, match="write a cached dataset to another folder"):
         curate.split("bfcl-simple", splitting(), out=None, in_place=True, as_json=False)
     with pytest.raises(ParameterError, match="exclude each other"):
         curate.split(str(folder), splitting(), out=tmp_path / "x", in_place=True, as_json=False)
@@ -197,7 +197,7 @@ def test_rebase_reports_and_writes(tiny, changed, tmp_path, capsys):
         "  tool:tracker:create_issue -> tool:bugs:create_issue (same content on another server)",
         "  q06  tool:tracker:create_issue  grade 2, gone: partly labelled",
         "  scope support: tool:tracker:create_issue (gone)",
-        "queries unlabelled now, and left out of every figure: 3",
+        "queries unlabelled now, which metrics ignore: 3",
         "nothing was written; add --out FOLDER or --in-place",
     ):
         assert line in out.splitlines(), line
@@ -232,7 +232,7 @@ def test_export_says_what_the_format_cannot_hold(tiny, tmp_path, capsys):
     curate.export(str(tiny), curate.ExportTargets("beir", tmp_path / "out", None), as_json=False)
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "12 items, 10 queries, labels in qrels: tuning 8, test 7"
-    assert out[1].startswith("what the format has no place for, kept in `metadata`")
+    assert out[1].startswith("data that the format lacks, written to `metadata`")
     assert "  2 labels that are alternatives" in out
     assert out[-1] == f"written to {tmp_path / 'out'}"
     curate.export(str(tiny), curate.ExportTargets("trec", tmp_path / "out", None, plain=True), as_json=True)
@@ -242,7 +242,7 @@ def test_export_says_what_the_format_cannot_hold(tiny, tmp_path, capsys):
 def test_requests_are_the_lines_that_a_command_reads(tiny, tmp_path, capsys):
     path = tmp_path / "requests.jsonl"
     curate.export(str(tiny), curate.ExportTargets(None, None, path), as_json=False)
-    assert capsys.readouterr().out == f"the catalog and 10 requests, as a command reads them, written to {path}\n"
+    assert capsys.readouterr().out == f"the catalog and 10 requests for commands written to {path}\n"
     batch = read_dataset(tiny).batch()
     sent = [catalog_message(batch, 0, "items"), *(one for _, one in request_messages(batch, range(10), "items"))]
     assert path.read_text("ascii").splitlines() == list(map(dumps, sent))
@@ -253,7 +253,7 @@ def test_requests_that_see_different_items_follow_a_catalog_each(tmp_path, capsy
     curate.export("diary", curate.ExportTargets(None, None, path), as_json=False)
     rows = [json.loads(line) for line in path.read_text("ascii").splitlines()]
     asked = [row for row in rows if "query" in row]
-    said = f"{len(rows) - len(asked)} catalogs, of what each request may see, and {len(asked)} requests"
+    said = f"{len(rows) - len(asked)} catalogs and {len(asked)} requests"
     assert capsys.readouterr().out.startswith(said)
     diary = read_dataset(Path(__file__).parents[2] / "datasets" / "diary")
     whose = {query.id: query.request.workspace for query in diary.queries}
@@ -281,9 +281,9 @@ def test_requests_may_say_what_each_may_be_offered(tiny, tmp_path):
         assert row.get("session", []) == [dataset.catalog[position].id for position in held]
     assert len({len(row["may_offer"]) for row in rows}) > 1
     assert any("session" in row for row in rows)
-    with pytest.raises(ParameterError, match="--may-offer goes with --requests FILE"):
+    with pytest.raises(ParameterError, match="--may-offer needs --requests FILE"):
         curate.export(str(tiny), curate.ExportTargets("beir", tmp_path / "out", None, may_offer=True), as_json=False)
-    with pytest.raises(ParameterError, match="--out lacks the form of what is written there; add --format beir"):
+    with pytest.raises(ParameterError, match="--out needs a format; add --format beir"):
         curate.export(str(tiny), curate.ExportTargets(None, tmp_path / "out", tmp_path / "r"), as_json=False)
 
 
@@ -296,13 +296,13 @@ def test_requests_may_say_what_each_may_be_offered(tiny, tmp_path):
     ],
 )
 def test_an_export_says_what_is_to_be_written(tiny, what):
-    with pytest.raises(ParameterError, match="say what is to be written: --format"):
+    with pytest.raises(ParameterError, match="nothing to write; add --format"):
         curate.export(str(tiny), what, as_json=False)
 
 
 def test_a_run_goes_with_a_format(tiny, tmp_path):
     what = curate.ExportTargets(None, None, tmp_path / "requests.jsonl", run=tmp_path)
-    with pytest.raises(ParameterError, match="go with --format and --out"):
+    with pytest.raises(ParameterError, match="need --format and --out"):
         curate.export(str(tiny), what, as_json=False)
 
 

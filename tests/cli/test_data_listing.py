@@ -171,7 +171,7 @@ def test_a_folder_below_datasets_is_suggested_before_any_name(cli, tiny, place):
             assert "; did you mean 'datasets/bfcl'?" in done.err, done.err
             assert "bfcl-simple'" not in done.err
     done = cli("data", "label", "datasets/nope")
-    assert done.err.startswith("error: there is no folder datasets/nope; labels are written into one: copy a named")
+    assert done.err.startswith("error: datasets/nope is not the folder of a dataset; copy a named")
     assert "import datasets/nope" not in done.err
 
 

@@ -186,7 +186,7 @@ def test_a_process_on_a_terminal_writes_its_own_styles_only(place, environment):
 def test_questions_on_a_terminal_are_made_fit(place):
     World(2).write()
     typed = [
-        (b"What is needed?", b"1"),
+        (b"Which items are needed?", b"1"),
         (b"needed: 1", b"/"),
         (b"search:", b"open\n"),
         (b"its number?", b"1"),

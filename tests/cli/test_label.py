@@ -71,10 +71,10 @@ def test_lines_of_a_pipe_are_answers(folder, piped, capfd):
     out, err = capfd.readouterr()
     kinds = [row["kind"] for row in log_of(folder)]
     assert kinds == ["done", "needed", "needed", "undo", "done", "wrong", "nothing"]
-    assert "'z' is no answer here" in err
-    assert out.startswith("before any answer of yours: what the log alone makes likely, which may be far off\n")
-    assert "after: 5 answers in all, 5 of them now, 3 queries labelled to the end" in out
-    assert "more answers make this range half as wide" in out
+    assert "'z' is not an answer here" in err
+    assert out.startswith("before any answer: estimates from the log, which may be wrong\n")
+    assert "after: 5 answers in all, 5 of them new, 3 queries done" in out
+    assert "more answers to halve this range" in out
     dataset = read_dataset(folder)
     assert len(dataset.judged()) == 3
     assert sum(query.needs_nothing for query in dataset.queries) == 1
@@ -98,7 +98,7 @@ def test_what_every_prompt_holds_is_told_once_and_not_asked(folder, piped, capfd
     piped("m", "m", "0", "q")
     label(folder, minutes=20, figures=[], **OPTIONS)
     shown = "".join(capfd.readouterr())
-    said = "nothing is asked about 1 item of mode always, which every new prompt holds; a request that needs nothing "
+    said = "not asked: 1 item of mode always, which are in each new prompt"
     assert shown.count(said) == 1
     assert " s / edit_page (tool)" not in shown.replace("needed: s / edit_page", "")
 
@@ -176,7 +176,7 @@ def test_a_terminal_takes_single_keys_and_keeps_answers_through_a_kill(folder):
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert "before: 2 answers" in out
-    assert "after: 1 answer in all, 1 of an earlier time taken back, " in out
+    assert "after: 1 answer in all, 1 earlier withdrawn, " in out
     assert len(read_dataset(folder).judged()) == 1
 
 
@@ -195,11 +195,11 @@ def test_a_search_for_what_is_marked_says_so_and_is_no_answer(folder, piped, cap
     label(folder, minutes=20, figures=[], **OPTIONS)
     err = capfd.readouterr().err
     assert "; query q10\n" in err
-    assert "already needed: s / send_mail (tool); nothing was changed\n" in err
+    assert "already needed: s / send_mail (tool)\n" in err
     assert "  already needed: s / send_mail (tool): send mail\n  1 s / read_mail (tool): read mail\n" in err
-    assert "no item has the number 2; nothing was chosen" in err
+    assert "no item with number 2" in err
     assert log_of(folder) == []  # 2 and 0 were answers of the search alone
-    assert err.count("What else is needed?") == 1
+    assert err.count("Which other items are needed?") == 1
 
 
 def test_a_search_says_which_number_of_the_list_it_found(folder, piped, capfd):
@@ -208,8 +208,8 @@ def test_a_search_says_which_number_of_the_list_it_found(folder, piped, capfd):
     err = capfd.readouterr().err
     number = next(line.split()[0] for line in err.splitlines() if "s / list_events (tool): list events" in line)
     assert f"needed: s / list_events (tool), already listed as number {number}\n" in err
-    assert "already needed: s / list_events (tool); nothing was changed\n" in err
-    assert "taken back: needed of query q10: s / list_events (tool)\n" in err
+    assert "already needed: s / list_events (tool)\n" in err
+    assert "undone: needed of query q10: s / list_events (tool)\n" in err
     assert [(row["kind"], row.get("item")) for row in log_of(folder)] == [
         ("needed", "tool:s:list_events"),
         ("undo", None),
@@ -220,13 +220,13 @@ def test_what_is_marked_otherwise_is_needed_by_the_same_search_once_more(folder,
     piped("w", "/send", "/page", "x", "q")
     label(folder, minutes=20, figures=[], **OPTIONS)
     err = capfd.readouterr().err
-    said = "already marked not needed: s / send_mail (tool); nothing was changed; the same search once more marks it "
+    said = "already marked not needed: s / send_mail (tool); repeat the search to mark it "
     assert [row["kind"] for row in log_of(folder)] == ["wrong", "nothing"]  # a key that is no number is the question's
     assert err.count(said) == 1
 
     piped("u", "/send", "/send", "q")
     label(folder, minutes=20, figures=[], **OPTIONS)
-    assert "taken back: nothing of query q10" in capfd.readouterr().err
+    assert "undone: nothing of query q10" in capfd.readouterr().err
     assert [(row["kind"], row.get("item")) for row in log_of(folder)[2:]] == [
         ("undo", None),
         ("needed", "tool:s:send_mail"),
@@ -240,10 +240,10 @@ def test_a_search_says_what_a_query_cannot_get_and_what_no_item_has(folder, pipe
     piped("/archive", "/zebra", "/", "", "q")
     label(folder, minutes=20, figures=[], **OPTIONS)
     err = capfd.readouterr().err
-    assert "this query cannot get s / archive (tool) (not available to it, disabled, or added by hand only)\n" in err
-    assert "no item holds all these words in its name or description\n" in err
+    assert "not available to this query, disabled, or manual: s / archive (tool)\n" in err
+    assert "no item with all these words\n" in err
     assert "no words to search for\n" in err
-    assert "is no answer here" not in err
+    assert "is not an answer here" not in err
     assert log_of(folder) == []
 
 
@@ -321,7 +321,7 @@ def test_corrections_are_on_disk_after_each_key_and_an_earlier_patch_is_kept(fol
 
     piped("q")
     review(str(folder), patch=patch, listed=False, **OPTIONS)
-    assert "nothing is written" in capfd.readouterr().out
+    assert "no label was changed" in capfd.readouterr().out
     assert not patch.exists()
 
     keys = iter(["2"])
@@ -337,7 +337,7 @@ def test_corrections_are_on_disk_after_each_key_and_an_earlier_patch_is_kept(fol
         review(str(folder), patch=patch, listed=False, **OPTIONS)
     kept = patch.read_text()
     assert len(kept.splitlines()) == 1
-    with pytest.raises(ParameterError, match="holds corrections already"):
+    with pytest.raises(ParameterError, match="has corrections; apply"):
         review(str(folder), patch=patch, listed=False, **OPTIONS)
     assert patch.read_text() == kept
     with pytest.raises(ParameterError, match=r"would overwrite the files of"):
@@ -348,14 +348,14 @@ def test_skips_are_counted_and_told(folder, piped, capfd):
     piped("0", "s", "s", "q")
     label(folder, minutes=20, figures=[], **OPTIONS)
     out, _ = capfd.readouterr()
-    assert "1 query labelled to the end" in out
-    assert "2 queries skipped, or not asked what would do as well" in out
+    assert "1 query done" in out
+    assert "2 queries undecided" in out
 
 
 def test_a_key_that_the_menu_does_not_have_is_no_answer(folder, piped, capfd):
     piped("n", "q")
     label(folder, minutes=20, figures=[], **OPTIONS)
-    assert "'n' is no answer here" in capfd.readouterr().err
+    assert "'n' is not an answer here" in capfd.readouterr().err
     assert log_of(folder) == []
 
 
@@ -389,4 +389,4 @@ def test_why_a_selector_failed_first_is_said(cli, place, tiny, failing):
     done = cli("data", "pool", tiny, *wrong, "--share", "1", "--out", "pairs.jsonl")
     assert done.code == 0
     first = "query 'q02': the callable raised ValueError: no index (mine.py, line 3)"
-    assert f"warning: mine failed on 2 queries, which count as nothing offered; first {first}\n" in done.err
+    assert f"warning: mine failed on 2 queries, counted as nothing offered; first {first}\n" in done.err

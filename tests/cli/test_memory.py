@@ -75,7 +75,7 @@ def stored():
 
 def test_an_import_makes_the_database_and_says_so(imported):
     said, next_ = imported.out.splitlines()
-    assert said == "m.db (made now), workspace home: 4 new memories, 1 later version, 0 that were there, 1 relationship"
+    assert said == "m.db (created), workspace home: 4 new memories, 1 later version, 0 that were there, 1 relationship"
     assert next_ == "Next: ctxbench memory search m.db 'what is asked' --workspace home"
     memories, relationships = stored()
     assert list(memories) == ["tyre@1", "pump@1", "tea@1", "bread@1", "tea@2"]
@@ -133,7 +133,7 @@ def test_a_file_of_several_versions_changes_nothing_again_but_undoes_an_edit(cli
 def test_rows_of_other_workspaces_are_left_out(cli, place):
     file = write(*({**row, "workspace_id": "home" if row["id"] == "tea" else "work"} for row in ROWS))
     done = cli("memory", "import", "m.db", file, "-w", "home")
-    assert done.out.splitlines()[1] == "3 rows of other workspaces left out"
+    assert done.out.splitlines()[1] == "3 rows of other workspaces ignored"
     done = cli("memory", "import", "m.db", file, "-w", "hme")
     assert (done.code, stored()[0].keys()) == (2, {"tea@1", "tea@2"})
     assert "unknown workspace 'hme'" in done.err
@@ -180,10 +180,10 @@ def test_the_fields_of_items_are_read_or_passed_over(cli, place):
 
 def test_vectors_are_made_at_the_import_if_asked_for(cli, place):
     done = cli("memory", "import", "m.db", write(*ROWS), *OFFLINE)
-    assert "vectors of hashing: 5 made" in done.out
+    assert "vectors of hashing: 5 computed" in done.out
     assert done.out.endswith("--workspace home --embedder hashing\n")
     done = cli("memory", "import", "m.db", "rows.jsonl", *OFFLINE)
-    assert "vectors of hashing: 0 made" in done.out
+    assert "vectors of hashing: 0 computed" in done.out
 
 
 def test_where_there_is_no_model_the_memories_are_in_and_that_is_said(cli, place, monkeypatch):
@@ -251,7 +251,7 @@ def test_a_database_without_memories_says_how_to_import_some(cli, place):
     done = cli("memory", "search", "m.db", "tea", *OFFLINE)
     assert (done.code, done.out) == (2, "")
     hint = "import memories first: `ctxbench memory import m.db FILE --workspace NAME`"
-    assert done.err == f"error: m.db holds no workspace; {hint}\n"
+    assert done.err == f"error: m.db has no workspace; {hint}\n"
 
 
 def test_another_process_that_holds_the_database_is_told_of(cli, imported, monkeypatch):
@@ -264,7 +264,7 @@ def test_another_process_that_holds_the_database_is_told_of(cli, imported, monke
     release.join(60)
     holding.close()
     assert done.code == 0
-    assert "another process holds m.db; it is waited for, 30 s at most\n" in done.err
+    assert "another process uses m.db; waiting up to 30 s\n" in done.err
 
 
 def test_two_contents_of_a_memory_need_times(cli, place):
@@ -312,7 +312,7 @@ def test_a_search_is_a_table_best_first(asked):
     )
     assert related.split()[:2] == ["mended_with", "pump"]
     assert second.startswith("2 ")
-    what = "score: what they are ranked by; alike: in meaning alone, 0 to 1, - where not measured"
+    what = "score: the ranking; alike: similarity in meaning, 0 to 1 (- if not measured)"
     assert done.err == f"2 memories of workspace home; {what}\n"
 
 
@@ -331,13 +331,13 @@ def test_filters_and_times_are_the_engine_s(asked):
 def test_where_nothing_is_found_it_is_said(asked):
     done = asked("search", "tea", "--type", "dream")
     assert (done.code, done.out) == (0, "")
-    assert "workspace home has none like it" in done.err
+    assert "no similar memory in workspace home" in done.err
 
 
 def test_an_explanation_says_what_scores_are_made_of_and_what_stayed_out(asked):
     done = asked("search", "green or black tea", "--limit", "1", "--explain")
     assert re.search(r"^tea: [\d.]+ \(bm25 [\d.]+, dense [\d.]+, similarity\.score .*\)$", done.out, re.MULTILINE)
-    assert "stayed out: beyond the first n=1" in done.out
+    assert "excluded: beyond the first n=1" in done.out
     told = asked("search", "green or black tea", "--limit", "1", "--explain", "--json").json["explanation"]
     assert [one["rule"] is None for one in told].count(True) == 1
 
@@ -349,7 +349,7 @@ def test_a_build_prints_the_context_and_nothing_else(asked):
     tokens = -(-len(context) // 4)
     assert done.err == (
         f"1 memory of workspace home, {tokens} of 2,000 tokens ({tokens / 20:.1f}%, counted by chars/4), template chat"
-        "; nothing was kept out by the budget\n"
+        "; all memories fit\n"
     )
 
 
@@ -358,7 +358,7 @@ def test_a_context_without_a_line_end_gets_none(asked):
 
 
 def test_where_no_tokenizer_of_a_model_is_known_it_is_said_what_counts(asked):
-    said = "no tokenizer of foo is known: its tokens are guessed by chars/4"
+    said = "the tokenizer of foo is unknown; tokens are estimated by chars/4"
     done = asked("build", "tyre", "--model", "foo", "--json")
     assert (done.json["counter"], done.err) == ("chars/4", f"{said}\n")
     assert asked("build", "tyre", "--model", "gpt-4", "--json").err == ""
@@ -372,9 +372,7 @@ def test_a_preview_is_what_a_build_takes(asked):
     assert (built["counter"], built["truncated"]) == ("cl100k_base", True)
     lines = asked("preview", "flat tyre", *options).out.splitlines()
     assert [line.split()[2] for line in lines[1:-1]] == told["memoryIds"]
-    assert (
-        f"({told['budgetUsed']:g}%, counted by cl100k_base), template detailed; the budget kept something" in lines[-1]
-    )
+    assert f"({told['budgetUsed']:g}%, counted by cl100k_base), template detailed; memories excluded" in lines[-1]
 
 
 def test_what_is_ranked_by_time_shows_times_and_no_microseconds(asked):
@@ -383,7 +381,7 @@ def test_what_is_ranked_by_time_shows_times_and_no_microseconds(asked):
     assert lines[0].split() == ["rank", "id", "type", "created", "memory"]
     done = asked("search", *by_time, "--explain")
     assert done.out.splitlines()[0].split() == ["rank", "alike", "id", "type", "created", "memory"]
-    assert "; ranked by when they were created; alike: " in done.err
+    assert "; ranked by creation time; alike: " in done.err
     assert re.search(r"^tyre: 2026-03-01 09:00:00 \(", done.out, re.MULTILINE)
     assert "e+15" not in done.out + "".join(lines)
 
@@ -399,13 +397,13 @@ TEMPLATES = {
     "unknown variable": ("memory_format: '{{contnt}}'", "no variable is called 'contnt'; did you mean 'content'"),
     "no format": ("header: x", "memory_format is missing"),
     "no mapping": ("- x", "a template is a mapping of header, memory_format, separator, footer, metadata"),
-    "our name": ("memory_format: '{{content}}'", "'chat' is one of the engine's own templates"),
+    "our name": ("memory_format: '{{content}}'", "'chat' is a shipped template"),
 }
 
 
 @pytest.mark.parametrize(("text", "said"), TEMPLATES.values(), ids=TEMPLATES)
 def test_a_bad_template_is_refused(asked, text, said):
-    file = "chat.yaml" if "own templates" in said else "mine.yaml"
+    file = "chat.yaml" if "shipped template" in said else "mine.yaml"
     Path(file).write_text(text)
     done = asked("build", "tyre", "--template", file)
     assert (done.code, done.out) == (2, "")
@@ -416,17 +414,17 @@ def test_a_bad_template_is_refused(asked, text, said):
 BAD_OPTIONS = {
     "template": (("build", "x", "--template", "chta"), "did you mean 'chat'? Known: chat, detailed, summary"),
     "template file": (("build", "x", "--template", "gone.yaml"), "cannot read gone.yaml"),
-    "ranker": (("search", "x", "--ranker", "newest"), "no ranker is called 'newest'"),
+    "ranker": (("search", "x", "--ranker", "newest"), "unknown ranker 'newest'"),
     "no limit": (("search", "x", "--limit", "0"), f"limit must be 1 to {MOST_RESULTS}, got 0"),
     "limit": (("preview", "x", "--limit", "101"), f"limit must be 1 to {MOST_RESULTS}, got 101"),
     "budget": (("build", "x", "--budget", "0"), "budget must be 1 or more, got 0"),
     "depth": (("search", "x", "--depth", "9", "--relationships"), f"depth must be 1 to {DEEPEST}, got 9"),
-    "depth alone": (("search", "x", "--depth", "2"), "add --relationships"),
+    "depth alone": (("search", "x", "--depth", "2"), "--depth needs --relationships"),
     "confidence": (("search", "x", "--confidence", "2"), "confidence must be 0 to 1, got 2.0"),
     "dates": (("search", "x", "--since", "2026-03-02", "--before", "2026-03-01"), "since (2026-03-02) must be before"),
     "time": (("search", "x", "--as-of", "soon"), "--as-of must be ISO 8601"),
-    "blank": (("search", " "), "query 1 is blank; ask for something"),
-    "counters": (("build", "x", "--tokens", "o200k", "--model", "gpt-4"), "leave one out"),
+    "blank": (("search", " "), "query 1 is blank"),
+    "counters": (("build", "x", "--tokens", "o200k", "--model", "gpt-4"), "remove one of them"),
     "counter": (("build", "x", "--tokens", "o2k"), "'o2k'"),
     "embedder": (("search", "x", "--embedder", "hashng"), "did you mean 'hashing'"),
     "workspace": (("search", "x", "-w", "hom"), "unknown workspace 'hom'; did you mean 'home'"),
@@ -479,7 +477,7 @@ def test_what_is_no_database_of_memories_is_said(cli, imported, spoil, said, com
     spoil()
     if command == "import":
         done = cli("memory", "import", "m.db", "rows.jsonl", "-w", "home")
-        assert ("(made now)" in done.out) == (said.startswith("cannot open m.db: no such")), "that one is made"
+        assert ("(created)" in done.out) == (said.startswith("cannot open m.db: no such")), "that one is made"
     else:
         done = cli("memory", command, "m.db", "tyre", *OFFLINE)
         assert (done.code, done.out) == (2, "")
@@ -505,7 +503,7 @@ def test_equal_faults_of_a_file_are_one_with_a_count(cli, place):
     done = cli("memory", "import", "new.db", "agent.jsonl", "--workspace", "home")
     assert done.code == 2
     assert done.err.count("malformed JSON") == 1
-    assert "so are 8 more lines" in done.err
+    assert "the same in 8 more lines" in done.err
 
 
 def test_a_list_of_memories_is_read_as_lines_of_them(cli, place):

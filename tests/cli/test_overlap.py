@@ -124,7 +124,7 @@ def test_a_pair_just_below_the_threshold_never_looks_as_if_it_reached_it():
 def test_what_cannot_be_read_or_is_out_of_range_is_one_error(tmp_path, catalog):
     with pytest.raises(StorageError, match="no catalog"):
         shown(tmp_path / "none")
-    with pytest.raises(ParameterError, match="threshold of similarity is above 0"):
+    with pytest.raises(ParameterError, match="threshold of similarity must be above 0"):
         shown(catalog, threshold=3.0)
     (tmp_path / "empty.jsonl").touch()
     with pytest.raises(InputError, match="empty"):

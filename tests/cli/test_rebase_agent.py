@@ -47,10 +47,10 @@ def test_what_is_new_and_what_a_lost_label_may_follow_is_listed(imported, cli):
     assert Path("evals/items.txt").read_text() == "tool:pay\ntool:track_parcel\n"
     done = rebase(cli)
     assert (done.code, done.err) == (0, "")
-    assert "items new: 2\n  tool:track_parcels\n  tool:zebra\n" in done.out
-    title = "labels are lost with these, which may go on as (to follow: put the lines into --renames FILE): 1"
+    assert "new items: 2\n  tool:track_parcels\n  tool:zebra\n" in done.out
+    title = "items gone with labels, and likely successors (to follow: put the lines into --renames FILE): 1"
     assert f"{title}\n  {LINE}    # similar name\n" in done.out
-    assert "queries for which an item is new and unlabelled: 3 of 3" in done.out
+    assert "queries that may be offered a new, unlabelled item: 3 of 3" in done.out
     found = rebase(cli, "--json").json["items"]
     assert found["likely"] == [{"old": "tool:track_parcel", "new": "tool:track_parcels", "how": "similar name"}]
 
@@ -68,11 +68,11 @@ def test_before_labels_are_dropped_it_is_said_and_a_rename_that_comes_too_late_s
     done = rebase(cli, "--in-place")
     assert done.code == 0
     assert done.err == (
-        "warning: 1 label is dropped with 1 item that may go on under another id; to keep them, bring the folder back "
-        f"(`git restore`), and rebase with --renames FILE, which holds:\n  {LINE}\n"
+        "warning: 1 label lost with 1 item that may be renamed; to keep them, restore the folder (`git restore`), and "
+        f"rebase with --renames FILE with these lines:\n  {LINE}\n"
     )
     assert yaml.safe_load(Path("evals/dataset.yaml").read_text())["dropped"] == {"tool:track_parcel": 1}
-    assert "items new" not in rebase(cli).out
+    assert "new items" not in rebase(cli).out
     late = rebase(cli, "--renames", "renames.yaml")
     assert late.code == 2
     assert "the dataset no longer has 'tool:track_parcel': an earlier `ctxbench data rebase` removed its" in late.err
@@ -81,7 +81,7 @@ def test_before_labels_are_dropped_it_is_said_and_a_rename_that_comes_too_late_s
     shutil.copytree("before", "evals")
     done = rebase(cli, "--renames", "renames.yaml", "--in-place")
     assert (done.code, done.err) == (0, "")
-    assert "evals.jsonl may have the old ids: rename them there, too, before you import again\n" in done.out
+    assert "evals.jsonl may have old ids: rename them there, too, before another import\n" in done.out
     assert "dropped" not in yaml.safe_load(Path("evals/dataset.yaml").read_text())
     give(*TOOLS)  # it is back
     assert rebase(cli, "--in-place").code == 0
@@ -97,9 +97,7 @@ def test_an_item_that_is_there_again_is_dropped_no_more(imported, cli):
 def test_a_dataset_that_does_not_say_what_the_agent_had_is_rebased_by_names(imported, cli):
     Path("evals/items.txt").unlink()
     done = rebase(cli)
-    assert done.out.startswith(
-        "which items are new is not known: evals has no items.txt yet, which --in-place writes\n"
-    )
+    assert done.out.startswith("new items are unknown: evals has no items.txt, which --in-place writes\n")
     assert f"  {LINE}    # similar name\n" in done.out
     assert rebase(cli, "--renames", "renames.yaml", "--in-place").code == 0
     assert Path("evals/items.txt").read_text() == "tool:pay\ntool:track_parcels\ntool:zebra\n"
@@ -124,7 +122,7 @@ def test_renames_that_cannot_be_proposed_over_an_agent_drop_no_label(imported, c
     before = {path: path.read_bytes() for path in Path("evals").rglob("*") if path.is_file()}
     done = rebase(cli, "--in-place", "--accept-renames")
     assert done.code == 2
-    assert "only the ids are known, so that no renames can be proposed; name them with --renames FILE" in done.err
+    assert "renames of items of an agent cannot be proposed for evals; name them with --renames FILE" in done.err
     assert {path: path.read_bytes() for path in Path("evals").rglob("*") if path.is_file()} == before
     assert rebase(cli, "--in-place", "--renames", "renames.yaml").code == 0
 
@@ -179,7 +177,7 @@ class TestSplit:
         queries, (share,) = self.listed(cli)
         assert queries == [("q0", *split), ("q1", *split)]
         assert share > 0.5
-        assert "a required item seems to be split" in rebase(cli, *self.options).out
+        assert "a required item may be split" in rebase(cli, *self.options).out
 
     def test_without_git_new_rules_beside_a_renamed_one_are(self, split, cli):
         shutil.rmtree(".git")

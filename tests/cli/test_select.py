@@ -97,10 +97,10 @@ def test_by_default_the_shipped_fit_says_how_likely_each_item_is(select):
     assert "and this is hashing-" in done.err
     lines = done.out.splitlines()
     assert lines[0].startswith("learned: ")
-    assert lines[1] == "score | likely to be required | how it gets in (include mode) | price | item"
+    assert lines[1] == "score | probability required | include mode | tokens | item"
     assert lines[-1] == (
-        "Score: likelihood less price, as logarithms, comparable within one request only; what is over 5 below the "
-        "best is left out."
+        "Score: log likelihood minus price; comparable within one request only. Items more than 5 below the best are "
+        "excluded."
     )
     assert "Score: " not in select("alpha beta gamma", *SEMANTIC).out
     assert re.match(r" ?-?\d+\.\d{3} +\d+% likely +agent ", lines[3])

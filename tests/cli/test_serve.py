@@ -52,7 +52,7 @@ def serving(*words, cwd=None):
     with child(command, stderr=subprocess.PIPE, text=True, cwd=cwd) as process:
         try:
             said = process.stderr.readline()
-            yield process, re.search(r"at (http://\S+),", said)[1]
+            yield process, re.search(r"at (http://\S+) ", said)[1]
         finally:
             process.kill()
 
@@ -124,7 +124,7 @@ def test_a_hangup_reads_the_token_file_again(place, tmp_path):
         assert [status("ana"), status("ben")] == [200, 401]
         for text, wanted, said in (
             (f"{tokens['ben']}: ben\n", [401, 200], "read .* again: 1 user"),
-            ("- nothing\n", [401, 200], "ERROR the tokens stay as they were: .*tokens.yaml"),
+            ("- nothing\n", [401, 200], "ERROR tokens not changed: .*tokens.yaml"),
         ):
             path.write_text(text)
             process.send_signal(signal.SIGHUP)
@@ -150,15 +150,15 @@ def test_a_port_in_use_is_one_clear_error(place, capsys):
         code, _, said = run(capsys, "serve", place, "-w", "home", "--embedder", "hashing", "--port", port)
     assert code == 2
     assert said.startswith(f"error: cannot serve at 127.0.0.1, port {port}: Address already in use")
-    assert said.endswith("name another one by --port or --host\n")
+    assert said.endswith("choose another --port or --host\n")
     assert len(said.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--host", "0.0.0.0"], "without --tokens only this machine may ask: --host 127.0.0.1, got '0.0.0.0'"),
-        (["--user", "ana", "--tokens", "t.yaml"], "--tokens and --user both say who asks"),
+        (["--host", "0.0.0.0"], "without --tokens the host must be 127.0.0.1, got '0.0.0.0'"),
+        (["--user", "ana", "--tokens", "t.yaml"], "--tokens and --user exclude each other"),
         (["--user", " "], "--user must be a text that is not blank"),
         (["--tokens", "none.yaml"], "none.yaml"),
         (["--selector", "memori"], "unknown selector 'memori'"),
@@ -184,7 +184,7 @@ def test_a_store_that_is_not_there_is_no_new_one(tmp_path, capsys):
 def test_without_its_extra_it_says_what_to_install(place, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     code, _, said = run(capsys, "serve", place, "-w", "home")
-    assert (code, said) == (2, f"error: serving takes the extra `server`: {install_command('server')}\n")
+    assert (code, said) == (2, f"error: serving needs the extra `server`: {install_command('server')}\n")
 
 
 def test_labels_are_told_with_what_is_to_do_and_as_json(place, tmp_path, capsys):
@@ -200,7 +200,7 @@ def test_labels_are_told_with_what_is_to_do_and_as_json(place, tmp_path, capsys)
     code, out, _ = run(capsys, "data", "from-feedback", place, "-w", "home", "--out", tmp_path / "made")
     first, then = out.splitlines()
     assert (code, first) == (0, f"{tmp_path / 'made'}: 1 query, 0 items useful, 1 not")
-    assert f"`ctxbench data label {tmp_path / 'made'}` asks what else they need" in then
+    assert f"complete with `ctxbench data label {tmp_path / 'made'}`" in then
 
 
 def test_what_was_said_of_whole_contexts_is_told_and_kept_beside_the_labels(place, tmp_path, capsys):
@@ -217,8 +217,8 @@ def test_what_was_said_of_whole_contexts_is_told_and_kept_beside_the_labels(plac
         service.sufficient(lacking.id, False)
     for _ in range(2):  # made anew in its place
         code, out, _ = run(capsys, "data", "from-feedback", place, "-w", "home", "--out", made)
-        assert (code, out.splitlines()[1]) == (0, "1 context sufficient, 1 lacking something")
-        assert "and 1 of these are in part" in out.splitlines()[2]
+        assert (code, out.splitlines()[1]) == (0, "1 context sufficient, 1 not")
+        assert "1 query labelled in part" in out.splitlines()[2]
     exposures = read_exposures(made)
     assert {query: one.signals for query, one in exposures.items()} == {full.id: (), lacking.id: (NOT_SUFFICIENT,)}
     assert exposures[full.id].called == exposures[full.id].offered

@@ -174,5 +174,5 @@ def test_tables_keep_the_names_of_selectors_however_narrow(desk, cli, monkeypatc
 def test_what_is_done_with_a_patch_is_one_thing(desk, cli, snapshot):
     before = snapshot()
     done = cli("data", "review", "ds", "--apply", "p.jsonl", "--list", "--patch", "q.jsonl")
-    assert (done.code, done.err) == (2, "error: --apply, --list and --patch exclude each other; give one\n")
+    assert (done.code, done.err) == (2, "error: --apply, --list and --patch exclude each other; use one of them\n")
     assert snapshot() == before

@@ -29,7 +29,7 @@ def test_a_repository_is_searched_and_what_is_left_out_is_told(cli, repository, 
     assert done.code == 0
     assert done.json["items"][0]["id"] == "file:area.py"
     assert done.json["not_searched"] == {"include mode manual": 1}  # the commit
-    assert "1 path of the tree left out: 1 binary, such as logo.png" in caplog.text
+    assert "1 path left out: 1 binary (logo.png)" in caplog.text
 
 
 def test_a_commit_and_its_definitions_are_searched(cli, repository):

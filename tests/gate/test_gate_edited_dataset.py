@@ -296,7 +296,7 @@ def test_an_id_that_the_baseline_does_not_know_either_is_a_fault_with_its_line(d
         ("dataset.yaml", f"- {CREATE}", "- tool:tracker:create_isue", "scope 'support' names item"),
         ("qrels/test.tsv", "\t2\tdependency", "\t3\tdependency", "score must be 0 irrelevant"),
         ("qrels/test.tsv", f"q07\t{FORECAST}", "q07\tforecast", "is no item id"),
-        ("qrels/test.tsv", f"q07\t{FORECAST}", f"q77\t{FORECAST}", "is for a query that queries.jsonl does not hold"),
+        ("qrels/test.tsv", f"q07\t{FORECAST}", f"q77\t{FORECAST}", "is for a query that is not in queries.jsonl"),
     ],
 )
 def test_everything_else_stays_a_fault(desk, name, old, new, words):
@@ -319,7 +319,7 @@ def test_a_session_cannot_hold_what_is_gone(desk):
 def test_only_a_dataset_whose_labels_fit_is_accepted(desk, fields):
     desk.edit(ON_CALL, **fields)
     before = sorted((path, path.read_bytes()) for path in desk.gate.parent.glob("gate.baseline/**/*.json*"))
-    with pytest.raises(InputError, match="drop what names it") as caught:
+    with pytest.raises(InputError, match="remove what names it") as caught:
         accept(desk.gate)
     (fault,) = caught.value.faults  # one, whatever names the item
     assert "enabled" in fields or (

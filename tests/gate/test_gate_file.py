@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ctxbench.evaluation.metrics import parse_metric
-from ctxbench.gate.settings import METRICS, Pin, Tolerance, examine_gate, read_gate
+from ctxbench.gate.baseline_reader import SelectorEntry
+from ctxbench.gate.baseline_rows import AnswerRow, ItemRow, QueryRow, SessionItems
+from ctxbench.gate.settings import METRICS, GateFields, Pin, Tolerance, examine_gate, read_gate
 from ctxbench.io.errors import InputError, StorageError
 
 HEAD = "datasets: [workbench]\nselectors: [semantic, bm25]\n"  # two lines
@@ -268,3 +270,12 @@ def test_an_amount_may_be_tolerated_in_its_unit(tmp_path):
     path = tmp_path / "gate.yaml"
     path.write_text("datasets: [d]\nselectors: [semantic]\ngate:\n  tolerance: {tokens: 40}\n")
     assert [one.amount for one in read_gate(path).settings.tolerances.values()] == [40.0]
+
+
+@pytest.mark.parametrize("model", [GateFields, ItemRow, QueryRow, SessionItems, AnswerRow, SelectorEntry])
+def test_a_schema_describes_every_field_and_has_no_internal_one(model):
+    schema = model.model_json_schema()
+    for about in (schema, *schema.get("$defs", {}).values()):
+        fields = about.get("properties", {})
+        assert [name for name, field in fields.items() if not field.get("description")] == []
+        assert not {"line", "_line"} & fields.keys()

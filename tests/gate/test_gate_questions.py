@@ -251,9 +251,9 @@ def test_labels_and_questions_are_held_against_each_other_each_alone():
     ("change", "text"),
     [
         ({"scope": 7}, "scope must be a text, got 7"),
-        ({"available": "tool:s:a"}, "available must hold texts, got 'tool:s:a'"),
-        ({"removed": [7]}, r"removed must hold texts, got \[7\]"),
-        ({"explicit": ["a"]}, "explicit: 'a' is no item id"),
+        ({"available": "tool:s:a"}, "available must be a list, got 'tool:s:a'"),
+        ({"removed": [7]}, r"removed\[0\] must be a text, got 7"),
+        ({"explicit": ["a"]}, "'a' is no item id"),
     ],
 )
 def test_a_line_of_a_query_that_is_none_is_damaged(change, text):
@@ -263,5 +263,5 @@ def test_a_line_of_a_query_that_is_none_is_damaged(change, text):
 
 
 def test_a_line_of_an_item_with_scopes_that_are_none_is_damaged():
-    with pytest.raises(RowError, match="scopes must hold texts, got 'team'"):
+    with pytest.raises(RowError, match="scopes must be a list, got 'team'"):
         item_from_row({**item_row(scoped().items[item_id("a")]), "scopes": "team"})

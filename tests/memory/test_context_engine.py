@@ -123,8 +123,8 @@ def test_a_ranker_of_ones_own(engine):
 @pytest.mark.parametrize(
     ("ranker", "said"),
     [
-        (lambda results: [1.0], "it gave 1 for 4 results"),
-        (lambda results: [1.0, float("nan"), *[1.0] * 2], "it gave nan for '"),
+        (lambda results: [1.0], "got 1 for 4 results"),
+        (lambda results: [1.0, float("nan"), *[1.0] * 2], "got nan for '"),
         (lambda results: 1 / 0, "the ranker failed: ZeroDivisionError"),
     ],
 )

@@ -231,10 +231,10 @@ def test_what_was_sufficient_is_recorded_with_all_that_was_in_it(service, store)
     assert (last.useful, [service.metrics.value(one) for one in ("sufficient", "insufficient")]) == (False, [1, 1])
     assert service.build("flat tyre?", user="ana", thread="t", time=NOW).kept  # it is no use of anything
     for context, user in ((built.id, "ben"), (built.id, None), ("gone", "ana")):
-        with pytest.raises(NotSeenError, match="of yours is known"):
+        with pytest.raises(NotSeenError, match="unknown context"):
             service.sufficient(context, True, user=user)
     store.delete(WORKSPACE, "tyre")
-    with pytest.raises(NotSeenError, match="no item 'memory:tyre%401'"):
+    with pytest.raises(NotSeenError, match="unknown item 'memory:tyre%401'"):
         service.sufficient(built.id, True, user="ana")
 
 
@@ -242,13 +242,13 @@ def test_feedback_on_what_is_not_there_or_is_anothers_says_the_same(service, sto
     store.insert(Memory(id="secret", workspace=WORKSPACE, content="Ben's tyre.", user="ben", created="2026-03-05"))
     built = service.build("flat tyre?", user="ana", time=NOW)
     for item in ("memory:secret%401", "memory:gone%401", "secret", "%FF:x", "memory:tyre"):
-        with pytest.raises(NotSeenError, match="no item"):
+        with pytest.raises(NotSeenError, match="unknown item"):
             service.feedback(item, useful=True, user="ana")
     for context, user in ((built.id, "ben"), (built.id, None), ("gone", "ana")):
-        with pytest.raises(NotSeenError, match="of yours is known"):
+        with pytest.raises(NotSeenError, match="unknown context"):
             service.feedback("memory:tyre%401", useful=True, user=user, context=context)
     preview = service.preview("tea?", user="ana", time=NOW)
-    with pytest.raises(NotSeenError, match="no context"):
+    with pytest.raises(NotSeenError, match="unknown context"):
         service.feedback("memory:tea%401", useful=True, user="ana", context=preview.id)
     store.insert(Memory(id="late", workspace=WORKSPACE, content="x", created="2026-03-05"))
     with pytest.raises(NotSeenError, match="is not in this context"):

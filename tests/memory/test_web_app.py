@@ -159,7 +159,7 @@ def test_without_tokens_this_machine_is_answered(host):
         (b"", 400, "must be JSON"),
         (b"{", 400, "must be JSON"),
         (b"\xff", 400, "must be JSON in UTF-8"),
-        (b'{"message": NaN}', 400, "NaN is no number"),
+        (b'{"message": NaN}', 400, "NaN is not a JSON number"),
         (b'{"message": "\\ud800"}', 400, "must be JSON in UTF-8"),
         (b"[" * 100_000, 400, "must be JSON"),
         (b'{"message": ' + b"9" * 5_000 + b"}", 400, "must be JSON"),
@@ -220,7 +220,7 @@ def test_an_answer_that_takes_too_long_is_given_up():
     one = client(seconds=0.2)
     build = one.service.build
     one.service.build = lambda *asked, **more: (time.sleep(1), build(*asked, **more))[1]
-    assert "no answer after 0.2 s" in problem(one.post("/context/build", json={"message": "x"}), 503)
+    assert "no answer within 0.2 s" in problem(one.post("/context/build", json={"message": "x"}), 503)
     assert one.post("/context/preview", json={"message": "x"}).status_code == 200
 
 
@@ -256,7 +256,7 @@ def test_a_source_that_fails_is_named_without_what_it_said(monkeypatch, caplog):
     assert note == {
         "step": "retrieve.recent",
         "kind": "failed",
-        "message": "the server's log says more",
+        "message": "see the log of the server",
         "query": "request",
     }
     assert "retrieve.recent: failed, division by zero" in caplog.text

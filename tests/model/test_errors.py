@@ -100,6 +100,8 @@ def test_faults_are_raised_if_there_are_any():
 
 
 def test_an_old_name_is_answered_with_the_new_one():
-    assert suggest("documents", ["spec", "normal"]) == "; its name is 'spec' now. Known: normal, spec"
-    assert suggest("wrong_siblings", ["same_server_confusions"], listed=False).startswith("; its name is 'same_server")
+    assert suggest("documents", ["spec", "normal"]) == "; its name is now 'spec'. Known: normal, spec"
+    assert suggest("wrong_siblings", ["same_server_confusions"], listed=False).startswith(
+        "; its name is now 'same_server"
+    )
     assert suggest("fit", ["normal"]) == "; Known: normal", "where nothing was renamed to, it is any other name"

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 FILES = {  # the shipped files of each format
     "corpus": ("datasets/*/corpus.jsonl", "tests/fixtures/*/corpus.jsonl"),
     "dataset": ("datasets/*/dataset.yaml", "tests/fixtures/*/dataset.yaml"),
+    "policies": tuple(f"experiments/tuning/{name}.yaml" for name in ("assembly", "own-weights", "presets")),
     "queries": ("datasets/*/queries.jsonl", "tests/fixtures/*/queries.jsonl"),
 }
 FAULTY = {"agent.yaml": "agent", "corpus.jsonl": "corpus", "dataset.yaml": "dataset", "queries.jsonl": "queries"}

@@ -43,7 +43,7 @@ class TestToolModes:
         message = str(caught.value)
         assert "no tool 'tool:web:serch'; did you mean 'tool:web:search'" in message
         assert "no tool is of server 'wep'; did you mean 'web'" in message
-        assert "include of web must be one of always, manual, agent, got 'sometimes'" in message
+        assert "include mode of web must be one of always, manual, agent, got 'sometimes'" in message
 
 
 class TestAgent:

@@ -599,9 +599,8 @@ class TestFaults:
         ],
     )
     def test_a_selector_of_ones_own_is_told_where_it_goes(self, text, line, faults):
-        ((at, message),) = faults(text)
-        assert at == 1
-        assert f"under `selectors:` in experiment.yaml or gate.yaml: `{line}`" in message
+        where = f"write an external selector under `selectors:` in experiment.yaml or gate.yaml: `{line}`"
+        assert faults(text) == [(1, f"a selector needs name and pipeline; {where}")]
 
     def test_everything_wrong_is_said_at_once(self, faults):
         found = faults(

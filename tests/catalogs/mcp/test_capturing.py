@@ -159,7 +159,7 @@ def test_what_fails_is_reported_and_the_others_are_kept(asked: Asked) -> None:
     assert errors["hang_later"] == "it did not answer within 4 s: reading tools, page 1"
     assert errors["exit_later"].endswith("| the database is gone")
     assert errors["not_utf8"] == "it wrote bytes that are not UTF-8 (0xff)"
-    assert errors["invalid"].startswith("its answer is not valid by MCP: tools.0.inputSchema: ")
+    assert errors["invalid"].startswith("its answer is not valid MCP: tools.0.inputSchema: ")
     assert "cannot be started: No such file or directory: /no/such/program" in errors["gone"]
     assert asked.alive == []
 

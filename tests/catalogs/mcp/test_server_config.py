@@ -107,7 +107,7 @@ def test_an_input_that_only_an_editor_asks_for_is_a_fault_with_its_line(tmp_path
         "KEY": "${input:key}"}}}}"""
     ((line, message),) = faults_of(tmp_path, text)
     assert line == 3
-    assert message.startswith("server 'a': field 'env.KEY': ${input:key} would be asked for by the editor")
+    assert message.startswith("server 'a': field 'env.KEY': ${input:key} is asked for by an editor")
 
 
 def test_all_faults_come_at_once_without_values(tmp_path: Path) -> None:

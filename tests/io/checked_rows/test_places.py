@@ -26,7 +26,7 @@ def test_a_read_only_place_can_be_read(rows, opened, path, monkeypatch):
     assert not reader.writable
     with pytest.raises(StorageError, match="cannot be written"):
         reader.put({b"b": b"2"})
-    with pytest.raises(StorageError, match="cannot be written, so that nothing can be taken out"):
+    with pytest.raises(StorageError, match="cannot be written, so nothing can be removed"):
         reader.remove([b"a"])
     assert [one.name for one in path.parent.iterdir()] == ["rows.sqlite"]
     assert path.read_bytes() == before

@@ -59,8 +59,8 @@ def test_bad_rows_are_told_all_at_once(tmp_path):
     for line, wanted in (
         (2, "1 occurs twice"),
         (3, "must be a hash of 7 hex digits or more, got 'xyz'"),
-        (4, "expected one of the fields 'commit' (a hash) and 'number'"),
-        (5, "expected one of the fields 'commit'"),
+        (4, "expected either 'commit' (a hash) or 'number'"),
+        (5, "expected either 'commit'"),
         (6, "field 'text' must not be empty"),
         (7, "unknown field 'txt'"),
         (8, ""),
@@ -92,7 +92,7 @@ def test_queries_have_the_texts_and_commits_their_messages(tmp_path):
 def test_two_rows_of_one_commit_are_told(tmp_path):
     path = tmp_path / "texts.jsonl"
     path.write_text('{"commit": "0123456", "text": "a"}\n{"commit": "0123456789", "text": "b"}\n')
-    with pytest.raises(InputError, match="0123456 and 0123456789 begin alike; expected one row for a commit"):
+    with pytest.raises(InputError, match="0123456 is the beginning of 0123456789; expected one row per commit"):
         read_query_texts(path)
 
 

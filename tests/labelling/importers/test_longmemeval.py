@@ -77,7 +77,7 @@ def test_a_file_of_ones_own_in_this_form_is_another_dataset(tmp_path):
     file.write_text(json.dumps([DEGREE, PETS]))
     with pytest.raises(StorageError) as caught:
         import_dataset("longmemeval-oracle", source=file)
-    assert "`ctxbench data import longmemeval-oracle --from PLACE --own --out FOLDER` makes it" in str(caught.value)
+    assert "`ctxbench data import longmemeval-oracle --from PLACE --own --out FOLDER`" in str(caught.value)
     first = import_own("longmemeval-oracle", file, called="mine")
     assert (first.name, [query.id for query in first.queries]) == ("mine", ["q1", "q2"])
     digest = hashlib.sha256(file.read_bytes()).hexdigest()

@@ -65,7 +65,7 @@ def test_the_sample_is_drawn_once(place):
         queue = session_of(work, pool, focus=("wide",)).queue
     with opened(folder) as work:
         assert session_of(work, pool).queue == queue
-        with pytest.raises(ParameterError, match="was drawn to narrow wide"):
+        with pytest.raises(ParameterError, match="was drawn for wide"):
             session_of(work, pool, focus=("narrow",))
 
 
@@ -132,7 +132,7 @@ def test_a_lost_sample_is_told(place):
     folder, pool = place
     answered(folder, pool)
     (folder / "labelling" / "queue.json").unlink()
-    with opened(folder) as work, pytest.raises(ParameterError, match=r"queue\.json is missing.*from a copy"):
+    with opened(folder) as work, pytest.raises(ParameterError, match=r"queue\.json is missing.*restore a copy"):
         session_of(work, pool)
 
 

@@ -27,7 +27,7 @@ def test_what_every_selector_ranks_far_down_is_found(pool):
 def test_one_selector_alone_contradicts_nobody(pool):
     from dataclasses import replace
 
-    with pytest.raises(ParameterError, match="two selectors or more"):
+    with pytest.raises(ParameterError, match="two or more selectors"):
         findings(replace(pool, offers=pool.offers[:1]))
 
 

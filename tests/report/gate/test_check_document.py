@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ctxbench.gate.results import Cause, CauseKind, Verdict
-from ctxbench.io.errors import Fault, InputError, StorageError
+from ctxbench.io.errors import Fault, InputError, StorageError, first_few
 from ctxbench.report import check_texts
 from ctxbench.report.check_document import document, refusal
 from ctxbench.report.check_texts import Locations
@@ -266,7 +266,7 @@ def test_a_cause_names_what_it_is_about_once(cause, words):
     ("n", "words"), [(0, ""), (1, "0"), (6, "0, 1, 2, 3, 4 and 5"), (7, "0, 1, 2, 3, 4 and 2 more")]
 )
 def test_a_long_list_of_ids_is_cut(n, words):
-    assert check_texts.first_ones([str(one) for one in range(n)]) == words
+    assert first_few([str(one) for one in range(n)]) == words
 
 
 @pytest.mark.parametrize(("p", "words"), [(0.00001, "<0.0001"), (0.0051, "0.0051"), (0.05, "0.050"), (1.0, "1")])

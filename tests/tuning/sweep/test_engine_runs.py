@@ -18,7 +18,6 @@ from ctxbench.evaluation.answers import Labels
 from ctxbench.evaluation.metrics import evaluate, parse_metric, parse_metrics
 from ctxbench.evaluation.runner import answered
 from ctxbench.io.errors import ParameterError
-from ctxbench.model.requests import Batch
 from ctxbench.pipelines.pipeline import PipelineError
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import definition, read_definition
@@ -201,7 +200,7 @@ def test_no_selection_is_measured_twice(monkeypatch):
     first = runs.values({"contextTopN": 3, "contextIncludeScore": 1.0})
     assert runs.values({"contextIncludeScore": 1.0, "contextTopN": 3}) is first, "the same setting"
     assert runs.values({"contextTopN": 3, "contextIncludeScore": 0.9999999}) is first, "another with the same items"
-    assert (runs.runs, runs.selections, len(calls)) == (2, 1, 1)
+    assert (runs.runs, len(runs._values_by_offer), len(calls)) == (2, 1, 1)
 
 
 def test_the_same_items_shown_in_part_are_another_selection(tmp_path):
@@ -216,7 +215,7 @@ def test_the_same_items_shown_in_part_are_another_selection(tmp_path):
     runs = runner(selector=cut)
     for values in ({"characters": 10}, {"characters": 40}, {"characters": 1000}):
         assert same(runs.values(values), by_running(LABELS, values, cut))
-    assert runs.selections == 3
+    assert len(runs._values_by_offer) == 3
 
 
 def test_a_setting_that_cannot_be_built_is_told_before_any_runs(tmp_path):
@@ -228,16 +227,6 @@ def test_a_setting_that_cannot_be_built_is_told_before_any_runs(tmp_path):
     with pytest.raises(PipelineError, match="n must be 0 or more, got -1"):
         runs.lines([{"n": 1}, {"n": -1}])
     assert not resources.asked
-
-
-def test_requests_that_are_not_those_of_the_labels_are_refused():
-    with pytest.raises(ParameterError, match="not of dataset mock's queries"):
-        SettingRunner(SEMANTIC, Batch.of(CATALOG, []), resources=mock_resources(), labels=LABELS, measures=MEASURES)
-
-
-def test_a_metric_without_values_by_query_is_refused():
-    with pytest.raises(ParameterError, match="BoR@5 cannot be computed by query"):
-        runner(measures=(Measure(parse_metric("BoR@5")),)).values({})
 
 
 def test_what_was_used_longest_ago_is_dropped_first():

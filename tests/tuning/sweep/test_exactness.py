@@ -281,14 +281,14 @@ def check(case: Case, family: Any, steps: Any) -> None:
             assert line.squares[tokens][place] == np.nansum(expected[tokens] ** 2)
             assert line.cubes[tokens][place] == np.nansum(expected[tokens] ** 3)
             assert line.squares[recall][place] == pytest.approx(np.nansum(expected[recall] ** 2), rel=1e-12)
-            selections.append((place, family.lengths(rankings, setting).tolist()))
+            selections.append((place, family.offered_prefix(rankings, setting)[1].tolist()))
         for (place, one), (other, two) in itertools.pairwise(selections):
             assert (one == two) == (place == other), "each selection once"
             assert (np.array(one) <= two).all(), "from what offers fewest to what offers most"
         for place in range(len(line)):
             short = line.rounded_values(place) if line.axis else dict(line.values)
             np.testing.assert_array_equal(
-                family.lengths(rankings, short), family.lengths(rankings, line.values_at(place))
+                family.offered_prefix(rankings, short)[1], family.offered_prefix(rankings, line.values_at(place))[1]
             )
     assert len(set(fixed)) == len(fixed), "no two lines are of the same parameters"
 

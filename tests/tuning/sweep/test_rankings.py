@@ -191,19 +191,11 @@ def test_no_query_and_no_item():
 
 def test_what_cannot_be_swept_is_refused():
     labels = labels_of(("", {"a": 2}))
-    with pytest.raises(ParameterError, match="nDCG@10 says how items are ranked, which no cut changes"):
-        MeasuredRankings.of(table_of("a"), labels, [Measure(Metric("nDCG", 10))])
-    with pytest.raises(ParameterError, match="BoR@5 says how items are ranked"):
-        MeasuredRankings.of(table_of("a"), labels, [Measure(Metric("BoR", 5))])
-    with pytest.raises(ParameterError, match="rankings of 2 queries and labels of 1"):
-        measured_rankings(table_of("a", "b"), labels, "tokens")
     expanded = Candidates.build(
         1, np.zeros(1, np.int64), np.zeros(1, np.int64), score=np.ones(1), origin=np.full(1, Origin.EXPANSION)
     )
     with pytest.raises(ParameterError, match="expanded items are not part of a ranking"):
         measured_rankings(expanded, labels, "tokens")
-    with pytest.raises(ParameterError, match="not measured by items; they know tokens"):
-        measured_rankings(table_of("a"), labels, "tokens").values(Measure(Metric("items")), np.zeros(1, np.int64))
 
 
 class TestExactValues:

@@ -148,7 +148,7 @@ def test_faults_are_listed_with_their_lines(tmp_path):
     for expected in (
         "field 'contents' is missing",
         "field 'doc_id' is missing",
-        "document 'a' occurs twice, first in line 1",
+        "document 'a' stands twice, first in line 1",
         "must be document ids in groups, such as [[a, b], [c]]",
         "query 'q' occurs twice, first in line 1",
         "field 'qid' is missing",
@@ -165,7 +165,7 @@ def test_parquet_says_what_to_do_where_it_cannot_be_read(tmp_path, corpus, monke
             raise ImportError("no pyarrow")
 
     monkeypatch.setattr(importlib, "import_module", lambda name: Pandas)
-    with pytest.raises(StorageError, match=r"pip install pandas pyarrow; or write it elsewhere as JSON lines"):
+    with pytest.raises(StorageError, match=r"pip install pandas pyarrow; or convert it to JSON lines"):
         import_autorag(tmp_path / "qa.parquet", corpus=corpus)
     with pytest.raises(StorageError, match="no such file"):
         import_autorag(tmp_path / "none.parquet", corpus=corpus)

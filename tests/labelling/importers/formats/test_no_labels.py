@@ -68,5 +68,5 @@ def test_skills_whose_trigger_evals_hold_no_request_are_refused(tmp_path):
 
 def test_a_run_that_ranks_no_document_for_a_query_of_the_dataset_is_refused(files):
     dataset = trec(files, [("q1", "a")]).dataset
-    with pytest.raises(ParameterError, match="no ranked document"):
+    with pytest.raises(ParameterError, match="no document ranked"):
         answers_of_run({"q1": [("gone", 1.0)], "nobody": [("a", 1.0)]}, dataset, keep=5)

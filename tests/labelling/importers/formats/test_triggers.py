@@ -147,4 +147,4 @@ def test_a_folder_without_files_or_skills(folder, tmp_path):
         path.unlink()
     assert "expected one beside a SKILL.md" in faults_of(folder)[0][1]
     (tmp_path / "empty").mkdir()
-    assert "no SKILL.md under it" in faults_of(tmp_path / "empty")[0][1]
+    assert "no SKILL.md in it" in faults_of(tmp_path / "empty")[0][1]
