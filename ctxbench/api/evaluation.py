@@ -69,9 +69,9 @@ def evaluate(
             (n_texts, n_dimensions).
         counter: what counts prompt tokens, such as `o200k`.
         seed: of the resampling in statistics, and of the sample.
-        out: the run folder, which the next call goes on with, and `ctxbench report` shows, too, unless a dataset is in
-            memory alone; None = one that goes with the results.
-        progress: told about every slice of queries.
+        out: the run folder. The next call continues it, and `ctxbench report` shows it unless a dataset is in memory
+            only. None = a temporary folder that is deleted with the results.
+        progress: called after every slice of queries.
 
     Returns:
         The results; in a notebook they show themselves as a table.
@@ -120,9 +120,9 @@ def run(experiment: str | Path, *, out: str | Path | None = None, progress: Prog
 
     Args:
         experiment: the file.
-        out: the run folder. One that this call or the command finished is read, one that was stopped is gone on with;
-            None = one that goes with the results.
-        progress: told about every slice of queries.
+        out: the run folder. A finished run is read, and an interrupted one is continued. None = a temporary folder that
+            is deleted with the results.
+        progress: called after every slice of queries.
 
     Returns:
         The results; in a notebook they show themselves as a table.
@@ -141,7 +141,7 @@ def run(experiment: str | Path, *, out: str | Path | None = None, progress: Prog
 
 
 def _results(prepared: Prepared, out: str | Path | None, progress: ProgressListener) -> Results:
-    """Run what was checked; the folder goes with the results if `out` is None."""
+    """Run a checked experiment; the folder is deleted with the results if `out` is None."""
     folder = Path(tempfile.mkdtemp(prefix="ctxbench"), "run") if out is None else Path(out)
     try:
         runner.run(prepared, folder, progress=progress)
@@ -281,8 +281,8 @@ class Tuned:
         """What was compared, measured by running it: the default, what is recommended, fixed numbers, everything.
 
         Returns:
-            One row a dataset and contender: `role`, `selector`, `values`, then for each metric its mean, `... low` and
-            `... high`, on the test split, or on all labels where these decide.
+            One row per dataset and contender: `role`, `selector`, `values`, then for each metric its mean, `... low`
+            and `... high`, on the test split, or on all labels where these decide.
         """
         rows = [
             {
@@ -328,10 +328,10 @@ class Tuned:
         return make_frame(rows)
 
     def worse(self) -> pd.DataFrame:
-        """Requests that the default makes complete and what is recommended does not: means hide who pays.
+        """Requests that are complete with the default and incomplete with the recommendation, which means hide.
 
         Returns:
-            One row a dataset, policy and request: `query`, `text` (shortened), `missing` (ids of required items).
+            One row per dataset, policy and request: `query`, `text` (shortened), `missing` (ids of required items).
         """
         rows = [
             {
@@ -451,7 +451,7 @@ def tune(
         confidence: level of the intervals that constraints are met by.
         seed: of random search, resampling and the sample.
         together: whether one setting for all datasets is looked for, too.
-        progress: told how far it is.
+        progress: called with the progress.
         **constraints: by metric, what must be reached (`completeness=0.9`) or kept below (`tokens=4000`); a text
             compares: `completeness="0.98 of base"` (times what the base has), `"0.75 of reachable"`.
 

@@ -69,7 +69,7 @@ class Data:
 
     @cached_property
     def items(self) -> pd.DataFrame:
-        """The catalog, one row an item in its order: `id`, `type`, `server`, `name`, and what else any item has."""
+        """The catalog, one row per item in its order: `id`, `type`, `server`, `name`, and what else any item has."""
         rows = ({"id": item.id, "type": item.type, **_plain(item.as_row())} for item in self.dataset.catalog)
         return _frame(rows, ["id", "type", "server", "name", "description", "text"])
 
@@ -356,7 +356,7 @@ def embedder_name(embedder: EmbedderGiven) -> str:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A file of answers, one line a query; see `answers`."""
+    """A file of answers, one line per query; see `answers`."""
 
     path: Path
 
@@ -365,7 +365,7 @@ def answers(path: str | Path) -> Recorded:
     """Answers that were recorded in a file, as a selector for `evaluate`.
 
     Args:
-        path: one JSON object a line: `{"query": ..., "items": [...]}`, as `ctxbench score` takes it.
+        path: one JSON object per line: `{"query": ..., "items": [...]}`, as `ctxbench score` takes it.
     """
     return Recorded(Path(path))
 

@@ -50,11 +50,11 @@ def from_logs(
     renames: Mapping[str, str] | None = None,
     redact: bool | str | Path = True,
 ) -> Data:
-    """Make a dataset of what an agent logged, in a folder; `ctxbench data import traces` does the same.
+    """Make a dataset from the logs of an agent, in a folder; `ctxbench data import traces` does the same.
 
-    What was called is a part of what is needed: where not everything was offered, a query is labelled in part only, and
-    figures leave it out until somebody has looked (`label`). So is every query that may get something else than tools,
-    such as rules or skills, since no log shows when those are needed.
+    Called items are a part of the needed ones. A query to which not everything was offered is labelled in part only,
+    and figures leave it out until somebody has labelled it (`label`). So is a query that may get other items than
+    tools, such as rules or skills, because no log shows when those are needed.
 
     Args:
         logs: files of JSON lines of turns, or of OpenTelemetry spans.
@@ -64,11 +64,11 @@ def from_logs(
         licence: of the log's texts, for the card.
         history: how many earlier messages a query keeps, >= 0.
         all_offered: turns without a list of what was offered were offered everything.
-        renames: ids that the log has for items that go by another id now, old to new.
+        renames: the new id by the old id that the log has.
         redact: whether names, addresses and keys in texts are replaced by placeholders; a file adds patterns of yours.
 
     Raises:
-        UserError: a log, the catalog or the folder is not what it should be; nothing is written then.
+        UserError: a log, the catalog or the folder is faulty; nothing is written then.
 
     Example:
         >>> import json, pathlib, tempfile
@@ -160,7 +160,7 @@ def label(
             semantic/spec, and that of the agent that the dataset is over.
         figures: names of the figures to narrow, as `report` lists them; none = all. Of the first session only.
         embedder: as for `evaluate`.
-        progress: told how many queries each selector was asked.
+        progress: called with how many queries each selector was asked.
 
     Returns:
         The session, to be used by `with`, or ended by `close`.
@@ -283,8 +283,8 @@ class Labelling:
         """The figures as estimated from the labels so far.
 
         Returns:
-            One row a selector (`completeness`) and a pair of selectors (`difference`): `figure`, `of`, `value`, `low`,
-            `high` (a 95% interval), `labels_to_halve_interval` (its width; NaN = even all answers do not).
+            One row per selector (`completeness`) and a pair of selectors (`difference`): `figure`, `of`, `value`,
+            `low`, `high` (a 95% interval), `labels_to_halve_interval` (its width; NaN = even all answers do not).
         """
         report = self._session.report()
         rows = [
@@ -383,7 +383,7 @@ def review(
         selectors: two or more that rank, as for `evaluate`; the less they have in common, the more it tells. None = as
             for `label`.
         embedder: as for `evaluate`.
-        progress: told how many queries each selector was asked.
+        progress: called with how many queries each selector was asked.
 
     Raises:
         UserError: there is no such dataset, or a selector is unknown or alone.
@@ -503,7 +503,7 @@ class Conversation:
     catalog: Catalog | None = field(default=None, repr=False)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a reply: `reply` (its number, from 1), `time`, `text`, `said`, `items`, `calls`, `selector`."""
+        """One row per reply: `reply` (its number, from 1), `time`, `text`, `said`, `items`, `calls`, `selector`."""
         rows = [
             {
                 "reply": number,
@@ -525,7 +525,7 @@ class Conversation:
             reply: its number, from 1; or from the end, -1 being the last.
 
         Returns:
-            One row an item: `item`, `mode` (`always`, `manual`, `agent`, `expansion`, `explicit`), `score` (NaN for
+            One row per item: `item`, `mode` (`always`, `manual`, `agent`, `expansion`, `explicit`), `score` (NaN for
             what the session held), `shown` (the part of its prompt text; None = all), `called` (whether the reply
             called it, by its id, or by a name that no other tool of the context has), and with a catalog `since`:
             `same`, `edited`, or `gone`.
@@ -640,7 +640,7 @@ def conversation(
         ['hi']
     """
     if not Path(path).is_file():
-        raise StorageError(f"no file {path}; expected stored conversations, one JSON object a line")
+        raise StorageError(f"no file {path}; expected stored conversations, one JSON object per line")
     by_id = group_pairs((exchange.conversation, exchange) for exchange in ConversationStore(path).exchanges())
     if id is not None and str(id) not in by_id:
         raise UnknownNameError("conversation", str(id), by_id)

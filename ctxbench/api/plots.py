@@ -66,7 +66,7 @@ def confusion(dataset: Dataset, part: Part, by: str) -> Confusion:
     Counted is each item that the selector added to a query (what its session held is not) and that the query's labels
     call neither required nor helpful. It counts in the row of every group that the query requires an item of;
     alternatives are all required. Queries that need nothing are left out, and groups that are neither needed nor
-    offered. Of more than 20 groups the 19 that most queries need (then those most offered) are told, and the others
+    offered. Of more than 20 groups, the 19 that most queries need (then those most offered) are shown, and the others
     together as one.
 
     Args:
@@ -165,10 +165,10 @@ _WIDE = 7.0  # inches from which on two plots stand side by side, not three
 
 
 class Plots:
-    """Plots of what selectors offered; each method draws one on `ax`, and gives it back.
+    """Plots of what selectors offered; each method draws one on `ax`, and returns it.
 
-    Without `ax` each makes a figure, with one plot a dataset, and gives back its axes: alone, or of several datasets as
-    an array. Nothing is shown or saved (`ax.figure.savefig("plot.png")`), and no style is changed. A figure of your own
+    Without `ax` each makes a figure, with one plot per dataset, and returns its axes, for several datasets as an array.
+    Nothing is shown or saved (`ax.figure.savefig("plot.png")`), and no style is changed. A figure of your own
     makes room for long names if it has `layout="constrained"`.
     """
 
@@ -344,7 +344,7 @@ class Plots:
         helpful; the cell is the share of those items that are of group B, in per cent, so that a row adds up to 100. A
         query that requires items of several groups counts in the row of each, alternatives included; one that needs
         nothing in none. A row stays empty where nothing else was offered. Behind a row's name stands how many queries
-        need it. Groups stand in the order of that number. Of more than 20 the 19 first are told, and the others
+        need it. Groups are in the order of that number. Of more than 20 the first 19 are shown, and the others
         together.
 
         Args:

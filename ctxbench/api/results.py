@@ -116,7 +116,7 @@ class Results:
         return self.summary.metric_names
 
     def to_frame(self, *, intervals: bool = False) -> pd.DataFrame:
-        """The mean of every metric, one row a selector (and dataset, if there are several).
+        """The mean of every metric, one row per selector (and dataset, if there are several).
 
         Args:
             intervals: with `... low` and `... high` of the 95% interval behind each, and what the comparison with the
@@ -144,7 +144,7 @@ class Results:
         return frame if len(self.summary.datasets) > 1 else frame.droplevel("dataset")
 
     def per_query(self) -> pd.DataFrame:
-        """Every metric by query, one row a dataset, selector and query; NaN where it does not apply to the query.
+        """Every metric by query, one row per dataset, selector and query; NaN where it does not apply to the query.
 
         The last column, `error`, says why the selector failed on the query; empty where it did not. A query that was
         failed on counts as nothing offered.
@@ -175,7 +175,7 @@ class Results:
         """The items that were offered to queries whose labels call them irrelevant, most often first.
 
         Returns:
-            One row a dataset, selector and item: `dataset`, `selector`, `item`, `queries` (how many).
+            One row per dataset, selector and item: `dataset`, `selector`, `item`, `queries` (how many).
 
         Example:
             >>> res = ctxbench.evaluate("datasets/smoke", ["everything"], embedder="hashing", counter="chars/4")
@@ -203,7 +203,7 @@ class Results:
                 for what is.
 
         Returns:
-            One row a dataset and metric: `difference`, `low`, `high`, `p`, `p_at_floor` (`p` is an upper bound: no
+            One row per dataset and metric: `difference`, `low`, `high`, `p`, `p_at_floor` (`p` is an upper bound: no
             random resample was as extreme), `significant`, `higher`, `lower`, `equal` (in queries), `n`, and `needed`,
             how many queries would make such a difference significant.
 
@@ -441,7 +441,7 @@ class Checked:
         """The judged metrics.
 
         Returns:
-            One row a dataset, selector and metric: `verdict`, the means `base` and `head`, their `difference` with
+            One row per dataset, selector and metric: `verdict`, the means `base` and `head`, their `difference` with
             `low` and `high`, `p` (Holm-corrected), `p_at_floor` (`p` is an upper bound: no random resample was as
             extreme), `tolerance`, and `detectable`, the smallest change for the worse that so many queries would tell
             apart four times in five.
@@ -472,7 +472,7 @@ class Checked:
         """Items that went out or came in, in the order of the queries.
 
         Returns:
-            One row a dataset, selector, query and item: `lost` (else it came in), `required`, `cause`, `detail`,
+            One row per dataset, selector, query and item: `lost` (else it came in), `required`, `cause`, `detail`,
             `base_rank`, `head_rank`, `rule` (what keeps it out), and `fix`, what would bring a required item back.
         """
         columns = ["dataset", "selector", "query", "item", "lost", "required", "cause", "detail"]
@@ -605,8 +605,8 @@ class Selected:
         """What is offered, and the `near` best of what stayed out.
 
         Returns:
-            One row an item: `item`, `offered`, `score`, `tokens`, `mode`, `rule` (why it stayed out), `query_chunk` and
-            `item_chunk` (the texts that gave the score).
+            One row per item: `item`, `offered`, `score`, `tokens`, `mode`, `rule` (why it stayed out), `query_chunk`
+            and `item_chunk` (the texts that gave the score).
         """
         rows = [_row(candidate, offered=True) for candidate in self.explanation.chosen]
         rows += [_row(candidate, offered=False) for candidate in self.explanation.left_out[:near]]

@@ -1,8 +1,8 @@
 """Comparisons with grouped queries, of gains and losses, and at equal token counts.
 
-**Groups** (paraphrases, turns of a session): queries of a group are similar, so a sample tells less than as many
-independent queries. At a correlation of 0.5 in groups of three, a 95% interval by query covers 82 to 89%, one by group
-92 to 97% (`reports/tuning-coverage.md`).
+**Groups** (paraphrases, turns of a session): queries of a group are similar, so a sample holds less information than
+as many independent queries. At a correlation of 0.5 in groups of three, a 95% interval by query covers 82 to 89%, one
+by group 92 to 97% (`reports/tuning-coverage.md`).
 
 **Gains and losses:** after a small change of a catalog most queries are equal and a few differ, by a line or by a long
 document. Intervals by a normal or Student's deviate, Johnson's t, Hall's t and a bootstrap-t cover 60 to 90% there,
@@ -47,8 +47,8 @@ from ctxbench.model.registry import StoredDomains, StoredRefine, StoredStep
 from ctxbench.model.strategies import built_step
 
 _METHOD = "gains and losses"
-_MANY = 60  # groups that differ, from which on their sizes alone were found to tell what sizes there are
-_WIDE = 5.0  # spread of amounts, in mean sizes of a difference, from which on fewer were found to do
+_MANY = 60  # groups that differ; with fewer, the sizes of their differences were not known well enough
+_WIDE = 5.0  # spread of amounts, in mean sizes of a difference, from which on fewer are enough
 _ROUNDING = 1e-12  # of sums over a group, as a share of the largest values
 
 
@@ -334,7 +334,7 @@ def grouped_compare(
         test="sign flips of groups",
         worth=share,
     )
-    return correct({"": grouped})[""]  # how many would tell
+    return correct({"": grouped})[""]  # computes `needed` anew
 
 
 def _share_independent(away: FloatArray, sums: FloatArray, sizes: IntArray) -> float:

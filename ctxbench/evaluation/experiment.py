@@ -37,7 +37,7 @@ from ctxbench.selectors.definitions import (
     selector_name,
     shipped_spec,
 )
-from ctxbench.selectors.protocol import NO_ANSWER, NOT_AWAITED
+from ctxbench.selectors.protocol import NO_ANSWER, NOT_AWAITED, ExternalBlock
 from ctxbench.selectors.selector import EXTERNAL_KINDS, ORACLE, Oracle, Required, Selector, SizeMatched, value_text
 
 DEFAULT_METRICS = (
@@ -102,7 +102,7 @@ class InlineSelector(FileModel):
 
 _ENTRIES = parsed(  # validated one by one, so that a faulty one hides no other
     lambda entries: entries,
-    Annotated[list[str | NamedSelector | InlineSelector | dict[str, Any]], Field(min_length=1)],
+    Annotated[list[str | NamedSelector | InlineSelector | ExternalBlock], Field(min_length=1)],
 )
 
 
@@ -245,7 +245,7 @@ def scoring(answers: Path, *, dataset: str, compare_with: Sequence[str], tokens:
     names = [answers.stem, *map(selector_name, compare_with)]
     if len(set(names)) < len(names):
         raise ParameterError(f"two selectors would have one name: {', '.join(names)}; name each once")
-    spec = external_spec({"answers": str(answers), "name": answers.stem}, base=Path())
+    spec = external_spec({"answers": str(answers)}, base=Path())
     specs = [spec]
     specs += [shipped_spec(named, name=selector_name(named)) for named in compare_with]
     return Experiment(

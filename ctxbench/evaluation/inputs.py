@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,21 +28,20 @@ from ctxbench.search.chunking import js_trim
 from ctxbench.search.embedders import Embedder, open_embedder
 from ctxbench.search.resources import LocalResources, local_resources
 from ctxbench.search.tokens import TokenCounter, open_counter
-from ctxbench.selectors.selector import PipelineSelector
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Prepared:
-    """An experiment that was checked whole: datasets are open, nothing is embedded and no model is loaded.
+    """A checked experiment: datasets are open, but nothing is embedded and no model is loaded.
 
     Attributes:
         experiment: as read.
-        datasets: by name, in order; what of them is asked.
-        opened: the same, with the queries of other splits and outside of the sample.
-        references: what the experiment calls each, by name: the name itself, or a folder.
-        measured: by dataset, how many queries of the split could be asked; a sample are fewer.
-        drawn: by dataset, how many of its labelled queries a label queue drew, which are no random sample of all; 0
-            where all are labelled.
+        datasets: by name, in order, with the queries that are asked.
+        opened: the same datasets, with the queries of other splits and outside of the sample.
+        references: by dataset, its name or folder in the experiment.
+        measured: by dataset, the number of queries in the split; a sample has fewer.
+        drawn: by dataset, how many of its labelled queries a label queue drew, which are no random sample; 0 if all
+            queries are labelled.
         metrics: parsed.
         embedder: not loaded yet.
         counter: counts prompt tokens.
@@ -191,7 +189,7 @@ class _ExperimentForm(YamlForm):
         )
 
     def check_names(self) -> None:
-        """Names of selectors become those of folders."""
+        """Check that the names of selectors are short enough for folders."""
         for spec in self.experiment.selectors:
             if len(file_name(spec.name)) > LONGEST_NAME:
                 message = Message("evaluation.selector-name-too-long", name=spec.name[:40])
@@ -209,16 +207,16 @@ def _unsuited(experiment: Experiment, datasets: Mapping[str, Dataset], resources
     """Faults of the steps of our selectors on the datasets."""
     checks = StepChecks(resources)
     for spec in experiment.selectors:
-        selector = spec.make(resources, {})
-        pipelines = [selector.pipeline] if isinstance(selector, PipelineSelector) else []
+        if spec.pipeline is None:
+            continue
         try:
-            for step in itertools.chain.from_iterable(pipeline.steps() for pipeline in pipelines):
+            for step in spec.pipeline.steps():
                 step.key  # noqa: B018 - reads the files that a step names
         except UserError as error:  # a file that a step names is missing or damaged
             yield Fault(f"selector {spec.name!r}: {error}", experiment.path, spec.line)
             continue
-        for pipeline, dataset in itertools.product(pipelines, datasets.values()):
-            for message in checks.faults(pipeline, dataset):
+        for dataset in datasets.values():
+            for message in checks.faults(spec.pipeline, dataset):
                 text = Message(
                     "evaluation.selector-on-dataset", selector=spec.name, dataset=dataset.name, message=message
                 )
@@ -227,15 +225,10 @@ def _unsuited(experiment: Experiment, datasets: Mapping[str, Dataset], resources
 
 def _notices(experiment: Experiment, datasets: Mapping[str, Dataset], resources: LocalResources) -> Iterator[str]:
     """Notices about the fits that selectors read, each once."""
-    pipelines = [
-        selector.pipeline
-        for spec in experiment.selectors
-        if isinstance(selector := spec.make(resources, {}), PipelineSelector)
-    ]
-    fitted = [pipeline for pipeline in pipelines if pipeline.fitted]
     notices = (
         f"{name}: {notice}"
-        for pipeline in fitted
+        for pipeline in (spec.pipeline for spec in experiment.selectors)
+        if pipeline is not None and pipeline.fitted
         for name, dataset in datasets.items()
         for notice in fit_notices(pipeline, dataset.current_catalog, resources)
     )
@@ -243,15 +236,17 @@ def _notices(experiment: Experiment, datasets: Mapping[str, Dataset], resources:
 
 
 class StepChecks:
-    """Finds why steps of pipelines cannot run on a dataset, as far as that is known without a model.
+    """Checks whether the steps of pipelines can run on a dataset, without loading a model.
 
-    A step that has a method `check(catalog, resources)` is asked; it raises a `UserError` where it cannot work over
-    that catalog, for example with a graph of another one. A step that was fitted must follow the steps that it was
-    fitted behind. And an analysis must make a chunk of some request. No step is asked twice about a dataset, however
-    many pipelines share it.
+    * A step with a method `check(catalog, resources)` raises a `UserError` if it cannot work with the catalog, for
+      example because its graph is of another one.
+    * A fitted step must follow the steps that it was fitted with.
+    * An analysis must make a chunk of at least one request.
+
+    Each step is checked once per dataset, however many pipelines share it.
 
     Args:
-        resources: passed to the steps, which must not use here what would load a model.
+        resources: passed to the steps, which must not load a model here.
     """
 
     def __init__(self, resources: LocalResources) -> None:
@@ -290,7 +285,7 @@ class StepChecks:
 
 
 def _drawn(selected: Dataset, full: Dataset, folder: Path) -> int:
-    """How many of the queries that are measured with a label queue drew; 0 where all that it drew from are labelled.
+    """How many of the measured queries a label queue drew; 0 if all queries that it drew from are labelled.
 
     Args:
         selected: the queries of the dataset that are asked.

@@ -29,7 +29,7 @@ class Declaration:
     """One metric.
 
     Attributes:
-        name: as it is printed, without cutoff.
+        name: the name in tables, without cutoff.
         title: its long name.
         description: what it measures, in one sentence.
         empty: its value where nothing is needed, and where nothing is offered or ranked.
@@ -360,8 +360,8 @@ def find_metric(name: str) -> Declaration:
     """The declaration of a metric, here or by a package (an entry point of the group `ctxbench.metric`).
 
     Raises:
-        UnknownNameError: nothing is.
-        ParameterError: what the package has under the name is no declaration of it.
+        UnknownNameError: there is none.
+        ParameterError: the entry point of this name is no declaration of it.
     """
     if name in METRICS:
         return METRICS[name]
@@ -432,7 +432,7 @@ FORBIDDEN_OFFERED = Metric("forbidden_offered")  # measured without being named 
 
 
 def parse_metric(text: str) -> Metric:
-    """Read a metric as it is printed (`nDCG@10`, `completeness`) or by an alias (`COMP@5`, `recall_all@5`).
+    """Read a metric by its name (`nDCG@10`, `completeness`) or by an alias (`COMP@5`, `recall_all@5`).
 
     Raises:
         UnknownNameError: no metric has this name; the message has the closest ones.
@@ -470,7 +470,7 @@ def parse_metrics(texts: Sequence[str]) -> tuple[Metric, ...]:
 
 
 def _written_names() -> list[str]:
-    """Every metric's name as it is written, `@k` where it needs a cutoff."""
+    """The names of all metrics, with `@k` if a cutoff is required."""
     shipped = [f"{name}@k" if METRICS[name].cutoff == "required" else name for name in METRICS]
     return [*shipped, *metric_names()[len(METRICS) :]]
 
@@ -499,7 +499,7 @@ class GroupMean:
 
 
 def unavailable(metrics: Iterable[Metric], evidence: Evidence) -> dict[Metric, str]:
-    """The metrics that the evidence does not allow, with what it lacks; empty if all can be computed."""
+    """The metrics that cannot be computed from the evidence, with the reason."""
     reasons = {
         "rankings": "evaluation.no-rankings",
         "item_tokens": "evaluation.no-item-tokens",
@@ -521,7 +521,7 @@ def evaluate(
     Args:
         metrics: which.
         evidence: what they are computed from.
-        joined: the same, where it is at hand; it keeps what metrics share.
+        joined: the joined evidence, if there is one already; it keeps what metrics share.
 
     Returns:
         For each metric, in the order asked, its values: shape (n_queries,), NaN where it does not apply to the

@@ -63,7 +63,7 @@ from ctxbench.model.items import Catalog
 _log = logging.getLogger(__name__)
 LONGEST_NAME = 200  # bytes of a file name, with room for an ending
 FORMAT = 5  # of the run folder; raised when a reader of the old one would go wrong
-MEANING = 3  # of answers, part of their key: raised when those that are stored would say something else
+MEANING = 3  # of answers, part of their key: raised when stored answers get another meaning
 _ANSWERS = "answers.zip"
 
 
@@ -383,7 +383,7 @@ class SelectorSummary:
         queries: how many were asked.
         against: comparison with the run's `compare_to` on each headline metric, Holm-corrected over the dataset's
             selectors and headline metrics; empty for `compare_to` itself.
-        notes: what the selector says of this run.
+        notes: what the selector reports about this run.
         worst_scope: the named scope of least completeness, of those with at least `SCOPE_QUERIES` queries that need
             something; None where there are fewer than two such scopes.
         forbidden: to how many queries an item was added that their labels call irrelevant, by its id, most often first.
@@ -430,7 +430,7 @@ class DatasetSummary:
         only_negatives: those asked of which not all required items are known; forbidden items alone are measured.
         items: in the catalog.
         of: how many could have been asked; more than `queries` where a sample was.
-        drawn: how many of the queries a label queue drew; they stand for different numbers of queries. 0 where all
+        drawn: how many of the queries a label queue drew; each represents a different number of queries. 0 if all
             queries of the dataset are labelled.
         selectors: one summary each.
     """

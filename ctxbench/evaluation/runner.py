@@ -330,7 +330,7 @@ def run(prepared: Prepared, folder: Path, *, progress: ProgressListener = silent
     Args:
         prepared: the experiment.
         folder: the run folder; made if it is missing.
-        progress: called for every slice of queries.
+        progress: called after every slice of queries.
         fresh: compute everything again (vectors stay in their store).
 
     Raises:
@@ -345,13 +345,15 @@ def run(prepared: Prepared, folder: Path, *, progress: ProgressListener = silent
     n_made = reused = 0
     errors: dict[str, int] = {}
     reused_selectors: dict[str, None] = {}
+    selectors: Mapping[str, Selector] = {}
     with (
         store.locked(lambda: progress(Message("evaluation.waiting-for-run", folder=folder), 0, 1)),
         ExitStack() as end,
     ):
         for name in prepared.datasets:
             work = DatasetRun(prepared, resources, store, name=name, commit=commit)
-            for selector in work.selectors.values():  # external ones are the same objects for every dataset
+            selectors = work.selectors
+            for selector in selectors.values():  # external ones are the same objects for every dataset
                 if hasattr(selector, "close"):
                     end.callback(selector.close)
             unfinished = work.unfinished(fresh=fresh)
@@ -367,7 +369,7 @@ def run(prepared: Prepared, folder: Path, *, progress: ProgressListener = silent
                     timings.setdefault(name, {})[made_now] = row
             errors |= {f"{name}, {s}": n for s in work.selectors if (n := store.error_count(name, s))}
         _save_timings(store, timings, experiment_folder=prepared.experiment.base)
-        store.write("manifest.json", manifest(prepared, resources, commit=commit))
+        store.write("manifest.json", manifest(prepared, selectors, commit=commit))
     return RunReport(
         folder=folder,
         made=n_made,
@@ -432,10 +434,9 @@ def _save_timings(store: RunFolder, times: Mapping[str, Mapping[str, Any]], *, e
     )
 
 
-def manifest(prepared: Prepared, resources: LocalResources, *, commit: str | None) -> dict[str, Any]:
+def manifest(prepared: Prepared, selectors: Mapping[str, Selector], *, commit: str | None) -> dict[str, Any]:
     """The manifest: everything that the results depend on, and nothing of the time or the machine."""
     experiment = prepared.experiment
-    selectors = experiment.make_selectors(resources, {})
     specs = {spec.name: spec for spec in experiment.selectors}
     return {
         "format": FORMAT,
@@ -541,7 +542,7 @@ def time_requests(
         requests: at least one; asked over and over.
         new_resources: makes the resources of one pipeline, which share nothing but stored vectors with the others.
         seconds: how long all pipelines together are timed; each is asked one request at least.
-        progress: told what is done.
+        progress: called with what is done.
 
     Raises:
         ParameterError: there is no request.

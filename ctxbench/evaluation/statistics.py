@@ -278,7 +278,7 @@ def bootstrap_interval(
     For plain means use `estimate`: its intervals hold where a bootstrap's does not.
 
     Args:
-        rows: one row a query, shape (n, n_columns), finite.
+        rows: one row per query, shape (n, n_columns), finite.
         statistic: from column means, shape (m, n_columns), to m values; may be infinite, not NaN.
         level: nominal coverage.
         resamples: how many samples are drawn, >= 100.
@@ -459,8 +459,8 @@ def compare(
 def correct(comparisons: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
     """Correct comparisons that are read together, by Holm; keys and their order are kept.
 
-    How many queries would tell is computed again for alpha / (number of comparisons), the strictest step of Holm's:
-    at that many the difference is significant whatever the others come to.
+    `needed` is computed again for alpha / (number of comparisons), the strictest step of Holm's method: with that many
+    queries the difference is significant whatever the other comparisons give.
     """
     corrected = holm([comparison.p for comparison in comparisons.values()])
     floors = [
@@ -490,7 +490,7 @@ def _with_needed(comparison: Comparison, *, family: int) -> Comparison:
     n_needed = needed_n(comparison.difference, comparison.square, differing / n, comparison.alpha / family)
     n_needed = None if n_needed is None else math.ceil(n_needed / comparison.worth)
     if n_needed is not None and n_needed <= n and not comparison.significant:
-        n_needed = None  # the formula is normal theory; n queries were asked, and did not tell
+        n_needed = None  # the formula is normal theory, but n queries were not enough
     return replace(comparison, needed=n_needed)
 
 

@@ -5,13 +5,14 @@ Values read from JSON have no NaN, no infinity and no key twice. YAML is read wi
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import re
 import shlex
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -379,7 +380,13 @@ def load_yaml(path: Path | str) -> tuple[Any, dict[YamlPath, int]]:
         InputError: it is not UTF-8 or not YAML (line and column), it expands to more than 200,000 values, or a
             mapping has a key twice or a tag names a type that JSON lacks (all of them).
     """
-    text = read_text(path)
+    data, lines = _parsed_yaml(read_text(path), Path(path))
+    return copy.deepcopy(data), dict(lines)
+
+
+@lru_cache(maxsize=16)  # a command may need a file in several places
+def _parsed_yaml(text: str, path: Path) -> tuple[Any, dict[YamlPath, int]]:
+    """The data and the lines of a YAML document, which callers must not change."""
     loader = None
     try:
         loader, node = _composed(text)

@@ -346,19 +346,3 @@ class YamlForm:
         if not is_file_name(name):
             self.fault(Message("io.folder-name", got=name), "name")
         return name
-
-    def seed(self, data: Mapping[str, Any]) -> int:
-        """A seed; 0 if nothing is said."""
-        seed = data.get("seed", 0)
-        if isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**32:
-            return seed
-        self.fault(Message("io.seed", got=seed), "seed")
-        return 0
-
-    def sample(self, data: Mapping[str, Any]) -> int:
-        """How many queries a dataset at most; 0 if nothing is said."""
-        sample = data.get("sample")
-        if sample is None or (isinstance(sample, int) and not isinstance(sample, bool) and sample >= 1):
-            return sample or 0
-        self.fault(Message("io.sample", got=sample), "sample")
-        return 0

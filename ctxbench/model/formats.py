@@ -102,7 +102,12 @@ class FileModel(BaseModel):
     """The content of a file, or a mapping in it. Unknown fields are faults, and values are not converted."""
 
     model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True, allow_inf_nan=False
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        arbitrary_types_allowed=True,
+        allow_inf_nan=False,
+        defer_build=True,  # most commands need few of the models
     )
     noun: ClassVar[str] = "the file"
     """What messages call it, with its article, such as `a policy`."""

@@ -363,7 +363,7 @@ def batch_answers(ids: Sequence[str], result: Any) -> list[RawAnswer]:
 
 
 class CallableSource(Source):
-    """Calls `function(request, items)` once a request, or `function(requests, items)` once a batch.
+    """Calls `function(request, items)` once per request, or `function(requests, items)` once per batch.
 
     `request` is a fresh dict (`request_body`). `items` is what the request may see: the same list at every call for
     requests that see the same, one after the other, so that an index of it can be kept. It must not be changed, and a

@@ -25,14 +25,14 @@ from typing import IO, Any
 
 from ctxbench.catalogs.agent_file import OWN_FORM, program_form
 from ctxbench.catalogs.mcp_config import imported_files
-from ctxbench.io.errors import Message, ParameterError, check_choice, check_range
+from ctxbench.io.errors import Message, ParameterError
 from ctxbench.io.secrets import shown_arguments
 from ctxbench.model.requests import Batch
 from ctxbench.selectors.protocol import (
     NO_ANSWER,
     NOT_AWAITED,
-    SENDS,
     CircuitBreaker,
+    CommandOptions,
     MalformedError,
     RawAnswer,
     Source,
@@ -281,7 +281,7 @@ _PASSED_OVER = frozenset({"node_modules", "venv", "__pycache__", "runs", "target
 
 
 def code_of(source: Sequence[str] | str | None, base: Path) -> list[Path]:
-    """The files and folders that a user says hold the code of a command; none where nothing is said.
+    """The files and folders that `source` names; none without it.
 
     Raises:
         ParameterError: one is not there.
@@ -295,17 +295,16 @@ def code_of(source: Sequence[str] | str | None, base: Path) -> list[Path]:
 def source_files(
     argv_files: Sequence[Path], base: Path, source: Sequence[Path] = ()
 ) -> tuple[dict[str, str], list[str]]:
-    """The SHA-256 of the files of a command, by name, and which of them are known to be its own.
+    """The SHA-256 of the files of a command, by name, and which of them certainly belong to it.
 
-    These are the files that it names, and the source code in the folder that it runs in and below, or, of a file that
-    lies elsewhere, in that file's folder and below; where `source` says what its code is, that in place of the folders.
-    Hidden folders, `node_modules` and the like are ignored, and so are data: what else a command reads is not
-    known here.
+    These are the files that the command names and the source code in the folder that it runs in, subfolders included.
+    For a named file outside of that folder it is the source code in the folder of the file. `source` replaces the
+    folders. Hidden folders, `node_modules` and the like are ignored, and so is data.
 
     Args:
         argv_files: that the command names; they are there.
         base: the folder that the command runs in.
-        source: files and folders that hold its code; none = not said.
+        source: files and folders that hold its code; empty = not given.
 
     Returns:
         Names relative to `base` where they lie below it, else to the folder that was searched; one hash for files of
@@ -367,36 +366,6 @@ _ASKED_AT_MOST = 2  # a query during which the process ends is asked once more, 
 _EVENTS = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandOptions:
-    """How a command is asked.
-
-    Attributes:
-        send: what the catalog line holds: `items`, `ids`, or `nothing` (no such line).
-        timeout: seconds for an answer, > 0; a process that takes longer is ended, and a new one started.
-        start_timeout: seconds more until the first answer of a process, which may have a model to load, >= 0.
-        concurrency: processes side by side, 1 to 64.
-        in_flight: requests that a process is sent before it has answered, 1 to 1000.
-        source: the files and folders of its code; None = what `source_files` finds.
-    """
-
-    send: str = "items"
-    timeout: float = 60.0
-    start_timeout: float = 60.0
-    concurrency: int = 1
-    in_flight: int = 1
-    source: list[str] | str | None = None
-
-    def __post_init__(self) -> None:
-        check_choice("send", self.send, SENDS)
-        if not (math.isfinite(self.timeout) and self.timeout > 0):
-            raise ParameterError(f"timeout must be more than 0 seconds, got {self.timeout}")
-        if not (math.isfinite(self.start_timeout) and self.start_timeout >= 0):
-            raise ParameterError(f"start_timeout must be 0 seconds or more, got {self.start_timeout}")
-        for name, value, maximum in (("concurrency", self.concurrency, 64), ("in_flight", self.in_flight, 1000)):
-            check_range(name, value, 1, maximum)
-
-
 @dataclass(slots=True, eq=False)
 class _PendingRequest:
     """A request of a call: how often a process ended while it was in flight, and its time limit."""
@@ -413,7 +382,7 @@ class _PendingRequest:
 
 @dataclass(slots=True, eq=False)
 class _Slot:
-    """A slot for one process at a time.
+    """A place for one process at a time.
 
     Attributes:
         process: the running process, or None.
@@ -458,7 +427,7 @@ class CommandSource(Source):
         Raises:
             ParameterError: it is empty, or there is no such program, or no such script for it to run.
         """
-        self._options = options or CommandOptions()
+        self._options = options or CommandOptions.model_validate({})
         self._base = Path.cwd() if base is None else base
         argv, program = checked_words(command, self._base)
         self._argv = [program, *argv[1:]]
@@ -536,9 +505,9 @@ class CommandSource(Source):
         return self._catalog_cache[1]
 
     def _fill(self, slot: _Slot, pending: deque[_PendingRequest], replies: dict[int, RawAnswer], batch: Batch) -> None:
-        """Send what may be in flight. A request that a process ended on before is sent alone, to be sure of it.
+        """Send as many requests as may be in flight. A request that a process ended on before is sent alone.
 
-        Another catalog is told when all before is answered, so that a process need not keep two.
+        Another catalog is sent after all earlier requests are answered, so a process keeps one at a time.
 
         Query ids repeat from dataset to dataset. Where the process still owes an answer to the same id, that answer
         could be taken for the one to this request, so another process is asked.
@@ -667,10 +636,10 @@ def _kill(slots: Sequence[_Slot]) -> None:
         slot.forget()
 
 
-def _describe(argv: Sequence[str], base: Path, source: list[str] | str | None) -> dict[str, Any]:
+def _describe(argv: Sequence[str], base: Path, source: Sequence[str] | str | None) -> dict[str, Any]:
     """The arguments without absolute paths and secrets, and the SHA-256 of their source files (`--option=file` too).
 
-    Where a secret is left out, the SHA-256 of the arguments with it stands for it.
+    If a secret is left out, the SHA-256 of all arguments is added.
 
     Raises:
         ParameterError: what `source` names is not there.

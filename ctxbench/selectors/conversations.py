@@ -38,7 +38,7 @@ from ctxbench.pipelines.pipeline import PipelineError
 from ctxbench.selectors.session import Agent, RequestContext, Session, why_absent
 
 FORMAT = 1
-_DIGITS = 16  # of a hash that tells one text from another; 64 bits
+_DIGITS = 16  # of a hash of a text; 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Held:
         key: which item.
         mode: `always`, `manual`, `agent`, `expansion` or `explicit`.
         score: None for what the session held.
-        content: hash of what the item said when it was sent.
+        content: hash of the texts of the item when it was sent.
         shown: the part of its prompt text that was sent; None = all.
     """
 
@@ -378,7 +378,7 @@ def _context_row(context_item: Held) -> dict[str, Any]:
 
 
 _BOM = b"\xef\xbb\xbf"
-_LAST = 64  # bytes of what was read that must still stand where they stood, or the file is another one
+_LAST = 64  # bytes at the end of what was read; if they differ at the next look, the file is another one
 
 
 class SessionItemRow(FileModel):
@@ -415,7 +415,7 @@ def write_session(session: Session, path: Path | str) -> None:
 
 
 def read_session(path: Path | str, agent: Agent) -> Session:
-    """Read a session, over the agent as it is now; building a request warns of items that the agent lacks.
+    """Read a session of the agent. Building a request warns of items that the agent lacks.
 
     A file without `items` starts a new session: with the agent's `always` items, but those it removes.
 
@@ -625,11 +625,11 @@ class Rebuilt:
 
     Attributes:
         prompt: the messages and tools, by the agent's format.
-        edited: ids of items that say something else than they did (also to a search only).
+        edited: ids of items whose texts have changed, for the model or for searches.
         gone: ids of items that the agent no longer has; they are not in the prompt.
-        disabled: ids of items that are not enabled any more; they are in the prompt, as they were sent.
-        system_changed: the system prompt is another.
-        same: the prompt is the one that was sent.
+        disabled: ids of items that are no longer enabled; they are in the prompt, as they were sent.
+        system_changed: whether the system prompt has changed.
+        same: whether the prompt is the one that was sent.
     """
 
     prompt: Prompt
@@ -675,7 +675,7 @@ def rebuild(exchange: Exchange, agent: Agent) -> Rebuilt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextChange:
-    """One item that the selector would treat otherwise today.
+    """One item that the selector would treat differently today.
 
     Attributes:
         id: which.

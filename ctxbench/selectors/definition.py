@@ -35,8 +35,8 @@ from ctxbench.model.registry import SEARCH_OFF
 from ctxbench.pipelines.pipeline import OFF, Pipeline, PipelineError, SpecFault
 from ctxbench.selectors.selector import Parameter, Value, any_of, value_text
 
-WHEN = "when"  # beside a refining step: the parameter that switches it on
-SEARCH = "search"  # beside the stages: the parameter that switches the search off
+WHEN = "when"  # the key next to a refining step that names the parameter which switches it on
+SEARCH = "search"  # the key next to the stages that names the parameter which switches the search off
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,15 @@ class Definition:
         name: what users call it.
         about: one or two sentences.
         parameters: by name.
-        spec: the pipeline; `$name` stands for a parameter's value, and paths are relative to the working directory.
-            `search: $name` beside the stages names a switch: where it is off, nothing is analysed, found or refined.
-            `when: name` beside a refining step leaves the step out while that switch is off, or while that number or
-            choice has its default.
+        spec: the pipeline. `$name` is replaced by the value of a parameter; paths are relative to the working
+            directory. `search: $name` next to the stages names a switch that turns the search off. `when: name` next to
+            a refining step leaves the step out while that switch is off, or while that number or choice has its
+            default.
         presets: values by preset name; a preset need not name every parameter.
         abouts: what each preset is for.
-        written: the pipeline as the file has it, with paths relative to the file.
-        earlier: hashes (`definition_hash`) of what it was before it got parameters whose defaults change
-            nothing: presets tuned then hold still.
+        written: the pipeline of the file, with paths relative to the file.
+        earlier: hashes (`definition_hash`) of earlier versions, to which parameters were added whose defaults change
+            nothing; presets tuned for them still hold.
         shipped: of an agent's, the name of the shipped selector that its file names; empty for others.
     """
 
@@ -117,9 +117,8 @@ class Definition:
     def in_force(self, values: Mapping[str, Value], *, switches: bool = False) -> dict[str, Value]:
         """The values that have an effect, for manifests and reports.
 
-        Not those of a choice beside which what it sets has other values: these stand for themselves. Nor, unless
-        `switches`, what has its default and thereby leaves every step as if there were no such parameter: a search
-        that is on, a step that is not there.
+        A choice is left out if a parameter that it sets has another value. Unless `switches` is given, a switch is
+        left out if it has its default and changes no step: a search that is on, a step that is off.
         """
         quiet = set() if switches else self._quiet(values)
         return {
@@ -223,7 +222,7 @@ class Definition:
 
 
 def _names(value: object, values: Mapping[str, Value]) -> bool:
-    """Whether a value in a specification stands for one of a parameter's values."""
+    """Whether a value in a specification is to be replaced by the value of a parameter."""
     return isinstance(value, str) and value.startswith("$") and value[1:] in values
 
 
@@ -301,14 +300,14 @@ class TunedPreset:
     """A setting that tuning recommends.
 
     Attributes:
-        set: the value of every parameter that has an effect; with `answers`, of the cut to apply to one's own ranking.
+        set: the value of every parameter that has an effect; with `answers`, the cut to apply to the ranking.
         about: one line.
         selector: a shipped selector's name, or the path of a definition (in the file relative to the file); empty with
             `answers`.
         definition: `definition_hash` of the selector when it was tuned; empty with `answers`.
         parameters: `parameter_texts` of it, to show what has changed since.
         answers: the name of the user's answers that were tuned; empty with `selector`.
-        policy: what it is the best at, as the policy file says it.
+        policy: what it is best at, as in the policy file.
         tuning, test: means on either split, by metric name: `value`, `low`, `high` and `n`; None = there is none.
             `test` is empty where that split was not read.
     """
@@ -374,7 +373,7 @@ class PresetsFile:
 def definition_hash(definition: Definition) -> str:
     """SHA-256 of what the values of a preset mean: the parameters (names, ranges, choices, needs) and the pipeline.
 
-    Defaults, what choices set, presets, texts, and what stands in files that steps read are no part of it.
+    It does not depend on defaults, what choices set, presets, texts and the content of files that steps read.
     """
     parts = {"parameters": parameter_texts(definition), "pipeline": definition.written}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -77,7 +77,7 @@ def selector_of_tree(catalog: str) -> str | None:
 
 
 def refuse_time_of_tree(catalog: str | None, time: str | None) -> None:
-    """Refuse a time for a catalog whose name means a tree, which is as it is, or as it was at one commit.
+    """Refuse a time for a tree of a repository, which is always that of one commit or of the working directory.
 
     Raises:
         ParameterError: both are given.
@@ -212,8 +212,7 @@ def agent_definition(agent: AgentFile) -> Definition:
             f"the selector of {agent.path} is a {own_kind(agent.external)} of your own, which only it itself "
             f"can run; name one that ctxbench runs, such as learned/normal"
         )
-    _, lines = load_yaml(agent.path)
-    reader = _DefinitionReader(agent.path, lines, [])
+    reader = _DefinitionReader(agent.path, agent.lines, [])
     base_and_preset = reader.attempt(lambda: _named_by(agent), "selector")
     if base_and_preset is None:
         raise InputError(reader.faults)
@@ -296,7 +295,7 @@ def _selector_of_none(selector: str) -> Definition:
 
 
 def _with_system(spec: Mapping[str, Any], system: str) -> Mapping[str, Any]:
-    """A pipeline's specification with a system prompt; as it is without one, or where its format is no `messages`."""
+    """A pipeline's specification with a system prompt; unchanged without one, or if its format builds no messages."""
     form = spec.get("format", DEFAULTS["format"])
     name, values = next(iter(form.items())) if isinstance(form, Mapping) else (form, None)
     if not system or name not in names("format") or not getattr(find("format", name), "chats", False):
@@ -440,7 +439,7 @@ class _DefinitionReader(YamlForm):
     def pipeline(self, selector: Definition, presets: Mapping[str, Mapping[str, Value]]) -> None:
         """Build the pipeline for each preset, and with each switch that is off by default on.
 
-        What is wrong with the defaults already is not said again.
+        A fault of the defaults is reported once.
         """
         reported: set[SpecFault] = set()
         spec: Any = selector.spec
@@ -465,7 +464,7 @@ class _DefinitionReader(YamlForm):
 
 
 def read_presets(path: Path) -> PresetsFile:
-    """Read a presets file and check every preset in it against its selector as it is now.
+    """Read a presets file and check every preset against the current version of its selector.
 
     Raises:
         StorageError: the file is missing or cannot be read.
@@ -545,6 +544,7 @@ class SelectorSpec:
         like: the selector whose sizes it takes, or None.
         external: True for a selector of the user's.
         line: its line in the file, 1-based; 0 = in none.
+        pipeline: of a selector that is one, else None.
         shipped: of an agent whose file names none of the user's, the shipped selector that it is, such as
             `learned/normal`; empty for others.
     """
@@ -558,6 +558,7 @@ class SelectorSpec:
     line: int = 0
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     shipped: str = ""
+    pipeline: Pipeline | None = None
 
 
 def shipped_spec(selector: str, *, name: str) -> SelectorSpec:
@@ -614,11 +615,10 @@ def agent_own_spec(selector: str, *, name: str = "", base: Path = Path()) -> Sel
 
 def definition_spec(name: str, definition: Definition, values: Mapping[str, Value], about: str = "") -> SelectorSpec:
     """A definition with values of its parameters."""
-    return SelectorSpec(
-        name,
-        _pipeline_maker(name, definition.pipeline(values)),
-        about,
-        definition.in_force(values),
+    return replace(
+        pipeline_spec(name, definition.pipeline(values)),
+        about=about,
+        values=definition.in_force(values),
         parameters=definition.parameters,
         shipped=shipped_name(definition, values),
     )
@@ -626,11 +626,11 @@ def definition_spec(name: str, definition: Definition, values: Mapping[str, Valu
 
 def pipeline_spec(name: str, pipeline: Pipeline) -> SelectorSpec:
     """A pipeline that the user wrote."""
-    return SelectorSpec(name, _pipeline_maker(name, pipeline), "")
 
+    def make(resources: Resources, memo: MutableMapping[str, Any]) -> Selector:
+        return PipelineSelector(name, pipeline, resources, memo)
 
-def _pipeline_maker(name: str, pipeline: Pipeline) -> Make:
-    return lambda resources, memo: PipelineSelector(name, pipeline, resources, memo)
+    return SelectorSpec(name, make, pipeline=pipeline)
 
 
 def oracle_spec(name: str) -> SelectorSpec:

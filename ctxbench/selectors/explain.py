@@ -41,7 +41,7 @@ class Explained:
         tokens: of what is shown of its prompt text.
         query_chunk, item_chunk: the winning pair of texts; empty where there is none. Where another item led here
             (`offered.via`), the first is a chunk of that item.
-        probability: that it is required, where the score is a price made of one; else None.
+        probability: that it is required, if the score was computed from one; else None.
         loads: tokens of what the model loads on demand, the body of a skill; None where there is none, or it cannot be
             counted.
     """
@@ -257,7 +257,7 @@ class Chunkings:
     def used(self, table: Candidates) -> IntArray:
         """The index in `distinct` of the chunking that each row's pair is counted in, shape (n,).
 
-        Behind a merge, a row's pair is that of the best source of those that tell one.
+        After a merge, the pair of a row is that of its best source that has one.
         """
         indices = np.array([self.distinct.index(chunking) for chunking in self.sources.values()], dtype=np.int64)
         used = np.full(len(table), indices[0], dtype=np.int64)

@@ -33,18 +33,22 @@ from ctxbench.io.errors import (
     check_range,
     merge_equal_faults,
     raise_faults,
-    suggest,
 )
 from ctxbench.io.files import cache_dir, make_folder, read_bytes, readable
 from ctxbench.io.secrets import shown_arguments, shown_url
-from ctxbench.model.registry import check_type
+from ctxbench.model.formats import Source as Origin
+from ctxbench.model.formats import validate
 from ctxbench.model.requests import Batch, Query
 from ctxbench.search.chunking import js_trim
 from ctxbench.selectors.callable import CallableSource, load_callable
 from ctxbench.selectors.protocol import (
+    EXTERNAL_BLOCKS,
+    MOST_REPEATS,
     VERSION,
     Answer,
     AnswerReader,
+    CommandOptions,
+    HttpOptions,
     MalformedError,
     RawAnswer,
     Source,
@@ -246,13 +250,13 @@ def _read(path: Path) -> tuple[dict[str, int], dict[str, Any]]:
 
 
 def all_empty(name: str, dataset: str) -> str:
-    """The message where a selector's answers offer nothing for any query of a dataset, which figures alone hide."""
+    """The warning that a selector offers nothing for any query of a dataset."""
     return Message("selectors.all-answers-empty", selector=name, dataset=dataset)
 
 
-_SILENCE = 15.0  # seconds without an answer until it is said
-_AGAIN = 60.0  # seconds until it is said once more, also of another query: a slow selector would fill the screen
-_LOOK = 1.0  # seconds between two looks
+_SILENCE = 15.0  # seconds without an answer until it is logged
+_AGAIN = 60.0  # seconds until the next message, also about another query
+_LOOK = 1.0  # seconds between two checks
 
 
 class Patience:
@@ -288,15 +292,6 @@ class Patience:
             self._logged_at = current
             values = {"selector": quoted(self._name), "query": quoted(waits.query), "limit": waits.limit}
             _log.warning(Message("selectors.no-answer-yet", **values, seconds=current - waits.since))
-
-
-MOST_REPEATS = 100
-_OPTIONS: dict[str, dict[str, Any]] = {  # besides the name, and the fields of `_settings`
-    "answers": {"answers": str},
-    "callable": {"callable": str, "repeats": int, "send": str, "batch": bool},
-    "command": {"command": list | str, "repeats": int},
-    "url": {"url": str, "repeats": int, "cache": bool},
-}
 
 
 class External:
@@ -505,9 +500,8 @@ def external_from_config(config: Mapping[str, Any], *, base: Path) -> External:
 
     Args:
         config: exactly one of `answers` (a path), `callable` (`module:function` or `file.py:function`), `command` (a
-            list, or one text that is split into words) and `url`; with it `name`, and for all but `answers`
-            `repeats`; for `callable` `send` and `batch`; for `command` the fields of `CommandOptions`; for `url` those
-            of `HttpOptions`, and `cache` (default true: keep answers under the build id that the endpoint reports).
+            list, or one text that is split into words) and `url`; with it the fields of `AnswersBlock`,
+            `CallableBlock`, `CommandBlock` or `UrlBlock`.
         base: the folder that paths are relative to, and that a command runs in.
 
     Raises:
@@ -532,20 +526,10 @@ def checked_options(config: Mapping[str, Any]) -> tuple[str, dict[str, Any], lis
         ParameterError: it has none or several of the kinds.
     """
     kind = _kind(config)
-    allowed = _options(kind)
-    wrong: list[str] = []
-    options: dict[str, Any] = {}
-    for key, value in config.items():
-        if key not in allowed:
-            hint = suggest(str(key), allowed)
-            wrong.append(Message("selectors.unknown-option", kind=kind, key=key, hint=hint))
-            continue
-        try:
-            check_type(key, value, allowed[key])
-            options[key] = value
-        except ParameterError as error:
-            wrong.append(str(error))
-    return kind, options, wrong
+    content, faults = validate(EXTERNAL_BLOCKS[kind], config, Origin(), partial=True)
+    valid = set() if content is None else content.model_fields_set
+    options = {key: value for key, value in config.items() if key in valid}
+    return kind, options, [fault.message for fault in faults]
 
 
 def _kind(config: Mapping[str, Any]) -> str:
@@ -554,20 +538,6 @@ def _kind(config: Mapping[str, Any]) -> str:
         got = ", ".join(kinds) or (f"none, only {', '.join(map(str, config))}" if config else "none")
         raise ParameterError(f"a selector of your own needs exactly one of {', '.join(KINDS)}; got {got}")
     return kinds[0]
-
-
-def _options(kind: str) -> dict[str, Any]:
-    """The options of a kind, with their types; processes and sockets take a while to import."""
-    types = {"name": str, **_OPTIONS[kind]}
-    if kind == "command":
-        from ctxbench.selectors.command import CommandOptions
-
-        types |= typing.get_type_hints(CommandOptions)
-    elif kind == "url":
-        from ctxbench.selectors.http import HttpOptions
-
-        types |= typing.get_type_hints(HttpOptions)
-    return types
 
 
 def _make_external(kind: str, block: Mapping[str, Any], base: Path) -> External:
@@ -580,11 +550,11 @@ def _make_external(kind: str, block: Mapping[str, Any], base: Path) -> External:
         function = load_callable(block["callable"], base=base)
         source = CallableSource(function, spec=block["callable"], base=base, **options)
     elif kind == "command":
-        from ctxbench.selectors.command import CommandOptions, CommandSource
+        from ctxbench.selectors.command import CommandSource
 
         source = CommandSource(block["command"], options=CommandOptions(**options), base=base)
     else:
-        from ctxbench.selectors.http import HttpOptions, HttpSource
+        from ctxbench.selectors.http import HttpSource
 
         source = HttpSource(block["url"], options=HttpOptions(**options))
         cache = cache_dir() / "answers" if block.get("cache", True) else None

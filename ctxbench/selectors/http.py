@@ -12,11 +12,10 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from ctxbench.io.errors import Message, ParameterError, SelectorError, check_choice, check_range
+from ctxbench.io.errors import Message, ParameterError, SelectorError
 from ctxbench.io.http import (
     BODY_LIMIT,
     Connection,
@@ -33,9 +32,10 @@ from ctxbench.model.items import Catalog
 from ctxbench.model.requests import Batch
 from ctxbench.selectors.protocol import (
     ANSWER_KEYS,
-    SENDS,
+    LONGEST_WAIT_S,
     VERSION,
     CircuitBreaker,
+    HttpOptions,
     MalformedError,
     RawAnswer,
     Source,
@@ -50,45 +50,6 @@ from ctxbench.selectors.protocol import (
 
 if TYPE_CHECKING:
     import ssl
-
-
-LONGEST_WAIT_S = 30.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpOptions:
-    """How an endpoint is asked.
-
-    Attributes:
-        send: what it gets when it asks for the catalog: `items`, `ids`, or `nothing`.
-        timeout: seconds for one POST, > 0, to the last byte of its response. A time-out is not tried again.
-        batch: requests in a POST, 1 to 1000; each is to be answered as if it came alone.
-        concurrency: POSTs at a time, 1 to 64.
-        retries: how often a POST is tried again where the connection failed or the status was 429 or 503, 0 to 10.
-        backoff: seconds before the first such try, doubled each time; a Retry-After goes before it.
-        authorization_env: name of the environment variable that holds the value of the Authorization header.
-    """
-
-    send: str = "items"
-    timeout: float = 60.0
-    batch: int = 1
-    concurrency: int = 1
-    retries: int = 2
-    backoff: float = 0.5
-    authorization_env: str | None = None
-
-    def __post_init__(self) -> None:
-        check_choice("send", self.send, SENDS)
-        if not (math.isfinite(self.timeout) and self.timeout > 0):
-            raise ParameterError(f"timeout must be more than 0 seconds, got {self.timeout}")
-        if not 0 <= self.backoff <= LONGEST_WAIT_S:
-            raise ParameterError(f"backoff must be 0 to {LONGEST_WAIT_S:g} seconds, got {self.backoff}")
-        for name, value, minimum, maximum in (
-            ("batch", self.batch, 1, 1000),
-            ("concurrency", self.concurrency, 1, 64),
-            ("retries", self.retries, 0, 10),
-        ):
-            check_range(name, value, minimum, maximum)
 
 
 def secret_of(name: str | None) -> str:
@@ -135,7 +96,7 @@ class HttpSource(Source):
         """
         import httpx
 
-        self._options = options or HttpOptions()
+        self._options = options or HttpOptions.model_validate({})
         self._label = shown_url(url)
         try:
             url.encode()

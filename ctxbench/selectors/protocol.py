@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from pydantic import ConfigDict, Field
@@ -39,6 +39,8 @@ QUOTED = 200  # characters of a foreign text that an error quotes
 NO_ANSWER = "the process wrote no answer"  # how the error begins that quotes such a line
 NOT_AWAITED = "the process answered query "  # and the error that names an answer to another request
 SENDS = ("items", "ids", "nothing")  # what a selector gets of a catalog
+MOST_REPEATS = 100
+LONGEST_WAIT_S = 30.0  # before a retry over HTTP
 # One slow query, or one that a selector dies on, is no reason to give up, and seldom are several of them neighbours.
 # Each costs a time limit, by default a minute or two: a dead selector is found out in minutes, not in hours.
 SILENT_AT_MOST = 5
@@ -96,7 +98,7 @@ ANSWER_KEYS = field_names(AnswerRow)
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema (draft 2020-12) of every message; `$defs` holds one entry a message.
+    """The JSON schema (draft 2020-12) of every message; `$defs` holds one entry per message.
 
     Its root describes an answer, so `jsonschema.validate(answer, schema())` checks one.
     """
@@ -104,6 +106,88 @@ def schema() -> dict[str, Any]:
     answer = AnswerRow.model_json_schema(ref_template="#/$defs/{model}")
     whole["$defs"] |= {**answer.pop("$defs"), "answer": answer}
     return whole
+
+
+Send: TypeAlias = Literal["items", "ids", "nothing"]
+
+
+class AnswersBlock(FileModel):
+    """A file of answers as a selector."""
+
+    noun = "a selector by answers"
+    name: str = Field("", min_length=1, description="The name in tables; by default one from the source.")
+    answers: str = Field(description="The file: one answer per line.")
+
+
+class _AskedBlock(FileModel):
+    """What the blocks of selectors that are asked have in common."""
+
+    name: str = Field("", min_length=1, description="The name in tables; by default one from the source.")
+    repeats: int = Field(
+        1, ge=1, le=MOST_REPEATS, description="How often each query is asked; the first answer counts."
+    )
+
+
+class CallableBlock(_AskedBlock):
+    """A Python callable as a selector."""
+
+    noun = "a selector by callable"
+    callable: str = Field(description="`module:function` or `file.py:function`.")
+    send: Send = Field("items", description="What it gets besides the request: `items`, `ids`, or `nothing`.")
+    batch: bool = Field(False, description="Whether it is called with several requests at once.")
+
+
+class CommandOptions(FileModel):
+    """How a command is asked."""
+
+    noun = "a selector by command"
+    send: Send = Field("items", description="What its catalog line holds: `items`, `ids`, or `nothing` (no such line).")
+    timeout: float = Field(60.0, gt=0, description="Seconds for an answer; a process that takes longer is ended.")
+    start_timeout: float = Field(60.0, ge=0, description="Additional seconds for the first answer of a process.")
+    concurrency: int = Field(1, ge=1, le=64, description="Processes that run at the same time.")
+    in_flight: int = Field(1, ge=1, le=1000, description="Requests that a process is sent before it has answered.")
+    source: Texts[str] | str | None = Field(
+        None, description="Files and folders of its code; by default the source code next to the named files."
+    )
+
+
+class CommandBlock(CommandOptions, _AskedBlock):
+    """A command as a selector."""
+
+    command: Texts[Any] | str = Field(description="The program and its arguments: a list, or one text.")
+
+
+class HttpOptions(FileModel):
+    """How an endpoint is asked."""
+
+    noun = "a selector by url"
+    send: Send = Field("items", description="What it gets when it asks for the catalog: `items`, `ids`, or `nothing`.")
+    timeout: float = Field(60.0, gt=0, description="Seconds for one POST; a time-out is not retried.")
+    batch: int = Field(1, ge=1, le=1000, description="Requests in a POST; each is answered as if it came alone.")
+    concurrency: int = Field(1, ge=1, le=64, description="POSTs at the same time.")
+    retries: int = Field(2, ge=0, le=10, description="Retries after a failed connection or status 429 or 503.")
+    backoff: float = Field(
+        0.5, ge=0, le=LONGEST_WAIT_S, description="Seconds before the first retry, doubled for each other one."
+    )
+    authorization_env: str | None = Field(
+        None, description="The environment variable with the value of the Authorization header."
+    )
+
+
+class UrlBlock(HttpOptions, _AskedBlock):
+    """An HTTP endpoint as a selector."""
+
+    url: str = Field(description="The URL that requests are posted to.")
+    cache: bool = Field(True, description="Whether answers are kept under the build id that the endpoint reports.")
+
+
+ExternalBlock: TypeAlias = AnswersBlock | CallableBlock | CommandBlock | UrlBlock
+EXTERNAL_BLOCKS: dict[str, type[FileModel]] = {
+    "answers": AnswersBlock,
+    "callable": CallableBlock,
+    "command": CommandBlock,
+    "url": UrlBlock,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +212,8 @@ class Waiting(NamedTuple):
 
     Attributes:
         query: its id; of several the one that was asked first.
-        since: when it was asked, as `time.perf_counter` tells it.
-        limit: how long it is waited for at most, in words.
+        since: when it was asked, by `time.perf_counter`.
+        limit: the time limit, in words.
     """
 
     query: str
@@ -168,11 +252,10 @@ class Source(ABC):
 
 
 class CircuitBreaker:
-    """Counts questions in a row without an answer, in the order in which they end.
+    """Counts questions in a row without an answer, and gives up on a selector that has too many.
 
-    Where several are asked at a time, as many times as many may be lost, so that to give up takes as long. Once given
-    up, a selector stays so over this catalog, until it is closed; what is asked already may still be answered.
-    Several threads may use it.
+    With several questions at a time the limit is that many times as high, so that giving up takes as long. A selector
+    that was given up on is not asked again about this catalog until it is closed. Thread-safe.
     """
 
     def __init__(self, *, noun: str = "queries", at_a_time: int = 1) -> None:
@@ -262,7 +345,7 @@ def catalog_message(batch: Batch, row: int, send: str) -> dict[str, Any] | None:
 
 
 def request_body(batch: Batch, row: int, send: str) -> dict[str, Any]:
-    """One request as it is sent, without what it may not see.
+    """One request as JSON, without items that it may not see.
 
     Where no catalog is sent, `available` says what it may see, unless that is all.
     """

@@ -30,7 +30,7 @@ class Answers:
     """What a selector offered for a batch.
 
     Attributes:
-        query: the analysed batch; of an external selector, one whole-text chunk a request, none if it is blank.
+        query: the analysed batch; of an external selector, one whole-text chunk per request, none if it is blank.
         candidates: rows by request, in the order of the batch; a request in `errors` has session rows only.
         ranked: the rows found by search, chosen or not, are a ranking of the selector's; without one there are
             no ranking metrics.
@@ -202,7 +202,7 @@ class ParameterBlock(FileModel):
 
 
 def any_of(values: Sequence[Value]) -> str:
-    """One value as it is, several as `one of 1, 2`."""
+    """The text of a value; of several `one of 1, 2`."""
     listed = ", ".join(map(value_text, values))
     return f"one of {listed}" if len(values) > 1 else listed
 
@@ -220,7 +220,7 @@ def set_values(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
 
 
 def need_faults(parameter: Parameter, parameters: Mapping[str, Parameter]) -> Iterator[str]:
-    """What is wrong with what a parameter needs."""
+    """The faults of what a parameter needs."""
     for name, values in parameter.needs.items():
         if name not in parameters or name == parameter.name:
             hint = suggest(name, parameters)
@@ -234,7 +234,7 @@ def need_faults(parameter: Parameter, parameters: Mapping[str, Parameter]) -> It
 
 
 def choice_faults(parameter: Parameter, parameters: Mapping[str, Parameter]) -> Iterator[str]:
-    """What is wrong with the values that a parameter's choices set; and where a number is set by none, that."""
+    """The faults of the values that a parameter's choices set, and a number that no choice sets."""
     setters = [setter.name for setter in parameters.values() if parameter.name in setter.sets]
     if parameter.default is None and len(setters) != 1:
         names = setters or ["none"]

@@ -133,7 +133,7 @@ class Session:
 
     While it is open, the agent may be edited (`with_agent`). A session holds names, not copies, so:
 
-    * an edited item is sent as it is now;
+    * an edited item is sent with its current content;
     * an item that is gone or disabled is left out with a warning, and is there again if it comes back;
     * another include mode changes nothing for what the session holds or has removed; elsewhere it counts at once, but
       an item that becomes `always` enters new sessions only;
@@ -249,7 +249,7 @@ class Session:
         return replace(self, settings=settled(self.agent.selector, self.settings, settings))
 
     def with_agent(self, agent: Agent) -> Session:
-        """The session over the agent as it is now.
+        """The session with the current version of the agent.
 
         Raises:
             ParameterError: the agent has another selector, and that lacks one of the session's settings.

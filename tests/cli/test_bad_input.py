@@ -255,7 +255,7 @@ def test_everything_wrong_in_an_experiment_is_said_at_once_by_line(refused, plac
         (12, "unknown metric 'completenes'; did you mean 'completeness'"),
         (13, "unknown embedder 'hashng'; did you mean 'hashing'?"),
         (14, "unknown token counter 'o20k'; did you mean 'o200k'?"),
-        (15, "an experiment has no 'sed'; did you mean 'seed'"),
+        (15, "an experiment has no field 'sed'; did you mean 'seed'"),
     ]:
         assert any(what in fault and fault.endswith(f"(e.yaml, line {line})") for fault in faults), (what, faults)
 
@@ -294,7 +294,7 @@ def test_answers_that_are_no_answers_stop_a_run_before_it_starts(refused, place,
     rows = ['{"query": "q01", "items": []}', '{"query": "q01", "items": []}', "{", '{"items": []}']
     (place / "a.jsonl").write_text("\n".join(rows))
     message = refused("score", "a.jsonl", "--dataset", tiny)
-    assert "query 'q01' is answered twice, first in line 1; keep one (a.jsonl, line 2)" in message
+    assert "query 'q01' is answered twice, first in line 1; keep one of the two (a.jsonl, line 2)" in message
     assert "(a.jsonl, line 3, column 2)" in message
     assert "(a.jsonl, line 4" in message
 

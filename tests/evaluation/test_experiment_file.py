@@ -590,8 +590,8 @@ def test_a_setting_of_the_wrong_form_is_one_fault(text, message, given):
         ("{answers: none.jsonl}", "cannot read"),
         ("{callable: 'none.py:f'}", "none.py"),
         ("{command: [no-such-program-anywhere]}", "no-such-program-anywhere"),
-        ("{url: 'http://localhost:1', timout: 3}", "has no option 'timout'; did you mean 'timeout'"),
-        ("{url: 'http://localhost:1', timeout: x}", "timeout must be of type float, got 'x'"),
+        ("{url: 'http://localhost:1', timout: 3}", "has no field 'timout'; did you mean 'timeout'"),
+        ("{url: 'http://localhost:1', timeout: x}", "timeout must be a number, got 'x'"),
     ],
 )
 def test_a_faulty_selector_is_one_fault_with_its_line(entry, message, given):
@@ -669,7 +669,7 @@ def test_a_selector_that_cannot_be_read_is_not_missed_a_second_time(given):
 def test_an_outside_selector_tells_all_its_faults(given):
     ((line, message),) = selector_faults(given, "{command: [python3], timeout: x, repeats: 1.5, tiemout: 1}")
     assert line == 3
-    assert all(part in message for part in ("timeout must be", "repeats must be", "no option 'tiemout'"))
+    assert all(part in message for part in ("timeout must be", "repeats must be", "no field 'tiemout'"))
 
 
 def test_what_is_right_is_read_beside_the_faults(given):

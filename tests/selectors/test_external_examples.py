@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import shutil
@@ -16,11 +15,10 @@ import yaml
 
 from ctxbench.cli.curate import ExportTargets, export
 from ctxbench.datasets.files import read_dataset
+from ctxbench.model.formats import field_names
 from ctxbench.model.selection import selections
-from ctxbench.selectors.command import CommandOptions
-from ctxbench.selectors.external import External, _options, external_from_config
-from ctxbench.selectors.http import HttpOptions
-from ctxbench.selectors.protocol import schema
+from ctxbench.selectors.external import External, external_from_config
+from ctxbench.selectors.protocol import EXTERNAL_BLOCKS, CommandOptions, HttpOptions, schema
 from ctxbench.selectors.selector import EXTERNAL_KINDS
 from ctxbench.testing import check_selector
 from ctxbench.tuning.policy import policies_of
@@ -167,15 +165,15 @@ def test_the_page_lists_every_option_with_its_default():
     defaults = {
         "answers": {},
         "callable": {"send": "items", "batch": False, **common},
-        "command": {**dataclasses.asdict(CommandOptions()), **common},
-        "url": {**dataclasses.asdict(HttpOptions()), "cache": True, **common},
+        "command": {**CommandOptions().model_dump(), **common},
+        "url": {**HttpOptions().model_dump(), "cache": True, **common},
     }
     for kind, title in zip(EXTERNAL_KINDS, ("By file", "By Python callable", "By command", "By HTTP"), strict=True):
         section = PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
         listed = re.findall(r"^\| `(\w+)` \| (\S+) \|", section, re.MULTILINE)
         shown = {name: None if text == "none" else yaml.safe_load(text.strip("`")) for name, text in listed}
         assert shown == defaults[kind]
-        assert set(shown) == set(_options(kind)) - {kind, "name"}
+        assert set(shown) == set(field_names(EXTERNAL_BLOCKS[kind])) - {kind, "name"}
 
 
 def test_the_python_of_the_page_runs(monkeypatch):

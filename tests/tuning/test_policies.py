@@ -222,10 +222,10 @@ def test_what_is_wrong_with_a_selector_outside_is_said_where_it_stands(tmp_path)
     entries = ["{command: x, timeot: 3}", "{command: 3}", "{command: []}", "{command: x, fit: own}", "{url: ''}"]
     found = faults(tmp_path, policies + "selectors:\n" + "\n".join(f"  - {entry}" for entry in entries))
     assert [(line, message.split(",")[0].split(";")[0]) for line, message in found] == [
-        (3, "a selector by command has no option 'timeot'"),
-        (4, "command must be of type list or of type str"),
+        (3, "a selector by command has no field 'timeot'"),
+        (4, "command must be a list or a text"),
         (5, "command must not be empty"),
-        (6, "a selector by command has no option 'fit'"),
+        (6, "a selector by command has no field 'fit'"),
         (7, "url must not be empty"),
     ]
 
