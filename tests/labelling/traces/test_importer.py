@@ -373,7 +373,7 @@ def test_a_log_of_another_catalog_is_refused(made):
     with pytest.raises(ParameterError) as caught:
         made(row(offered=["x", "y"], called=["x"]))
     text = str(caught.value)
-    for part in ("none of the 2 names", "'x', 'y'", "'tool:s:create_issue'", "Is it the catalog"):
+    for part in ("none of the 2 names", "'x' and 'y'", "'tool:s:create_issue'", "Is it the catalog"):
         assert part in text
 
 
