@@ -106,7 +106,7 @@ def test_the_next_commands_work_as_they_stand(cli, project):
     accepted = cli("check", "gate.yaml", "--accept")
     assert accepted.code == 0
     assert "agent (= learned/normal, shipped) on evals" in accepted.out
-    done = cli("check")
+    done = cli("check", "--verbose")
     assert done.out.startswith("same")
     assert "agent (= learned/normal, shipped)" in done.out
     (told,) = cli("check", "--output-format", "json").json["selectors"]

@@ -372,7 +372,7 @@ def test_a_log_of_another_catalog_is_refused(made):
     with pytest.raises(ParameterError) as caught:
         made(row(offered=["x", "y"], called=["x"]))
     text = str(caught.value)
-    for part in ("none of the 2 names", "'x', 'y'", "'tool:s:create_issue'", "Check that this is the catalog"):
+    for part in ("none of the 2 names", "'x' and 'y'", "'tool:s:create_issue'", "Check that this is the catalog"):
         assert part in text
 
 

@@ -167,7 +167,7 @@ def test_a_run_becomes_answers_that_score_reads(tmp_path):
         ),
         (
             {"q01": [("d1", 1.0), ("d2", 0.5)]},
-            "none of the 2 ranked documents of the run is in the dataset tiny: 'd1', 'd2'; ",
+            "none of the 2 ranked documents of the run is in the dataset tiny: 'd1' and 'd2'; ",
         ),
     ],
 )
@@ -181,9 +181,13 @@ def test_a_run_of_another_dataset_is_refused(run, message):
     [
         (
             "q1 0 d1 1\nq2 0 d1 1\n",
-            "none of the 2 queries that labels name is in the file of queries: 'q1', 'q2'; the file of",
+            "none of the 2 queries that labels name is in the file of queries: 'q1' and 'q2'; the file of",
         ),
-        ("1 0 x1 1\n", "none of the 1 documents that labels name is in the corpus: 'x1'; the corpus has 'd1', 'd2'"),
+        (
+            "1 0 x1 1\n",
+            "none of the 1 documents that labels name is in the corpus: 'x1'; the corpus holds 'd1' and 'd2'",
+        ),
+        ("1 0 x1 1\n", "none of the 1 documents that labels name is in the corpus: 'x1'; the corpus has 'd1' and 'd2'"),
     ],
 )
 def test_labels_of_other_queries_or_documents_are_refused(files, qrels, message):
