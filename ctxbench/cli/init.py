@@ -177,7 +177,7 @@ def _tool_lists(folder: Path, names: list[str]) -> tuple[dict[str, int], list[st
 AGENT, GATE, POLICIES, EXPERIMENT = "agent.yaml", "gate.yaml", "policies.yaml", "experiment.yaml"
 WORKFLOW = ".github/workflows/ctxbench.yml"
 SCHEMAS = ".ctxbench"  # the folder of the JSON Schemas that editors complete and check files with
-_SCHEMA_NAMES = {AGENT: "agent", GATE: "gate", POLICIES: "policy", EXPERIMENT: "experiment"}
+_SCHEMA_NAMES = {AGENT: "agent", GATE: "gate", POLICIES: "policies", EXPERIMENT: "experiment"}
 EVALS = "datasets/evals"  # the dataset that the gate names where there is none yet
 _CHECK = "ctxbench check gate.yaml"  # in the workflow
 _HERE = Path(__file__).parent

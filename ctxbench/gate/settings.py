@@ -369,6 +369,10 @@ class _GateExperiment(ExperimentFields):
     gate: Any = None
 
 
+class GateDefinition(GateFields, _GateExperiment):
+    """A gate file: an experiment, the folder of its baseline, and the settings of the check."""
+
+
 @dataclass(frozen=True, eq=False)
 class GateFile:
     """A gate file: what is checked, and the baseline to compare with.

@@ -318,10 +318,19 @@ def _models_in(annotation: Any) -> Iterator[type[FileModel]]:
 
 FORMATS = {
     "agent": "ctxbench.catalogs.agent_file:AgentDefinition",
+    "answers": "ctxbench.selectors.protocol:AnswerRow",
+    "baseline-answers": "ctxbench.gate.baseline_rows:AnswerRow",
+    "baseline-items": "ctxbench.gate.baseline_rows:ItemRow",
+    "baseline-queries": "ctxbench.gate.baseline_rows:QueryRow",
     "corpus": "ctxbench.catalogs.snapshots:ItemRow",
     "dataset": "ctxbench.datasets.layout:DatasetCard",
+    "experiment": "ctxbench.evaluation.experiment:ExperimentFile",
+    "gate": "ctxbench.gate.settings:GateDefinition",
     "policies": "ctxbench.tuning.policy:PolicyFile",
+    "presets": "ctxbench.selectors.definition:PresetsContent",
     "queries": "ctxbench.datasets.queries:QueryRow",
+    "selector": "ctxbench.selectors.definitions:SelectorFile",
+    "session": "ctxbench.selectors.conversations:SessionFile",
 }
 """Every format with a JSON Schema: the name of the schema, and the module and name of the model."""
 SCHEMAS = Path(__file__).parents[1] / "schemas"
