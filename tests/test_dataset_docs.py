@@ -15,7 +15,7 @@ from ctxbench.datasets.files import read_dataset, validate
 from ctxbench.datasets.layout import QRELS_HEADER, DatasetCard
 from ctxbench.datasets.queries import QueryRow
 from ctxbench.evaluation.metrics import evaluate, parse_metrics
-from ctxbench.model.labels import Evidence, OfferedItems
+from ctxbench.model.arrays import Evidence, OfferedItems
 from ctxbench.pipelines.pipeline import Pipeline
 
 ROOT = Path(__file__).parents[1]

@@ -10,9 +10,8 @@ import pytest
 
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import read_dataset
-from ctxbench.labelling.chat_benchmarks import LoCoMo
+from ctxbench.labelling.benchmarks import LiveMCPBench, LoCoMo, MetaTool, ToolLens
 from ctxbench.labelling.review import agreement, read_labelling
-from ctxbench.labelling.tool_benchmarks import LiveMCPBench, MetaTool, ToolLens
 from ctxbench.search.embedders import Vectors, VectorStore, open_embedder
 from ctxbench.search.resources import LocalResources
 from ctxbench.search.tokens import open_counter

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("ctxbench", "docs", "datasets", "experiments", "notebooks", "reports")
+FOLDERS = ("ctxbench", "datasets", "experiments", "notebooks", "reports")
 READ = {".yml", ".yaml", ".md", ".html", ".j2", ".py", ".txt", ".ipynb"}
 USES = re.compile(r"^\W*uses:[ \t]*(\S+@.*)$", re.MULTILINE)
 PINNED = re.compile(r"[\w-]+/[\w./-]+@[0-9a-f]{40} +# v[0-9]+\.[0-9]+\.[0-9]+")

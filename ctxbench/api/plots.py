@@ -15,10 +15,9 @@ from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.run_folder import HEADLINE, DatasetSummary, RunSummary
 from ctxbench.evaluation.statistics import Comparison, correct
 from ctxbench.io.errors import Message, ParameterError, UnknownNameError
-from ctxbench.model.arrays import FloatArray, IntArray
+from ctxbench.model.arrays import FloatArray, Grade, IntArray
 from ctxbench.model.candidates import Origin
 from ctxbench.model.items import Catalog
-from ctxbench.model.labels import Grade
 from ctxbench.report import run_charts, wording
 from ctxbench.report.charts import HeatMap, colours, heat_map
 from ctxbench.report.run_tables import selector_titles

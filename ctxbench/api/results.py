@@ -34,9 +34,8 @@ from ctxbench.gate.results import Check, Verdict, whole_detail
 from ctxbench.io.errors import ParameterError, StorageError, UnknownNameError
 from ctxbench.io.files import cache_dir, read_bytes
 from ctxbench.io.rows import named_instant
-from ctxbench.model.arrays import IntArray
+from ctxbench.model.arrays import Grade, IntArray
 from ctxbench.model.items import Catalog
-from ctxbench.model.labels import Grade
 from ctxbench.model.requests import Message, Request
 from ctxbench.model.resources import Resources
 from ctxbench.model.selection import offered_rows

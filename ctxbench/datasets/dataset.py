@@ -17,9 +17,8 @@ import numpy as np
 from ctxbench.datasets.queries import Contents, DatasetQuery, Label, check_contents, group_pairs
 from ctxbench.io.documents import dump_json
 from ctxbench.io.errors import Fault, Message, ParameterError, UnknownNameError, raise_faults
-from ctxbench.model.arrays import starts
+from ctxbench.model.arrays import Grade, Judgments, Via, starts
 from ctxbench.model.items import Catalog, ItemKey
-from ctxbench.model.labels import Grade, Judgments, Via
 from ctxbench.model.requests import Batch, Request
 
 SPLITS = ("tuning", "test")

@@ -17,9 +17,9 @@ from ctxbench.catalogs.agent_file import AbsentServer
 from ctxbench.io.errors import Fault, Message, ParameterError, count, suggest
 from ctxbench.io.rows import Row, instant, read_text_value
 from ctxbench.model import requests
+from ctxbench.model.arrays import Grade
 from ctxbench.model.candidates import quoted
 from ctxbench.model.items import Catalog, Item, ItemKey, read_key, suggest_items
-from ctxbench.model.labels import Grade
 from ctxbench.model.requests import Filter, Request, SessionItem, check_uses, checked_vector
 
 K = TypeVar("K", bound=Hashable)

@@ -29,10 +29,19 @@ from ctxbench.datasets.dataset import Dataset
 from ctxbench.io.documents import dump_json
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, SelectorError, StorageError
 from ctxbench.io.files import read_bytes, write_atomic
-from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, ranges, starts
+from ctxbench.model.arrays import (
+    BoolArray,
+    Evidence,
+    FloatArray,
+    IntArray,
+    Kinship,
+    OfferedItems,
+    Rankings,
+    ranges,
+    starts,
+)
 from ctxbench.model.candidates import RECEIVED, SECONDS, SENT, SHOWN, Candidates, Note, Rule, holding
 from ctxbench.model.items import Catalog
-from ctxbench.model.labels import Evidence, Kinship, OfferedItems, Rankings
 from ctxbench.model.selection import offered_at, stacked
 
 # What reading damaged bytes or JSON of another form raises, from zip, zlib, numpy and ourselves.

@@ -11,8 +11,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, owners
-from ctxbench.model.labels import DEPTH, SESSION, Evidence, Grade, Via
+from ctxbench.model.arrays import DEPTH, SESSION, BoolArray, Evidence, FloatArray, Grade, IntArray, Via, owners
 
 NEVER = np.inf  # the rank of what is not in a ranking
 

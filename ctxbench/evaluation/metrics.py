@@ -16,8 +16,7 @@ from ctxbench.evaluation import metric_kernels
 from ctxbench.evaluation.metric_kernels import Joined
 from ctxbench.io.errors import Fault, Message, ParameterError, UnknownNameError, raise_faults
 from ctxbench.model import registry
-from ctxbench.model.arrays import FloatArray, IntArray
-from ctxbench.model.labels import DEPTH, Evidence, Via
+from ctxbench.model.arrays import DEPTH, Evidence, FloatArray, IntArray, Via
 
 Scale: TypeAlias = Literal["yes/no", "share", "amount", "bits"]
 Need: TypeAlias = Literal["rankings", "item_tokens", "body_tokens", "kinship", "pool", "model_use"]

@@ -26,9 +26,8 @@ from ctxbench.evaluation.run_folder import FORMAT, MEANING, RunFolder, content_k
 from ctxbench.io.cache import refuse_unwritable
 from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Message, ParameterError, StorageError, UserError
-from ctxbench.model.arrays import FloatArray, IntArray
+from ctxbench.model.arrays import Evidence, FloatArray, IntArray
 from ctxbench.model.items import Catalog
-from ctxbench.model.labels import Evidence
 from ctxbench.model.requests import Batch, Request
 from ctxbench.model.resources import Resources
 from ctxbench.pipelines.pipeline import Pipeline

@@ -48,8 +48,8 @@ from ctxbench.io.console import nothing_said
 from ctxbench.io.errors import Message
 from ctxbench.io.rows import Row
 from ctxbench.labelling.rebase import propose_renames
+from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Item, ItemKey
-from ctxbench.model.labels import Grade
 from ctxbench.model.requests import SessionItem
 from ctxbench.selectors.protocol import NOT_ASKED
 

@@ -369,7 +369,7 @@ class _GateExperiment(ExperimentFields):
     gate: Any = None
 
 
-class GateDefinition(GateFields, _GateExperiment):
+class GateDefinition(GateFields, _GateExperiment):  # type: ignore[misc]  # metrics are read as such
     """A gate file: an experiment, the folder of its baseline, and the settings of the check."""
 
 

@@ -24,10 +24,9 @@ from ctxbench.datasets.queries import DatasetQuery, Label, group_pairs
 from ctxbench.evaluation.answers import Slice
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.io.documents import dump_json
-from ctxbench.model.arrays import FloatArray, IntArray
+from ctxbench.model.arrays import FloatArray, Grade, IntArray
 from ctxbench.model.candidates import Candidates
 from ctxbench.model.items import ITEM_TYPES, Catalog, Item
-from ctxbench.model.labels import Grade
 from ctxbench.model.registry import AnyStored, StoredAnalyses, StoredMerge, StoredPipeline, StoredStep
 from ctxbench.model.selection import Offered, offered_rows
 from ctxbench.model.strategies import Step, built_step

@@ -19,7 +19,7 @@ Where to start, and the rule of each task:
 
 Modules:
     answer_log: The log of labelling answers, and the state of each query.
-    chat_benchmarks: Importers of LoCoMo and LongMemEval.
+    benchmarks: Importers of LoCoMo, LongMemEval, LiveMCPBench, MetaTool and ToolLens.
     conversion: Build a dataset from documents, queries and scored pairs.
     curation: Compare datasets, make new splits, find leaked names, and compute statistics.
     evals: Datasets from hand-written evals and from trigger evals of skills.
@@ -33,7 +33,6 @@ Modules:
     review: Labels that selectors contradict, and agreement between two labellings.
     sampling: The stratified sample of queries to label, and estimates from the answers to it.
     session: A labelling session and the folder that it is stored in.
-    tool_benchmarks: Importers of LiveMCPBench, MetaTool and ToolLens.
     trace_import: Import logs: read them, report what is unreadable, and write a dataset.
     trace_labels: Queries and labels from turns, and the report of an import.
     trace_messages: Records of a log, and chat messages in the formats of providers and libraries.

@@ -30,8 +30,8 @@ from ctxbench.io.documents import read_json
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, none_found, raise_faults
 from ctxbench.io.files import iter_lines, read_bytes, readable
 from ctxbench.io.rows import Row, jsonl_rows
+from ctxbench.model.arrays import Grade
 from ctxbench.model.items import ITEM_TYPES, Catalog, Item, ItemKey, read_key
-from ctxbench.model.labels import Grade
 from ctxbench.model.requests import Request
 
 EXPORT_KEY = "ctxbench"  # key of `metadata` for fields that the format lacks

@@ -31,8 +31,7 @@ from ctxbench.labelling.overlap import (
     similar_by_vectors,
     similar_by_words,
 )
-from ctxbench.model.arrays import Float32Array, IntArray
-from ctxbench.model.labels import Grade
+from ctxbench.model.arrays import Float32Array, Grade, IntArray
 from ctxbench.search.chunking import query_chunks
 from ctxbench.search.dense import chunks_of
 from ctxbench.search.tokens import CharsCounter, TokenCounter

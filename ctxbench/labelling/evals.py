@@ -66,8 +66,8 @@ from ctxbench.labelling.record_files import (
     with_names,
     without_request,
 )
+from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Catalog, Item, ItemKey
-from ctxbench.model.labels import Grade
 from ctxbench.model.requests import Request
 
 NOTHING = "queries that need nothing"

@@ -39,8 +39,8 @@ from ctxbench.catalogs.git_trees import (
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.queries import DatasetQuery, Label
 from ctxbench.io.errors import Message, ParameterError, check_choice, check_range
+from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Catalog, Item, ItemKey, Link
-from ctxbench.model.labels import Grade
 from ctxbench.model.requests import Request
 from ctxbench.search.code_facts import is_side_file, is_test_path
 from ctxbench.search.code_grammars import language_of

@@ -60,9 +60,9 @@ from ctxbench.labelling.conversion import (
     unique_entries,
 )
 from ctxbench.labelling.record_files import parse_list, read_records
+from ctxbench.model.arrays import DEPTH, Grade
 from ctxbench.model.candidates import Origin
 from ctxbench.model.items import Catalog, ItemKey
-from ctxbench.model.labels import DEPTH, Grade
 from ctxbench.model.requests import Request
 from ctxbench.selectors.protocol import catalog_message, request_messages
 

@@ -28,8 +28,8 @@ from ctxbench.io.console import Notify, nothing_said
 from ctxbench.io.errors import Message, ParameterError, StorageError, UnknownNameError, install_command
 from ctxbench.io.files import exclusive, make_folder, read_text
 from ctxbench.io.http import AS_IT_IS, Deadline, compression, environment_fault, offline
+from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Catalog, Item
-from ctxbench.model.labels import Grade
 from ctxbench.model.requests import Message as ChatTurn
 from ctxbench.model.requests import Request
 

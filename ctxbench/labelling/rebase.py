@@ -16,8 +16,8 @@ from ctxbench.io.documents import dump_json, line_of, load_yaml
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, raise_faults
 from ctxbench.labelling.curation import FieldChanges, differing
 from ctxbench.labelling.overlap import WORDS_THRESHOLD, similar_by_words
+from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Catalog, Item, ItemKey, name_likeness, suggest_items
-from ctxbench.model.labels import Grade
 from ctxbench.model.requests import Request, SessionItem
 
 

@@ -19,8 +19,8 @@ from ctxbench.io.redaction import Redactor
 from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, Resolved
 from ctxbench.labelling.trace_messages import Call, Interner, LogFindings, NestedCall
 from ctxbench.labelling.trace_turns import Turn, meant_field, reuses_ids
+from ctxbench.model.arrays import Grade
 from ctxbench.model.items import ITEM_TYPES, Catalog, Item, ItemKey
-from ctxbench.model.labels import Grade
 from ctxbench.model.requests import Message as ChatTurn
 from ctxbench.model.requests import Request, SessionItem
 

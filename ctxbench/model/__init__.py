@@ -11,11 +11,10 @@ Start with `items`, then `Batch.of` in `requests`, then `Candidates` and `order`
 `import ctxbench`, items, errors and the registry load no numpy.
 
 Modules:
-    arrays: Array types, facts about the items of a catalog as arrays, and masks of the items that a request may get.
+    arrays: Array types, facts about items, masks of available items, and labels and rankings of many queries as arrays.
     candidates: Candidates: one row per item and request, with scores, exclusion rules and token counts.
     formats: Models of files, and the one loader that reads them.
     items: Items, catalogs and item ids, with suggestions for unknown ids.
-    labels: Grades, labels, offered items and rankings of many queries as arrays.
     registry: Strategies by name, from this package and from plugins, and pipeline descriptions read back from files.
     requests: Requests, batches of requests, and the analysed query that strategies read.
     resources: The protocol of resources, and indexes that catalogs with equal texts share.

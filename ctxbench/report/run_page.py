@@ -25,10 +25,9 @@ from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.run_folder import HEADLINE, DatasetSummary, RunFolder, RunSummary, summarise_run
 from ctxbench.io.errors import StorageError, count
 from ctxbench.io.files import write_atomic
-from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, owners
+from ctxbench.model.arrays import BoolArray, FloatArray, Grade, IntArray, owners
 from ctxbench.model.candidates import Candidates, Mode, Origin, place_among
 from ctxbench.model.items import Item
-from ctxbench.model.labels import Grade
 from ctxbench.model.selection import stacked
 from ctxbench.report import wording
 from ctxbench.report.charts import colours

@@ -22,7 +22,7 @@ from ctxbench.evaluation.runner import Quantiles
 from ctxbench.evaluation.statistics import Comparison, Estimate
 from ctxbench.io.console import is_plain, show_tables
 from ctxbench.io.errors import count, one_line
-from ctxbench.model.labels import Grade
+from ctxbench.model.arrays import Grade
 from ctxbench.model.registry import pipelines_in
 from ctxbench.model.resources import EMBEDDER, kind_of
 from ctxbench.model.strategies import built_step

@@ -20,10 +20,9 @@ from ctxbench.datasets.dataset import Dataset
 from ctxbench.evaluation.answers import Part
 from ctxbench.evaluation.comparisons import refining
 from ctxbench.io.errors import count
-from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.model.arrays import BoolArray, FloatArray, Grade, IntArray
 from ctxbench.model.candidates import SEARCHED, Candidates, Origin
 from ctxbench.model.items import ITEM_TYPES
-from ctxbench.model.labels import Grade
 from ctxbench.model.registry import StoredDomains, StoredPipeline, StoredRefine, StoredStep
 from ctxbench.model.strategies import built_step
 from ctxbench.report import wording

@@ -19,10 +19,9 @@ from ctxbench.datasets.queries import DatasetQuery
 from ctxbench.evaluation.metrics import evaluate, mean, parse_metric
 from ctxbench.io.errors import ParameterError
 from ctxbench.labelling.curation import bundles_of
-from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.model.arrays import BoolArray, Evidence, FloatArray, Grade, IntArray, OfferedItems, Rankings
 from ctxbench.model.candidates import Candidates, Origin, order
 from ctxbench.model.items import Catalog
-from ctxbench.model.labels import Evidence, Grade, OfferedItems, Rankings
 from ctxbench.model.resources import Resources
 from ctxbench.model.strategies import PerType
 from ctxbench.pipelines.feature_families import REQUEST, request_features, request_vectors

@@ -24,8 +24,7 @@ from ctxbench.io.console import nothing_said
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UnknownNameError, UserError
 from ctxbench.io.files import cache_dir
 from ctxbench.io.rows import YamlForm
-from ctxbench.model.arrays import FloatArray
-from ctxbench.model.labels import Evidence, OfferedItems
+from ctxbench.model.arrays import Evidence, FloatArray, OfferedItems
 from ctxbench.pipelines.pipeline import Pipeline, PipelineError
 from ctxbench.search.embedders import Embedder, open_embedder, open_vectors
 from ctxbench.search.resources import LocalResources

@@ -21,9 +21,22 @@ from ctxbench.evaluation.metric_kernels import NEVER, Joined
 from ctxbench.evaluation.metrics import Metric, mean
 from ctxbench.evaluation.statistics import Comparison
 from ctxbench.io.errors import ParameterError
-from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, firsts, owners, ranges, starts
+from ctxbench.model.arrays import (
+    DEPTH,
+    BoolArray,
+    Evidence,
+    FloatArray,
+    Grade,
+    IntArray,
+    Judgments,
+    OfferedItems,
+    Rankings,
+    firsts,
+    owners,
+    ranges,
+    starts,
+)
 from ctxbench.model.candidates import Origin, starts_by_request
-from ctxbench.model.labels import DEPTH, Evidence, Grade, Judgments, OfferedItems, Rankings
 from ctxbench.model.resources import Resources
 from ctxbench.model.strategies import Step
 from ctxbench.pipelines.features import VERSION, feature_rows

@@ -18,10 +18,21 @@ from ctxbench.evaluation.answers import Labels, enough_shown
 from ctxbench.evaluation.metric_kernels import Joined
 from ctxbench.evaluation.metrics import Metric, evaluate
 from ctxbench.io.errors import Message, ParameterError
-from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, owners, starts
+from ctxbench.model.arrays import (
+    SESSION,
+    BoolArray,
+    Evidence,
+    FloatArray,
+    Grade,
+    IntArray,
+    Judgments,
+    OfferedItems,
+    Via,
+    owners,
+    starts,
+)
 from ctxbench.model.candidates import Candidates, Origin
 from ctxbench.model.items import Catalog
-from ctxbench.model.labels import SESSION, Evidence, Grade, Judgments, OfferedItems, Via
 
 T = TypeVar("T", bound=np.generic)
 

@@ -19,8 +19,7 @@ from ctxbench.evaluation.run_folder import SCOPE_QUERIES
 from ctxbench.evaluation.runner import NOT_OF_FAILED, answered
 from ctxbench.evaluation.statistics import Comparison, Estimate
 from ctxbench.io.errors import ParameterError
-from ctxbench.model.arrays import FloatArray, IntArray, owners
-from ctxbench.model.labels import Grade
+from ctxbench.model.arrays import FloatArray, Grade, IntArray, owners
 from ctxbench.model.requests import Batch, Query
 from ctxbench.model.strategies import PerType, Step
 from ctxbench.pipelines.features import Logistic

@@ -18,8 +18,8 @@ from ctxbench.io.documents import load_yaml
 from ctxbench.io.errors import Fault
 from ctxbench.io.rows import Row
 from ctxbench.labelling.rebase import rebase_dataset
+from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Catalog, Item, ItemKey
-from ctxbench.model.labels import Grade
 
 NOTHING = "nothing"  # expected where no query is offered anything else
 

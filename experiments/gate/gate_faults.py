@@ -20,8 +20,8 @@ from ctxbench.gate.results import Cause, CauseKind
 from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import SelectorSnapshot, offered_ids
 from ctxbench.io.documents import dump_jsonl
+from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Item
-from ctxbench.model.labels import Grade
 from ctxbench.selectors.definitions import definition
 
 DROPPED = 0.1  # share of queries that lose a required item

@@ -18,8 +18,7 @@ from ctxbench.datasets.lookup import open_dataset
 from ctxbench.evaluation.statistics import wilson
 from ctxbench.io.files import write_atomic
 from ctxbench.labelling.overlap import overlap
-from ctxbench.model.arrays import Float32Array
-from ctxbench.model.labels import Grade
+from ctxbench.model.arrays import Float32Array, Grade
 from ctxbench.search.chunking import query_chunks
 from ctxbench.search.dense import chunks_of
 from ctxbench.search.embedders import open_embedder, open_vectors

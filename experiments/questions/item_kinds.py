@@ -15,7 +15,7 @@ import pandas as pd
 import ctxbench
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.io.files import write_atomic
-from ctxbench.model.labels import Grade
+from ctxbench.model.arrays import Grade
 from ctxbench.search.tokens import open_counter
 
 ROOT = Path(__file__).parents[2]

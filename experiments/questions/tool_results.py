@@ -14,7 +14,7 @@ from pathlib import Path
 import ctxbench
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.io.files import write_atomic
-from ctxbench.model.labels import Grade
+from ctxbench.model.arrays import Grade
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.selectors.definitions import find_definition
 

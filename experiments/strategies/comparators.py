@@ -21,10 +21,9 @@ from ctxbench.datasets.dataset import Dataset, select_queries
 from ctxbench.datasets.lookup import open_dataset
 from ctxbench.evaluation.metrics import evaluate, parse_metric
 from ctxbench.io.files import cache_dir
-from ctxbench.model.arrays import IntArray
+from ctxbench.model.arrays import Evidence, IntArray, OfferedItems, Rankings
 from ctxbench.model.candidates import Candidates, Origin, Rule
 from ctxbench.model.items import Catalog
-from ctxbench.model.labels import Evidence, OfferedItems, Rankings
 from ctxbench.model.requests import Batch
 from ctxbench.model.selection import concatenated, session_rows, stacked
 from ctxbench.pipelines.pipeline import Pipeline

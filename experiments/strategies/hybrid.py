@@ -20,9 +20,8 @@ from ctxbench.datasets.lookup import open_dataset
 from ctxbench.evaluation.metrics import evaluate, parse_metric
 from ctxbench.evaluation.statistics import Comparison, compare, correct, holm, sign_flip
 from ctxbench.io.files import cache_dir, write_atomic
-from ctxbench.model.arrays import FloatArray, IntArray
+from ctxbench.model.arrays import Evidence, FloatArray, IntArray, OfferedItems, Rankings
 from ctxbench.model.candidates import Candidates, Origin
-from ctxbench.model.labels import Evidence, OfferedItems, Rankings
 from ctxbench.model.requests import Batch, Query
 from ctxbench.model.selection import stacked
 from ctxbench.pipelines.pipeline import Pipeline

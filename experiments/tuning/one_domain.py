@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from ctxbench.datasets.queries import Label
 from ctxbench.evaluation.answers import Labels
-from ctxbench.model.arrays import BoolArray
+from ctxbench.model.arrays import BoolArray, Grade
 from ctxbench.model.candidates import Candidates, Origin
-from ctxbench.model.labels import Grade
 
 
 def restrict_to_domain(table: Candidates, labels: Labels, types: BoolArray) -> tuple[Candidates, Labels]:

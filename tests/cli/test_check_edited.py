@@ -66,7 +66,7 @@ def test_a_required_item_that_is_taken_away_is_judged(cli, edited, place, fields
     assert "title=required item gone from tiny::" in error
     allowed = cli("check", "--allow-removed")
     assert allowed.code == 0
-    assert f"({why}; q08); passed over (--allow-removed)" in flat(cli("check", "--allow-removed", "--verbose").out)
+    assert f"({why}; q08); allowed by --allow-removed" in flat(cli("check", "--allow-removed", "--verbose").out)
     assert cli("check", "--allow-removed", "--strict").code == 1
     told = yaml.safe_load((place / "gate.yaml").read_text())
     (place / "gate.yaml").write_text(yaml.safe_dump({**told, "gate": {"max_lost_required": 0}}))

@@ -17,7 +17,7 @@ from ctxbench.datasets.files import read_dataset
 from ctxbench.datasets.lookup import list_datasets, open_dataset
 from ctxbench.io.errors import StorageError
 from ctxbench.labelling import published
-from ctxbench.labelling.tool_benchmarks import LiveMCPBench, MetaTool, ToolLens
+from ctxbench.labelling.benchmarks import LiveMCPBench, MetaTool, ToolLens
 
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
 METATOOL = {

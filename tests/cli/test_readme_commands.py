@@ -1,4 +1,4 @@
-"""Every command line in README and docs/ is run, page by page, over small stand-ins for the files that they name."""
+"""Every command line in README and the guide is run, page by page, over small stand-ins for the files that they name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from ctxbench.search.minilm import WHEEL
 from tests.checkout import Checkout
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "docs" / f"{name}.md" for name in ("guide", "python", "commands")] + [ROOT / "README.md"]
+PAGES = [ROOT / "experiments" / "guide" / f"{name}.md" for name in ("guide", "python", "commands")] + [
+    ROOT / "README.md"
+]
 TEXT = "\n".join(page.read_text("utf-8") for page in PAGES)
 SERVER = ROOT / "tests" / "catalogs" / "mcp" / "fake_stdio.py"
 

@@ -17,8 +17,8 @@ from ctxbench.datasets.lookup import dataset_folder, open_dataset
 from ctxbench.datasets.queries import DatasetQuery, Label
 from ctxbench.evaluation.metric_kernels import Joined
 from ctxbench.evaluation.metrics import FORBIDDEN_OFFERED, METRICS, Metric, evaluate, forbidden_counts
+from ctxbench.model.arrays import Evidence, Judgments, OfferedItems
 from ctxbench.model.items import Catalog, Item
-from ctxbench.model.labels import Evidence, Judgments, OfferedItems
 from ctxbench.model.requests import Request
 
 NAN = math.nan

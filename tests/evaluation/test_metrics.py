@@ -24,7 +24,7 @@ from ctxbench.evaluation.metrics import (
     worst_group,
 )
 from ctxbench.io.errors import InputError, ParameterError, UnknownNameError
-from ctxbench.model.labels import DEPTH, Evidence, Judgments, Kinship, OfferedItems, Rankings, Via, name_stem
+from ctxbench.model.arrays import DEPTH, Evidence, Judgments, Kinship, OfferedItems, Rankings, Via, name_stem
 
 NAN = math.nan
 ALL = tuple(Metric(name, 5 if declared.cutoff == "required" else 0) for name, declared in METRICS.items())

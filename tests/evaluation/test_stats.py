@@ -732,7 +732,7 @@ def test_no_success_at_all_is_minus_infinity_with_an_interval():
 
 def test_every_metric_can_be_estimated_from_no_queries():
     from ctxbench.evaluation.metrics import METRICS
-    from ctxbench.model.labels import Evidence, Judgments, Kinship, OfferedItems, Rankings
+    from ctxbench.model.arrays import Evidence, Judgments, Kinship, OfferedItems, Rankings
 
     metrics = [Metric(name, 5 if declared.cutoff == "required" else 0) for name, declared in METRICS.items()]
     none = np.array([], dtype=np.int64)

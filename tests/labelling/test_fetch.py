@@ -21,8 +21,8 @@ import pytest
 from ctxbench.datasets.lookup import SourceFile
 from ctxbench.io.errors import ParameterError, StorageError, UnknownNameError
 from ctxbench.io.files import exclusive
+from ctxbench.labelling.benchmarks import MetaTool
 from ctxbench.labelling.published import fetch, source_of, sources
-from ctxbench.labelling.tool_benchmarks import MetaTool
 from tests.children import child
 
 BODIES = {"a.csv": b"0123456789" * 20_000, "deep/b.json": b'{"a": 1}'}
@@ -343,7 +343,7 @@ RUN = """
 import dataclasses, json, resource, sys
 from ctxbench.labelling.published import fetch
 from ctxbench.datasets.lookup import SourceFile
-from ctxbench.labelling.tool_benchmarks import MetaTool
+from ctxbench.labelling.benchmarks import MetaTool
 host, files, limit = json.loads(sys.argv[1])
 if limit:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))

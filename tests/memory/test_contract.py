@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_lines_of_the_page_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs" / "memory.md").read_text("utf-8").split("\n## Stores\n")[1]
+    page = (ROOT / "experiments" / "guide" / "memory.md").read_text("utf-8").split("\n## Stores\n")[1]
     (lines,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(lines, {})
     with SqliteStore("acme.db") as store:

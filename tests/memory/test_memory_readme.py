@@ -11,7 +11,7 @@ import pytest
 from ctxbench.cli.app import main
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "memory.md"
+PAGE = ROOT / "experiments" / "guide" / "memory.md"
 
 
 def test_the_example_gives_what_its_comment_says(tmp_path, monkeypatch):

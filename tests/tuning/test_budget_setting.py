@@ -125,7 +125,7 @@ class TestRequests:
             read_requests(str(tmp_path / "r.jsonl"))
         first, second = caught.value.faults
         assert (first.line, second.line) == (2, 5)
-        assert first.message.endswith("got 'query', 'expected'; rename 'query' to `text`; so are 2 more lines")
+        assert first.message.endswith("got 'query', 'expected'; rename 'query' to `text`; the same in 2 more lines")
         assert second.message == "expected an object with `text`, got text 3"
 
     def test_an_empty_file_is_refused(self, tmp_path):

@@ -146,8 +146,6 @@ def test_settings_without_an_axis_are_put_together_as_they_are():
     optimum = Optimum(few_tokens(KEEP))
     optimum.add_settings(CommonLine.of(lines))
     assert optimum.best.values == optimum.best.rounded == {"n": 3}
-    with pytest.raises(RuntimeError, match="different settings"):
-        CommonLine.of([lines[0], line([NAN], by_query, axis="", values={"n": 4})])
 
 
 def test_where_intervals_are_too_wide_the_number_of_queries_is_that_of_all_datasets():

@@ -29,7 +29,7 @@ ENDS = {  # ends of the ranges of the selectors in the block, as far as the defa
 @pytest.fixture
 def policy(tmp_path):
     """The block of the guide, with an embedder and a counter that need no model."""
-    text = (ROOT / "docs" / "guide.md").read_text("utf-8")
+    text = (ROOT / "experiments" / "guide" / "guide.md").read_text("utf-8")
     section = text[text.index("## 6. Tune") :]
     block = re.search(r"```yaml\n(selectors:.*?)```", section, re.DOTALL)
     path = tmp_path / "policies.yaml"

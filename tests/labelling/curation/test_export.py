@@ -24,7 +24,7 @@ from ctxbench.io.errors import InputError, ParameterError, StorageError
 from ctxbench.labelling.conversion import ImportSettings
 from ctxbench.labelling.judgment_files import answers_of_run, export_dataset, import_beir, import_trec, read_run
 from ctxbench.labelling.published import BFCL
-from ctxbench.model.labels import DEPTH
+from ctxbench.model.arrays import DEPTH
 
 METRICS = ["nDCG@10", "nDCG", "R@1", "R@5", "P@5", "RR", "AP", "Success@1", "AP@10", "RR@10"]
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ctxbench.datasets.files import read_dataset, write_dataset
-from ctxbench.labelling.tool_benchmarks import LiveMCPBench
+from ctxbench.labelling.benchmarks import LiveMCPBench
 
 
 def server(key, *tools, **more):

@@ -9,7 +9,7 @@ import pytest
 
 from ctxbench.datasets.dataset import split_of
 from ctxbench.datasets.files import read_dataset, write_dataset
-from ctxbench.labelling.chat_benchmarks import LoCoMo
+from ctxbench.labelling.benchmarks import LoCoMo
 
 
 def turn(dia_id, text, speaker="Ann", **more):

@@ -13,7 +13,7 @@ from ctxbench.datasets.dataset import split_of
 from ctxbench.datasets.files import read_dataset, write_dataset
 from ctxbench.datasets.lookup import import_dataset, import_own
 from ctxbench.io.errors import InputError, StorageError
-from ctxbench.labelling.chat_benchmarks import LongMemEvalM, LongMemEvalOracle, LongMemEvalS
+from ctxbench.labelling.benchmarks import LongMemEvalM, LongMemEvalOracle, LongMemEvalS
 
 IMPORTERS = (LongMemEvalM, LongMemEvalOracle, LongMemEvalS)
 

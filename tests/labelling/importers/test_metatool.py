@@ -6,7 +6,7 @@ import pytest
 
 from ctxbench.datasets.dataset import split_of
 from ctxbench.datasets.files import read_dataset, write_dataset
-from ctxbench.labelling.tool_benchmarks import MetaTool
+from ctxbench.labelling.benchmarks import MetaTool
 
 TOOLS = '{"weather": "Now.",\n"news": "Today.",\n"Finance": "Prices."}'
 ROWS = """Query,Tool

@@ -18,8 +18,15 @@ from ctxbench.datasets.lookup import (
     text_key,
 )
 from ctxbench.io.errors import Fault, InputError, ParameterError, StorageError, UnknownNameError
-from ctxbench.labelling.chat_benchmarks import LoCoMo, LongMemEvalM, LongMemEvalOracle, LongMemEvalS
-from ctxbench.labelling.tool_benchmarks import LiveMCPBench, MetaTool, ToolLens
+from ctxbench.labelling.benchmarks import (
+    LiveMCPBench,
+    LoCoMo,
+    LongMemEvalM,
+    LongMemEvalOracle,
+    LongMemEvalS,
+    MetaTool,
+    ToolLens,
+)
 
 ALL = (LiveMCPBench, LoCoMo, LongMemEvalM, LongMemEvalOracle, LongMemEvalS, MetaTool, ToolLens)
 PLAIN = {

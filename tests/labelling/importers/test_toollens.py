@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ctxbench.datasets.dataset import split_of
-from ctxbench.labelling.tool_benchmarks import ToolLens
+from ctxbench.labelling.benchmarks import ToolLens
 
 
 def api(item_id, tool, name, *, required=(), optional=(), description="Do it, now."):

@@ -165,4 +165,4 @@ def test_equal_faults_are_one_with_a_count(tmp_path):
         import_traces(TraceSource(logs=(path,), catalog=CATALOG), TraceSettings(name="mine"), redact=None)
     assert len(error.value.faults) == 2
     assert error.value.faults[1].line == 2
-    assert error.value.faults[1].message.endswith("but 'level', 'n'; the same in 39 more lines")
+    assert error.value.faults[1].message.endswith("; the same in 39 more lines")

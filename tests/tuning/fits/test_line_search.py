@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from ctxbench import testing
 from ctxbench.evaluation.metrics import Metric, evaluate, parse_metric
 from ctxbench.io.errors import ParameterError
-from ctxbench.model.arrays import FloatArray, starts
+from ctxbench.model.arrays import Evidence, FloatArray, Judgments, OfferedItems, Rankings, starts
 from ctxbench.model.candidates import Candidates
 from ctxbench.model.items import Catalog, Item
-from ctxbench.model.labels import Evidence, Judgments, OfferedItems, Rankings
 from ctxbench.model.requests import Batch, Query, Request
 from ctxbench.pipelines.strategies.rank import Linear
 from ctxbench.tuning.linear_fits import LinearCases, LineSearch, fit_linear

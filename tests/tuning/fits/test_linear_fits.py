@@ -10,7 +10,7 @@ import pytest
 from ctxbench import testing
 from ctxbench.evaluation.metrics import evaluate, mean, parse_metric
 from ctxbench.io.errors import ParameterError
-from ctxbench.model.labels import Evidence, OfferedItems, Rankings
+from ctxbench.model.arrays import Evidence, OfferedItems, Rankings
 from ctxbench.pipelines.fits import describe_context, read_calibrations, write_calibrations
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.tuning import linear_fits

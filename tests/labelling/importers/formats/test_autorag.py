@@ -148,7 +148,7 @@ def test_faults_are_listed_with_their_lines(tmp_path):
     for expected in (
         "field 'contents' is missing",
         "field 'doc_id' is missing",
-        "document 'a' stands twice, first in line 1",
+        "document 'a' occurs twice, first in line 1",
         "must be document ids in groups, such as [[a, b], [c]]",
         "query 'q' occurs twice, first in line 1",
         "field 'qid' is missing",
