@@ -1,4 +1,4 @@
-"""Every command line in README and the guide is run, page by page, over small stand-ins for the files that they name."""
+"""Every command line in README and the guide is run, page by page, over small stand-ins for its files."""
 
 from __future__ import annotations
 
