@@ -229,6 +229,9 @@ class Label:
     source: str = ""
     quote: str = ""
 
+    def __str__(self) -> str:
+        return f"label of {self.item.id!r} for query {self.query!r}"
+
 
 # ---------------------------------------------------------------------------------------------- reading
 
@@ -490,7 +493,7 @@ class _Checker:
         return key not in self._contents.items or (or_gone and key in self._contents.gone)
 
     def _unknown_items(
-        self, keys: Iterable[ItemKey], kind: str, subject: str, *, or_gone: bool = False
+        self, keys: Iterable[ItemKey], kind: str, subject: object, *, or_gone: bool = False
     ) -> Iterable[str]:
         """A message for each key that the catalog does not hold; with `or_gone`, for those that are gone as well.
 
@@ -616,7 +619,7 @@ class _Checker:
         for i, label in enumerate(contents.labels):
             messages = list(self._label_messages(label))
             if first.setdefault((label.query, label.item), i) != i:  # those of a file are reported where it is read
-                messages.append(f"{_name_of(label)} occurs twice")
+                messages.append(f"{label} occurs twice")
             yield from (Fault(message, *contents.place_label(i)) for message in messages)
         required = (
             ((label.query, label.alternatives, None if label.alternatives else label.item), i)
@@ -626,40 +629,39 @@ class _Checker:
         for (query_id, group, _), rows in group_pairs(required).items():
             if group and len(rows) == 1:
                 label = contents.labels[rows[0]]
-                message = Message("datasets.label-alone", label=_name_of(label), group=group)
+                message = Message("datasets.label-alone", label=label, group=group)
                 yield Fault(message, *contents.place_label(rows[0]))
             if query_id in self._queries:
                 yield from self._reachable(self._queries[query_id], rows)
 
     def _label_messages(self, label: Label) -> Iterable[str]:
-        name = _name_of(label)
         if label.query not in self._queries and self._contents.queries_complete:
             hint = self._suggest("query", label.query, self._queries)
-            yield Message("datasets.label-unknown-query", label=name, hint=hint)
-        yield from self._unknown_items([label.item], "label", name)
+            yield Message("datasets.label-unknown-query", label=label, hint=hint)
+        yield from self._unknown_items([label.item], "label", label)
         if label.grade not in (0, 1, 2):
-            yield Message("datasets.label-score", label=name, got=label.grade)
+            yield Message("datasets.label-score", label=label, got=label.grade)
         if label.via not in ("direct", "dependency"):
-            yield Message("datasets.label-via", label=name, got=label.via)
+            yield Message("datasets.label-via", label=label, got=label.via)
         if label.alternatives and label.grade != 2:
-            yield Message("datasets.label-alternatives", label=name, got=label.alternatives, score=label.grade)
+            yield Message("datasets.label-alternatives", label=label, got=label.alternatives, score=label.grade)
         for column, text in (("alternatives", label.alternatives), ("source", label.source), ("quote", label.quote)):
             if text and re.search(r"[\t\r\n]", text):
-                yield Message("datasets.label-tab", label=name, column=column)
+                yield Message("datasets.label-tab", label=label, column=column)
         query, item = self._queries.get(label.query), self._contents.items.get(label.item)
         if label.quote and item is not None and not quoted(item.prompt_text, label.quote):
-            yield Message("datasets.label-quote", label=name, quote=label.quote)
+            yield Message("datasets.label-quote", label=label, quote=label.quote)
         if query is not None and query.needs_nothing and label.grade == 2:
-            yield Message("datasets.label-needs-nothing", label=name)
+            yield Message("datasets.label-needs-nothing", label=label)
         if item is None or query is None:
             return
         # an item that has ended may be irrelevant; one that was not created yet has no label
         reasons = (_hidden_because if label.grade == 2 else _younger)(query.request, item)
-        yield from (Message("datasets.label-hidden-item", label=name, why=why) for why in reasons)
+        yield from (Message("datasets.label-hidden-item", label=label, why=why) for why in reasons)
         filters, session_keys = query.request.only, {session_item.key for session_item in query.request.session or ()}
         filtered = label.grade == 2 and filters is not None and item.key not in session_keys
         if filtered and filters is not None and not filters.of(Catalog([item]))[0]:
-            yield Message("datasets.label-filtered-out", label=name)
+            yield Message("datasets.label-filtered-out", label=label)
 
     def _reachable(self, query: DatasetQuery, rows: Sequence[int]) -> Iterable[Fault]:
         """A fault if none of the items of a group of alternatives can ever be offered."""
@@ -685,14 +687,10 @@ class _Checker:
             yield Fault(message, *contents.place_label(rows[0]))
 
 
-def _name_of(label: Label) -> Message:
-    return Message("datasets.label-of", item=label.item.id, query=label.query)
-
-
 def repeated_label_fault(label: Label, location: Place, first: Place) -> Fault:
     """The fault of a label that is in the files twice."""
     file = "" if first[0] is None else first[0].name
-    return Fault(Message("datasets.label-repeated", label=_name_of(label), file=file, line=first[1]), *location)
+    return Fault(Message("datasets.label-repeated", label=label, file=file, line=first[1]), *location)
 
 
 def _repeated(keys: Sequence[ItemKey], subject: str) -> Iterable[str]:

@@ -105,12 +105,6 @@ def test_help_loads_nothing_heavy(words, modules, of_typer):
     assert {name for name in loaded if name.startswith("ctxbench")} == {f"ctxbench{name}" for name in own}
 
 
-def test_a_command_with_options_loads_no_pydantic_to_read_them(modules):
-    loaded, done = modules("data", "list", "--json")
-    assert not {"pydantic", "rich", "httpx", "pandas", "scipy", "jsonschema"} & loaded
-    assert done.code == 0
-
-
 def test_a_selection_loads_no_package_that_it_does_not_need(modules, tiny):
     arguments = ("select", "hello", "--catalog", tiny, "--embedder", "hashing", "--set", "at_most=1", "--json")
     loaded, done = modules(*arguments)
