@@ -171,7 +171,7 @@ _SHORT = {
     "items": "items",
     "forbidden_offered": "forbidden offered",
     "same_server_confusions": "same-server confusions",
-    "abstention": "empty when nothing needed",
+    "abstention": "empty when none needed",
 }
 
 

@@ -279,6 +279,12 @@ class TestDatasets:
         assert done.code != 0
         assert "gone.json" in done.out + done.err
 
+    def test_a_fault_of_the_agent_file_is_told_once_by_a_check(self, gate, cli, place):
+        write(place, AGENT | {"colour": "red"})
+        done = cli("check", "gate.yaml")
+        assert done.err.count("an agent file has no 'colour'") == 1
+        assert "agent.yaml, line" in done.err
+
     def test_rebased_to_a_catalog_it_names_the_agent_no_more(self, gate, cli):
         assert cli("data", "import", "tools", "tools.json", "--out", "catalog").code == 0
         done = cli("data", "rebase", "evals", "--catalog", "catalog", "--out", "rebased")

@@ -92,7 +92,7 @@ def test_what_is_sent_is_what_the_schema_says():
         ({"command": {"x": 1}}, "command must be a list or a text, got {'x': 1}"),
         ({"callable": "m.py:f", "timeout": 1}, "a selector by callable has no field 'timeout'"),
         ({"callable": "m.py:f", "batch": 1}, "batch must be true or false, got 1"),
-        ({"callable": "m.py:f", "send": "all"}, "send must be 'items', 'ids', 'nothing', got 'all'"),
+        ({"callable": "m.py:f", "send": "all"}, "send must be 'items' or 'ids' or 'nothing', got 'all'"),
         ({"callable": "m.py:f", "repeats": 0}, "repeats must be 1 or more, got 0"),
         ({"callable": "m.py:f", "repeats": True}, "repeats must be a whole number, got True"),
         ({"callable": "m.py:f", "name": ""}, "name must be at least 1 long"),
