@@ -24,6 +24,5 @@ Modules:
     memory_app: `ctxbench memory` and its sub-commands.
     run: `ctxbench run`, `score`, `report`, `latency`, `graph` and `data overlap`: run them and print.
     select: `ctxbench select`: one request, explained, also within a session.
-    stop_signals: Signals that end a command and its children as Ctrl-C does, each with an exit code.
     tune: `ctxbench tune` and `ctxbench calibrate`.
 """
