@@ -235,8 +235,7 @@ def of_plugin(kind: str, name: str, activity: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         raised = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise ParameterError(
-            f"{_noun(kind)} {name!r} ({_plugins(kind)[name]}) cannot be {activity}: {raised}; "
-            "fix or update its package"
+            f"{_noun(kind)} {name!r} ({_plugins(kind)[name]}) cannot be {activity}: {raised}; fix or update its package"
         ) from error
 
 

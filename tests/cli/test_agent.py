@@ -116,6 +116,8 @@ class TestSelect:
                 {"selector": ["bm25"]},
                 "or an external selector, such as {command: [node, my-selector.mjs]}; got ['bm25']",
             ),
+            ({"selector": {"comand": ["node", "x.js"]}}, "did you mean 'command'?"),
+            ({"selector": {"pipeline": {"retrieve": "bm25"}}}, "got {'pipeline': {'retrieve': 'bm25'}} (agent.yaml"),
             ({"selector": {"presets": "p.yaml", "preset": "small", "n": 1}}, "a tuned preset has no 'n'"),
             ({"settings": {"m": 1}}, "selector 'bm25' has no parameter 'm'"),
             ({"settings": {"n": -1}}, "n must be"),

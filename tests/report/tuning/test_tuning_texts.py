@@ -114,7 +114,9 @@ def test_words_of_the_advice_and_p_values_are_explained_once(made):
     tuning = made.tuning()
     said = tuning_tables.terms(tuning)
     assert said.startswith("Fixed k: simply offer the first k of the base's ranking, with the best k.")
-    assert said.endswith("The base, or default, with which all is compared: semantic with the specification's defaults.")
+    assert said.endswith(
+        "The base, or default, with which all is compared: semantic with the specification's defaults."
+    )
     outcome = made.outcome()
     chosen = replace(outcome.chosen, values={"margin": 2.0, "at_least": 4, "at_most": 5})
     named = tuning_tables.terms(made.tuning(made.dataset(outcomes=(replace(outcome, chosen=chosen),))))
