@@ -268,7 +268,7 @@ def _expected(kind: str, context: Mapping[str, Any], message: str) -> str:
         return " or ".join(choice for choice in context["expected"].replace(" or ", ", ").split(", ") if choice != "''")
     if kind in _BOUNDS:
         name, words = _BOUNDS[kind]
-        return words.format(f"{context[name]:g}")
+        return "non-empty" if (name, context[name]) == ("min_length", 1) else words.format(f"{context[name]:g}")
     return _KINDS.get(kind, message)
 
 
