@@ -138,7 +138,11 @@ def named_selector(form: YamlForm, data: Mapping[str, Any]) -> tuple[str, Path |
     elif isinstance(value, Mapping) and (empty := [kind for kind in _KINDS if kind in value]):
         form.fault(Message("catalogs.selector-empty", key=empty[0], example=OWN_FORM), "selector")
     elif not isinstance(value, str):
-        form.fault(Message("catalogs.selector-type", preset=PRESET_FORM, external=OWN_FORM, got=value), "selector")
+        known = (*_KINDS, *PresetForm.__annotations__)
+        keys = value if isinstance(value, Mapping) else ()
+        hint = next(filter(None, (suggest(str(key), known, listed=False) for key in keys)), "")
+        values = {"preset": PRESET_FORM, "external": OWN_FORM, "got": value, "hint": hint}
+        form.fault(Message("catalogs.selector-type", **values), "selector")
     else:
         return str(form.base / value) if value.endswith((".yaml", ".yml")) else value, None, {}
     return LEARNED, None, {}

@@ -177,7 +177,7 @@ def _run(prepared: Prepared, path: Path, *, fresh: bool, targets: ReportTargets,
             done = runner.run(prepared, path, progress=bar, fresh=fresh)
             for line in _failures(prepared, RunFolder(path), persistent=page):
                 bar.say(line)
-            text = f"{done.made} selector run{'' if done.made == 1 else 's'} made, {done.reused} found finished"
+            text = f"{done.made} selector run{'' if done.made == 1 else 's'} made, {done.reused} reused"
             if done.kept:
                 names = ", ".join(done.kept)
                 bar.say(f"not asked again, since no source file of it has changed: {names}; --fresh asks again")

@@ -119,7 +119,7 @@ def prepare(
     if embedder is not None and counter is not None:
         form.faults += _unsuited(experiment, datasets, local_resources(embedder, counter))
     if form.faults or embedder is None or counter is None:
-        raise InputError(form.in_order())
+        raise InputError(_told_once(form.in_order()))
     for changed in changed_sources(experiment.datasets, experiment.base):
         notify(f"notice: {changed}")
     for notice in _notices(experiment, datasets, local_resources(embedder, counter)):
@@ -136,6 +136,12 @@ def prepare(
         counter=counter,
         item_tokens={name: counts for name, counts in counted.items() if counts is not None},
     )
+
+
+def _told_once(faults: Sequence[Fault]) -> list[Fault]:
+    """Leave out faults that only repeat another one with its place: of a file that datasets and selectors name."""
+    told = {str(fault) for fault in faults if str(fault) != fault.message}
+    return [fault for fault in faults if fault.message not in told]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

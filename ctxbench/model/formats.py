@@ -265,10 +265,10 @@ def model_faults(model: type[FileModel], data: Any, source: Source, error: Valid
 def _expected(kind: str, context: Mapping[str, Any], message: str) -> str:
     """What a field must be, by the kind of pydantic's error."""
     if kind == "literal_error":
-        return ", ".join(choice for choice in context["expected"].replace(" or ", ", ").split(", ") if choice != "''")
+        return " or ".join(choice for choice in context["expected"].replace(" or ", ", ").split(", ") if choice != "''")
     if kind in _BOUNDS:
         name, words = _BOUNDS[kind]
-        return words.format(f"{context[name]:g}")
+        return "non-empty" if (name, context[name]) == ("min_length", 1) else words.format(f"{context[name]:g}")
     return _KINDS.get(kind, message)
 
 

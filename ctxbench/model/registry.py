@@ -213,13 +213,13 @@ def target(kind: str, name: str) -> str:
     """
     location = _BUILT_IN[kind].get(name) or _plugins(kind).get(name)
     if location is None:
-        raise UnknownNameError(_with_article(kind), name, names(kind))
+        raise UnknownNameError(_noun(kind), name, names(kind))
     return location
 
 
-def _with_article(kind: str) -> str:
-    """A kind as a message names one of it."""
-    return kind if kind in ("metric", "resource") else f"{kind} strategy"
+def _noun(kind: str) -> str:
+    """What a message calls one of a kind."""
+    return kind if kind in ("embedder", "feature", "importer", "metric", "resource") else f"{kind} strategy"
 
 
 @contextlib.contextmanager
@@ -235,8 +235,7 @@ def of_plugin(kind: str, name: str, activity: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         raised = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise ParameterError(
-            f"{_with_article(kind)} {name!r} ({_plugins(kind)[name]}) cannot be {activity}: {raised}; "
-            "fix or update its package"
+            f"{_noun(kind)} {name!r} ({_plugins(kind)[name]}) cannot be {activity}: {raised}; fix or update its package"
         ) from error
 
 
@@ -327,13 +326,26 @@ def _fits(value: object, option: Any) -> bool:
     return isinstance(value, type(None) if plain is None else plain)
 
 
+_TYPE_WORDS: dict[Any, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    tuple: "a list",
+    list: "a list",
+    Sequence: "a list",
+    Mapping: "a mapping",
+}
+
+
 def _called(option: Any) -> str:
     """A type as a message names it."""
     if typing.get_origin(option) is typing.Literal:
         return "one of " + ", ".join(repr(literal) for literal in typing.get_args(option))
     if option in (None, type(None)):
         return "nothing"
-    return f"of type {getattr(typing.get_origin(option) or option, '__name__', option)}"
+    plain = typing.get_origin(option) or option
+    return _TYPE_WORDS.get(plain) or f"of type {getattr(plain, '__name__', plain)}"
 
 
 def foreign_code(strategy: type) -> str | None:

@@ -171,7 +171,7 @@ def _counts(check: SelectorCheck) -> dict[str, int]:
         "swaps": len(check.swaps),
         "required lost": check.lost,
         "gained": check.gained,
-        "may be lost": check.allowed,
+        "losses allowed": check.allowed,
     }
 
 

@@ -316,7 +316,7 @@ def _loosened(check: Check, locations: Locations) -> Iterator[_Note]:
         )
     if check.replacement is not None:
         text = check_texts.sentence(check_texts.replacement_text(check))
-        yield _Note(error=False, title="baseline accepted anew", text=text)
+        yield _Note(error=False, title="baseline replaced", text=text)
 
 
 def _refusals(check: Check, locations: Locations) -> Iterator[_Note]:

@@ -144,8 +144,8 @@ def replacement_text(check: Check) -> str:
         return ""
     looser = [f"looser: {loosened_text(setting)}" for setting in replaced.loosened]
     figures = [*map(_figure_text, replaced.figures)] or ["same figures"]
-    origin = f" in place of the one in {replaced.commit}" if replaced.commit else ""
-    return f"the baseline was accepted anew{origin} ({first_few([*looser, *figures])})"
+    origin = f" since {replaced.commit}" if replaced.commit else ""
+    return f"baseline replaced{origin} ({first_few([*looser, *figures])})"
 
 
 def loosened_text(setting: Loosened) -> str:
@@ -446,7 +446,7 @@ def _main_reason(check: SelectorCheck) -> str:
     clauses = []
     if check.lost - check.gained > check.allowed or (check.gained and check.verdict is Verdict.BETTER):
         lost = count(check.lost, "required item")
-        clauses.append(f"{lost} lost, {check.gained:,} gained ({check.allowed:,} may be lost)")
+        clauses.append(f"{lost} lost, {check.gained:,} gained (allowed: {check.allowed:,})")
     if check.unmet:
         clauses.append(f"{count(len(check.unmet), 'required item')} can no longer be offered")
     if check.pins:
@@ -481,7 +481,7 @@ def _changes_text(selectors: Sequence[SelectorCheck]) -> str:
     """What changed although the verdict is `same`."""
     n = sum(len(selector.changes) for selector in selectors)
     if n:
-        return f"{count(n, 'change')} of what is offered, within the tolerances"
+        return f"{count(n, 'change')} of what is offered, no loss beyond the tolerances"
     return "no item moved" if any(selector.differs for selector in selectors) else "nothing changed"
 
 

@@ -144,7 +144,7 @@ def _sentence(columns: list[tuple[str, Metric]]) -> str:
         title, k = f"{metric.name}@k", "k"
     general = metric.declaration.description.rstrip(".").replace("first k ", "first {k} ")
     words = _WORDS.get(metric.name, general).replace("{k}", k)
-    plain = re.fullmatch("[a-z ]+", title)  # no name of a metric that is spelt so
+    plain = re.fullmatch("[a-z -]+", title)  # no name of a metric that is spelt so
     return f"{title[0].upper() + title[1:] if plain else title}: {words}."
 
 
@@ -171,7 +171,7 @@ _SHORT = {
     "items": "items",
     "forbidden_offered": "forbidden offered",
     "same_server_confusions": "same-server confusions",
-    "abstention": "empty when nothing needed",
+    "abstention": "empty when none needed",
 }
 
 

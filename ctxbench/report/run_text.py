@@ -61,7 +61,7 @@ _WIDE = 110  # from here on a comparison takes one line
 _DROPPED_FIRST = ("Comp@1", "Comp@20", "same_server_confusions", "Comp", "items")  # where the terminal is narrow
 _BASELINE = "(baseline)"
 _NAME = 15  # columns that names of selectors have, however narrow it is
-_OUTSIDE = "What a selector offers is measured; what the model then calls is outside."
+_OUTSIDE = "What a selector offers is measured; what the model then calls is not."
 
 
 def print_summary(summary: RunSummary, file: IO[str] | None = None, *, width: int | None = None) -> None:
@@ -222,7 +222,7 @@ def _console_differences(table: ComparisonTable, plain: bool, width: int) -> Tab
 
 def _heading(column: Column) -> str:
     """A heading in short lines, with `%` for shares."""
-    words = column.title.replace("empty when nothing needed", "empty when\nnone needed")
+    words = column.title.replace("empty when none needed", "empty when\nnone needed")
     for two_lines in ("same-server confusions", "forbidden offered"):
         words = words.replace(two_lines, two_lines.replace(" ", "\n"))
     return f"{words} %" if column.unit == "%" else words
@@ -281,7 +281,7 @@ def _common(manifest: Mapping[str, Any], metrics: Iterable[Metric]) -> Iterator[
     if sample := manifest["experiment"].get("sample"):
         drawn = f"groups whole, drawn by hash with seed {manifest['experiment']['seed']}"
         yield f"* Sample: at most {sample:,} queries a dataset, {drawn}; the headings say how many of how many."
-    yield "* Values are means over queries with their 95% intervals; what the model then calls is outside."
+    yield "* Values are means over queries with their 95% intervals; what the model then calls is not measured."
     yield f"* Columns. {_escape(column_words((str(metric), metric) for metric in metrics))}"
     for name in manifest["selectors"]:
         about, values = about_selector(manifest, name)

@@ -420,7 +420,7 @@ def _short(value: Value) -> str:
     return f"{value:.3g}" if isinstance(value, float) else value_text(value)
 
 
-_CHOSEN = "What a selector offers is measured; what the model then calls is outside."
+_CHOSEN = "What a selector offers is measured; what the model then calls is not."
 _SPLIT = (
     "Settings were chosen on one part of the queries, the tuning split, and figures are of the other, the test split, "
     "read when all values were fixed."

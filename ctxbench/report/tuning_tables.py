@@ -36,7 +36,7 @@ COMPLETENESS, RECALL, TOKENS, ITEMS = (parse_metric(name) for name in ("complete
 TITLES = {"completeness": "completeness %", "recall": "recall %", "tokens": "prompt tokens", "items": "items"}
 ROLES = {
     RECOMMENDED: "recommended",
-    DEFAULTS: "the base, what all is compared with",
+    DEFAULTS: "the base, with which all is compared",
     PRESET: "a preset as shipped",
     FIXED: "tuned fixed k",
     EVERYTHING: "all that may be offered",
@@ -195,7 +195,7 @@ def terms(tuning: Tuning) -> str:
         sentences.append("Reachable: what the first 20 items of the base's ranking would make complete.")
     bases = dict.fromkeys(_base_text(dataset.default.name) for dataset in tuning.datasets if dataset.default)
     if bases and outcomes:
-        sentences.append(f"Base, or default, what all is compared with: {wording.listed([*bases])}.")
+        sentences.append(f"The base, or default, with which all is compared: {wording.listed([*bases])}.")
     return " ".join(sentences)
 
 
@@ -718,7 +718,7 @@ def _shipped(dataset: DatasetTuning) -> Iterator[str]:
     """The presets that competed as they ship."""
     width = max(map(len, dataset.shipped)) + 2
     metrics = policy_metrics(outcome.policy for outcome in dataset.outcomes)
-    yield f"  as shipped, {SPLITS[reported_split(dataset)]}"
+    yield f"  presets as shipped, {SPLITS[reported_split(dataset)]}"
     for pair in (metrics[start : start + 2] for start in range(0, len(metrics), 2)):  # no third column fits
         yield f"    {'':<{width}}{''.join(f'{metric_title(metric):<{_COLUMN}}' for metric in pair)}".rstrip()
         for name, result in dataset.shipped.items():

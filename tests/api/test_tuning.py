@@ -124,11 +124,11 @@ def test_of_several_datasets_one_is_taken():
     [
         ({"minimise": "tokens", "completness": 0.9}, UnknownNameError, "did you mean 'completeness'"),
         ({"minimise": "tokens", "completeness": "x"}, ParameterError, "'0.98 of base' or '0.75 of reachable'; got 'x'"),
-        ({"minimise": "tokens", "completeness": "1 of bse"}, InputError, "of must be 'reachable', 'base', got 'bse'"),
+        ({"minimise": "tokens", "completeness": "1 of bse"}, InputError, "of must be 'reachable' or 'base', got 'bse'"),
         ({"minimise": "tokens"}, InputError, "the constraints allow to offer nothing"),
         ({}, InputError, "one of minimise and maximise"),
         ({"minimise": "tokens", "policies": {"a": {}}}, ParameterError, "policies are given"),
-        ({"minimise": "tokens", "completeness": 0.5, "labels": "al"}, InputError, "labels must be 'all', 'split'"),
+        ({"minimise": "tokens", "completeness": 0.5, "labels": "al"}, InputError, "labels must be 'all' or 'split'"),
     ],
 )
 def test_what_cannot_be_tuned_is_said_at_once(given, error, message):

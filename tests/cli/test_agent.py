@@ -116,6 +116,8 @@ class TestSelect:
                 {"selector": ["bm25"]},
                 "or an external selector, such as {command: [node, my-selector.mjs]}; got ['bm25']",
             ),
+            ({"selector": {"comand": ["node", "x.js"]}}, "did you mean 'command'?"),
+            ({"selector": {"pipeline": {"retrieve": "bm25"}}}, "got {'pipeline': {'retrieve': 'bm25'}} (agent.yaml"),
             ({"selector": {"presets": "p.yaml", "preset": "small", "n": 1}}, "a tuned preset has no 'n'"),
             ({"settings": {"m": 1}}, "selector 'bm25' has no parameter 'm'"),
             ({"settings": {"n": -1}}, "n must be"),
@@ -280,6 +282,12 @@ class TestDatasets:
         done = cli("data", "validate", "evals")
         assert done.code != 0
         assert "gone.json" in done.out + done.err
+
+    def test_a_fault_of_the_agent_file_is_told_once_by_a_check(self, gate, cli, place):
+        write(place, AGENT | {"colour": "red"})
+        done = cli("check", "gate.yaml")
+        assert done.err.count("an agent file has no 'colour'") == 1
+        assert "agent.yaml, line" in done.err
 
     def test_rebased_to_a_catalog_it_names_the_agent_no_more(self, gate, cli):
         assert cli("data", "import", "tools", "tools.json", "--out", "catalog").code == 0

@@ -208,7 +208,7 @@ def test_text_that_is_not_utf_8_is_placed(refused, place):
             "--set needs NAME=VALUE with a number, for example at_most=3; got 'contextTopN'",
         ),
         (("--set", "contextTopN="), "--set needs NAME=VALUE with a number"),
-        (("--set", "contextTopN=3.5"), "contextTopN must be of type int, got 3.5"),
+        (("--set", "contextTopN=3.5"), "contextTopN must be a whole number, got 3.5"),
         (("--set", "contextTopN=1", "--set", "contextTopN=2"), "--set gives contextTopN two values, 1 and 2; keep one"),
     ],
 )

@@ -44,7 +44,7 @@ def test_the_table_goes_to_stdout_and_the_rest_to_stderr(cli, experiment, place)
     assert "\n\ntiny: 10 queries, 12 items\n" in done.out
     assert "semantic/spec (baseline)" in done.out
     first, second = done.err.splitlines()
-    assert first.startswith("2 selector runs made, 0 found finished; ")
+    assert first.startswith("2 selector runs made, 0 reused; ")
     assert first.endswith(" texts embedded")
     assert second == "report: runs/small/report.html (open it in a browser)"
     assert (place / "runs" / "small" / "manifest.json").is_file()
@@ -55,11 +55,11 @@ def test_the_second_run_embeds_nothing_and_loads_no_model(cli, modules, experime
     cli("run", experiment())
     before = files(place / "runs" / "small")
     loaded, done = modules("run", "small.yaml")
-    assert done.err.splitlines()[0] == "0 selector runs made, 2 found finished; 0 texts embedded, no model loaded"
+    assert done.err.splitlines()[0] == "0 selector runs made, 2 reused; 0 texts embedded, no model loaded"
     assert not {"onnxruntime", "tokenizers"} & loaded
     assert files(place / "runs" / "small") == before
     fresh = cli("run", "small.yaml", "--fresh", "--out", "runs/small")
-    assert fresh.err.splitlines()[0] == "2 selector runs made, 0 found finished; 0 texts embedded, no model loaded"
+    assert fresh.err.splitlines()[0] == "2 selector runs made, 0 reused; 0 texts embedded, no model loaded"
     assert files(place / "runs" / "small") == before
     assert fresh.out == done.out
 
@@ -99,7 +99,7 @@ def test_a_selector_from_a_file_and_a_tuned_preset_run_as_any_other(cli, experim
 
 def test_one_selector_is_counted_in_the_singular(cli, experiment):
     done = cli("run", experiment(selectors=["everything"]))
-    assert done.err.startswith("1 selector run made, 0 found finished; 0 texts embedded, no model loaded\n")
+    assert done.err.startswith("1 selector run made, 0 reused; 0 texts embedded, no model loaded\n")
 
 
 def test_what_an_outside_selector_fails_on_is_said_with_its_reasons(cli, experiment, place):

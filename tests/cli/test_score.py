@@ -28,7 +28,7 @@ def test_answers_are_scored_beside_shipped_selectors(cli, answers, tiny, tmp_pat
         "score", answers(given), "--dataset", tiny, "--compare-to", "bm25", "--compare-to", "everything", "--json"
     )
     assert done.code == 0
-    assert done.err == "3 selector runs made, 0 found finished; 0 texts embedded, no model loaded\n"
+    assert done.err == "3 selector runs made, 0 reused; 0 texts embedded, no model loaded\n"
     selectors = done.json["datasets"]["tiny"]["selectors"]
     assert list(selectors) == ["mine", "bm25", "everything"]
     assert done.json["experiment"]["compare_to"] == "mine"
@@ -55,7 +55,7 @@ def test_a_run_is_kept_where_it_is_asked_for(cli, answers, tiny, place):
     assert done.err.endswith("report: kept/report.html (open it in a browser)\n")
     assert cli("report", "kept").out == done.out
     again = cli("score", "mine.jsonl", "--dataset", tiny, "--out", "kept")
-    assert again.err.startswith("0 selector runs made, 1 found finished;")
+    assert again.err.startswith("0 selector runs made, 1 reused;")
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,8 @@ def test_a_command_is_tuned_in_where_it_cuts_and_asked_once(cli, shop, policy, p
         assert lines[0].startswith("to take aggressive: cut the ranking of ours yourself by topN 1, includeScore ")
         assert lines[1].startswith("such a cut: of the items that score above 0 the first topN and all that ")
         base = (
-            "Base, or default, what all is compared with: ours, the first 5 of its ranking, not what it offers itself."
+            "The base, or default, with which all is compared: "
+            "ours, the first 5 of its ranking, not what it offers itself."
         )
         for said in (done.out, next(place.glob("runs/*/report.md")).read_text("utf-8")):
             assert base in " ".join(said.split())

@@ -228,7 +228,7 @@ def test_line_ends_that_git_changed_make_no_difference(folder):
         ("queries", '"id":"q2"', '"id":"q1"', 2, "q1 occurs twice"),
         ("queries", '"required":["tool:s:a"]', '"required":"tool:s:a"', 1, "required must be a list"),
         ("queries", '"required":["tool:s:a"]', '"required":[7]', 1, "required[0] must be a list, got 7"),
-        ("queries", '"asked":', '"asked":"","was":', 1, "asked must be at least 1 long"),
+        ("queries", '"asked":', '"asked":"","was":', 1, "asked must be non-empty"),
         ("sessions", '"always rule:style"', "7", 1, "items[0] must be a text, got 7"),
     ],
 )  # fmt: skip

@@ -95,7 +95,7 @@ class TestTemplate:
             PipelineError, match=r"format.template: unknown template 'x'; Known: chat, detailed, summary"
         ):
             Pipeline.of({"retrieve": "bm25", "format": {"template": {"template": "x"}}})
-        with pytest.raises(PipelineError, match=r"template must be of type str or of type Mapping, got 7"):
+        with pytest.raises(PipelineError, match=r"template must be a text or a mapping, got 7"):
             Pipeline.of({"retrieve": "bm25", "format": {"template": {"template": 7}}})
 
     def test_a_template_is_not_the_callers_to_change(self):

@@ -211,7 +211,7 @@ def test_every_outcome_has_its_row_and_its_words(page: Reader, html: str) -> Non
     heads = page.texts("th", scope="row")
     assert heads[:3] == ["semantic/normal", "everything", "my <b>own</b>\u202e selector"]
     assert html.count("not significant") == 4 + 4  # all comparisons of both datasets: there are too few queries
-    assert "What the model then calls is outside." in html
+    assert "What the model then calls is not measured." in html
     assert "What a chat holds before the query, its session, is in the prompt too." in html
     assert "Falsely included means that a query which needs nothing was offered something" in html
     assert "where the selector cuts" in html

@@ -102,9 +102,9 @@ def test_single_braces_are_text():
             r"template: 'foter' is unknown; did you mean 'footer'\?",
         ),
         ({"memory_format": "{{content}}", "memoryFormat": "{{content}}"}, "'memoryFormat' is given twice"),
-        ({"memory_format": 7}, "template: memory_format must be of type str, got 7"),
-        ({"memory_format": "{{content}}", "includeMetadata": "no"}, "template: includeMetadata must be of type bool"),
-        ({"memory_format": "{{content}}", "separator": None}, "template: separator must be of type str, got None"),
+        ({"memory_format": 7}, "template: memory_format must be a text, got 7"),
+        ({"memory_format": "{{content}}", "includeMetadata": "no"}, "template: includeMetadata must be true or false"),
+        ({"memory_format": "{{content}}", "separator": None}, "template: separator must be a text, got None"),
     ],
 )
 def test_what_is_wrong_with_a_template_is_one_clear_error(given, said):

@@ -743,7 +743,7 @@ def test_a_program_that_cannot_be_started_is_the_error_of_every_query(start, tmp
         ({"start_timeout": -1}, "start_timeout must be 0 or more, got -1"),
         ({"concurrency": 0}, "concurrency must be 1 or more, got 0"),
         ({"in_flight": 1001}, "in_flight must be at most 1000, got 1001"),
-        ({"send": "all"}, "send must be 'items', 'ids', 'nothing', got 'all'"),
+        ({"send": "all"}, "send must be 'items' or 'ids' or 'nothing', got 'all'"),
     ],
 )
 def test_options_out_of_range_are_errors(options, message):

@@ -57,17 +57,17 @@ for case in EXPECTED["results"]:
 ODD_ANSWERS = {
     "x01": None,  # topK 0 is a cut like any other: no chunk is looked at, nothing is found
     "x02": "topK must be 0 or more, got -100",  # the original drops 100 chunks from the end
-    "x03": "topK must be of type int, got 2.7",  # the original rounds down
+    "x03": "topK must be a whole number, got 2.7",  # the original rounds down
     "x04": "topN must be 0 or more, got -2",  # the original takes it for 0
-    "x05": "topN must be of type int, got 2.5",  # the original rounds down
+    "x05": "topN must be a whole number, got 2.5",  # the original rounds down
     "x06": None,  # includeScore is a limit on scores, which may be below 0; all of the best topK are above it
     "x07": None,  # nor is 1.5 wrong as a limit: nothing reaches it, topN decides
     "x08": "topK must be a number, got NaN",  # the original finds nothing
     "x09": "topN must be a number, got NaN",  # the original finds only what reaches includeScore
     "x10": "includeScore must be a number, got NaN",  # the original finds nothing
-    "x11": "topK must be of type int, got inf",  # the original has no limit then; write a large number
-    "x12": "topK must be of type int, got None",  # the original takes its default; leave it out
-    "x13": "topK must be of type int, got '5'",  # the original reads the text as a number
+    "x11": "topK must be a whole number, got inf",  # the original has no limit then; write a large number
+    "x12": "topK must be a whole number, got None",  # the original takes its default; leave it out
+    "x13": "topK must be a whole number, got '5'",  # the original reads the text as a number
     "x14": "standard has no parameter 'limit'",  # the original does not look at it: a slip would go unseen
 }
 

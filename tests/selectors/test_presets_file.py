@@ -282,7 +282,7 @@ def test_the_hash_does_not_depend_on_where_the_file_is(own, tmp_path, monkeypatc
     ("old", "new", "at", "message"),
     [
         ("contextTopN: 12", "contextTopN: 99", "set:", "contextTopN must be 0 to 50, got 99"),
-        ("contextTopN: 12", "contextTopN: 1.5", "set:", "contextTopN must be of type int, got 1.5"),
+        ("contextTopN: 12", "contextTopN: 1.5", "set:", "contextTopN must be a whole number, got 1.5"),
         ("contextTopN: 12", "contextTopM: 12", "set:", "selector 'semantic' has no parameter 'contextTopM'; did you"),
         (
             "contextTopN: 12",

@@ -58,7 +58,7 @@ def test_what_the_agent_no_longer_has_is_kept(session, agent, path):
             2,
             "contextExpansionDepth must be 0 to 5",
         ),
-        ('{"items": [],\n"id": ""}', 2, "id must be at least 1 long"),
+        ('{"items": [],\n"id": ""}', 2, "id must be non-empty"),
         (
             '{"news": 1,\n"format": 2}',
             2,

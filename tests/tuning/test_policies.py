@@ -294,7 +294,7 @@ def test_a_policy_must_have_an_aim_that_something_holds_back(tmp_path, rows, lin
         ("{metric: recall, at_least: 0.4, of: reachable}", "of: reachable is a share of completeness; recall has none"),
         (
             "{metric: tokens, at_most: 5, of: bases}",
-            "policies.p.constraints[1].of must be 'reachable', 'base', got 'bases'",
+            "policies.p.constraints[1].of must be 'reachable' or 'base', got 'bases'",
         ),
         ("{metric: tokens, at_most: 5, by: mean}", "a constraint has no field 'by'"),
         ("{metric: recall, at_most: 0.4}", "recall <= 0.4 contradicts recall >= 0.5"),

@@ -114,7 +114,9 @@ def test_words_of_the_advice_and_p_values_are_explained_once(made):
     tuning = made.tuning()
     said = tuning_tables.terms(tuning)
     assert said.startswith("Fixed k: simply offer the first k of the base's ranking, with the best k.")
-    assert said.endswith("Base, or default, what all is compared with: semantic with the specification's defaults.")
+    assert said.endswith(
+        "The base, or default, with which all is compared: semantic with the specification's defaults."
+    )
     outcome = made.outcome()
     chosen = replace(outcome.chosen, values={"margin": 2.0, "at_least": 4, "at_most": 5})
     named = tuning_tables.terms(made.tuning(made.dataset(outcomes=(replace(outcome, chosen=chosen),))))
@@ -133,7 +135,7 @@ def test_words_of_the_advice_and_p_values_are_explained_once(made):
 )
 def test_what_the_base_is_stands_behind_the_advice(made, name, said):
     tuning = made.tuning(made.dataset(results=(made.contender(name, tuning_tables.DEFAULTS, (0.9, 200.0, 5.0)),)))
-    assert tuning_tables.terms(tuning).endswith(f"Base, or default, what all is compared with: {said}.")
+    assert tuning_tables.terms(tuning).endswith(f"The base, or default, with which all is compared: {said}.")
 
 
 def test_p_values_are_explained_once(made):

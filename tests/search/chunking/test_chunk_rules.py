@@ -224,7 +224,7 @@ class TestByName:
             ("window", "chunks: unknown chunk strategy 'window'.*windows"),
             ({"windows": {"size": 0}}, "chunks: size must be 1 or more, got 0"),
             ({"windows": {"sise": 1}}, "chunks: windows has no parameter 'sise'; did you mean 'size'"),
-            ({"windows": {"size": "9"}}, "chunks: size must be of type int, got '9'"),
+            ({"windows": {"size": "9"}}, "chunks: size must be a whole number, got '9'"),
             ({"windows": 9}, "chunks must be a rule by name, or one name with its parameters"),
             ({}, "chunks must be a rule by name"),
             ({"marked": {}, "whole": {}}, "chunks must be a rule by name"),
