@@ -5,6 +5,7 @@ those of all commands again and again, which takes as long as importing it.
 """
 
 import gc
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -608,6 +609,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     if arguments is None:
         keep_numbers()
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # finding them reads every installed package
         gc.set_threshold(100_000, 20, 20)  # importing makes many objects and no garbage: do not search it every 700
     with guarded(for_good=arguments is None):
         try:

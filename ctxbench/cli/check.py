@@ -43,16 +43,6 @@ from ctxbench.io.git import Repository
 from ctxbench.report import check_texts
 from ctxbench.report.check_document import document, summary
 from ctxbench.report.check_document import refusal as refusal_document
-from ctxbench.report.check_files import (
-    check_dict,
-    junit,
-    pin_dict,
-    refusal_commands,
-    refusal_dict,
-    refusal_xml,
-    summary_dict,
-    workflow_commands,
-)
 from ctxbench.report.check_texts import Location, Locations, is_acceptable, label_advice, without_texts
 from ctxbench.report.document import LIMIT, Document, markdown, print_document
 from ctxbench.selectors.definitions import selector_name
@@ -364,14 +354,16 @@ def _accept(request: CheckRequest, *, as_json: bool) -> None:
     with progress() as bar, printing_to_stderr():
         done = accept(_gate_path(request), texts=request.texts, vectors=request.vectors, notify=bar.say, progress=bar)
     if as_json:
+        from ctxbench.report import check_files
+
         names = {"written": done.written, "unchanged": done.unchanged, "removed": done.removed}
         files = {name: [path.as_posix() for path in paths] for name, paths in names.items()}
         print_json(
             {
                 "baseline": done.folder.as_posix(),
                 **files,
-                "accepted": [summary_dict(summary) for summary in done.summaries],
-                "pins": [pin_dict(pin) for pin in done.pins],
+                "accepted": [check_files.summary_dict(summary) for summary in done.summaries],
+                "pins": [check_files.pin_dict(pin) for pin in done.pins],
                 "error": None,
             }
         )
@@ -475,18 +467,20 @@ def _write_outputs(result: _Result, request: CheckRequest, outputs: Outputs) -> 
     options: dict[str, Any] = {"accept": result.accept, "first": result.first, "locations": locations}
     if outputs.markdown is not None:
         write_summary(document(check, **options), outputs.markdown)
+    if outputs.form or outputs.junit is not None:
+        from ctxbench.report import check_files  # takes 7 ms
     if outputs.junit is not None:
-        write_file(outputs.junit, junit(check, strict=strict, locations=locations))
+        write_file(outputs.junit, check_files.junit(check, strict=strict, locations=locations))
     if outputs.form == "json":
-        _print(partial(print_json, check_dict(check, strict=strict, locations=locations)))
+        _print(partial(print_json, check_files.check_dict(check, strict=strict, locations=locations)))
     elif outputs.form == "junit":
-        _print(partial(show_text, junit(check, strict=strict, locations=locations)))
+        _print(partial(show_text, check_files.junit(check, strict=strict, locations=locations)))
     elif outputs.form == "markdown":
         _print(partial(show_text, markdown(document(check, **options))))
     else:
         _print(partial(print_document, (document if outputs.verbose else summary)(check, **options)))
     if outputs.form == "github":
-        _print(partial(write_own, workflow_commands(check, locations=locations, strict=strict)))
+        _print(partial(write_own, check_files.workflow_commands(check, locations=locations, strict=strict)))
 
 
 def _write_refusal(error: UserError, request: CheckRequest, outputs: Outputs) -> None:
@@ -494,20 +488,22 @@ def _write_refusal(error: UserError, request: CheckRequest, outputs: Outputs) ->
 
     Files last: one that cannot be written may be the reason.
     """
+    from ctxbench.report import check_files
+
     error = without_keys(error)
     faults = faults_of(error)
     if outputs.form == "json":
-        _print(partial(print_json, refusal_dict(request.name, error)))
+        _print(partial(print_json, check_files.refusal_dict(request.name, error)))
     elif outputs.form == "junit":
-        _print(partial(show_text, refusal_xml(request.name, faults)))
+        _print(partial(show_text, check_files.refusal_xml(request.name, faults)))
     elif outputs.form == "markdown":
         _print(partial(show_text, markdown(refusal_document(request.name, error))))
     elif outputs.form == "github":
-        _print(partial(write_own, refusal_commands(faults, file=in_repository)))
+        _print(partial(write_own, check_files.refusal_commands(faults, file=in_repository)))
     if outputs.markdown is not None:
         write_summary(refusal_document(request.name, error), outputs.markdown)
     if outputs.junit is not None:
-        write_file(outputs.junit, refusal_xml(request.name, faults))
+        write_file(outputs.junit, check_files.refusal_xml(request.name, faults))
 
 
 def _print(show: Callable[[], None]) -> None:

@@ -50,7 +50,6 @@ from ctxbench.gate.settings import PRICES
 from ctxbench.gate.snapshots import NONE, FlatStep, first_few, has_all_candidates, level, levels, shortened, size
 from ctxbench.io.documents import dump_json
 from ctxbench.io.errors import Message, UserError
-from ctxbench.labelling.rebase import likely_successors
 from ctxbench.model.candidates import MARGIN
 from ctxbench.model.items import ItemKey
 from ctxbench.search.chunking import ItemChunking, query_chunks, searched
@@ -171,6 +170,8 @@ def _with_successor(fix: Message, item: str, pair: SnapshotPair) -> Message:
     if not new or item in pair.head.items or item in pair.head.disabled:
         return fix
     gone, added = items_of([pair.base.items[item]]), items_of(pair.head.items[name] for name in new)
+    from ctxbench.labelling.rebase import likely_successors  # takes 20 ms, and an unchanged check does not need it
+
     likely = [successor.new.id for successor in likely_successors(gone, added)]
     return Message(
         "causes.fix-move-labels",

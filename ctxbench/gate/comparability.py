@@ -47,7 +47,6 @@ from ctxbench.gate.snapshots import (
 from ctxbench.io.console import nothing_said
 from ctxbench.io.errors import Message
 from ctxbench.io.rows import Row
-from ctxbench.labelling.rebase import propose_renames
 from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Item, ItemKey
 from ctxbench.model.requests import SessionItem
@@ -516,6 +515,8 @@ def _passed_on(base: SelectorSnapshot, head: SelectorSnapshot, stated: Mapping[s
     if not left or len({*left.values()}) < len(left):
         return {}
     before, after = items_of(base.items[old] for old in left), items_of(head.items[new] for new in left.values())
+    from ctxbench.labelling.rebase import propose_renames  # takes 20 ms, and an unchanged check does not need it
+
     return left if {rename.old.id: rename.new.id for rename in propose_renames(before, after)[0]} == left else {}
 
 
@@ -536,6 +537,8 @@ def find_renames(
     after = [item for item in added if item.key not in last]
     if not before or not after:
         return renames
+    from ctxbench.labelling.rebase import propose_renames
+
     return renames | {rename.old: rename.new for rename in propose_renames(before, after)[0]}
 
 

@@ -46,7 +46,6 @@ from ctxbench.gate.snapshots import (
     size,
 )
 from ctxbench.io.errors import Fault, Message, count, suggest
-from ctxbench.labelling.rebase import item_content
 from ctxbench.model.items import suggest_items
 
 ITEMS, TOKENS = "items", "tokens"  # what a failure is about that is about no single item
@@ -143,6 +142,8 @@ def _aliases(
     new = [fact for name, fact in snapshot.items.items() if before is not None and name not in before.items]
     if before is None or not (new and forbidden):
         return aliases
+    from ctxbench.labelling.rebase import item_content  # takes 20 ms, and an unchanged check does not need it
+
     copies = group_pairs((item_content(item), item.id) for item in items_of(new))
     for old in items_of(before.items[item] for item in aliases if item in before.items):
         names = copies.get(item_content(old), []) if item_content(old) else []
