@@ -9,7 +9,7 @@ Both checkouts work on the datasets of OLD, with the Python and the dependencies
 * `tune`: the recommended presets and their figures;
 * `check`: verdicts, lost items and causes after planted edits of the items.
 
-Numbers must be equal to the bit. Identities of code and machine (`IGNORED`) are not compared. A rename of a name that
+Numbers must be equal to the bit. Sentences and identities of code and machine (`IGNORED`) are not compared. A rename of a name that
 users write, `old: new` in the file of renames, is applied to the facts of OLD. What NEW alone has is
 counted and shown, and is no difference.
 Exit code: 0 = equal, 1 = different.
@@ -45,6 +45,7 @@ TUNED = ("freight", "workbench")
 CHECKED = {"freight": "semantic", "workbench": "learned"}
 REQUESTS_SHOWN = 5  # per dataset, with every candidate
 IGNORED = re.compile(r"seconds|_s$|hash|key$|version|made_by|machine|code$|^git$|folder|report|^time|took")
+SENTENCE = 5  # texts of so many words are for people, and may be reworded
 SHOWN = 30  # differences that are printed per part
 
 
@@ -58,7 +59,7 @@ class Checkout:
 
     def command(self, *arguments: str, exit_codes: tuple[int, ...] = (0,)) -> str:
         """The standard output of one command of this checkout; raises where it fails."""
-        if arguments[0] == "check" and "--output-format" not in (self.root / "ctxbench/cli/app.py").read_text("utf-8"):
+        if arguments[0] == "check" and "output_format" not in (self.root / "ctxbench/cli/app.py").read_text("utf-8"):
             arguments = tuple("--json" if argument == "--output-format" else argument for argument in arguments)
             arguments = tuple(argument for argument in arguments if argument != "json")
         environment = {
@@ -160,7 +161,7 @@ def edited(corpus: str, edit: str) -> str:
 
 
 def flattened(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every leaf of a JSON value with its path, in order, without what IGNORED names."""
+    """Every leaf of a JSON value with its path, in order, without what IGNORED names and without sentences."""
     if isinstance(value, dict):
         for key, member in value.items():
             if not IGNORED.search(str(key)):
@@ -168,7 +169,7 @@ def flattened(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     elif isinstance(value, list):
         for index, member in enumerate(value):
             yield from flattened(member, f"{path}[{index}]")
-    else:
+    elif not (isinstance(value, str) and len(value.split()) >= SENTENCE):
         yield path, value
 
 
