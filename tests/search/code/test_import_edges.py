@@ -80,6 +80,8 @@ def test_python(path, text, imported):
         ("pyproject.toml", "[[tool.poetry.packages]]\ninclude = 'p'\nfrom = 'code'", "code"),
         ("pyproject.toml", "[tool.hatch.build.targets.wheel]\npackages = ['code/p']", "code"),
         ("pyproject.toml", "[tool.pytest.ini_options]\npythonpath = 'code'", "code"),
+        ("setup.cfg", "[options]\npackage_dir =\n    = code", "code"),
+        ("setup.cfg", "[options.packages.find]\nwhere = code", "code"),
         ("parts/one/pyproject.toml", "", "parts/one/src"),
         ("parts/one/setup.py", "", "parts/one"),
         ("pyproject.toml", "not toml [", "src"),
