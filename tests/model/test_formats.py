@@ -108,6 +108,18 @@ def test_a_file_that_is_no_mapping_is_one_fault(tmp_path, text, message):
     assert faults_of(text, tmp_path) == [(1, f"{message}a policy file is a mapping of name, policies, seed")]
 
 
+@pytest.mark.parametrize("name", ["\ud800", 1])
+def test_a_key_that_pydantic_cannot_name_is_unknown_and_hides_no_other_fault(name):
+    data = {"policies": {}, "seed": -1, name: 1}
+    content, faults = validate(Policies, data, Source("a.yaml", {(name,): 3}), partial=True)
+    assert content is not None
+    assert content.seed == 0
+    assert [(fault.line, message_code(fault.message)) for fault in faults] == [(0, "CTX2003"), (3, "CTX2001")]
+    assert validate(Policies, data, Source())[0] is None
+    messages = [fault.message for fault in validate(Policy, {"constraints": [{name: 1}]}, Source())[1]]
+    assert any(message.startswith(f"a constraint has no field {name!r}") for message in messages)
+
+
 def test_a_partial_reading_leaves_out_what_is_faulty():
     content, faults = validate(Policies, {"policies": {"a": "x"}, "seed": -1, "nam": 1}, Source(), partial=True)
     assert (content.policies, content.seed, len(faults)) == ({"a": "x"}, 0, 2)

@@ -164,6 +164,13 @@ def test_modules_that_rust_declares():
     assert import_edges(two) == {"src/lib.rs": ("src/b.rs", "src/c.rs")}
 
 
+@pytest.mark.parametrize("edition", ["", "\nedition = '2015'", "\nedition = '2021'"])
+def test_paths_of_the_rust_edition_2015_begin_at_the_root(edition):
+    files = {**RUST, "core/Cargo.toml": f"[package]\nname = 'my-core'{edition}", "core/src/low.rs": "use sub::own;"}
+    expected = () if "2021" in edition else ("core/src/sub/own.rs",)
+    assert import_edges(files).get("core/src/low.rs", ()) == expected
+
+
 def test_uses_of_rust_that_lead_to_themselves_or_far_on():
     ring = "use self::b::b as a; use self::a::a as b;"
     chain = "\n".join(f"use self::x{n}::x{n} as x{n + 1};" for n in range(2_000))
