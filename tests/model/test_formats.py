@@ -11,8 +11,11 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
+from ctxbench.evaluation.experiment import examine
+from ctxbench.gate.settings import examine_gate
 from ctxbench.io.errors import InputError, ParameterError, UnknownNameError, message_code
 from ctxbench.model.formats import FileModel, Source, Texts, field_path, load_file, parsed, validate
+from ctxbench.selectors.definitions import read_definition, read_presets
 
 
 def parse_metric(value: Any) -> str:
@@ -118,6 +121,25 @@ def test_a_key_that_pydantic_cannot_name_is_unknown_and_hides_no_other_fault(nam
     assert validate(Policies, data, Source())[0] is None
     messages = [fault.message for fault in validate(Policy, {"constraints": [{name: 1}]}, Source())[1]]
     assert any(message.startswith(f"a constraint has no field {name!r}") for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (examine, "datasets: [x]\nselectors: [semantic]\n"),
+        (examine_gate, "datasets: [x]\nselectors: [semantic]\ngate: {}\n"),
+        (read_definition, "name: x\npipeline: {retrieve: dense}\n"),
+        (read_presets, "format: 1\ntuned: {dataset: x}\npresets: {}\n"),
+    ],
+)
+def test_a_lone_surrogate_as_a_key_is_an_unknown_field_of_every_file(tmp_path, read, text):
+    path = tmp_path / "a.yaml"
+    path.write_text(text + '"\\ud800": 1\n', encoding="utf-8")
+    try:
+        faults = read(path)[1]
+    except InputError as error:
+        faults = error.faults
+    assert [(fault.line, message_code(fault.message)) for fault in faults] == [(text.count("\n") + 1, "CTX2001")]
 
 
 def test_a_partial_reading_leaves_out_what_is_faulty():

@@ -71,6 +71,7 @@ def test_what_the_agent_no_longer_has_is_kept(session, agent, path):
             2,
             "format is 2, and this version reads 1; ",
         ),
+        ('{"\\ud800": 1}', 1, r"a session has no field '\ud800'"),
         ('{\n"selector": ""}', 2, "the session is of selector '', and the agent has 'semantic'"),
         ('{\n"selector": "dense"}', 2, "the session is of selector 'dense', and the agent has 'semantic'"),
         ('{"items": [{"id": "rule:A"}],\n"removed": ["rule:A"]}', 1, "has rule:A twice, or in it and removed"),
