@@ -644,6 +644,8 @@ def conversation(
     by_id = group_pairs((exchange.conversation, exchange) for exchange in ConversationStore(path).exchanges())
     if id is not None and str(id) not in by_id:
         raise UnknownNameError("conversation", str(id), by_id)
+    if not by_id:
+        raise ParameterError(Message("api.no-conversation", path=path))
     if len(by_id) != 1 and id is None:
         raise ParameterError(Message("api.several-conversations", path=path, n=len(by_id), ids=list(by_id)[:10]))
     chosen = next(iter(by_id)) if id is None else str(id)

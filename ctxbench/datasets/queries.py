@@ -112,7 +112,7 @@ class QueryRow(TypedDict, total=False):
 
     _id: Required[Annotated[str, MinLen(1)]]
     """The query id; unique, without blanks."""
-    text: Required[str]
+    text: Required[str | None]
     """What the user asked; it may be empty."""
     split: Required[Annotated[str, MinLen(1)]]
     """`tuning`, `test`, or another name of letters, digits, `-` and `_`."""
@@ -746,7 +746,8 @@ def _hidden_because(request: Request, item: Item) -> Iterator[str]:
     """Reasons why a request does not see an item; none if it does (`Batch.visible`)."""
     for noun, required, actual in (("workspace", request.workspace, item.workspace), ("user", request.user, item.user)):
         if actual is not None and required != actual:
-            yield Message("datasets.hidden-by-scope", noun=noun, actual=actual, required=required)
+            key = "datasets.hidden-without-scope" if required is None else "datasets.hidden-by-scope"
+            yield Message(key, noun=noun, actual=actual, required=required)
     yield from _younger(request, item)
     time = None if request.time is None else instant(request.time)
     if item.until is not None and (time is None or time >= instant(item.until)):

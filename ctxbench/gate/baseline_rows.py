@@ -37,7 +37,7 @@ from ctxbench.io.documents import dump_json
 from ctxbench.io.errors import ParameterError, StorageError, UserError
 from ctxbench.io.files import file_name
 from ctxbench.model.candidates import Rule
-from ctxbench.model.formats import FileModel, Source, Texts, parsed, validate
+from ctxbench.model.formats import FileModel, Given, Source, Texts, parsed, validate
 from ctxbench.model.items import ItemKey
 from ctxbench.model.selection import Offered
 
@@ -168,7 +168,7 @@ def _alternatives(entry: object) -> object:
 
 _Name: TypeAlias = Annotated[str, Field(min_length=1)]
 _Count: TypeAlias = Annotated[int, Field(ge=0, le=_MAX_WHOLE)]
-_Ids: TypeAlias = Texts[Annotated[str, parsed(_checked_id, str)]] | None
+_Ids: TypeAlias = Given[Texts[Annotated[str, parsed(_checked_id, str)]]]
 
 
 class BaselineRow(FileModel):
@@ -495,10 +495,11 @@ def _extras(extras: Any) -> Mapping[str, Any]:
     texts = {name: value for name, value in values.items() if name != "tokens"}
     if (
         type(tokens) is not int
-        or tokens < 0
+        or not 0 <= tokens <= _MAX_WHOLE
         or not all(name in _DEFAULTS and type(texts[name]) is str for name in texts)
     ):
-        raise RowError(f"expected an object with mode, origin, via or tokens after a candidate, got {extras!r}")
+        got = shortened(repr(extras), _LONGEST)
+        raise RowError(f"expected an object with mode, origin, via or tokens after a candidate, got {got}")
     return values
 
 

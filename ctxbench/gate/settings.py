@@ -25,7 +25,7 @@ from ctxbench.io.errors import (
     raise_faults,
     suggest,
 )
-from ctxbench.model.formats import FileModel, Source, Texts, field_names, parsed, validate
+from ctxbench.model.formats import FileModel, Given, Source, Texts, field_names, parsed, validate
 from ctxbench.model.items import ITEM_TYPES, ItemKey
 from ctxbench.selectors.callable import EndedError, confined, exit_held
 from ctxbench.selectors.selector import PipelineSelector, Selector, SizeMatched
@@ -96,6 +96,7 @@ def _item_id(value: object) -> str:
     return key.id
 
 
+_FILLED = r"\S"
 _ItemIds: TypeAlias = Texts[Annotated[str, parsed(_item_id, str)]]
 
 
@@ -103,14 +104,14 @@ class Pin(FileModel):
     """A demand on the offer of a query, or of every query with a tag, independent of metrics."""
 
     noun = "a pin"
-    query: str = Field(default="", min_length=1, description="Id of the query; either this or `tag` is needed.")
-    tag: str = Field(default="", min_length=1, description="Tag of the queries; either this or `query` is needed.")
-    dataset: str = Field(default="", min_length=1, description="Name of the dataset; all datasets by default.")
-    selector: str = Field(default="", min_length=1, description="Name of the selector; all selectors by default.")
+    query: str = Field(default="", pattern=_FILLED, description="Id of the query; either this or `tag` is needed.")
+    tag: str = Field(default="", pattern=_FILLED, description="Tag of the queries; either this or `query` is needed.")
+    dataset: str = Field(default="", pattern=_FILLED, description="Name of the dataset; all datasets by default.")
+    selector: str = Field(default="", pattern=_FILLED, description="Name of the selector; all selectors by default.")
     must_include: _ItemIds = Field(default=(), description="Ids of items that must be offered.")
     must_not_include: _ItemIds = Field(default=(), description="Ids of items that must not be offered.")
-    at_most_items: int | None = Field(default=None, ge=0, description="Largest number of items offered.")
-    at_most_tokens: int | None = Field(default=None, ge=0, description="Largest number of prompt tokens offered.")
+    at_most_items: Given[int] = Field(default=None, ge=0, description="Largest number of items offered.")
+    at_most_tokens: Given[int] = Field(default=None, ge=0, description="Largest number of prompt tokens offered.")
     _line: int = 0
 
     @property
@@ -314,7 +315,7 @@ class GateSection(FileModel):
     confidence: float = Field(
         default=CheckSettings.confidence, gt=LEAST_CONFIDENCE, le=MOST_CONFIDENCE, description="1 - alpha of the tests."
     )
-    max_lost_required: int | None = Field(
+    max_lost_required: Given[int] = Field(
         default=None,
         ge=0,
         description="How many more required items may be lost than gained; by default 1 for every 400 queries.",

@@ -100,6 +100,7 @@ class FieldRule:
     Attributes:
         kinds: the types of its value.
         required: whether it must be there.
+        nullable: whether null is a value of a required field; others may be null, as if they were absent.
         choices: its values; empty = any.
         filled: whether an empty value is a fault.
         low: the least number.
@@ -107,6 +108,7 @@ class FieldRule:
 
     kinds: tuple[type, ...]
     required: bool = False
+    nullable: bool = field(default=False, kw_only=True)
     choices: tuple[Any, ...] = ()
     filled: bool = False
     low: float = -math.inf
@@ -147,6 +149,7 @@ def row_fields(form: type) -> dict[str, FieldRule]:
         is_required = get_origin(hint) is Required
         hints = [get_args(hint)[0]] if is_required else [hint]
         kinds: list[type] = []
+        nullable = False
         choices: tuple[Any, ...] = ()
         marks: list[Any] = []
         for part in hints:  # grows
@@ -155,6 +158,7 @@ def row_fields(form: type) -> dict[str, FieldRule]:
                 hints.append(arguments[0])
                 marks += arguments[1:]
             elif origin in (Union, UnionType):
+                nullable = nullable or NoneType in arguments
                 hints += [argument for argument in arguments if argument is not NoneType]
             elif origin is Literal:
                 kinds, choices = [*kinds, *map(type, arguments)], arguments
@@ -163,7 +167,8 @@ def row_fields(form: type) -> dict[str, FieldRule]:
                 kinds += [float, int] if kind is float else [object, bool] if kind is Any else [kind]
         low: Any = next((mark.ge for mark in marks if isinstance(mark, Ge)), -math.inf)
         filled = any(isinstance(mark, MinLen) for mark in marks)
-        rules[name] = FieldRule(tuple(dict.fromkeys(kinds)), is_required, choices, filled, low)
+        kinds_once = tuple(dict.fromkeys(kinds))
+        rules[name] = FieldRule(kinds_once, is_required, choices, filled, low, nullable=nullable)
     return rules
 
 
@@ -213,7 +218,7 @@ class Row:
         """The value of a field; None if it is absent, null or not allowed, which is a fault."""
         value = self.data.get(name)
         if value is None:
-            if rule.required:
+            if rule.required and not (rule.nullable and name in self.data):
                 self.fault(Message("io.field-missing", name=name, expected=rule.expected), at=name)
         elif problem := rule.fault(name, value):
             self.fault(problem, at=name)

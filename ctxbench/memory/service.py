@@ -643,7 +643,8 @@ class ContextService:
         self.metrics.count(**{f"{action}s": 1}, cache_hits=int(context.kept))
         n_items = int(table.chosen.sum())
         self.metrics.count(retrieved=len(table), selected=n_items, tokens=tokens)
-        message_values = {"action": action, "context": context.id, "user": repr(user), "selector": self._selector}
+        who = "nobody in particular" if user is None else repr(user)
+        message_values = {"action": action, "context": context.id, "user": who, "selector": self._selector}
         figures = {"items": n_items, "tokens": tokens, "ms": (clock.perf_counter() - begin) * 1000}
         state = "cached" if context.kept else "not cached"
         _log.info(Message("memory.served", state=state, **message_values, **figures))

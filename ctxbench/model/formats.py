@@ -32,12 +32,14 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     TypeAdapter,
     ValidationError,
     create_model,
     model_validator,
 )
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from ctxbench.io.documents import YamlPath, dump_json, line_of, load_mapping
 from ctxbench.io.errors import Fault, Message, UserError, faults_of, raise_faults, suggest
@@ -48,6 +50,34 @@ M = TypeVar("M", bound="FileModel")
 
 Texts: TypeAlias = Annotated[tuple[T, ...], Field(strict=False)]
 """A list in a file, a tuple in Python: `Texts[str]`, `Texts[Constraint]`."""
+
+
+class NullAs:
+    """An annotation: null counts as a default value."""
+
+    def __init__(self, default: Any) -> None:
+        self.default = default
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        def read(value: Any, inner: core_schema.ValidatorFunctionWrapHandler) -> Any:
+            return self.default if value is None else inner(value)
+
+        return core_schema.no_info_wrap_validator_function(read, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> Any:
+        return {"anyOf": [handler(schema), {"type": "null"}]}
+
+
+class _NotNull:
+    """An annotation: a field that may be absent, but not null."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        schema = handler(source)
+        return schema["schema"] if schema["type"] == "nullable" else schema
+
+
+Given: TypeAlias = Annotated[T | None, _NotNull()]
+"""The type of a field that is None if it is absent; null in the file is a fault."""
 
 _KINDS = {  # what pydantic calls an error, and the type that was expected
     "string_type": "a text",
@@ -62,6 +92,8 @@ _KINDS = {  # what pydantic calls an error, and the type that was expected
     "mapping_type": "a mapping",
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
+    "string_pattern_mismatch": "a text that is not blank",
+    "string_unicode": "a text of Unicode characters",
 }
 _BOUNDS = {
     "greater_than_equal": ("ge", "{} or more"),
@@ -194,12 +226,33 @@ def validate(
     try:
         return model.model_validate(data, context=context), []
     except ValidationError as error:
+        if isinstance(data, Mapping) and (bad := [name for name in data if not _is_unicode(name)]):  # hides all else
+            rest = {name: value for name, value in data.items() if name not in bad}
+            content, faults = validate(model, rest, source, context=context, partial=partial)
+            if model.model_config.get("extra") == "ignore":
+                return content, faults
+            unknown = [source.fault(_unknown_field(model, name), name) for name in bad]
+            return content if partial else None, sorted([*faults, *unknown], key=lambda fault: fault.line)
         faults = sorted(model_faults(model, data, source, error), key=lambda fault: fault.line)
         faulty = {detail["loc"][0] for detail in error.errors(include_url=False) if detail["loc"]}
-        if partial and faulty and isinstance(data, Mapping):
-            rest = {name: value for name, value in data.items() if name not in faulty}
-            return validate(_without_required(model), rest, source, context=context)[0], faults
+        if partial and isinstance(data, Mapping):
+            rest = {name: data[name] for name in field_names(model) if name in data and name not in faulty}
+            if len(rest) < len(data) or any(info.is_required() for info in model.model_fields.values()):
+                return validate(_without_required(model), rest, source, context=context, partial=True)[0], faults
         return None, faults
+
+
+def _is_unicode(name: Any) -> bool:
+    """Whether a key can be encoded; a lone surrogate cannot, and pydantic then checks no other field."""
+    try:
+        str(name).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _unknown_field(model: type[FileModel], name: Any) -> Message:
+    return Message("model.unknown-field", noun=model.noun, field=name, hint=suggest(str(name), field_names(model)))
 
 
 @functools.cache
@@ -226,7 +279,7 @@ def model_faults(model: type[FileModel], data: Any, source: Source, error: Valid
     are one fault, or only those of the type that the value has.
     """
     details = [
-        (_path_in(data, detail["loc"], missing=detail["type"] == "missing"), detail)
+        (_path_in(data, detail["loc"], missing=detail["type"] in ("missing", "extra_forbidden", "invalid_key")), detail)
         for detail in error.errors(include_url=False)
     ]
     misspelt = {
@@ -245,9 +298,10 @@ def model_faults(model: type[FileModel], data: Any, source: Source, error: Valid
             continue
         if kind == "missing":
             message: str = Message("model.missing-field", field=path[-1], noun=parent.noun)
-        elif kind == "extra_forbidden":
-            hint = suggest(str(path[-1]), field_names(parent))
-            message = Message("model.unknown-field", noun=parent.noun, field=path[-1], hint=hint)
+        elif kind in ("extra_forbidden", "invalid_key"):
+            message = _unknown_field(parent, path[-1])
+        elif kind == "string_unicode" and detail["input"] != functools.reduce(lambda at, key: at[key], path, data):
+            message = _unknown_field(_model_at(model, path), detail["input"])  # a key of the mapping at the path
         elif kind == "ctxbench":
             message = context["fault"]
         elif kind == "value_error":  # a `ValueError` that a validator raised
@@ -284,7 +338,7 @@ def _path_in(data: Any, location: Sequence[str | int], *, missing: bool) -> Yaml
     Args:
         data: what was read.
         location: as pydantic gives it.
-        missing: whether it ends in a field that the data does not have.
+        missing: whether it ends in a field that the data may not have, or has in another spelling.
     """
     path: list[str | int] = []
     for index, part in enumerate(location):

@@ -516,14 +516,14 @@ def _read_any(described: Any) -> AnyStored:
         return StoredAnalyses(tuple(map(_read, described)))
     combinator = described.get("step")  # a step may have a parameter of any name
     if "analyses" in described and combinator in ("analyses", None):
-        return StoredAnalyses(tuple(map(_read, described["analyses"])))
+        return StoredAnalyses(tuple(map(_read, _listed(described["analyses"]))))
     if "sources" in described and combinator == "merge":
-        return StoredMerge(tuple((name, _read(step)) for name, step in described["sources"]))
+        return StoredMerge(tuple((name, _read(step)) for name, step in _pairs(described["sources"])))
     if "domains" in described and combinator in ("by_domain", None):
         return StoredDomains(
             tuple(
                 (tuple(type_.strip() for type_ in types.split(",")), _refining(steps))
-                for types, steps in described["domains"]
+                for types, steps in _pairs(described["domains"])
             )
         )
     kind, _, name = str(described.get("step", "")).partition(":")
@@ -536,4 +536,19 @@ def _read_any(described: Any) -> AnyStored:
 
 
 def _refining(described: Any) -> tuple[StoredRefine, ...]:
-    return tuple(_read(step, StoredStep | StoredDomains) for step in described)
+    return tuple(_read(step, StoredStep | StoredDomains) for step in _listed(described))
+
+
+def _listed(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"expected a list, got {value!r}")
+    return value
+
+
+def _pairs(value: Any) -> list[Any]:
+    """Pairs of a name and what has it."""
+    pairs = _listed(value)
+    for pair in pairs:
+        if not (isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)):
+            raise TypeError(f"expected pairs of a name and a value, got {value!r}")
+    return pairs

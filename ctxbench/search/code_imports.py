@@ -8,6 +8,7 @@ PEP 420, and pytest's import mode `prepend`.
 
 from __future__ import annotations
 
+import configparser
 import json
 import re
 import sys
@@ -251,7 +252,7 @@ def _project_roots(tree: SourceTree) -> list[str]:
     folders = dict.fromkeys(["", *(folder_of(path) for path in tree.named("pyproject.toml", "setup.py", "setup.cfg"))])
     for folder in folders:
         manifest = f"{folder}/" if folder else ""
-        declared = _declared(tree.toml(f"{manifest}pyproject.toml"))
+        declared = [*_declared(tree.toml(f"{manifest}pyproject.toml")), *_configured(tree, f"{manifest}setup.cfg")]
         sources = [*declared, "", "src", "lib", "python"]
         roots += [root for source in sources if (root := joined(folder, source)) is not None]
     return [root for root in dict.fromkeys(roots) if root in tree.folders]
@@ -266,6 +267,20 @@ def _declared(manifest: object) -> Iterator[str]:
     for entry in at(manifest, "tool", "poetry", "packages") or ():
         yield from texts(at(entry, "from"))
     yield from map(folder_of, texts(at(manifest, "tool", "hatch", "build", "targets", "wheel", "packages")))
+
+
+def _configured(tree: SourceTree, path: str) -> Iterator[str]:
+    """The folders of packages that a `setup.cfg` declares."""
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        parser.read_string(tree.contents.get(path, ""))
+    except configparser.Error:
+        return
+    yield from parser.get("options.packages.find", "where", fallback="").split()
+    for line in parser.get("options", "package_dir", fallback="").splitlines():
+        name, equals, folder = line.partition("=")
+        if equals and not name.strip():
+            yield folder.strip()
 
 
 _TARGETS = re.compile(r"(?:src/(?:lib|main)|build|(?:src/bin|examples|tests|benches)/(?:[^/]+|[^/]+/main))\.rs")
@@ -351,7 +366,9 @@ class _Crates:
             return inner, names
         if first in (crates := self._crates_known(self._package[root])):
             return (crates[first], ()), names
-        return None, names
+        edition = at(self._manifests.get(self._package[root]), "package", "edition")
+        # in the edition 2015 paths of `use` begin at the crate's root
+        return (self._inner((root, ()), first, steps) if edition in (None, "2015") else None), names
 
     def _inner(self, module: _Module, name: str, steps: int) -> _Module | None:
         """The module that a name is in another: its own, or one that a `use` imports."""
@@ -619,7 +636,7 @@ def import_edges(contents: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
     """The files of a tree that each of its files imports. Nothing is run, and nothing outside the tree is looked at.
 
     Args:
-        contents: all files of the tree by path, with the manifests that rules read: `pyproject.toml`,
+        contents: all files of the tree by path, with the manifests that rules read: `pyproject.toml`, `setup.cfg`,
             `Cargo.toml`, `tsconfig.json`, `package.json`, `pnpm-workspace.yaml`, `go.mod`.
 
     Returns:

@@ -19,16 +19,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from ctxbench.io.documents import YamlPath, dump_json, parse_json
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, UserError, raise_faults
 from ctxbench.io.files import exclusive, read_text, readable, write_atomic
 from ctxbench.io.rows import read_text_value
 from ctxbench.model.candidates import MARGIN
-from ctxbench.model.formats import FileModel, Source, Texts, field_names, parsed, validate
+from ctxbench.model.formats import FileModel, NullAs, Source, Texts, field_names, field_path, parsed, validate
 from ctxbench.model.items import Item, ItemKey
 from ctxbench.model.requests import Message as ChatMessage
 from ctxbench.model.requests import Request, SessionItem
@@ -207,13 +207,17 @@ def _read_time(value: Any) -> Any:
 
 Key: TypeAlias = Annotated[ItemKey, parsed(_read_key, str)]
 Filled: TypeAlias = Annotated[str, Field(min_length=1)]
+T = TypeVar("T")
+Text: TypeAlias = Annotated[str, NullAs("")]
+Rows: TypeAlias = Annotated[Texts[T], NullAs(())]
+Values: TypeAlias = Annotated[dict[str, Any], NullAs({})]
 
 
 class MessageRow(FileModel):
     """A message of a conversation."""
 
     noun = "a message"
-    role: str = Field(description="Who wrote it, such as `user`.")
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"] = Field(description="Who wrote it.")
     content: str = Field(description="Its text.")
 
     def message(self) -> ChatMessage:
@@ -230,8 +234,9 @@ class ToolResultRow(FileModel):
 
 
 class ContextItemRow(FileModel):
-    """An item of a stored request context."""
+    """An item of a stored request context; other fields are ignored."""
 
+    model_config = ConfigDict(extra="ignore")
     noun = "an item of a context"
     type: str = Field(description="The type of the item.")
     name: str = Field(description="Its name.")
@@ -251,10 +256,11 @@ class ContextItemRow(FileModel):
 
 
 class ContextRow(FileModel):
-    """A stored request context."""
+    """A stored request context; other fields are ignored."""
 
+    model_config = ConfigDict(extra="ignore")
     noun = "a request context"
-    items: Texts[ContextItemRow] = Field((), description="Its items, in order.")
+    items: Rows[ContextItemRow] = Field((), description="Its items, in order.")
 
 
 class ExchangeRow(FileModel):
@@ -264,27 +270,31 @@ class ExchangeRow(FileModel):
     format: int = Field(FORMAT, description="The version of the format.")
     conversation: Filled = Field(description="The id of the conversation.")
     time: Annotated[str | None, parsed(_read_time, str)] = Field(None, description="The time of the reply, ISO 8601.")
-    text: str = Field("", description="What the user asked.")
-    reply: str = Field("", description="What the assistant said.")
-    calls: Texts[str] = Field((), description="The tools that it called, in order.")
-    requestContext: ContextRow = Field(description="What the request was given.")
-    content: dict[str, str] = Field({}, description="By the id of an item, a hash of its texts.")
-    removed: Texts[Key] = Field((), description="Ids of items that were removed from the session.")
-    history: Texts[str | MessageRow] = Field((), description="Earlier messages; a hash names one of this conversation.")
-    tool_results: Texts[ToolResultRow] = Field((), description="Results of tools that the request came with.")
-    selector: str = Field("", description="The name of the selector.")
-    settings: dict[str, Any] = Field({}, description="Values of all its parameters.")
-    system: str = Field("", description="A hash of the system prompt.")
-    sent: str = Field("", description="A hash of the messages and tools that were sent.")
-    warnings: Texts[str] = Field((), description="What was missing, a sentence each.")
+    text: Text = Field("", description="What the user asked.")
+    reply: Text = Field("", description="What the assistant said.")
+    calls: Rows[str] = Field((), description="The tools that it called, in order.")
+    requestContext: Annotated[ContextRow, NullAs(ContextRow())] = Field(description="What the request was given.")
+    content: Values = Field({}, description="By the id of an item, a hash of its texts.")
+    removed: Rows[Key] = Field((), description="Ids of items that were removed from the session.")
+    history: Rows[str | MessageRow] = Field((), description="Earlier messages; a hash names one of this conversation.")
+    tool_results: Rows[ToolResultRow] = Field((), description="Results of tools that the request came with.")
+    selector: Text = Field("", description="The name of the selector.")
+    settings: Values = Field({}, description="Values of all its parameters.")
+    system: Text = Field("", description="A hash of the system prompt.")
+    sent: Text = Field("", description="A hash of the messages and tools that were sent.")
+    warnings: Rows[str] = Field((), description="What was missing, a sentence each.")
     workspace: Filled | None = Field(None, description="The workspace of the chat.")
     user: Filled | None = Field(None, description="The user of the chat.")
 
     def faults(self, context: Any) -> Iterator[tuple[YamlPath, str]]:
-        """Check that the conversation holds the messages that hashes name."""
+        """Check that the conversation holds the messages that hashes name, and the hashes of the items' texts."""
         for index, entry in enumerate(self.history):
             if isinstance(entry, str) and entry not in context:
                 yield ("history", index), Message("selectors.message-unknown", hash=entry)
+        for item in self.requestContext.items:
+            if not isinstance(value := self.content.get(item.key.id, ""), str):
+                where = ("content", item.key.id)
+                yield where, Message("model.wrong-value", field=field_path(where), expected="a text", value=value)
 
 
 FIELDS = field_names(ExchangeRow)
@@ -394,13 +404,15 @@ class SessionFile(FileModel):
 
     noun = "a session"
     format: int = Field(FORMAT, description="The version of the format.")
-    id: Filled = Field("", description="The id of the conversation; by default the name of the file.")
-    selector: str = Field("", description="The name of the agent's selector.")
+    id: Annotated[Filled, NullAs("")] = Field(
+        "", description="The id of the conversation; by default the name of the file."
+    )
+    selector: str | None = Field(None, description="The name of the agent's selector.")
     items: Texts[SessionItemRow] | None = Field(
         None, description="The items of the session; by default those that the agent always includes."
     )
-    removed: Texts[Key] = Field((), description="Ids of items that were removed from the session.")
-    settings: dict[str, Any] = Field({}, description="Values of the selector's parameters.")
+    removed: Rows[Key] = Field((), description="Ids of items that were removed from the session.")
+    settings: Values = Field({}, description="Values of the selector's parameters.")
     workspace: Filled | None = Field(None, description="The workspace of the chat.")
     user: Filled | None = Field(None, description="The user of the chat.")
 
@@ -431,7 +443,7 @@ def read_session(path: Path | str, agent: Agent) -> Session:
     raise_faults(_other_format(data, source))
     content, faults = validate(SessionFile, data, source, partial=True)
     assert content is not None  # noqa: S101 - faulty fields have their defaults
-    if content.selector not in ("", agent.selector.name):
+    if content.selector not in (None, agent.selector.name):
         values = {"got": content.selector, "selector": agent.selector.name}
         faults.append(source.fault(Message("selectors.session-of-other-selector", **values), "selector"))
     raise_faults(faults)

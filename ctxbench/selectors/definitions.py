@@ -34,7 +34,7 @@ from ctxbench.io.errors import (
 )
 from ctxbench.io.files import write_atomic
 from ctxbench.io.rows import YamlForm
-from ctxbench.model.formats import FileModel, Source, Texts, field_names, parsed, validate
+from ctxbench.model.formats import FileModel, NullAs, Source, Texts, field_names, parsed, validate
 from ctxbench.model.registry import DEFAULTS, REFINE_KINDS, find, names
 from ctxbench.model.resources import Resources
 from ctxbench.pipelines.pipeline import Pipeline, PipelineError, SpecFault
@@ -308,6 +308,7 @@ def is_file(selector: str) -> bool:
     return selector.endswith((".yaml", ".yml"))
 
 
+T = TypeVar("T")
 M = TypeVar("M", bound=FileModel)
 
 
@@ -362,7 +363,7 @@ class PresetBlock(FileModel):
     """A preset of a selector definition."""
 
     noun = "a preset"
-    about: str = Field("", description="What the preset is for.")
+    about: Annotated[str, NullAs("")] = Field("", description="What the preset is for.")
     set: dict[str, Any] | None = Field(None, description="Values of parameters.")
 
 
@@ -380,8 +381,15 @@ class SelectorFile(FileModel):
     earlier: Texts[str] | None = Field(None, description="Hashes of earlier versions whose presets still hold.")
 
 
+@dataclass
 class _DefinitionReader(YamlForm):
-    """Reads the parts of a definition and collects what is wrong in them."""
+    """Reads the parts of a definition and collects what is wrong in them.
+
+    Attributes:
+        faulty: names of parameters that cannot be read; other faults about them would follow from that.
+    """
+
+    faulty: set[str] = field(default_factory=set, kw_only=True)
 
     def block(self, model: type[M], name: str, value: Any, source: Source) -> M | None:
         """A mapping of the file; None if anything in it is wrong."""
@@ -398,11 +406,22 @@ class _DefinitionReader(YamlForm):
             for name, value in blocks.items()
         }
         parameters = {name: block.parameter(name) for name, block in read.items() if block is not None}
+        self.faulty = {*read} - {*parameters}
         before = len(self.faults)
         for name, parameter in parameters.items():
-            for fault in (*need_faults(parameter, parameters), *choice_faults(parameter, parameters)):
+            known = replace(
+                parameter,
+                needs=self._readable(parameter.needs),
+                choices={choice: self._readable(values) for choice, values in parameter.choices.items()},
+            )
+            may_be_set = self.faulty and known.default is None
+            for fault in (*need_faults(known, parameters), *(() if may_be_set else choice_faults(known, parameters))):
                 self.fault(fault, "parameters", name)
-        return set_values(parameters) if len(self.faults) == before else parameters
+        return parameters if self.faulty or len(self.faults) > before else set_values(parameters)
+
+    def _readable(self, values: Mapping[str, T]) -> dict[str, T]:
+        """Values by the names of parameters, without those of faulty ones."""
+        return {name: value for name, value in values.items() if name not in self.faulty}
 
     def presets(self, blocks: Mapping[str, Any]) -> dict[str, PresetBlock]:
         """All presets that can be read."""
@@ -419,9 +438,12 @@ class _DefinitionReader(YamlForm):
             return
         if SEARCH in spec:
             name = selector.search_switch
-            if name not in selector.parameters or not isinstance(selector.parameters[name].default, bool):
+            is_switch = name in selector.parameters and isinstance(selector.parameters[name].default, bool)
+            if name not in self.faulty and not is_switch:
                 self.fault(Message("selectors.search-malformed", value=spec[SEARCH]), "pipeline", SEARCH)
         for path, name in switched_steps(spec.get("refine"), ("refine",)):
+            if isinstance(name, str) and name in self.faulty:
+                continue
             if (
                 not isinstance(name, str)
                 or name not in selector.parameters
@@ -433,7 +455,8 @@ class _DefinitionReader(YamlForm):
     def preset(self, selector: Definition, name: str, values: Mapping[str, Any]) -> dict[str, Value]:
         """The values that a preset sets, checked."""
         where = ("presets", name, "set")
-        checked = {key: self.attempt(partial(selector.checked, key, value), *where) for key, value in values.items()}
+        readable = self._readable(values).items()
+        checked = {key: self.attempt(partial(selector.checked, key, value), *where) for key, value in readable}
         return {key: value for key, value in checked.items() if value is not None}
 
     def pipeline(self, selector: Definition, presets: Mapping[str, Mapping[str, Value]]) -> None:

@@ -13,7 +13,7 @@ from ctxbench.io.documents import YamlPath
 from ctxbench.io.errors import Message, ParameterError, SelectorError, suggest
 from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.model.candidates import AS_MANY_AS, Candidates, Origin, Rule, place_among
-from ctxbench.model.formats import FileModel, parsed
+from ctxbench.model.formats import FileModel, NullAs, parsed
 from ctxbench.model.items import Catalog, ItemKey
 from ctxbench.model.registry import check_type
 from ctxbench.model.requests import Batch, Query
@@ -169,7 +169,7 @@ class ParameterBlock(FileModel):
         {}, min_length=1, description="The parameters, with their values, without which this one has no effect."
     )
     tuned: bool = Field(True, description="Whether tuning tries other values where a policy lists none.")
-    help: str = Field("", description="What the parameter does, in one line.")
+    help: Annotated[str, NullAs("")] = Field("", description="What the parameter does, in one line.")
 
     def faults(self, context: Any) -> Iterator[tuple[YamlPath, str]]:
         """Check that it is of one of the three kinds, and that the default suits it."""

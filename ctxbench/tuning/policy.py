@@ -27,8 +27,9 @@ from ctxbench.io.errors import Fault, Message, ParameterError, UnknownNameError,
 from ctxbench.io.files import read_text, readable
 from ctxbench.io.rows import is_file_name
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.model.formats import FileModel, Source, Texts, load_file, parsed, raise_located, validate
+from ctxbench.model.formats import FileModel, NullAs, Source, Texts, load_file, parsed, raise_located, validate
 from ctxbench.selectors.external import checked_options, external_name
+from ctxbench.selectors.protocol import ExternalBlock
 from ctxbench.selectors.selector import EXTERNAL_KINDS, Value
 from ctxbench.tuning.cut_families import POWERS, SweptSettings
 from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Measure
@@ -501,7 +502,7 @@ def _read_entry(value: Any, read: Callable[[Any], SelectorEntry]) -> SelectorEnt
 
 
 Entry: TypeAlias = Annotated[
-    SelectorEntry, WrapValidator(_read_entry, json_schema_input_type=str | SelectorEntry | dict[str, Any])
+    SelectorEntry, WrapValidator(_read_entry, json_schema_input_type=str | SelectorEntry | ExternalBlock)
 ]
 
 
@@ -519,7 +520,9 @@ class PolicyFile(FileModel):
     embedder: str = Field("minilm", description="An embedder, such as `minilm` or `hashing`.")
     tokens: str = Field("o200k", description="A token counter, such as `o200k` or `chars/4`.")
     seed: int = Field(0, ge=0, lt=2**32, description="Seed of random search, resampling and the sample.")
-    sample: int = Field(0, ge=1, description="How many queries per split are drawn; by default all.")
+    sample: Annotated[int, Field(ge=1), NullAs(0)] = Field(
+        0, description="How many queries per split are drawn; by default all."
+    )
     labels: Literal["", "all", "split"] = Field(
         "",
         description="Which labels decide: `all`, or `split`: those of the tuning split, and the test split is read "

@@ -439,3 +439,8 @@ def test_a_group_of_alternatives_needs_two_members(folder: Path) -> None:
     (found,) = faults_of(folder)
     assert "is the only one of its group of alternatives 'tool:gh:rollout'" in found
     assert found.startswith(f"qrels/test.tsv:{row + 1}:0 ")
+
+
+def test_a_text_may_be_null(folder: Path) -> None:
+    edit(folder / QUERIES, '"text":"What is 17 times 23?"', '"text":null')
+    assert faults_of(folder) == []

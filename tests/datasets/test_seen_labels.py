@@ -34,7 +34,7 @@ def folder(place: Path, item: dict[str, object], query: dict[str, object]) -> Pa
             {"workspace": "b"},
             "of workspace 'a', but the query's workspace is 'b'; such a request never",
         ),
-        ({"user": "a"}, {}, "that is of user 'a', but the query's user is None"),
+        ({"user": "a"}, {}, "that is of user 'a', but the query has no user; such a request never"),
         (
             {"created": "2026-02-02"},
             {"time": "2026-02-01"},

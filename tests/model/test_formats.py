@@ -11,8 +11,11 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
+from ctxbench.evaluation.experiment import examine
+from ctxbench.gate.settings import examine_gate
 from ctxbench.io.errors import InputError, ParameterError, UnknownNameError, message_code
 from ctxbench.model.formats import FileModel, Source, Texts, field_path, load_file, parsed, validate
+from ctxbench.selectors.definitions import read_definition, read_presets
 
 
 def parse_metric(value: Any) -> str:
@@ -106,6 +109,37 @@ def test_a_right_file_gives_its_content_and_lines(tmp_path):
 @pytest.mark.parametrize(("text", "message"), [("", "the file is empty; "), ("- a\n", "")])
 def test_a_file_that_is_no_mapping_is_one_fault(tmp_path, text, message):
     assert faults_of(text, tmp_path) == [(1, f"{message}a policy file is a mapping of name, policies, seed")]
+
+
+@pytest.mark.parametrize("name", ["\ud800", 1])
+def test_a_key_that_pydantic_cannot_name_is_unknown_and_hides_no_other_fault(name):
+    data = {"policies": {}, "seed": -1, name: 1}
+    content, faults = validate(Policies, data, Source("a.yaml", {(name,): 3}), partial=True)
+    assert content is not None
+    assert content.seed == 0
+    assert [(fault.line, message_code(fault.message)) for fault in faults] == [(0, "CTX2003"), (3, "CTX2001")]
+    assert validate(Policies, data, Source())[0] is None
+    messages = [fault.message for fault in validate(Policy, {"constraints": [{name: 1}]}, Source())[1]]
+    assert any(message.startswith(f"a constraint has no field {name!r}") for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (examine, "datasets: [x]\nselectors: [semantic]\n"),
+        (examine_gate, "datasets: [x]\nselectors: [semantic]\ngate: {}\n"),
+        (read_definition, "name: x\npipeline: {retrieve: dense}\n"),
+        (read_presets, "format: 1\ntuned: {dataset: x}\npresets: {}\n"),
+    ],
+)
+def test_a_lone_surrogate_as_a_key_is_an_unknown_field_of_every_file(tmp_path, read, text):
+    path = tmp_path / "a.yaml"
+    path.write_text(text + '"\\ud800": 1\n', encoding="utf-8")
+    try:
+        faults = read(path)[1]
+    except InputError as error:
+        faults = error.faults
+    assert [(fault.line, message_code(fault.message)) for fault in faults] == [(text.count("\n") + 1, "CTX2001")]
 
 
 def test_a_partial_reading_leaves_out_what_is_faulty():

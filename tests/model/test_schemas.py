@@ -59,9 +59,9 @@ NOT_STRUCTURAL = {
         tolerance-negative tolerance-over-one tolerance-percent tolerance-percent-broken tolerance-text
         tolerance-unknown unknown-dataset unknown-embedder unknown-metric unknown-selector""",
     "policy": """constraint-both-limits constraint-negative constraint-no-limit constraint-twice
-        constraint-unknown-metric name-path no-objective objective-of-ranks search-empty search-negative
-        search-text search-unknown selector-twice two-objectives unknown-counter unknown-embedder
-        unknown-objective unknown-preset unknown-selector unknown-selector-key""",
+        constraint-unknown-metric name-path no-objective objective-of-ranks search-negative
+        search-unknown selector-twice two-objectives unknown-counter unknown-embedder
+        unknown-objective unknown-preset unknown-selector""",
     "presets": """definition-faulty definition-lacks-parameter definition-narrowed newer-format no-selector no-set
         parameter-range parameter-text tuned-no-dataset unknown-parameter unknown-selector""",
     "selector": """calibration-empty calibration-list calibration-missing calibration-version choices-default-unknown

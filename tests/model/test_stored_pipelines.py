@@ -74,6 +74,10 @@ def test_pipelines_are_found_in_selectors_that_ask_others():
     "pipeline",
     [
         {"refine": 3},
+        {"refine": "ab"},
+        {"refine": {"x": 1}},
+        {"retrieve": {"step": "merge", "sources": ["ab", "cd"]}},
+        {"analyse": {"analyses": "ab"}},
         {"refine": [{"domains": 3}]},
         {"refine": [{"domains": [["tool", 3]]}]},
         {"refine": [{"analyses": []}]},

@@ -88,6 +88,19 @@ class TestReadingBack:
 
 
 class TestRemoving:
+    def test_null_is_absent_and_other_fields_of_a_context_are_ignored(self, path):
+        names = "text reply calls content removed history tool_results selector settings system sent warnings"
+        fields = dict.fromkeys((*names.split(), "requestContext"))
+        item = {"type": "rule", "name": "A", "includeMode": "agent", "extra": 1}
+        context = {"items": [item], "extra": 1}
+        rows = [{"conversation": "c", **fields}]
+        rows += [{"conversation": "c", "requestContext": context, "content": {"rule:B": 3}}]
+        path.parent.mkdir()
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        empty, filled = ConversationStore(path).exchanges()
+        assert empty == Exchange(conversation="c", text="")
+        assert [held.key.id for held in filled.context] == ["rule:A"]
+
     def test_one_conversation_goes_and_the_others_stay_to_the_byte(self, path):
         store = ConversationStore(path)
         for one in (exchange("one"), exchange("other", "c2"), exchange("two", history=(Message("user", "one"),))):
@@ -247,6 +260,22 @@ class TestBadFiles:
         assert {(fault.path, fault.line) for fault in caught.value.faults} == {(path, 2)}
         with pytest.raises(InputError):
             store.append(exchange("one"))  # a faulty file is not added to
+
+    def test_a_role_is_one_of_those_of_messages(self, path):
+        path.parent.mkdir()
+        row = '{"conversation": "c", "requestContext": {}, "history": [{"role": "bot", "content": "a"}], "reply": 3}'
+        path.write_text(row)
+        with pytest.raises(InputError, match="reply must be a text, got 3") as caught:
+            ConversationStore(path).exchanges()
+        assert "history[0].role must be 'system', 'developer', 'user'" in str(caught.value)
+        assert [(fault.path, fault.line) for fault in caught.value.faults] == [(path, 1)] * 2
+
+    def test_the_content_of_an_item_of_the_context_is_a_text(self, path):
+        path.parent.mkdir()
+        item = '{"type": "rule", "name": "A", "includeMode": "agent"}'
+        path.write_text(f'{{"conversation": "c", "requestContext": {{"items": [{item}]}}, "content": {{"rule:A": 1}}}}')
+        with pytest.raises(InputError, match=r"content\.rule:A must be a text, got 1"):
+            ConversationStore(path).exchanges()
 
     def test_bytes_that_are_no_text_are_a_fault(self, path):
         path.parent.mkdir()

@@ -604,9 +604,19 @@ class TestFaults:
 
     def test_everything_wrong_is_said_at_once(self, faults):
         found = faults(
-            GOOD.replace("about: A", "abuot: A").replace("default: 5", "default: 51").replace("n: 1", "n: 99")
+            GOOD.replace("about: A", "abuot: A").replace("default: 5", "default: 51").replace("share: 1", "share: 2")
         )
-        assert [line for line, _ in found] == [2, 4, 14]
+        assert [line for line, _ in found] == [2, 4, 15]
+
+    def test_other_faults_about_a_faulty_parameter_are_left_out(self, faults):
+        text = GOOD.replace("default: 5,", "default: five,").replace("help: a share", "needs: {n: 3}")
+        text = text.replace("first: {n: $n}", "first: {n: $n}\n      when: n")
+        assert [line for line, _ in faults(text)] == [4]
+
+    def test_null_is_no_text(self, read):
+        text = GOOD.replace("help: a share", "help: null").replace("about: few items", "about: null")
+        selector = read(text)
+        assert (selector.parameters["share"].help, selector.abouts["small"]) == ("", "")
 
     def test_broken_yaml_has_its_line(self, faults):
         ((line, _),) = faults("name: x\npipeline: {retrieve: [\n")

@@ -34,6 +34,13 @@ def test_it_may_say_little(agent, path):
     assert (read.settings["contextTopN"], read.settings["contextTopK"]) == (3, 20)
 
 
+def test_null_is_absent(agent, path):
+    path.write_text('{"id": null, "selector": null, "removed": null, "settings": null, "items": null}')
+    read = read_session(path, agent)
+    path.write_text("{}")
+    assert read == read_session(path, agent)
+
+
 def test_what_the_agent_no_longer_has_is_kept(session, agent, path):
     write_session(session, path)
     read = read_session(path, agent.without("rule:B"))
@@ -64,6 +71,8 @@ def test_what_the_agent_no_longer_has_is_kept(session, agent, path):
             2,
             "format is 2, and this version reads 1; ",
         ),
+        ('{"\\ud800": 1}', 1, r"a session has no field '\ud800'"),
+        ('{\n"selector": ""}', 2, "the session is of selector '', and the agent has 'semantic'"),
         ('{\n"selector": "dense"}', 2, "the session is of selector 'dense', and the agent has 'semantic'"),
         ('{"items": [{"id": "rule:A"}],\n"removed": ["rule:A"]}', 1, "has rule:A twice, or in it and removed"),
     ],

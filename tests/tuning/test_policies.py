@@ -121,6 +121,13 @@ def test_what_is_left_out_has_its_default(tmp_path):
     assert file.policies["p"].constraints[0].of == ""
 
 
+def test_null_is_the_default_sample(tmp_path):
+    path = tmp_path / "p.yaml"
+    policy = "{minimise: tokens, constraints: [{metric: recall, at_least: 0.9}]}"
+    path.write_text(f"selectors: [semantic]\nsample:\npolicies: {{p: {policy}}}", encoding="utf-8")
+    assert read_policies(path).sample == 0
+
+
 def test_the_metrics_that_a_cut_changes_are_those_of_what_is_offered():
     assert "completeness" in SET_METRICS
     assert "tokens" in SET_METRICS

@@ -80,6 +80,8 @@ def test_python(path, text, imported):
         ("pyproject.toml", "[[tool.poetry.packages]]\ninclude = 'p'\nfrom = 'code'", "code"),
         ("pyproject.toml", "[tool.hatch.build.targets.wheel]\npackages = ['code/p']", "code"),
         ("pyproject.toml", "[tool.pytest.ini_options]\npythonpath = 'code'", "code"),
+        ("setup.cfg", "[options]\npackage_dir =\n    = code", "code"),
+        ("setup.cfg", "[options.packages.find]\nwhere = code", "code"),
         ("parts/one/pyproject.toml", "", "parts/one/src"),
         ("parts/one/setup.py", "", "parts/one"),
         ("pyproject.toml", "not toml [", "src"),
@@ -160,6 +162,13 @@ def test_modules_that_rust_declares():
         "src/c.rs": "",
     }
     assert import_edges(two) == {"src/lib.rs": ("src/b.rs", "src/c.rs")}
+
+
+@pytest.mark.parametrize("edition", ["", "\nedition = '2015'", "\nedition = '2021'"])
+def test_paths_of_the_rust_edition_2015_begin_at_the_root(edition):
+    files = {**RUST, "core/Cargo.toml": f"[package]\nname = 'my-core'{edition}", "core/src/low.rs": "use sub::own;"}
+    expected = () if "2021" in edition else ("core/src/sub/own.rs",)
+    assert import_edges(files).get("core/src/low.rs", ()) == expected
 
 
 def test_uses_of_rust_that_lead_to_themselves_or_far_on():
