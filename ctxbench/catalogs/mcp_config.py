@@ -390,7 +390,7 @@ class _ServerEntry:
         """A text with its variables replaced; faults do not quote it, since it may be secret."""
         field = f"field {'.'.join(map(str, at))!r}"
         if not isinstance(value, str) or not (value or empty):
-            self.fault(Message("catalogs.server-text", field=field), *at)
+            self.fault(Message("catalogs.server-any-text" if empty else "catalogs.server-text", field=field), *at)
             return ""
         text, wrong = self.variables.expand(value)
         for message in wrong:

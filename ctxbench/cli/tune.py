@@ -251,6 +251,7 @@ def _result(result: SettingResult) -> dict[str, Any]:
 def _outcome(dataset: DatasetTuning, outcome: PolicyOutcome) -> dict[str, Any]:
     chosen, shortfall = outcome.recommended, dataset.shortfall(outcome)
     (members,) = (group for group in dataset.same_advice() if outcome in group)
+    keys = {str(constraint): constraint.key for constraint in outcome.policy.constraints}
 
     def comparisons(by_metric: Mapping[str, Any]) -> dict[str, Any]:
         return {metric: comparison_dict(comparison) for metric, comparison in by_metric.items()}
@@ -268,7 +269,7 @@ def _outcome(dataset: DatasetTuning, outcome: PolicyOutcome) -> dict[str, Any]:
         "taken_from": outcome.taken_from,
         "settings": outcome.settings,
         "tried": outcome.tried,
-        "bounds": dict(outcome.bounds),
+        "bounds": {keys.get(text, text): bound for text, bound in outcome.bounds.items()},
         "verdicts": [verdict_block(verdict) for verdict in outcome.verdicts],
         "fixed": None if outcome.fixed is None else outcome.fixed.name,
         "fixed_reason": outcome.fixed_reason,

@@ -92,9 +92,9 @@ T = TypeVar("T")
 _DAMAGE_ERRORS = (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 
 
-def _damage(problem: str, path: Path, line: int = 0) -> Fault:
+def _damage(problem: str, path: Path, line: int = 0, column: int = 0) -> Fault:
     """The fault of a damaged file, with what to do."""
-    return Fault(Message("gate.damaged", problem=problem, command=accept_command()), path, line)
+    return Fault(Message("gate.damaged", problem=problem, command=accept_command()), path, line, column)
 
 
 class NewerFormatError(InputError):
@@ -379,7 +379,7 @@ def _parsed(data: bytes, path: Path, line: int = 1) -> Any:
     except UnicodeDecodeError as error:
         raise InputError([_damage(f"invalid UTF-8: {error.reason}", path, line)]) from error
     except InputError as error:
-        raise InputError([_damage(fault.message, path, fault.line) for fault in error.faults]) from error
+        raise InputError([_damage(fault.message, path, fault.line, fault.column) for fault in error.faults]) from error
 
 
 def _refuse_constant(text: str) -> float:

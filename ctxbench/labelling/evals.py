@@ -513,11 +513,9 @@ def _entries(value: Any, resolve: Callable[[str], Resolved]) -> list[Any] | None
 def _tags(row: Row) -> Iterator[str]:
     value = row.data.get("tags")
     entries = [part.strip() for part in value.split(",")] if isinstance(value, str) else row.take("tags", list, [])
-    for entry in entries:
-        if not isinstance(entry, str):
-            row.fault(Message("labelling.field-choice", name="tags", choices="a list of texts", got=entry))
-        elif entry:
-            yield entry
+    if not all(isinstance(entry, str) for entry in entries):
+        row.fault(Message("labelling.field-choice", name="tags", choices="a list of texts", got=value))
+    yield from (entry for entry in entries if entry and isinstance(entry, str))
 
 
 NAMES = ("trigger*eval*.json", "eval*trigger*.json")

@@ -24,7 +24,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import typing_extensions
 from pydantic import (
@@ -81,6 +81,7 @@ Given: TypeAlias = Annotated[T | None, _NotNull()]
 
 _KINDS = {  # what pydantic calls an error, and the type that was expected
     "string_type": "a text",
+    "string_unicode": "a text without half characters",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",
@@ -102,6 +103,8 @@ _BOUNDS = {
     "less_than": ("lt", "below {}"),
     "too_short": ("min_length", "at least {} long"),
     "string_too_short": ("min_length", "at least {} long"),
+    "too_long": ("max_length", "at most {} long"),
+    "string_too_long": ("max_length", "at most {} long"),
 }
 
 
@@ -159,14 +162,28 @@ class FileModel(BaseModel):
         return self
 
 
-def raise_located(title: str, faults: Iterable[tuple[YamlPath, str]]) -> None:
-    """Raise faults inside a validator, each at its path; do nothing if there are none."""
+def raise_located(
+    title: str, faults: Iterable[tuple[YamlPath, str]], kind: Literal["ctxbench", "parsed"] = "ctxbench"
+) -> None:
+    """Raise faults inside a validator, each at its path; do nothing if there are none.
+
+    Args:
+        title: of pydantic's error.
+        faults: paths and messages.
+        kind: `parsed`: the messages are about a value and need not name its field.
+    """
     details = [
-        InitErrorDetails(type=PydanticCustomError("ctxbench", "{fault}", {"fault": message}), loc=path, input=None)
-        for path, message in faults
+        InitErrorDetails(type=PydanticCustomError(kind, "{fault}", {"fault": _encodable(text)}), loc=path, input=None)
+        for path, text in faults
     ]
     if details:
         raise ValidationError.from_exception_data(title, details)
+
+
+def _encodable(message: str) -> str:
+    """A message that pydantic accepts: half characters, which are no UTF-8, are escaped."""
+    escaped = message.encode("utf-8", "backslashreplace").decode("utf-8")
+    return message if escaped == message else escaped  # a `Message` keeps its code
 
 
 def parsed(read: Callable[[Any], Any], schema: Any = Any) -> BeforeValidator:
@@ -181,7 +198,7 @@ def parsed(read: Callable[[Any], Any], schema: Any = Any) -> BeforeValidator:
         try:
             return read(value)
         except UserError as error:
-            raise_located("value", (((), fault.message) for fault in faults_of(error)))
+            raise_located("value", (((), fault.message) for fault in faults_of(error)), kind="parsed")
             raise
 
     return BeforeValidator(validator, json_schema_input_type=schema)
@@ -304,6 +321,8 @@ def model_faults(model: type[FileModel], data: Any, source: Source, error: Valid
             message = _unknown_field(_model_at(model, path), detail["input"])  # a key of the mapping at the path
         elif kind == "ctxbench":
             message = context["fault"]
+        elif kind == "parsed":
+            message = _with_field(path, context["fault"])
         elif kind == "value_error":  # a `ValueError` that a validator raised
             message = str(context["error"])
         else:
@@ -311,9 +330,22 @@ def model_faults(model: type[FileModel], data: Any, source: Source, error: Valid
             choices = " or ".join(dict.fromkeys(expected[path]))
             name = field_path(path) or model.noun
             message = Message("model.wrong-value", field=name, expected=choices, value=detail["input"])
+            if choices == _FILLED:
+                message = Message("model.empty-value", field=name)
             kind = "wrong-value"
-        faults[path, message if kind in ("ctxbench", "value_error") else kind] = source.fault(message, *path)
+        faults[path, message if kind in ("ctxbench", "parsed", "value_error") else kind] = source.fault(message, *path)
     return list(faults.values())
+
+
+def _with_field(path: YamlPath, message: str) -> str:
+    """A message about a value, with the path of its field before it unless it begins with the field's name."""
+    names = [part for part in path if isinstance(part, str)]
+    if not names or message.startswith((names[-1], field_path(path))):
+        return message
+    return Message("model.field-fault", field=field_path(path), fault=message)
+
+
+_FILLED = "not empty"
 
 
 def _expected(kind: str, context: Mapping[str, Any], message: str) -> str:
@@ -322,7 +354,9 @@ def _expected(kind: str, context: Mapping[str, Any], message: str) -> str:
         return " or ".join(choice for choice in context["expected"].replace(" or ", ", ").split(", ") if choice != "''")
     if kind in _BOUNDS:
         name, words = _BOUNDS[kind]
-        return "non-empty" if (name, context[name]) == ("min_length", 1) else words.format(f"{context[name]:g}")
+        if name == "min_length" and context[name] == 1:
+            return _FILLED
+        return words.format(f"{context[name]:g}")
     return _KINDS.get(kind, message)
 
 

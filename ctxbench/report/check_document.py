@@ -65,7 +65,8 @@ def summary(
         more: where the rest is.
     """
     accept = accept if is_acceptable(check) else ""
-    losses, causes = check_texts.problems(check) or check_texts.losses(check), check_texts.causes(check, locations)
+    losses = check_texts.problems(check) or check_texts.losses(check)
+    causes = check_texts.causes(check, locations, details="--verbose" if more == MORE else "")
     per_cause = max(1, _LINES // (2 * len(causes))) if causes else 0
     n = check_texts.n_lost(check)
     parts = [

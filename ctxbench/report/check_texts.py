@@ -195,9 +195,14 @@ def p_value_note(check: SelectorCheck, judged: MetricVerdict) -> str:
     return "" if check.deterministic else f", p {p_value(judged.comparison)}"
 
 
-def unmet_text(requirement: UnmetRequirement) -> str:
-    """On one line: `rule:a (disabled): required by 2 queries (q1 and q2); no accepted alternative`."""
-    queries = _counted_queries(requirement.queries)
+def unmet_text(requirement: UnmetRequirement, where: str = "") -> str:
+    """On one line: `rule:a (disabled): required by 2 queries (q1 and q2); no accepted alternative`.
+
+    Args:
+        requirement: of a dataset.
+        where: what follows the queries, such as ` on desk`.
+    """
+    queries = f"{_counted_queries(requirement.queries)}{where}"
     return f"{' or '.join(requirement.items)} ({requirement.why}): required by {queries}; no accepted alternative"
 
 
@@ -502,24 +507,39 @@ def other_verdicts(check: Check) -> str:
 def losses(check: Check) -> list[str]:
     """What was lost, a line each: required items that are gone, broken pins, then items by the queries that lost them.
 
-    A loss that several selectors have is listed once.
+    A loss that several selectors have on a dataset is listed once, as the worst of them has it. Where several datasets
+    are checked, each line names its dataset.
     """
-    gone = {requirement.items: requirement for selector in check.selectors for requirement in selector.unmet}
-    pins = {(pin.query, pin.pin): pin for selector in check.selectors for pin in selector.pins}
-    changes = (change for selector in check.selectors for change in selector.changes)
-    pairs = dict.fromkeys((change.item, change.query) for change in changes if change.lost and change.required)
-    by_item = sorted(wording.grouped(pairs).items(), key=lambda entry: -len(entry[1]))
-    lines = [unmet_text(requirement) for requirement in gone.values()]
-    lines += [f"pin{f' on line {pin.line}' if pin.line else ''}: {pin.query}: {pin.message}" for pin in pins.values()]
-    for item, queries in by_item:
-        lines.append(f"{item}: lost for {_counted_queries(queries)}")
-    return _first_lines(lines)
+    gone: dict[tuple[str, ...], str] = {}
+    pins: dict[tuple[str, ...], str] = {}
+    ends = {selector.dataset: f" on {selector.dataset}" for selector in check.selectors}
+    ends = ends if len(ends) > 1 else {}
+    for selector in ranked_selectors(check):
+        dataset, end = selector.dataset, ends.get(selector.dataset, "")
+        for requirement in selector.unmet:
+            gone.setdefault((dataset, *requirement.items), unmet_text(requirement, end))
+        for pin in selector.pins:
+            line = f" on line {pin.line}" if pin.line else ""
+            pins.setdefault((dataset, pin.query, pin.pin), f"pin{line}: {pin.query}{end}: {pin.message}")
+    pairs = wording.grouped(((dataset, item), query) for dataset, item, query in _lost(check))
+    by_item = sorted(pairs.items(), key=lambda entry: -len(entry[1]))
+    lost = [f"{item}: lost for {_counted_queries(queries)}{ends.get(name, '')}" for (name, item), queries in by_item]
+    return _first_lines([*gone.values(), *pins.values(), *lost])
 
 
 def n_lost(check: Check) -> int:
-    """How many required items were lost over all queries; one that several selectors lost counts once."""
-    changes = (change for selector in check.selectors for change in selector.changes)
-    return len({(change.item, change.query) for change in changes if change.lost and change.required})
+    """How many required items were lost over all queries; one that several selectors lost on a dataset counts once."""
+    return len(_lost(check))
+
+
+def _lost(check: Check) -> dict[tuple[str, str, str], None]:
+    """The required items that were lost: dataset, item and query, each once, in their order."""
+    return {
+        (selector.dataset, change.item, change.query): None
+        for selector in check.selectors
+        for change in selector.changes
+        if change.lost and change.required
+    }
 
 
 def problems(check: Check) -> list[str]:
@@ -541,16 +561,23 @@ def _counted_queries(queries: Sequence[str]) -> str:
     return f"{count(len(queries), 'query', 'queries')} ({first_few(queries, _NAMED_IDS_BRIEFLY)})"
 
 
-def causes(check: Check, locations: Locations) -> list[str]:
-    """The main causes with file and line, and with their suggested fix on a second line."""
-    texts = []
-    for selector, group in main_causes(ranked_selectors(check))[:_N_CAUSES]:
+def causes(check: Check, locations: Locations, *, details: str = "") -> list[str]:
+    """The main causes with file and line, and with their suggested fix on a second line; the last counts others.
+
+    Args:
+        check: what was found.
+        locations: of what it is about.
+        details: the option that shows all causes; empty = there is none.
+    """
+    texts, found = [], main_causes(ranked_selectors(check))
+    for selector, group in found[:_N_CAUSES]:
         where = locations.text(locations.of_cause(group.cause, selector.dataset, [selector.selector]))
         counts = ", ".join(f"{n:,} {word}" for n, word in ((group.lost, "lost"), (group.gained, "gained")) if n)
         cause = f"{cause_text(group.cause)}{f' ({counts})' if counts else ''}"
         lines = [f"{where}: {cause}" if where else cause, f"fix: {group.fix}" if group.fix else ""]
         texts.append("\n".join(map(sentence, filter(None, lines))))
-    return texts
+    n_more = len(found) - _N_CAUSES
+    return [*texts, f"and {count(n_more, 'more cause')}{details and f': {details}'}"] if n_more > 0 else texts
 
 
 def main_causes(selectors: Sequence[SelectorCheck]) -> list[tuple[SelectorCheck, CauseGroup]]:

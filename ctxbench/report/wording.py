@@ -159,10 +159,11 @@ class Means:
 
     @property
     def relative(self) -> float:
-        """The difference as a share of what it is compared with."""
+        """The difference as a share of what it is compared with; 0 if that is 0."""
         return (self.value - self.compared) / self.compared if self.compared else 0.0
 
 
+_LEAST_SHARE = 0.005  # of tokens: what is less reads as 0%
 _CLOSE = 0.02  # of completeness: a difference that is not significant and not larger counts as none
 
 
@@ -182,8 +183,12 @@ def winner_sentence(name: str, compared: str, complete: Means, tokens: Means | N
     if tokens is None:
         return text
     cost, before = (number(price, mean) for mean in (tokens.value, tokens.compared))
-    if not tokens.relative:
+    if tokens.value == tokens.compared:
         return f"{text} for the same tokens ({cost})"
+    if not tokens.compared:  # of which nothing is a share
+        return f"{text} for more tokens ({cost} and {before}{_doubt(tokens)})"
+    if abs(tokens.relative) < _LEAST_SHARE:
+        return f"{text} for about the same tokens ({cost} and {before})"
     return f"{text} for {change_range([tokens.relative])} tokens ({cost} and {before}{_doubt(tokens)})"
 
 

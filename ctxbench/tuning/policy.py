@@ -112,6 +112,12 @@ class Constraint(FileModel):
         return Message(key, metric=self.metric, sign="<=" if self.at_least is None else ">=", target=self.target)
 
     @property
+    def key(self) -> str:
+        """The constraint in data, which stays as it is where messages change: `tokens <= 0.5 x the base's`."""
+        unit = {"": "", "reachable": " of what is reachable at 20 items", "base": " x the base's"}[self.of]
+        return f"{self.metric} {'<=' if self.at_least is None else '>='} {self.target:g}{unit}"
+
+    @property
     def met_by_nothing(self) -> bool:
         """Whether offering nothing meets it."""
         return self.at_most is not None or self.at_least == 0 or self.metric.name == "abstention"

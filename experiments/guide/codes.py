@@ -7,7 +7,8 @@ from ctxbench.io.errors import MESSAGES, read_messages
 PAGE = Path(__file__).with_name("codes.md")
 HEAD = """# Message codes
 
-Faults, notes and causes have stable codes, which `--json` and other machine-readable output show. Values are in braces.
+Faults, notes and causes have stable codes, which `--json` (of `check`: `--output-format json`) and other
+machine-readable output show. Values are in braces.
 `make codes` writes this page from `ctxbench/report/messages/`.
 """
 

@@ -146,6 +146,7 @@ def test_json_stands_alone_on_standard_output(process, cli, shop, policy):
     assert aggressive["policy"]["minimise"] == "tokens"
     assert aggressive["recommended"]["selector"] == "semantic"
     assert set(aggressive["against"]) >= {"defaults"}
+    assert list(aggressive["bounds"]) == ["completeness >= 0.7 x the base's"]
     shop_ = done.json["datasets"]["shop"]
     assert {"semantic/normal", "learned/normal", "learned/aggressive"} <= set(shop_["shipped"])
     assert all(shop_["contenders"][name]["role"] in ("preset", "defaults") for name in shop_["shipped"].values())

@@ -142,7 +142,7 @@ def test_faults_of_the_experiment_and_of_the_gate_come_together_by_line(write):
             "datasets: []\nselectors: [semantik]\ngates: {}\ncompare_to: semantic\nbaseline: ''\n"
             "gate:\n  metric: [recall]\n  confidence: 95\n  repeats: 0\n  max_lost_required: -1\n"
         ),
-        (1, "datasets must be non-empty"),
+        (1, "datasets must not be empty"),
         (2, "did you mean 'semantic'"),
         (3, "a gate file has no field 'gates'; did you mean 'gate'"),
         (4, "a gate file has no field 'compare_to'"),

@@ -231,7 +231,7 @@ def test_line_ends_that_git_changed_make_no_difference(folder):
         ("queries", '"required":["tool:s:a"]', '"required":"tool:s:a"', 1, "required must be a list"),
         ("queries", '"required":["tool:s:a"]', '"required":[7]', 1, "required[0] must be a list, got 7"),
         ("queries", '"asked":', '"recent":null,"asked":', 1, "recent must be a list, got None"),
-        ("queries", '"asked":', '"asked":"","was":', 1, "asked must be non-empty"),
+        ("queries", '"asked":', '"asked":"","was":', 1, "asked must not be empty"),
         ("sessions", '"always rule:style"', "7", 1, "items[0] must be a text, got 7"),
     ],
 )  # fmt: skip
@@ -243,6 +243,13 @@ def test_a_damaged_line_is_told_with_what_was_expected(folder, name, old, new, l
     found = [fault for fault in caught.value.faults if fault.path == path and fault.line == line]
     assert any(part in fault.message for fault in found), str(caught.value)
     assert "`ctxbench check --accept`" in str(caught.value) or "JSON" in str(caught.value)
+
+
+def test_malformed_json_has_its_column(folder):
+    edit(folder / "d" / "s.jsonl", '{"query":"q2"', '{"query" "q2"')
+    with pytest.raises(InputError) as caught:
+        read_baseline(folder)
+    assert [(fault.line, fault.column) for fault in caught.value.faults] == [(2, 10)]
 
 
 def test_a_value_out_of_range_is_told_whatever_wrote_it(folder):

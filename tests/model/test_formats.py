@@ -81,7 +81,7 @@ def test_all_faults_are_reported_with_line_field_and_suggestion(tmp_path):
         (1, "a policy file has no field 'nam'; did you mean 'name'? Known: name, policies, seed"),
         (5, "a constraint has no field 'metrix'; did you mean 'metric'? Known: at_least, metric, of"),
         (7, "too much"),
-        (8, "unknown metric 'unknown'; Known: recall"),
+        (8, "policies.a.constraints[2].metric: unknown metric 'unknown'; Known: recall"),
         (9, "policies.a.constraints[2].at_least must be 0 or more, got -1"),
         (10, "policies.a.constraints[2].of must be 'base', got 'bas'"),
         (11, "no bound of RECALL"),
@@ -159,6 +159,38 @@ def test_values_are_not_converted_but_whole_numbers_are_numbers():
     assert content.at_least == 1.0
     for value in ("1", True, float("nan"), float("inf")):
         assert validate(Constraint, {"metric": "a", "at_least": value}, Source())[0] is None
+
+
+class Filled(FileModel):
+    noun = "a form"
+    user: str = Field("u", min_length=1)
+    ids: Texts[Annotated[str, parsed(parse_metric, str)]] = Field((), min_length=1, max_length=2)
+    metric: Annotated[str, parsed(parse_metric, str)] = ""
+
+    def faults(self, context: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        if context:
+            yield ("user",), context
+
+
+@pytest.mark.parametrize(
+    ("data", "message", "code"),
+    [
+        ({"user": ""}, "user must not be empty", "CTX2010"),
+        ({"ids": []}, "ids must not be empty", "CTX2010"),
+        ({"user": "\ud83d"}, r"user must be a text without half characters, got '\ud83d'", "CTX2003"),
+        ({"ids": ["a", "b", "c"]}, "ids must be at most 2 long, got ['a', 'b', 'c']", "CTX2003"),
+        ({"ids": ["a", "unknown"]}, "ids[1]: unknown metric 'unknown'; Known: recall", "CTX2011"),
+        ({"metric": 3}, "metric: a metric is a text, got 3", "CTX2011"),
+    ],
+)
+def test_a_fault_names_its_field_in_plain_words(data, message, code):
+    (fault,) = validate(Filled, data, Source())[1]
+    assert (fault.message, message_code(fault.message)) == (message, code)
+
+
+def test_half_characters_of_a_message_are_escaped():
+    (fault,) = validate(Filled, {}, Source(), context="no \ud83d")[1]
+    assert fault.message == r"no \ud83d"
 
 
 def test_the_path_of_a_field():

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from ctxbench.report.run_tables import run_answer, winner
-from ctxbench.report.wording import change_range
+from ctxbench.report.wording import Means, change_range, winner_sentence
 
 BASE = "semantic/spec"
 
@@ -76,6 +76,20 @@ ROWS = {
 @pytest.mark.parametrize("case", ROWS)
 def test_it_names_the_winner_what_it_is_compared_with_and_the_price(case):
     assert run_answer(run(ROWS[case])) == SENTENCES[case]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "end"),
+    [
+        (Means(365.0, 0.0, True), "for more tokens (365 and 0.0)"),
+        (Means(0.0, 365.0, True), "for 100% fewer tokens (0.0 and 365)"),
+        (Means(0.0, 0.0, False), "for the same tokens (0.0)"),
+        (Means(333.0, 334.0, False), "for about the same tokens (333 and 334)"),
+        (Means(330.0, 334.0, False), "for 1% fewer tokens (330 and 334, not significant)"),
+    ],
+)
+def test_equal_tokens_are_those_with_equal_means(tokens, end):
+    assert winner_sentence("a", "b", Means(0.9, 0.1, True), tokens).endswith(end)
 
 
 def test_the_cheapest_of_those_as_complete_as_the_best_wins():

@@ -95,7 +95,7 @@ def test_what_is_sent_is_what_the_schema_says():
         ({"callable": "m.py:f", "send": "all"}, "send must be 'items' or 'ids' or 'nothing', got 'all'"),
         ({"callable": "m.py:f", "repeats": 0}, "repeats must be 1 or more, got 0"),
         ({"callable": "m.py:f", "repeats": True}, "repeats must be a whole number, got True"),
-        ({"callable": "m.py:f", "name": ""}, "name must be non-empty"),
+        ({"callable": "m.py:f", "name": ""}, "name must not be empty"),
         ({"url": "http://x/", "cache": "yes"}, "cache must be true or false, got 'yes'"),
         ({"url": "http://x/", "timeout": float("nan")}, "timeout must be a finite number, got nan"),
     ],

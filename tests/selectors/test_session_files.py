@@ -54,10 +54,10 @@ def test_what_the_agent_no_longer_has_is_kept(session, agent, path):
         ("[]", 1, "expected a session"),
         ("{\n", 2, "malformed JSON"),
         ('{\n"itms": []}', 2, "a session has no field 'itms'; did you mean 'items'"),
-        ('{"id": "a",\n"items": [{"id": "A"}]}', 2, "'A' is no item id"),
+        ('{"id": "a",\n"items": [{"id": "A"}]}', 2, "items[0].id: 'A' is no item id"),
         ('{"items": [{"id": "rule:A", "mode": "agent"}]}', 1, "mode is always or manual, got 'agent'"),
         ('{"items": [3]}', 1, "items[0] must be a mapping, got 3"),
-        ('{"items": [],\n"removed": [3]}', 2, "expected an item id, got 3"),
+        ('{"items": [],\n"removed": [3]}', 2, "removed[0]: expected an item id, got 3"),
         ('{"items": [],\n\n"settings": {"contextTopN": 99}}', 3, "contextTopN must be 0 to 50, got 99"),
         ('{"items": [],\n"settings": {"topN": 9}}', 2, "selector 'semantic' has no parameter 'topN'"),
         (
@@ -65,7 +65,7 @@ def test_what_the_agent_no_longer_has_is_kept(session, agent, path):
             2,
             "contextExpansionDepth must be 0 to 5",
         ),
-        ('{"items": [],\n"id": ""}', 2, "id must be non-empty"),
+        ('{"items": [],\n"id": ""}', 2, "id must not be empty"),
         (
             '{"news": 1,\n"format": 2}',
             2,

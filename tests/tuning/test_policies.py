@@ -164,7 +164,7 @@ def test_everything_wrong_is_said_at_once(tmp_path):
     )
     found = faults(tmp_path, text)
     assert [line for line, _ in found] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], "a misspelt key is wrong once"
-    values = ("'a/b'", "1", "'selektors'", "2", "-1", "0", "'some'", "0", "95", "1", "{}")
+    values = ("'a/b'", "1", "'selektors'", "2", "-1", "0", "'some'", "0", "95", "1", "policies")
     assert all(value in message for (_, message), value in zip(found, values, strict=True))
     assert found[2][1].startswith("a policy file has no field 'selektors'; did you mean 'selectors'?")
 
@@ -190,13 +190,13 @@ def test_selectors_are_checked_in_form(tmp_path):
         (3, "selectors[0] must be a mapping, got 1"),
         (4, "a selector needs exactly one of selector, answers, callable, command, url"),
         (5, "a selector needs exactly one of selector, answers, callable, command, url"),
-        (6, "selectors[3].selector must be"),
+        (6, "selectors[3].selector must not be empty"),
         (6, "selectors[3].set must be a mapping, got [1]"),
         (7, "selectors[4].search.k must be a list, got 5"),
         (8, "search: k has 1 twice"),
         (9, "k is in `set` and in `search`"),
         (10, "a selector by answers has no "),
-        (13, "a name must not be empty, contain a slash or begin with a dot"),
+        (13, "selectors[10].name: a name must not be empty, contain a slash or begin with a dot"),
         (14, "a selector has no field 'nam'"),
     ]
     assert [(line, message[: len(start)]) for (line, message), (_, start) in zip(found, starts, strict=True)] == starts
@@ -274,7 +274,8 @@ def test_what_is_wrong_with_a_selector_outside_is_said_where_it_stands(tmp_path)
 )
 def test_a_policy_must_have_an_aim_that_something_holds_back(tmp_path, rows, line, message):
     ((found, said),) = of_policy(tmp_path, *rows)
-    assert (found, said[: len(message)]) == (line, message)
+    assert found == line
+    assert message in said
 
 
 @pytest.mark.parametrize(
@@ -311,7 +312,7 @@ def test_a_policy_must_have_an_aim_that_something_holds_back(tmp_path, rows, lin
 def test_constraints_must_be_ones_that_can_be_met(tmp_path, row, message):
     found = of_constraints(tmp_path, row)
     assert found[0][0] == 7
-    assert found[0][1].startswith(message)
+    assert message in found[0][1]
 
 
 @pytest.mark.parametrize(
@@ -333,10 +334,10 @@ def test_constraints_that_only_differ_contradict_nothing(tmp_path, rows):
 def test_policies_are_called_what_a_file_may_be_called(tmp_path):
     rest = "{minimise: tokens, constraints: [{metric: recall, at_least: 0.5}]}"
     text = f"selectors: [semantic]\npolicies:\n  a/b: {rest}\n  .c: {rest}\n  d: {rest}\n  e: 5\n"
-    assert [(line, message[:24]) for line, message in faults(tmp_path, text)] == [
-        (3, "a name must not be empty"),
-        (4, "a name must not be empty"),
-        (6, "policies.e must be a map"),
+    assert [(line, message.split(",")[0]) for line, message in faults(tmp_path, text)] == [
+        (3, "policies.a/b: a name must not be empty"),
+        (4, "policies..c: a name must not be empty"),
+        (6, "policies.e must be a mapping"),
     ]
     assert faults(tmp_path, text.replace(".c", "d"))[0][1] == "key 'd' occurs twice in one mapping"
 

@@ -120,7 +120,7 @@ def test_all_faults_come_at_once_without_values(tmp_path: Path) -> None:
     skip = 'leave out the server with `ctxbench data capture ... --skip b` or "disabled": true in the file'
     missing = f"the environment variable NOT_SET is not set: set it, or {skip}"
     assert found == [
-        (2, "server 'a': field 'env.K' must be a text that is not empty"),
+        (2, "server 'a': field 'env.K' must be a text"),
         (2, "server 'a': field 'args' must be a list of texts"),
         (3, f"server 'b': field 'args.0': {editor}"),
         (3, f"server 'b': field 'command': {missing}"),

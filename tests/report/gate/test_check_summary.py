@@ -8,7 +8,7 @@ import pytest
 
 from ctxbench.gate.results import Cause, CauseGroup, CauseKind, Fix, Loosened, Verdict
 from ctxbench.report.check_document import MORE, summary
-from ctxbench.report.check_texts import Locations, is_acceptable, losses, main_causes, pin_advice
+from ctxbench.report.check_texts import Locations, causes, is_acceptable, losses, main_causes, n_lost, pin_advice
 from ctxbench.report.document import console_text
 
 ACCEPT = "ctxbench check gate.yaml --accept"
@@ -97,6 +97,33 @@ def test_an_item_is_listed_once_with_all_queries_that_lost_it(made):
             "rule:b: lost for 2 queries (q2 and q3)",
             "rule:a: lost for 1 query (q1)",
         ]
+
+
+def test_equal_ids_in_two_datasets_are_two_losses(made):
+    one = replace(made.worse(), unmet=made.gone().unmet)
+    check = made.check(one, replace(one, selector="other"), replace(one, dataset="mail"))
+    assert n_lost(check) == 2
+    one = replace(one, unmet=())
+    assert losses(made.check(one, replace(one, selector="other"), replace(one, dataset="mail"))) == [
+        "pin on line 12: q2 on desk: rule:code%20review is out",
+        "pin on line 12: q2 on mail: rule:code%20review is out",
+        "rule:code%20review: lost for 1 query (q2) on desk",
+        "rule:code%20review: lost for 1 query (q2) on mail",
+    ]
+
+
+def test_a_pin_is_told_as_the_worst_selector_has_it(made):
+    (pin,) = made.worse().pins
+    better = replace(made.better(), dataset="desk", pins=(replace(pin, message="other"),))
+    assert losses(made.check(better, made.worse()))[0] == "pin on line 12: q2: rule:code%20review is out"
+
+
+def test_causes_without_room_are_counted(made):
+    check = made.many(7)
+    assert causes(check, LOCATIONS, details="--verbose")[3:] == ["and 4 more causes: --verbose"]
+    assert causes(check, LOCATIONS)[3:] == ["and 4 more causes"]
+    assert "- and 4 more causes: --verbose\n" in shown(check)
+    assert len(causes(made.many(3), LOCATIONS)) == 3
 
 
 def test_what_must_be_done_before_accepting_is_said(made):

@@ -174,7 +174,7 @@ def test_an_empty_field_of_a_table_means_that_nothing_is_needed(tmp_path):
         ({"query": "a", "input": "b", "expected": []}, "the record has 'query' and 'input'; keep one of them"),
         ({"expected": []}, "field 'query' is missing; expected a text"),
         ({"query": "", "expected": []}, "field 'query' must not be empty"),
-        ({"query": "a", "expected": [], "tags": [1]}, "field 'tags' must be a list of texts, got 1"),
+        ({"query": "a", "expected": [], "tags": [1]}, "field 'tags' must be a list of texts, got [1]"),
         ({"query": "a", "expected": [], "id": ["x"]}, "field 'id' must be a text or a whole number, got ['x']"),
         ({"query": "a", "expected": [], "id": True}, "field 'id' must be a text or a whole number, got True"),
         ({"query": "a", "expected": [], "split": "a b"}, "field 'split' is 'a b'; expected letters, digits"),
