@@ -9,7 +9,8 @@ Both checkouts work on the datasets of OLD, with the Python and the dependencies
 * `tune`: the recommended presets and their figures;
 * `check`: verdicts, lost items and causes after planted edits of the items.
 
-Numbers must be equal to the bit. Sentences and identities of code and machine (`IGNORED`) are not compared. A rename of a name that
+Numbers must be equal to the bit. Sentences, and identities of code and machine (`IGNORED`), are not compared. A rename of
+a name that
 users write, `old: new` in the file of renames, is applied to the facts of OLD. What NEW alone has is
 counted and shown, and is no difference.
 Exit code: 0 = equal, 1 = different.

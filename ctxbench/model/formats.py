@@ -94,7 +94,6 @@ _KINDS = {  # what pydantic calls an error, and the type that was expected
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
     "string_pattern_mismatch": "a text that is not blank",
-    "string_unicode": "a text of Unicode characters",
 }
 _BOUNDS = {
     "greater_than_equal": ("ge", "{} or more"),
