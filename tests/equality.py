@@ -9,10 +9,10 @@ Both checkouts work on the datasets of OLD, with the Python and the dependencies
 * `tune`: the recommended presets and their figures;
 * `check`: verdicts, lost items and causes after planted edits of the items.
 
-Numbers must be equal to the bit. Sentences, and identities of code and machine (`IGNORED`), are not compared. A rename of
-a name that
-users write, `old: new` in the file of renames, is applied to the facts of OLD. What NEW alone has is
-counted and shown, and is no difference.
+Numbers must be equal to the bit. Sentences, and identities of code and machine (`IGNORED`), are not compared. Causes
+are compared in the order of their items, because those of equal cost may change places. A rename of a name that users
+write, `old: new` in the file of renames, is applied to the facts of OLD. What NEW alone has is counted and shown, and
+is no difference.
 Exit code: 0 = equal, 1 = different.
 """
 
@@ -165,6 +165,8 @@ def flattened(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Every leaf of a JSON value with its path, in order, without what IGNORED names and without sentences."""
     if isinstance(value, dict):
         for key, member in value.items():
+            if key == "causes":
+                member = sorted(member, key=lambda cause: json.dumps([cause["subjects"], cause["queries"]]))
             if not IGNORED.search(str(key)):
                 yield from flattened(member, f"{path}.{key}")
     elif isinstance(value, list):
