@@ -451,7 +451,7 @@ CASES = [
     ("pack", "AddsRows", "only an expand step may add rows"),
     ("expand", "AddsRows2", "a row that was added must have an expansion origin"),
     ("expand", "Reopens", "a row that was out must keep the rule that met it first"),
-    ("expand", "Reorders", "an expand step must leave the order of what stands there as it was"),
+    ("expand", "Reorders", "an expand step must keep the order of the rows"),
     ("expand", "ScoresByPlace", "all items, items shuffled: request"),
     ("format", "SendsAll", "what was left out must not reach the prompt"),
     ("format", "SendsObjects", "must be JSON"),

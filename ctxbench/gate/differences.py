@@ -352,7 +352,7 @@ def group_changes(pair: SnapshotPair, changes: Sequence[Change]) -> tuple[CauseG
     Returns:
         The costliest first: by required items lost net, none where as many or more are gained; then by required items
         lost, so that what both loses and gains is before what gains alone; then what gains less; then most changes of
-        others; then by kind, code, detail and subjects.
+        others; then by kind, detail and subjects.
     """
     merged = _merged_causes({change.cause for change in changes}, pair)
     groups = group_pairs((merged[change.cause], change) for change in changes)
@@ -362,7 +362,7 @@ def group_changes(pair: SnapshotPair, changes: Sequence[Change]) -> tuple[CauseG
 def cost_key(group: CauseGroup) -> tuple[int, int, int, int, str, str, tuple[str, ...]]:
     """The key that sorts groups, the costliest first; see `group_changes`."""
     cause, net = group.cause, max(0, group.lost - group.gained)
-    return -net, -group.lost, group.gained, -group.others, cause.kind, f"{cause.code} {cause.detail}", cause.subjects
+    return -net, -group.lost, group.gained, -group.others, cause.kind, cause.detail, cause.subjects
 
 
 def _group(cause: Cause, changes: Sequence[Change], pair: SnapshotPair) -> CauseGroup:

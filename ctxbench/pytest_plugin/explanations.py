@@ -135,7 +135,7 @@ def absence_lines(label: str, item: str, answer: ExplainedAnswer) -> list[str]:
     if front := [f"{rival.offered.id}{_scored(' ', rival)}" for rival in answer.ranking[:rank]]:
         lines.append(f"in front of it: {first_few(front, _IN_FRONT)}")
     is_short = 0 < len(front) <= 2 * _IN_FRONT
-    crowd = "; or merge, reword or disable what stands in front of it" if is_short else ""
+    crowd = "; or merge, reword or disable the items ranked above it" if is_short else ""
     reword = f"say in {_words_of(explained)} what such a request asks for"
     lines.append(f"to fix it: {reword}{crowd}; or loosen the setting in the rule")
     return lines

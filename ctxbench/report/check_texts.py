@@ -369,7 +369,7 @@ def _explanations(text: str, helps: Mapping[str, str]) -> Iterator[tuple[str, st
             yield name, words
     if path := _PATH.search(text):
         stage, _ = path.groups()
-        yield path.group(), f"where it stands in the selector's pipeline, from its stage `{stage}` on"
+        yield path.group(), f"its position in the selector's pipeline, from the stage `{stage}`"
 
 
 def _texts(blocks: Iterable[Block]) -> Iterator[str]:

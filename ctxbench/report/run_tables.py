@@ -495,7 +495,9 @@ def _methods(figures: Sequence[tuple[Column, Estimate]]) -> list[str]:
     if not texts:
         return []
     level = wording.listed(sorted(levels))
-    text = f"Behind a value stands its {level} interval: where the mean over many more such queries most likely lies."
+    text = (
+        f"Each value is followed by its {level} interval: where the mean over many more such queries most likely lies."
+    )
     return [f"{text} (Methods: {'; '.join(texts)}.)"]
 
 

@@ -156,8 +156,8 @@ _MEAN = "mean over queries"
 _LINES = (
     " A thick line, the front, has the best settings of a selector (no other is as complete for fewer prompt tokens); "
     "it is drawn where these two are the axes. A thin line has the first n items of its ranking; tints are 95% "
-    "intervals. Where the thick line stands above the thin one of the same selector, its cut is worth more than a "
-    "fixed number; where one thin line stands above another, its ranking is better."
+    "intervals. Where the thick line is above the thin one of the same selector, its cut is worth more than a "
+    "fixed number; where one thin line is above another, its ranking is better."
 )
 
 

@@ -187,7 +187,7 @@ def find_definition(selector: str, preset: str | None = None, *, base: Path = Pa
     if joined := _JOINED.fullmatch(selector):
         form = "{{presets: {}, preset: {}}}".format(*joined.groups())
         raise ParameterError(
-            f"no selector is called {selector!r}; a preset of a file stands under two keys: `selector: "
+            f"no selector is called {selector!r}; a preset of a file needs two keys: `selector: "
             f"{form}` in an agent file, `{form}` in an experiment"
         )
     if is_file(selector):

@@ -368,7 +368,7 @@ def process_faults(tasks: Sequence[Task], *, processes: int = PROCESSES) -> Iter
     for seed, process in running:
         out, _ = process.communicate(json.dumps(tasks))
         if process.returncode:
-            yield f"PYTHONHASHSEED={seed}: the process failed with {process.returncode}; its error stands on stderr"
+            yield f"PYTHONHASHSEED={seed}: the process failed with {process.returncode}; its error is on stderr"
             continue
         for (_, name, parameters, _), ours, line in zip(tasks, expected, out.splitlines(), strict=True):
             suffix = f", {name} {json.dumps(parameters)}" if len(tasks) > 1 else ""

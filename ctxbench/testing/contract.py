@@ -265,7 +265,7 @@ def refine_faults(
         stays = before.chosen[old] | (after.origin[remaining] < Origin.EXPANSION)
         old, remaining = old[stays], remaining[stays]
         if np.any(np.diff(remaining) < 0):
-            yield "an expand step must leave the order of what stands there as it was; add rows with `add_expanded`"
+            yield "an expand step must keep the order of the rows; add rows with `add_expanded`"
     rules = [(before.rules[before.out[a]], after.rules[after.out[b]]) for a, b in zip(old, remaining, strict=True)]
     if any(a and a != b and not (promotes and not b) for a, b in rules):
         yield "a row that was out must keep the rule that met it first"

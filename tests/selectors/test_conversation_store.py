@@ -231,7 +231,7 @@ class TestBadFiles:
             ('{"conversation": "c", "text": "a"}', "an exchange needs the field 'requestContext'"),
             (
                 '{"conversation": "c", "requestContext": {"items": [{"type": "rule", "name": "A", "includeMode": 1}]}}',
-                "includeMode must be 'always', 'manual', 'agent'",
+                "includeMode must be 'always' or 'manual' or 'agent'",
             ),
             (
                 '{"conversation": "c", "requestContext": {"items": [{"name": "A"}]}}',
@@ -267,7 +267,7 @@ class TestBadFiles:
         path.write_text(row)
         with pytest.raises(InputError, match="reply must be a text, got 3") as caught:
             ConversationStore(path).exchanges()
-        assert "history[0].role must be 'system', 'developer', 'user'" in str(caught.value)
+        assert "history[0].role must be 'system' or 'developer' or 'user'" in str(caught.value)
         assert [(fault.path, fault.line) for fault in caught.value.faults] == [(path, 1)] * 2
 
     def test_the_content_of_an_item_of_the_context_is_a_text(self, path):

@@ -754,7 +754,7 @@ def test_a_url_that_is_none_is_an_error(url, message):
         ({"concurrency": 65}, "concurrency must be at most 64, got 65"),
         ({"retries": 11}, "retries must be at most 10, got 11"),
         ({"backoff": -1.0}, "backoff must be 0 or more"),
-        ({"send": "some"}, "send must be 'items', 'ids', 'nothing'"),
+        ({"send": "some"}, "send must be 'items' or 'ids' or 'nothing'"),
     ],
 )
 def test_options_out_of_range_are_errors(options, message):

@@ -41,7 +41,7 @@ def told(made, *, detail="", fix="", reasons=("it is so",), metrics=()):
         ),
         (
             {"detail": "refine.probability.calibration a -> b"},
-            "refine.probability.calibration: where it stands in the selector's pipeline, from its stage `refine` on.",
+            "refine.probability.calibration: its position in the selector's pipeline, from the stage `refine`.",
         ),
     ],
 )
