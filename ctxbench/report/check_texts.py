@@ -562,7 +562,7 @@ def _counted_queries(queries: Sequence[str]) -> str:
 
 
 def causes(check: Check, locations: Locations, *, details: str = "") -> list[str]:
-    """The main causes with file and line, and with their suggested fix on a second line; the last counts others.
+    """The main causes with file, line and code, and with their suggested fix on a second line; the last counts others.
 
     Args:
         check: what was found.
@@ -573,7 +573,7 @@ def causes(check: Check, locations: Locations, *, details: str = "") -> list[str
     for selector, group in found[:_N_CAUSES]:
         where = locations.text(locations.of_cause(group.cause, selector.dataset, [selector.selector]))
         counts = ", ".join(f"{n:,} {word}" for n, word in ((group.lost, "lost"), (group.gained, "gained")) if n)
-        cause = f"{cause_text(group.cause)}{f' ({counts})' if counts else ''}"
+        cause = f"{group.cause.code} {cause_text(group.cause)}{f' ({counts})' if counts else ''}".lstrip()
         lines = [f"{where}: {cause}" if where else cause, f"fix: {group.fix}" if group.fix else ""]
         texts.append("\n".join(map(sentence, filter(None, lines))))
     n_more = len(found) - _N_CAUSES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -593,7 +594,7 @@ class TestServers:
         done = cli("check", "gate.yaml")
         assert (done.code, done.out.split(":")[0]) == (1, "worse")
         text = " ".join(done.out.split())
-        assert f"- {place_told}: item gone" in text
+        assert re.search(rf"- {re.escape(place_told)}: CTX1\d\d item gone", text)
         assert f"items {why} (" in text
         assert f"{tool} ({why}): " in text
         assert f"fix: {fix}" in text
@@ -609,7 +610,7 @@ class TestServers:
         Path("agent.snapshot/corpus.jsonl").write_text("".join(others))
         done = cli("check", "gate.yaml")
         assert (done.code, done.out.split(":")[0]) == (1, "worse")
-        assert "- agent.snapshot/corpus.jsonl: item gone" in " ".join(done.out.split())
+        assert re.search(r"- agent.snapshot/corpus.jsonl: CTX1\d\d item gone", " ".join(done.out.split()))
 
     def test_a_capture_that_cannot_ask_them_names_the_command_that_goes_on_without(self, served, cli):
         assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0
