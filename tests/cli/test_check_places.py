@@ -76,10 +76,10 @@ def test_what_is_gone_is_at_the_file_that_it_was_in(accepted, cli, file, item):
     (accepted / file).unlink()
     assert place_of(item) == (file, 0)
     done = cli("check", "gate.yaml")
-    assert f"{file}, file is gone: item gone" in " ".join(done.out.split())
+    assert f"{file}, file is gone: CTX112 item gone" in " ".join(done.out.split())
     (accepted / file).write_text("---\ndescription: no text\n---\n")  # which makes no item
     done = cli("check", "gate.yaml")
-    assert f"- {file}: item gone" in " ".join(done.out.split())
+    assert f"- {file}: CTX112 item gone" in " ".join(done.out.split())
 
 
 def test_many_items_that_no_cause_names_are_where_most_of_them_were(accepted):
