@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field, ValidationInfo
 from ctxbench.io.documents import YamlPath, line_of, load_mapping
 from ctxbench.io.errors import Fault, Message, ParameterError, UserError, suggest
 from ctxbench.io.rows import YamlForm, is_file_name
-from ctxbench.model.formats import FileModel, Source, field_names, parsed, raise_located, validate
+from ctxbench.model.formats import FileModel, Source, field_names, parsed, raise_located, validate, validate_partly
 from ctxbench.model.resources import Resources
 from ctxbench.pipelines.pipeline import PipelineError
 from ctxbench.selectors.definition import Definition, definition_hash
@@ -209,8 +209,7 @@ def experiment_of(
         path: the file.
         model: of the file.
     """
-    content, faults = validate(model, data, Source(path, lines), partial=True)
-    assert content is not None  # noqa: S101 - faulty fields have their defaults
+    content, faults = validate_partly(model, data, Source(path, lines))
     reader = _SelectorReader(path, lines, faults)
     name = content.name or path.stem
     if not is_file_name(name) or data.get("name") == "":

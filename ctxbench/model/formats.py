@@ -42,7 +42,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from ctxbench.io.documents import YamlPath, dump_json, line_of, load_mapping
-from ctxbench.io.errors import Fault, Message, UserError, faults_of, raise_faults, suggest
+from ctxbench.io.errors import Fault, InputError, Message, UserError, faults_of, suggest
 from ctxbench.io.files import write_atomic
 
 T = TypeVar("T")
@@ -218,8 +218,8 @@ def load_file(model: type[M], path: Path, *, context: Any = None) -> tuple[M, So
     data, lines = load_mapping(path, description=model.noun, keys=field_names(model))
     source = Source(path, lines)
     content, faults = validate(model, data, source, context=context)
-    raise_faults(faults)
-    assert content is not None  # noqa: S101 (there would be a fault)
+    if content is None:
+        raise InputError(faults)
     return content, source
 
 
@@ -256,6 +256,18 @@ def validate(
             if len(rest) < len(data) or any(info.is_required() for info in model.model_fields.values()):
                 return validate(_without_required(model), rest, source, context=context, partial=True)[0], faults
         return None, faults
+
+
+def validate_partly(model: type[M], data: Any, source: Source) -> tuple[M, list[Fault]]:
+    """Make a model of what is right in data, and list the faults; see `partial` of `validate`.
+
+    Raises:
+        InputError: nothing of it can be used.
+    """
+    content, faults = validate(model, data, source, partial=True)
+    if content is None:
+        raise InputError(faults)
+    return content, faults
 
 
 def _is_unicode(name: Any) -> bool:

@@ -28,7 +28,17 @@ from ctxbench.io.errors import Fault, InputError, Message, ParameterError, Stora
 from ctxbench.io.files import exclusive, read_text, readable, write_atomic
 from ctxbench.io.rows import read_text_value
 from ctxbench.model.candidates import MARGIN
-from ctxbench.model.formats import FileModel, NullAs, Source, Texts, field_names, field_path, parsed, validate
+from ctxbench.model.formats import (
+    FileModel,
+    NullAs,
+    Source,
+    Texts,
+    field_names,
+    field_path,
+    parsed,
+    validate,
+    validate_partly,
+)
 from ctxbench.model.items import Item, ItemKey
 from ctxbench.model.requests import Message as ChatMessage
 from ctxbench.model.requests import Request, SessionItem
@@ -441,8 +451,7 @@ def read_session(path: Path | str, agent: Agent) -> Session:
         raise InputError([Fault(f'expected a session, {{"items": [{{"id", "mode"}}]}}, got {data!r:.40}', file, 1)])
     source = Source(file, {(): 1, **{(name,): _line_of(name, text) for name in data}})
     raise_faults(_other_format(data, source))
-    content, faults = validate(SessionFile, data, source, partial=True)
-    assert content is not None  # noqa: S101 - faulty fields have their defaults
+    content, faults = validate_partly(SessionFile, data, source)
     if content.selector not in (None, agent.selector.name):
         values = {"got": content.selector, "selector": agent.selector.name}
         faults.append(source.fault(Message("selectors.session-of-other-selector", **values), "selector"))

@@ -30,7 +30,7 @@ from ctxbench.io.errors import (
     suggest,
 )
 from ctxbench.io.rows import YamlForm
-from ctxbench.model.formats import FileModel, Source, field_names, parsed, validate
+from ctxbench.model.formats import FileModel, Source, field_names, parsed, validate, validate_partly
 from ctxbench.model.registry import SEARCH_OFF
 from ctxbench.pipelines.pipeline import OFF, Pipeline, PipelineError, SpecFault
 from ctxbench.selectors.selector import Parameter, Value, any_of, value_text
@@ -417,8 +417,7 @@ def read_with(find: Find, path: Path, *, preset: str = "") -> PresetsFile:
     if data["format"] != FORMAT or isinstance(data["format"], bool):
         message = Message("selectors.other-format", got=data["format"], supported=FORMAT)
         raise InputError([Fault(message, path, line_of(lines, ("format",)))])
-    content, faults = validate(PresetsContent, data, Source(path, lines), partial=True)
-    assert content is not None  # noqa: S101 - faulty fields have their defaults
+    content, faults = validate_partly(PresetsContent, data, Source(path, lines))
     reader = _PresetReader(path, lines, faults, find=find)
     blocks = content.presets or {}
     if preset:

@@ -34,7 +34,7 @@ from ctxbench.io.errors import (
 )
 from ctxbench.io.files import write_atomic
 from ctxbench.io.rows import YamlForm
-from ctxbench.model.formats import FileModel, NullAs, Source, Texts, field_names, parsed, validate
+from ctxbench.model.formats import FileModel, NullAs, Source, Texts, field_names, parsed, validate, validate_partly
 from ctxbench.model.registry import DEFAULTS, REFINE_KINDS, find, names
 from ctxbench.model.resources import Resources
 from ctxbench.pipelines.pipeline import Pipeline, PipelineError, SpecFault
@@ -333,8 +333,7 @@ def read_definition(path: Path, *, build: bool = True) -> Definition:
         refuse_other_kind(data, path, expected="a selector")
         rest = own_selector_advice(data) or f"; it may have {', '.join(field_names(SelectorFile))}"
         raise InputError([Fault(f"a selector needs name and pipeline{rest}", path, 1)])
-    content, faults = validate(SelectorFile, data, Source(path, lines), partial=True)
-    assert content is not None  # noqa: S101 - faulty fields have their defaults
+    content, faults = validate_partly(SelectorFile, data, Source(path, lines))
     reader = _DefinitionReader(path, lines, faults)
     parameters = reader.parameters(content.parameters or {})
     blocks = reader.presets(content.presets or {})
