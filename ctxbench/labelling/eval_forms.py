@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.catalogs.instructions import truth
-from ctxbench.io.errors import Fault, InputError, Message
+from ctxbench.io.errors import Fault, InputError, Message, UserError
 from ctxbench.io.rows import Row
 from ctxbench.labelling.conversion import PASSED_OVER, Draft
 from ctxbench.labelling.kinds import EVALS, ImportKind
@@ -32,7 +32,7 @@ from ctxbench.labelling.record_files import (
     parse_list,
     snake,
 )
-from ctxbench.labelling.sources import Document, documents
+from ctxbench.labelling.sources import Document, data_files, documents
 from ctxbench.model.items import Catalog, Item
 
 TRIGGER_FREE = "unlabelled queries (no skill triggered)"
@@ -95,7 +95,7 @@ def rows_of_file(
         triggers.read(read)
         return None
     part = EvalRows(path=path, name=path.name.partition(".")[0], form=kind, rows=[])
-    entries = [entry for document in read for entry in records_of(document)]
+    entries = [entry for document in read for entry in records_of(document, is_whole=len(read) == 1)]
     if kind == "promptfoo":
         part.rows = [Row(data, faults, test.path, test.line) for d in read for test, data in _tests(d, finder, faults)]
     elif kind in _SAMPLES:
@@ -110,20 +110,24 @@ def rows_of_file(
     return part
 
 
-def records_of(document: Document) -> list[Document]:
-    """The records of a document: the entries of a list under one of `_LISTS`, or under its only list; else itself."""
+def records_of(document: Document, *, is_whole: bool = True) -> list[Document]:
+    """The records of a document: the entries of a list under one of `_LISTS`, or under its only list; else itself.
+
+    Only a document that is the whole file is searched for a list under another name.
+    """
     value = document.value
     if not isinstance(value, dict) or any(snake(name) in _REQUESTS for name in value if isinstance(value[name], str)):
         return [document]
     lists = [name for name, entries in value.items() if _holds_records(entries) and not is_log(value)]
     usual = [name for name in lists if snake(name) in _LISTS]
     usual += [name for name in value if value[name] == [] and snake(name) in _LISTS]
-    names = usual or (lists if len(lists) == 1 and not _labels_in(value) else [])
+    has_header = is_whole and sum(isinstance(inner, list | dict) for inner in value.values()) == 1
+    names = usual or (lists if has_header and not _labels_in(value) else [])
     return [entry for name in names for entry in document.entries(name)] if names else [document]
 
 
 def _holds_records(value: Any) -> bool:
-    return isinstance(value, list) and any(isinstance(entry, dict) for entry in value)
+    return any("role" not in entry for entry in _dicts(value))
 
 
 def _labels_in(value: Mapping[str, Any]) -> bool:
@@ -147,20 +151,24 @@ _TEMPLATE = re.compile(r"\{\{\s*([\w.]+)\s*\}\}")
 
 def _tests(document: Document, finder: ItemFinder, faults: list[Fault]) -> Iterator[tuple[Document, dict[str, Any]]]:
     """The tests of a promptfoo configuration, of a list of tests, or of a table, as records of their variables."""
-    config = document.value if isinstance(document.value, dict) else {}
-    default = config.get("defaultTest") if isinstance(config.get("defaultTest"), dict) else {}
+    config = _dict(document.value)
+    if "tests" in _dict(config.get("config")):  # results, which hold their configuration
+        document, config = replace(document, value=config["config"], text="", lines={}), config["config"]
     tests = [document] if "tests" not in config else document.entries("tests")
     listed = config.get("tests")
     files = [listed] if isinstance(listed, str) else [test.value for test in tests if isinstance(test.value, str)]
     for name in files:
-        paths = sorted(document.path.parent.glob(name.removeprefix("file://").lstrip("/")))
-        if not paths:
-            faults.append(Fault(Message("labelling.tests-elsewhere", name=name), document.path, document.line))
-        tests += [test for path in paths for outer in documents(path, faults) for test in records_of(outer)]
-    mentioned = set(_TEMPLATE.findall(str(config.get("prompts", ""))))
+        try:
+            paths = data_files([document.path.parent / name.removeprefix("file://")])
+            tests += [test for path in paths for outer in documents(path, faults) for test in records_of(outer)]
+        except UserError as error:
+            faults.append(
+                Fault(Message("labelling.tests-elsewhere", name=name, why=error), document.path, document.line)
+            )
+    mentioned, default = set(_TEMPLATE.findall(str(config.get("prompts", "")))), _dict(config.get("defaultTest"))
     for test in tests:
-        if isinstance(test.value, dict):
-            yield test, _test(test.value, _dict(default), mentioned, finder)
+        if value := _dict(_dict(test.value).get("testCase")) or _dict(test.value):
+            yield test, _test(value, default, mentioned, finder)
 
 
 def _dict(value: Any) -> dict[str, Any]:
@@ -194,9 +202,9 @@ def _test(
     record = {role: labels for role, labels in record.items() if labels}
     others = EXPECTED if "expected" in record else ()
     record |= {name: value for name, value in values.items() if name not in record and snake(name) not in others}
-    texts = [name for name in values if name in mentioned and isinstance(values[name], str)]
+    texts = [name for name in record if isinstance(record[name], str) and (not mentioned or name in mentioned)]
     if len(texts) == 1 and not any(snake(name) in _REQUESTS for name in values):
-        record["query"] = record.pop(texts[0], values[texts[0]])
+        record["query"] = record.pop(texts[0])
     about = {"title": test.get("description"), "vars": values, **_dict(test.get("metadata"))}
     return {**unread, **{name: value for name, value in about.items() if name not in record}, **record}
 
@@ -412,15 +420,17 @@ def _trigger_entries(document: Document) -> Iterator[tuple[Document, bool | None
 
 def _rows(values: Sequence[Any]) -> list[set[str]]:
     """The fields of the records in the values of a file, in snake case."""
-    records = [entry for value in values if isinstance(value, dict) for entry in records_of(Document(value, Path(), 1))]
+    files = [Document(value, Path(), 1) for value in values if isinstance(value, dict)]
+    records = [entry for file in files for entry in records_of(file, is_whole=len(files) == 1)]
     return [{snake(name) for name in entry.value} for entry in records if isinstance(entry.value, dict)]
 
 
 def _is_promptfoo(values: Sequence[Any]) -> bool:
     for value in filter(lambda value: isinstance(value, dict), values):
-        if "tests" in value and {"prompts", "providers", "defaultTest", "targets"} & set(value):
+        config = _dict(value.get("config")) or value
+        if "tests" in config and {"prompts", "providers", "defaultTest", "targets"} & set(config):
             return True
-        if isinstance(value.get("vars"), dict) or any(name.startswith("__expected") for name in value):
+        if "vars" in (_dict(value.get("testCase")) or value) or any(name.startswith("__expected") for name in value):
             return True
     return any({"vars", "assert"} <= fields for fields in _rows(values))
 

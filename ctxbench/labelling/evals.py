@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -53,25 +53,25 @@ from ctxbench.labelling.record_files import (
     MAPPED,
     NAME_KEYS,
     OFFERED,
+    OTHERWISE,
     PLACE_KEYS,
     QUERY,
     READ_BESIDE,
     FieldEvidence,
     ItemFinder,
-    Resolved,
     entries_of,
     field_of,
+    has_request,
     is_log,
     is_place,
+    label_entries,
     listed_definitions,
     named,
     naming_field,
     offered_fields,
-    parse_list,
     snake,
     useless_names,
     with_names,
-    without_request,
 )
 from ctxbench.labelling.sources import data_files, sample
 from ctxbench.model.arrays import Grade
@@ -94,12 +94,12 @@ ISSUES = (
     *(NOTHING, UNSAID, NONE_REQUIRED, AVAILABLE, NOT_IN_CATALOG, NOWHERE, SEVERAL_PLACES, AGAIN, UNNAMED, PASSED_OVER),
     *(RENAMED, TRIGGER_FREE, UNTRIED, BY_HAND, NOTED),
 )
+_SHOWN = 8  # fields that a message lists
 # members of a label that is an object: those of labels, and those of calls
 _OF_LABELS = {
     *(*GRADES, *map(snake, NAME_KEYS), *PLACE_KEYS, "server", "server_name"),
     *("function", "type", "arguments", "args", "input", "parameters"),
 }
-_MARKS = ("|", ";", ",")  # between names in one field of a table
 
 
 def import_evals(
@@ -260,7 +260,7 @@ class _EvalReader:
             raise InputError([Fault(message, path) for message in useless])
         part.rows = rows = [replace(row, data=with_names(row.data, names)) for row in rows]
         records = [row.data for row in rows]
-        part.has_requests = not without_request(records)
+        part.has_requests = has_request(records)
         offered = {name for record in records for name in offered_fields(record, names) if snake(name) in OFFERED}
         fields = dict.fromkeys(name for record in records for name in record if LABELS.fullmatch(snake(name)))
         items = FieldEvidence.of([{name: r.get(name) for name in fields} for r in records], self._finder.resolve).items
@@ -313,7 +313,7 @@ class _EvalReader:
 
     def _offered(self, row: Row, name: str) -> list[ItemKey]:
         """The offered items in a field."""
-        entries = listed_definitions(row.data[name]) or _entries(row.data[name], self._finder.resolve) or []
+        entries = listed_definitions(row.data[name]) or label_entries(row.data[name], self._finder.resolve) or []
         resolved = [self._finder.resolve(named(entry)) for entry in entries if _has_name(entry)]
         keys = [match.key for match in resolved if match.key is not None]
         if keys:
@@ -383,31 +383,43 @@ class _EvalReader:
 
         The fault has the mapping that the values of the fields suggest.
         """
-        evidence = FieldEvidence.of([row.data for row in part.rows], self._finder.resolve)
-        ignored = {name: keys for name, keys in evidence.items.items() if name.partition(".")[0] in part.passed_over}
+        records = [row.data for row in part.rows]
+        evidence = FieldEvidence.of(records, self._finder.resolve)
         if part.has_labels and part.has_requests:
-            hints = {Message("labelling.ignored-items", name=name): keys for name, keys in ignored.items()}
-            self.draft.ids |= {hint: [f"record {number + 1}" for number in keys] for hint, keys in hints.items()}
+            for name, keys in evidence.items.items():
+                if name.partition(".")[0] in part.passed_over:
+                    hint = Message("labelling.ignored-items", name=name)
+                    self.draft.ids[hint] = [f"record {number + 1}" for number in keys]
             return
-        faults, is_unlabelled = self.draft.faults, not part.has_labels and bool(part.passed_over)
-        if part.has_requests and (faults or not is_unlabelled):
+        if part.has_requests and (self.draft.faults or not part.passed_over):
             return
-        roles = [*([] if part.has_requests else ["query"]), *(["expected"] if is_unlabelled else [])]
-        names = evidence.mapping(roles)
-        if not part.has_requests:
-            message = without_request([row.data for row in part.rows], names.get("query", ""))
-        else:
-            fields, option = ", ".join(map(repr, part.passed_over)), as_option({"expected": "FIELD"} | names)
-            known = {"expected": EXPECTED, "forbidden": FORBIDDEN}
-            message = Message("labelling.expected-missing", fields=fields, option=option, **known)
-        if names:
-            option = as_option({**self._mapped, **names})
-            command = f"ctxbench data import {shlex.quote(str(part.path))} -c CATALOG --out FOLDER {option}"
-            field = names.get("expected", "")
-            shown = {"n": len(evidence.items.get(field, ())), "total": evidence.n_records, "field": field}
-            key = "labelling.map-labels" if field else "labelling.map-request"
-            message = f"{message}{Message(key, command=command, **shown)}"
-        faults.insert(0, Fault(message, part.path))
+        fields = [*dict.fromkeys(repr(name) for record in records for name in record)]
+        labels = evidence.labels() if not part.has_labels else []
+        request = evidence.request() if not part.has_requests else ""
+        names = {
+            **self._mapped,
+            **({"query": request} if request else {}),
+            **({"expected": labels[0]} if labels else {}),
+        }
+        option = as_option(names or {"query" if not part.has_requests else "expected": "FIELD"})
+        key = "labelling.no-request-field" if not part.has_requests else "labelling.expected-missing"
+        if labels:
+            key = "labelling.map-choice" if len(labels) > 1 else "labelling.map-labels"
+        message = Message(
+            key,
+            fields=", ".join([*fields[:_SHOWN], "..."][: len(fields)]) or "none",
+            labels=" or ".join(map(repr, labels)),
+            hint=f"; did you mean {request!r}?" if request else ".",
+            missing=" and ".join(
+                ["the request"] * (not part.has_requests) + ["expected items"] * (not part.has_labels)
+            ),
+            option=option,
+            command=f"ctxbench data import {shlex.quote(str(part.path))} -c CATALOG --out FOLDER {option}",
+            names=(*QUERY, *OTHERWISE["query"]),
+            expected=EXPECTED,
+            forbidden=FORBIDDEN,
+        )
+        self.draft.faults.insert(0, Fault(message, part.path))
 
     def _graded(self, record: _Eval) -> tuple[list[list[ItemKey]], dict[ItemKey, int]]:
         """The required groups of a record, and the grades of its other items; contradictions are faults."""
@@ -491,7 +503,7 @@ class _EvalReader:
         if any(map(describes_item, entries_of(row.data[name]))):
             row.fault(Message("labelling.definitions-as-labels", name=name, option=as_option({role: "FIELD"})))
             return [[]]
-        entries = _entries(row.data[name], self._finder.resolve)
+        entries = label_entries(row.data[name], self._finder.resolve)
         if entries is None:
             row.fault(Message("labelling.field-choice", name=name, choices="a list of items", got=row.data[name]))
             return []
@@ -588,24 +600,6 @@ def _split(row: Row) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_-]*", split):
         row.fault(Message("labelling.split-form", got=split))
     return split
-
-
-def _entries(value: Any, resolve: Callable[[str], Resolved]) -> list[Any] | None:
-    """The entries of a list, or of a text with a list; None for other values."""
-    if isinstance(value, str):
-        text = value.strip()
-        if text.startswith("["):
-            value = parse_list(text)
-        elif not text:
-            return []
-        elif resolve(text).key is not None:
-            return [text]
-        else:
-            mark = next((mark for mark in _MARKS if mark in text), None)
-            return [text] if mark is None else [part.strip() for part in text.split(mark) if part.strip()]
-    if isinstance(value, dict) and value and all(type(grade) is int for grade in value.values()):
-        return [{"id": name, "grade": grade} for name, grade in value.items()]  # as in qrels
-    return [value] if isinstance(value, dict) else value if isinstance(value, list) else None
 
 
 def _tags(row: Row) -> Iterator[str]:

@@ -8,14 +8,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from ctxbench.catalogs.tool_lists import (
-    as_option,
     describes_item,
     is_keyed_tool,
     keyed_tool,
@@ -248,7 +246,7 @@ class _Content:
             lines = _line_range(about.get("lines", [about.get("start_line"), about.get("end_line")]))
         except ValueError:
             lines = (0, 0)
-        return cls(item.key, _as_path(path.partition("::")[0]), lines, _folded(item.text))
+        return cls(item.key, _as_path(path.partition("::")[0]), lines, _folded(item.text or item.description))
 
 
 def is_place(entry: Any) -> bool:
@@ -380,7 +378,6 @@ FIELDS = {"query": QUERY, "expected": EXPECTED, "forbidden": FORBIDDEN, "id": ID
 NAMING = ("name", "title")  # used as ids if there are no ids
 READ_BESIDE = ("split", "tags")  # fields without other names
 MAPPED = (*FIELDS, *READ_BESIDE)  # fields of --map
-_SHOWN_FIELDS = 8  # fields that a message lists
 _OF_BODIES = ("tools", "include")  # names that requests to models have, too
 _OF_LOGS = ("called", "offered", "resourceSpans")
 _OF_TURNS = ("messages", "conversation", "model")  # fields of turns, which may have labels, too
@@ -498,9 +495,10 @@ class FieldEvidence:
         for number, record in enumerate(records[:_LOOKED_AT]):
             for name, values in group_pairs(_values(record)).items():
                 n_values[name] += 1
-                resolved = [resolve(value).key for value in values if len(value) < _LONGEST_NAME]
-                keys = frozenset(key for key in resolved if key is not None)
-                if 2 * len(keys) > len(set(values)):
+                short = (value for value in values if len(value) < _LONGEST_NAME)
+                entries = [entry for value in short for entry in label_entries(value, resolve) or []]
+                keys = frozenset(key for entry in entries if (key := resolve(str(entry)).key) is not None)
+                if keys and 2 * len(keys) >= len(entries) and not _NO_LABEL.search(snake(name)):
                     items.setdefault(name, {})[number] = keys
                 elif len(values) == 1:
                     texts.setdefault(name, set()).add(values[0])
@@ -510,44 +508,54 @@ class FieldEvidence:
             texts=sorted(texts, key=lambda name: -sum(map(len, texts[name]))),
         )
 
-    def mapping(self, roles: Collection[str]) -> dict[str, str]:
-        """The fields of the roles `query` and `expected`, without roles for which the evidence is not clear."""
-        names: dict[str, str] = {}
-        labels: dict[Any, str] = {}
+    def labels(self) -> list[str]:
+        """The fields that may hold the expected items: one if the evidence is clear."""
+        fields: dict[Any, str] = {}
         for name, keys in self.items.items():
-            if 5 * len(keys) >= 4 * self.n_records and not _NO_LABEL.search(_plain(name)):
-                labels.setdefault(frozenset(keys.items()), name)
-        likely = [name for name in labels.values() if _GOLD.search(_plain(name))] or list(labels.values())
-        requests = [name for name in self.texts if not _NO_REQUEST.search(_plain(name)) and name not in labels.values()]
-        usual = (*QUERY, *OTHERWISE["query"])
-        requests.sort(key=lambda name: not get_close_matches(snake(name), usual, n=1, cutoff=0.75))
-        if "query" in roles and requests:
-            names["query"] = requests[0]
-        if "expected" in roles and len(likely) == 1:
-            names["expected"] = likely[0]
-        return names
+            if 5 * len(keys) >= 4 * self.n_records and not _SAYS_NOT.search(snake(name)):
+                fields.setdefault(frozenset(keys.items()), name)  # an id and a name of one item are one field
+        return [name for name in fields.values() if _GOLD.search(snake(name))] or list(fields.values())
+
+    def request(self) -> str:
+        """The field that is likely the request; empty if none is."""
+        fields = [name for name in self.texts if not _NO_REQUEST.search(snake(name)) and name not in self.items]
+        return next(iter([name for name in fields if _ASKS.search(snake(name))] or fields), "")
 
 
 _LOOKED_AT, _LONGEST_NAME = 500, 300  # records, and characters
-_NO_LABEL = re.compile(
-    r"retriev|actual|called|predict|candidate|distract|negativ|available|offered|(^|_)(q|query_)?id$"
-)
+_NO_LABEL = re.compile(r"retriev|actual|called|predict|candidate|available|offered|(^|\.)(q|query|case|test)?_?id$")
 _GOLD = re.compile(r"expect|correct|gold|relevan|truth|label|should|must|need|want|support|evidence|target|answer")
+_ASKS = re.compile(r"user|ask|utter|quer|quest|prompt|messag|input|instruct|says?$|text")
 _NO_REQUEST = re.compile(
     r"answer|response|output|expect|reference|context|explan|reason|rational|note|comment|descri|url|source|(^|_)id$"
 )
+_MARKS = ("|", ";", ",")  # between names in one field of a table
 
 
-def _plain(name: str) -> str:
-    """The name of a field in snake case; negative names are marked as such."""
-    plain = snake(name)
-    return f"negative_{plain}" if _SAYS_NOT.search(plain) else plain
+def label_entries(value: Any, resolve: Callable[[str], Resolved]) -> list[Any] | None:
+    """The labels in a list, in a text with a list, or in an object with grades by name; None for other values."""
+    if isinstance(value, str):
+        text = value.strip()
+        if text.startswith(("[", "{")):
+            value = parse_list(text)
+        elif not text:
+            return []
+        elif resolve(text).key is not None:
+            return [text]
+        else:
+            mark = next((mark for mark in _MARKS if mark in text), "\0")
+            return [part.strip() for part in text.split(mark) if part.strip()]
+    if isinstance(value, dict) and value and all(type(grade) is int for grade in value.values()):
+        return [{"id": name, "grade": grade} for name, grade in value.items()]  # as in qrels
+    return [value] if isinstance(value, dict) else value if isinstance(value, list) else None
 
 
 def _values(value: Any, name: str = "", *, in_list: bool = False) -> Iterator[tuple[str, str]]:
-    """The names and texts of the fields in a value, and numbers in lists; definitions are left out."""
+    """The texts of the fields in a value, with numbers in lists and names with grades; definitions are left out."""
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{") and (inner := parse_list(value)) is not None:
         value = inner
+    if name and isinstance(value, dict) and value and all(type(grade) is int for grade in value.values()):
+        value = list(value)
     if isinstance(value, dict) and not (name and describes_item(value)):
         for key, inner in value.items():
             yield from _values(inner, f"{name}.{key}" if name else str(key))
@@ -558,21 +566,10 @@ def _values(value: Any, name: str = "", *, in_list: bool = False) -> Iterator[tu
         yield name, str(value).strip()
 
 
-def without_request(records: Sequence[Mapping[str, Any]], likely: str = "") -> str:
-    """The fault of a file of records without a request; empty if there is a request, or no record.
-
-    Args:
-        records: the records.
-        likely: the field that is likely the request.
-    """
-    fields = list(dict.fromkeys(name for record in records for name in record))
+def has_request(records: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a record has a field for the request, or there is no record."""
     names = (*QUERY, *OTHERWISE["query"])
-    if not records or any(snake(name) in names for name in fields):
-        return ""
-    hint = f"; did you mean {likely!r}?" if likely else "."
-    listed = ", ".join(map(repr, fields[:_SHOWN_FIELDS])) + (", ..." if len(fields) > _SHOWN_FIELDS else "")
-    option = as_option({"query": likely or "FIELD"})
-    return Message("labelling.no-request-field", fields=listed or "none", hint=hint, option=option, names=names)
+    return not records or any(snake(name) in names for record in records for name in record)
 
 
 def read_eval_names(text: str) -> dict[str, str]:
