@@ -53,10 +53,10 @@ from ctxbench.labelling.record_files import (
     MAPPED,
     NAME_KEYS,
     OFFERED,
-    OTHERWISE,
     PLACE_KEYS,
     QUERY,
     READ_BESIDE,
+    REQUESTS,
     FieldEvidence,
     ItemFinder,
     entries_of,
@@ -69,6 +69,7 @@ from ctxbench.labelling.record_files import (
     named,
     naming_field,
     offered_fields,
+    request_text,
     snake,
     useless_names,
     with_names,
@@ -149,8 +150,8 @@ def import_evals(
         catalog, files = _catalog_of(where, files, draft)
     finder = ItemFinder(catalog)
     triggers = TriggerEvals(catalog, draft, root=root, nothing_else=nothing_else)
-    parts = [rows_of_file(path, kind, finder, triggers, draft.faults) for path in files]
-    parts = [*filter(None, parts), *triggers.rows()]
+    read = [rows_of_file(path, kind, finder, triggers, draft.faults) for path in files]
+    parts = [*filter(None, read), *triggers.rows()]
     reader = _EvalReader(catalog, finder, draft, names)
     evals = [record for part in parts for record in reader.read_part(part)]
     reader.read_scale([label for record in evals for group in record.expected or [] for label in group], where)
@@ -262,9 +263,9 @@ class _EvalReader:
         records = [row.data for row in rows]
         part.has_requests = has_request(records)
         offered = {name for record in records for name in offered_fields(record, names) if snake(name) in OFFERED}
-        fields = dict.fromkeys(name for record in records for name in record if LABELS.fullmatch(snake(name)))
-        items = FieldEvidence.of([{name: r.get(name) for name in fields} for r in records], self._finder.resolve).items
-        likely = {name.partition(".")[0] for name in items}
+        usual = {name for record in records for name in record if LABELS.fullmatch(snake(name))}
+        evidence = FieldEvidence.of([{n: r[n] for n in r if n in usual} for r in records], self._finder.resolve)
+        likely = {name.partition(".")[0] for name in evidence.items}
         named_by = naming_field(records)  # used as id if there are no ids
         return [
             self._read(part, row, f"{part.name}-{number}", offered, likely, named_by)
@@ -415,7 +416,7 @@ class _EvalReader:
             ),
             option=option,
             command=f"ctxbench data import {shlex.quote(str(part.path))} -c CATALOG --out FOLDER {option}",
-            names=(*QUERY, *OTHERWISE["query"]),
+            names=REQUESTS,
             expected=EXPECTED,
             forbidden=FORBIDDEN,
         )
@@ -466,7 +467,8 @@ class _EvalReader:
         if theirs is not None and row.data.get(name) is None:
             row.fault(Message("labelling.mapped-field-missing", name=theirs, role=name))
             return ""
-        return row.take(name, str, "", required=record.part.has_requests)
+        asked = replace(row, data={**row.data, name: request_text(row.data.get(name))})
+        return asked.take(name, str, "", required=record.part.has_requests)
 
     def _check_repeated(self, row: Row, text: str, groups: frozenset[frozenset[ItemKey]]) -> None:
         """Add a fault if an earlier record of the same request expects other items."""

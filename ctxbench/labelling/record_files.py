@@ -368,8 +368,10 @@ OTHERWISE = {
     "id": ("case_id", "test_id", "eval_id", "example_id", "question_id", "request_id", "uuid"),
 }
 """Other names of fields, for records without the usual names; the first one is used."""
+REQUESTS = (*QUERY, *OTHERWISE["query"], "messages", "inputs")
+"""All names of the request, the usual ones first."""
 LABELS = re.compile(
-    r"(expected|relevant|correct|gold(en)?|required|target|positive|reference|supporting|(ground_)?truth)"
+    r"(expected|relevant|correct|gold(en)?|required|target|positive|reference|supporting|(ground_)?truth|ideal|label)"
     r"(_(tool|skill|rule|item|doc|document|chunk|passage|file|memory|id|context|source|node|function|name|path|page))*"
     r"s?(_(id|name|call)s?)?"
 )
@@ -402,7 +404,8 @@ def field_of(row: Row, role: str, *, offered: Collection[str] = (), likely: Coll
     fields = [name for name in _called(row, FIELDS[role]) if name not in offered]
     if len(fields) > 1:
         row.fault(Message("labelling.several-fields", fields=" and ".join(map(repr, fields))))
-    others = _called(row, OTHERWISE.get(role, ())) or [name for name in row.data if name in likely]
+    others = _called(row, REQUESTS if role == "query" else OTHERWISE.get(role, ()))
+    others += [name for name in row.data if name in likely]
     return next(iter(fields or others), None)
 
 
@@ -468,7 +471,7 @@ def entries_of(value: Any) -> list[Any]:
 
 def snake(name: str) -> str:
     """The name of a field in snake case: `expectedTools` and `Expected tools` are `expected_tools`."""
-    return re.sub(r"[\s-]+", "_", _HUMP.sub("_", name.strip())).lower()
+    return re.sub(r"[\s-]+", "_", _HUMP.sub("_", name.strip().replace("(s)", "s"))).lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -504,7 +507,7 @@ class FieldEvidence:
                     texts.setdefault(name, set()).add(values[0])
         return cls(
             n_records=min(len(records), _LOOKED_AT),
-            items={name: keys for name, keys in items.items() if 2 * len(keys) > n_values[name]},
+            items={name: keys for name, keys in items.items() if 2 * len(keys) >= n_values[name]},
             texts=sorted(texts, key=lambda name: -sum(map(len, texts[name]))),
         )
 
@@ -512,9 +515,14 @@ class FieldEvidence:
         """The fields that may hold the expected items: one if the evidence is clear."""
         fields: dict[Any, str] = {}
         for name, keys in self.items.items():
-            if 5 * len(keys) >= 4 * self.n_records and not _SAYS_NOT.search(snake(name)):
+            if 2 * len(keys) >= self.n_records and not _SAYS_NOT.search(snake(name)):
                 fields.setdefault(frozenset(keys.items()), name)  # an id and a name of one item are one field
         return [name for name in fields.values() if _GOLD.search(snake(name))] or list(fields.values())
+
+    def forbidden(self) -> str:
+        """The field that may hold the forbidden items; empty if none does, or several do."""
+        fields = [name for name in self.items if _SAYS_NOT.search(snake(name))]
+        return fields[0] if len(fields) == 1 else ""
 
     def request(self) -> str:
         """The field that is likely the request; empty if none is."""
@@ -538,16 +546,32 @@ def label_entries(value: Any, resolve: Callable[[str], Resolved]) -> list[Any] |
         text = value.strip()
         if text.startswith(("[", "{")):
             value = parse_list(text)
-        elif not text:
-            return []
         elif resolve(text).key is not None:
             return [text]
+        elif text.casefold() in ("", "none", "null", "nothing", "n/a", "-"):
+            return []
         else:
             mark = next((mark for mark in _MARKS if mark in text), "\0")
             return [part.strip() for part in text.split(mark) if part.strip()]
     if isinstance(value, dict) and value and all(type(grade) is int for grade in value.values()):
         return [{"id": name, "grade": grade} for name, grade in value.items()]  # as in qrels
+    if isinstance(value, dict) and not is_place(value) and not any(name in value for name in (*NAME_KEYS, "function")):
+        lists = [inner for inner in value.values() if isinstance(inner, list)]
+        value = lists[0] if len(lists) == 1 else value  # such as {"tools": [...]}
     return [value] if isinstance(value, dict) else value if isinstance(value, list) else None
+
+
+def request_text(value: Any) -> Any:
+    """The text of a request: itself, that of the user in a list of messages, or in an object; else the value."""
+    if isinstance(value, str) and value.startswith(("[{", "{")):
+        value = parse_list(value) or value
+    if isinstance(value, dict):
+        texts = [inner for name, inner in value.items() if snake(name) in REQUESTS]
+        value = request_text((texts or list(value.values()))[0]) if len(texts) == 1 or len(value) == 1 else value
+    messages = [message for message in value if isinstance(message, dict)] if isinstance(value, list) else []
+    asked = [message for message in messages if message.get("role", message.get("type")) in ("user", "human")]
+    texts = [text for message in asked if isinstance(text := message.get("content"), str)]
+    return "\n".join(texts) if texts else value
 
 
 def _values(value: Any, name: str = "", *, in_list: bool = False) -> Iterator[tuple[str, str]]:
@@ -568,8 +592,7 @@ def _values(value: Any, name: str = "", *, in_list: bool = False) -> Iterator[tu
 
 def has_request(records: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a record has a field for the request, or there is no record."""
-    names = (*QUERY, *OTHERWISE["query"])
-    return not records or any(snake(name) in names for record in records for name in record)
+    return not records or any(snake(name) in REQUESTS for record in records for name in record)
 
 
 def read_eval_names(text: str) -> dict[str, str]:

@@ -219,6 +219,8 @@ def triggers(folder, **options):
         ("t.yaml", "skill: pdf\nshould_trigger_prompts:\n  - prompt: read it\n"),
         ("t.yml", "should_trigger: [read it]\nshould_not_trigger: []\n"),
         ("t.csv", "query,should_trigger\nread it,TRUE\n"),
+        ("t.json", '[{"query": "read it", "should_not_trigger": false}]'),
+        ("t.json", '[{"query": "read it", "should_activate": true}]'),
     ],
 )
 def test_trigger_evals_in_every_form(tmp_path, name, text):
@@ -279,6 +281,14 @@ def test_evals_of_skills_may_name_the_expected_skill(tmp_path):
 def test_a_list_beside_other_keys_is_read(tmp_path, key):
     data = {"description": "x", "version": 2, key: [{"query": "pay", "expected": ["refund_order"]}]}
     assert labels(imported(tmp_path / "e.yaml", data)) == {"pay": ["refund_order"]}
+
+
+def test_lists_by_split_and_records_by_id(tmp_path):
+    rows = {text: [{"query": text, "expected": ["refund_order"]}] for text in ("train", "test")}
+    found = imported(tmp_path / "e.json", rows)
+    assert [(query.id, query.split) for query in found.dataset.queries] == [("e-1", "tuning"), ("e-2", "test")]
+    found = imported(tmp_path / "e.json", {"q7": {"query": "pay", "expected": "refund_order"}, "q8": {"query": "x"}})
+    assert [query.id for query in found.dataset.queries] == ["q7", "q8"]
 
 
 @pytest.mark.parametrize(
