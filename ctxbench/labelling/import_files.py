@@ -169,7 +169,7 @@ def _unknown(path: Path) -> Message:
     """Why a file is of no kind."""
     values = [document.value for document in sample(path, 3)]
     fields = list(values[0])[:_FIELDS] if values and isinstance(values[0], dict) else []
-    return Message("labelling.unknown-kind", fields=[repr(name) for name in fields] or "no fields")
+    return Message("labelling.unknown-kind", fields=[repr(name) for name in fields] or ["none"])
 
 
 def import_files(
