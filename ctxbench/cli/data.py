@@ -5,36 +5,45 @@ from __future__ import annotations
 import logging
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ctxbench.catalogs.agent_file import is_agent_file, open_catalog
+from ctxbench.catalogs.agent_file import is_agent_file
 from ctxbench.catalogs.git_history import GitRepository
+from ctxbench.catalogs.tool_lists import read_field_names
+from ctxbench.cli.capture import keep_parts
 from ctxbench.cli.common import dataset_inputs, print_json
 from ctxbench.cli.select import find_catalog
 from ctxbench.datasets import lookup
 from ctxbench.datasets.dataset import Dataset, name_fault, name_of_path
 from ctxbench.datasets.files import create_dataset, read_dataset, write_dataset
 from ctxbench.datasets.files import validate as faults_of
-from ctxbench.datasets.layout import CARD, RENAMES, read_card, write_known_items
+from ctxbench.datasets.layout import write_known_items
 from ctxbench.datasets.lookup import dataset_folder, import_own, open_dataset
 from ctxbench.datasets.queries import unlabelled_words
 from ctxbench.io.cache import refuse_outputs, row_with
 from ctxbench.io.console import progress, say
 from ctxbench.io.documents import dump_json, dump_jsonl, dump_yaml
-from ctxbench.io.errors import Fault, InputError, ParameterError, UserError, count, quoted
+from ctxbench.io.errors import InputError, ParameterError, UserError, count, quoted
 from ctxbench.io.files import write_atomic
-from ctxbench.labelling import evals, judgment_files, published
-from ctxbench.labelling.conversion import Conversion, ImportSettings, read_grades
+from ctxbench.labelling import judgment_files, published
+from ctxbench.labelling.conversion import ImportSettings, read_grades
 from ctxbench.labelling.git_history import HistorySettings, grown_history, history_dataset
+from ctxbench.labelling.import_files import (
+    Imported,
+    ImportOptions,
+    ImportPlan,
+    check_target,
+    import_files,
+    plan_import,
+    write_import,
+)
+from ctxbench.labelling.kinds import CATALOG, EVALS, LOG
 from ctxbench.labelling.rebase import read_renames
-from ctxbench.labelling.record_files import read_eval_names
-from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_into, refuse_overwriting, scopes_of
-from ctxbench.labelling.trace_labels import kind_notes
+from ctxbench.labelling.trace_import import scopes_of
 
 _STATES = {
     "cached": "on this machine, ready to use",
@@ -340,7 +349,7 @@ class ImportRequest:
             raise ParameterError("--redact and --no-redact exclude each other; leave one out")
         return ImportOptions(
             kind=self.kind,
-            names=read_field_names(self.names) if self.names else {},
+            names=read_field_names(self.names, allowed=MAPPED) if self.names else {},
             settings=ImportSettings(
                 name=self.name,
                 version=self.version,
