@@ -85,7 +85,9 @@ def from_file(
         check_target(plan_import(paths, kind=kind, has_catalog=items is not None), Path(out))
     imported = import_files(paths, items, options=settings, scopes=scopes)
     if imported.dataset is None:
-        raise ParameterError("the files are a catalog without requests; pass them as `catalog`, with a file of requests")
+        raise ParameterError(
+            "the files are a catalog without requests; pass them as `catalog`, with a file of requests"
+        )
     if out is None:
         return Data(imported.dataset)
     write_import(imported, imported.dataset, Path(out))

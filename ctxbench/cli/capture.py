@@ -29,7 +29,6 @@ from ctxbench.catalogs.snapshots import (
     refuse_other,
     write_snapshot,
 )
-from ctxbench.catalogs.tool_lists import read_field_names, tool_list
 from ctxbench.cli.common import print_json
 from ctxbench.datasets.layout import agent_of
 from ctxbench.datasets.lookup import user_folder

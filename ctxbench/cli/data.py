@@ -402,9 +402,7 @@ def import_any(request: ImportRequest, *, as_json: bool) -> int:
     if request.kind == "dataset" or (first in lookup.importers() and not Path(first).exists()):
         if len(request.paths) > 1:
             raise ParameterError(f"one public dataset at a time; got {', '.join(request.paths)}")
-        import_dataset(
-            first, out=request.out, source=request.source, own_files=request.own_files, as_json=as_json
-        )
+        import_dataset(first, out=request.out, source=request.source, own_files=request.own_files, as_json=as_json)
         return 0
     if request.kind == "run":
         import_run(request, as_json=as_json)

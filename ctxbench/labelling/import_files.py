@@ -31,6 +31,8 @@ from ctxbench.labelling.trace_import import write_import as write_traces
 from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Catalog, ItemKey
 
+GOLDEN = "golden"
+"""The kind of hand-written evals, under any field names."""
 TRACES = "traces"
 """The name for logs of any kind, each document read by its own form."""
 _FIELDS = 8  # fields that a message lists
@@ -124,6 +126,20 @@ class Imported:
             "offered": offered or sum(query.request.available is not None for query in self.dataset.queries),
         }
 
+    def lines(self) -> list[str]:
+        """What was counted, one line each, for people."""
+        if isinstance(self.report, TraceImport):
+            return self.report.report.lines()
+        return [] if self.report is None else self.report.lines()
+
+    def as_dict(self) -> dict[str, Any]:
+        """What was recognised, found and counted, as JSON."""
+        report = self.report.report if isinstance(self.report, TraceImport) else self.report
+        files = [{"path": str(path), "kind": kind.name} for path, kind in self.plan.kinds.items()]
+        skipped = [str(path) for path in self.plan.skipped]
+        counted = {} if report is None else report.as_dict()
+        return {"files": files, "skipped": skipped, "found": self.found, **counted}
+
 
 def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: bool = False) -> ImportPlan:
     """Recognise the kind of each file.
@@ -145,10 +161,11 @@ def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: 
     for path in data_files(paths):
         values = [document.value for document in sample(path)]
         recognised = recognise(values)
-        if recognised is None and forced is None and has_catalog and any(isinstance(value, dict) for value in values):
-            recognised = kind_named("golden")
-        if forced is not None and (recognised is None or not (forced.family != CATALOG and recognised.family == CATALOG)):
+        of_catalog = recognised is not None and recognised.family == CATALOG
+        if forced is not None and (forced.family == CATALOG or not of_catalog):
             recognised = forced
+        elif recognised is None and has_catalog and any(isinstance(value, dict) for value in values):
+            recognised = kind_named(GOLDEN)
         if recognised is None:
             unknown.append(path)
         else:
@@ -159,8 +176,9 @@ def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: 
     families = dict.fromkeys(kind.family for kind in kinds.values())
     makes = [family for family in families if family != CATALOG]
     if len(makes) > 1 and set(makes) != {EVALS, COLLECTION}:
-        first = {family: next(p for p, k in kinds.items() if k.family == family) for family in makes}
-        raise ParameterError(Message("labelling.several-families", files=[f"{p} ({kinds[p].title})" for p in first.values()]))
+        firsts = [next(path for path, kind in kinds.items() if kind.family == family) for family in makes]
+        files = [f"{path} ({kinds[path].title})" for path in firsts]
+        raise ParameterError(Message("labelling.several-families", files=files))
     family = COLLECTION if COLLECTION in makes else makes[0] if makes else CATALOG
     return ImportPlan(kinds=kinds, skipped=unknown, family=family)
 
@@ -202,9 +220,8 @@ def import_files(
     if plan.family == CATALOG:
         return Imported(plan=plan, parts=read_catalog_files(items, plan.kinds, options))
     if plan.family == COLLECTION:
-        conversion = import_collection(
-            plan.of_family(COLLECTION, EVALS, CATALOG), catalog, kind=options.kind, settings=options.settings, names=options.names
-        )
+        files = plan.of_family(COLLECTION, EVALS, CATALOG)
+        conversion = import_collection(files, catalog, options=options)
         return Imported(plan=plan, dataset=conversion.dataset, report=conversion)
     if catalog is None and items:
         catalog = Catalog(item for part in read_catalog_files(items, plan.kinds, options) for item in part.items)
