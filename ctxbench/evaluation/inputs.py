@@ -168,9 +168,8 @@ def _metric_of(text: str, groups: Collection[str]) -> Metric:
     """
     metric = parse_metric(text)
     if metric.group not in ("", *groups):
-        raise ParameterError(
-            Message("evaluation.metric-group", metric=metric, group=metric.group, hint=suggest(metric.group, groups))
-        )
+        hint = suggest(metric.group, groups) if groups else ""
+        raise ParameterError(Message("evaluation.metric-group", metric=metric, group=metric.group, hint=hint))
     return metric
 
 

@@ -373,7 +373,9 @@ def _columns(summary: RunSummary, dataset: DatasetSummary, every_metric: bool) -
             of_groups = [metric for metric in metrics if metric.group]
             of_items = [metric for metric in metrics if not metric.group]
             decide = [metric for metric in of_items if metric.name in _SHOWN and _is_informative(dataset, metric)]
-            metrics = sorted(decide, key=lambda metric: (_SHOWN.index(metric.name), metric.k)) + of_groups
+            of_items = sorted(decide, key=lambda metric: (_SHOWN.index(metric.name), metric.k))
+            headline = [metric for metric in of_items if metric.name in HEADLINE]  # the user asked for groups: not last
+            metrics = [*headline, *of_groups, *(metric for metric in of_items if metric not in headline)]
     return tuple(
         Column(
             metric=metric,

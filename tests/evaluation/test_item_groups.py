@@ -326,6 +326,7 @@ def test_json_csv_page_and_table_have_the_groups(tmp_path, monkeypatch):
     for arguments in (["run", "file.yaml", "--csv", "out.csv"], ["report", "runs/file", "--json"]):
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0
+        assert "session:R@5" in result.stdout
     rows = list(csv.DictReader(io.StringIO((tmp_path / "out.csv").read_text())))
     assert {row["mean"] for row in rows if row["metric"].startswith("session:")} == {"1"}
     assert "session:nDCG@10" in json.loads(result.stdout)["datasets"]["talks"]["selectors"]["bm25"]["metrics"]
