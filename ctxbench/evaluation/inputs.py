@@ -121,8 +121,9 @@ def prepare(
     }
     groups = {
         name: {
-            group: form.attempt(partial(item_groups, dataset, field), "groups")
+            group: codes
             for group, field in experiment.groups.items()
+            if (codes := form.attempt(partial(item_groups, dataset, field), "groups")) is not None
         }
         for name, dataset in datasets.items()
     }
@@ -146,7 +147,7 @@ def prepare(
         embedder=embedder,
         counter=counter,
         item_tokens={name: counts for name, counts in counted.items() if counts is not None},
-        groups={name: {g: codes for g, codes in row.items() if codes is not None} for name, row in groups.items()},
+        groups=groups,
     )
 
 

@@ -141,7 +141,7 @@ def _sentence(columns: list[tuple[str, Metric]]) -> str:
     title, metric = columns[0]
     k = str(metric.k)
     if len(columns) > 1:
-        title, k = str(metric).replace(f"@{k}", "@k"), "k"
+        title, k = f"{str(metric).partition('@')[0]}@k", "k"
     general = metric.declaration.description.rstrip(".").replace("first k ", "first {k} ")
     words = _WORDS.get(metric.name, general).replace("{k}", k)
     if metric.group:

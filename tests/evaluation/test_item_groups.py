@@ -26,6 +26,7 @@ from ctxbench.io.errors import InputError, ParameterError
 from ctxbench.model.arrays import DEPTH, Evidence, Judgments, OfferedItems, Rankings
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Request
+from ctxbench.report.run_tables import column_words
 from ctxbench.tuning.linear_fits import check_objective
 
 NAN = math.nan
@@ -271,6 +272,15 @@ def test_a_named_metric_replaces_the_usual_ones_and_is_compared(folder):
     assert [name for name in columns if name.startswith("id:") and " " not in name] == ["id:R@1"]
     assert "id:R@1 difference" in columns
     assert results.compare("dense", metrics=["id:R@1"])["n"].tolist() == [3]
+
+
+def test_columns_of_one_metric_share_a_sentence():
+    columns = [
+        (str(metric), metric) for metric in parse_metrics(["nDCG", "nDCG@10", "session:nDCG", "session:nDCG@10"])
+    ]
+    words = column_words(columns)
+    assert words.count("nDCG@k: ") == 2
+    assert words.count("session:nDCG@k: ") == words.count("same session") == 1
 
 
 def test_a_selector_without_a_ranking_has_no_figure_of_groups(folder):
