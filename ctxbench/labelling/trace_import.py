@@ -6,9 +6,10 @@ recognised by its fields: `tools` with `messages`, or an `input` (OpenAI respons
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -18,11 +19,12 @@ from ctxbench.datasets.dataset import Dataset, name_fault, name_of_path
 from ctxbench.datasets.files import copy_other_files, refuse_loss, write_files
 from ctxbench.datasets.layout import CARD, EXPOSURE, Exposure, own_files, read_card, write_exposures
 from ctxbench.io.console import ProgressListener, silent
-from ctxbench.io.documents import iter_records, parse_json
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, merge_equal_faults, none_found
-from ctxbench.io.files import atomic_folder, readable
+from ctxbench.io.files import atomic_folder
 from ctxbench.io.redaction import Redactor, redactor
+from ctxbench.labelling.agent_sessions import KINDS, SessionNames, SessionReader, SessionTurn
 from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, is_eval, unresolved
+from ctxbench.labelling.sources import Document, documents, sample
 from ctxbench.labelling.trace_labels import SOURCE, Builder, TraceReport, listed, writable
 from ctxbench.labelling.trace_messages import Interner, LogFindings, Record, holds_calls
 from ctxbench.labelling.trace_spans import (
@@ -46,76 +48,109 @@ from ctxbench.labelling.trace_turns import (
 from ctxbench.model.items import Catalog, ItemKey, suggest_items
 
 
-def read_records(
-    paths: Sequence[Path], findings: LogFindings, *, history: int, progress: ProgressListener = silent
-) -> list[Record]:
-    """Read the records of log files, in the order of files and lines; records of spans come last.
+class LogReader:
+    """Reads the documents of logs into records, and can be stored after any of them.
 
-    Repeated lines are counted and ignored. Faults of unreadable lines are added to `findings.faults`.
-
-    Args:
-        paths: JSON lines with turns, OTLP/JSON and spans.
-        findings: where counts and faults are added.
-        history: the largest number of earlier messages of a record.
-        progress: called with (bytes read, all bytes).
-
-    Raises:
-        StorageError: a file is missing or cannot be read.
-        InputError: more than half of the lines are wrong: all faults.
+    Attributes:
+        findings: counts and faults.
+        names: finds the items of names.
     """
-    total = sum(_size(path) for path in paths)
-    reader = _DocumentReader(findings, history=history)
-    line_hashes: set[bytes] = set()  # of lines, as hashes
-    n_readable = position = done = 0
-    for path in paths:
-        for line, data, length in _documents(path, line_hashes, findings):
-            done += length
-            progress("reading traces, bytes", done, total)
-            position += 1
-            if data is not None:
-                n_readable += reader.read(data, position, Fault("", path, line))
-    n_wrong = position - n_readable - findings.counts["lines_twice"]
-    findings.counts.update(lines=position, lines_unreadable=n_wrong)
-    if findings.faults and n_wrong > n_readable:
-        raise InputError(
-            merge_equal_faults(findings.faults), subject=f"traces: {n_wrong} lines cannot be read, {n_readable} can"
-        )
-    return reader.records()
 
-
-class _DocumentReader:
-    """Reads documents (turns or spans) one by one."""
-
-    def __init__(self, findings: LogFindings, *, history: int) -> None:
-        self._findings = findings
+    def __init__(self, source: TraceSource, *, history: int) -> None:
+        self.findings = LogFindings()
+        self.names = NameResolver(source.catalog, source.renames)
+        self._is_session = source.kind in _SESSIONS
         self._interner = Interner(history=history)
-        self._spans = SpanReader(findings, self._interner)
+        self._spans = SpanReader(self.findings, self._interner)
+        self._sessions = SessionReader(SessionNames(source.catalog, self.names), self.findings)
         self._records: list[Record] = []
+        self._hashes: set[bytes] = set()  # of documents
+        self._n_files = self._n_documents = self._n_readable = self._position = 0
+
+    def read(self, paths: Sequence[Path], progress: ProgressListener = silent) -> Iterator[None]:
+        """Read files from the document on that was read last; stops after each document.
+
+        Repeated documents are counted and ignored, except events of sessions.
+
+        Raises:
+            StorageError: a file is missing or cannot be read.
+            InputError: more than half of the documents are wrong: all faults.
+        """
+        sizes = list(map(_size, paths))
+        for number in range(self._n_files, len(paths)):
+            done, path = sum(sizes[:number]), paths[number]
+            kinds = [document.value for document in sample(path)]
+            is_session = self._is_session or any(kind.matches(kinds) for kind in KINDS)
+            if is_session and not self._n_documents:
+                self._add_turns(self._sessions.start_file(path))
+            faults: list[Fault] = []
+            start, self._n_documents, n_faults = self._n_documents, 0, 0
+            try:
+                for document in documents(
+                    path, faults, lambda n, done=done: progress("reading traces, bytes", done + n, sum(sizes))
+                ):
+                    self._n_documents += 1
+                    if self._n_documents > start:
+                        self._add_faults(faults[n_faults:])
+                        self._read_document(document, is_session=is_session)
+                        yield
+                    n_faults = len(faults)
+            except InputError as error:
+                faults += error.faults
+            self._add_faults(faults[n_faults:])
+            self._n_files, self._n_documents = number + 1, 0
+        self._add_turns(self._sessions.finish())
+        n_wrong = self._position - self._n_readable - self.findings.counts["lines_twice"]
+        self.findings.counts.update(lines=self._position, lines_unreadable=n_wrong)
+        if self.findings.faults and n_wrong > self._n_readable:
+            raise InputError(
+                merge_equal_faults(self.findings.faults),
+                subject=f"traces: {n_wrong} lines cannot be read, {self._n_readable} can",
+            )
 
     def records(self) -> list[Record]:
         """All records read, spans last."""
         return [*self._records, *self._spans.records()]
 
-    def read(self, data: dict[str, Any], position: int, at: Fault) -> bool:
-        """Read one document; adds its faults.
+    def _add_faults(self, faults: Sequence[Fault]) -> None:
+        self.findings.faults += faults
+        self._position += len(faults)
 
-        Args:
-            data: the document.
-            position: its 1-based position in the log.
-            at: its file and line, for faults.
+    def _add_turns(self, turns: Iterable[SessionTurn]) -> None:
+        for turn in turns:
+            record = self._read_turn(turn.row(), turn.position, turn.at)
+            if record is not None:
+                record.doubtful = turn.is_cut
 
-        Returns:
-            Whether a part of it could be read.
-        """
-        counts, faults = self._findings.counts, self._findings.faults
+    def _read_document(self, document: Document, *, is_session: bool) -> None:
+        """Read a document; adds its faults."""
+        self._position += 1
+        at, data, position = Fault("", document.path, document.line), document.value, self._position
+        counts, faults = self.findings.counts, self.findings.faults
         n_faults, n_spans = len(faults), counts["spans"] - counts["spans_unreadable"]
-        self._read(data, position, at)
+        n_twice = counts["lines_twice"]
+        if is_session:
+            self._add_turns(self._sessions.read(data, position, at))
+        elif not isinstance(data, dict):
+            faults.append(replace(at, message=Message("labelling.json-object-per-line")))
+        elif not self._is_repeated(document):
+            self._read_row(data, position, at)
+        if counts["lines_twice"] > n_twice:
+            return
         if len(faults) == n_faults or counts["spans"] - counts["spans_unreadable"] > n_spans:
-            return True
-        self._findings.unread.update(name for name in (*RESPONSES, "called") if data.get(name))
-        return False
+            self._n_readable += 1
+        elif isinstance(data, dict):
+            self.findings.unread.update(name for name in (*RESPONSES, "called") if data.get(name))
 
-    def _read(self, data: dict[str, Any], position: int, at: Fault) -> None:
+    def _is_repeated(self, document: Document) -> bool:
+        text = document.text.strip() or json.dumps(document.value)
+        digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        is_repeated = digest in self._hashes
+        self.findings.counts["lines_twice"] += is_repeated
+        self._hashes.add(digest)
+        return is_repeated
+
+    def _read_row(self, data: dict[str, Any], position: int, at: Fault) -> None:
         if holds_observations(data):
             self._read_spans(read_observations(data, position), position, at)
         elif (body := as_turn(data)) is not None:
@@ -124,20 +159,20 @@ class _DocumentReader:
             self._read_spans(read_spans(data), position, at)
         elif any(name in data for name in TURN_MARKS) and not is_eval(data):  # both may have `text`
             if (record := self._read_turn(data, position, at)) is not None and "called" not in data:
-                self._findings.unread.update(unread_responses(data, has_tools=record.offered is not None))
+                self.findings.unread.update(unread_responses(data, has_tools=record.offered is not None))
         else:
-            self._findings.faults.append(replace(at, message=unread_line(data)))
+            self.findings.faults.append(replace(at, message=unread_line(data)))
 
     def _read_spans(self, spans: Iterator[Span], position: int, at: Fault) -> None:
-        faults = self._findings.faults
+        faults = self.findings.faults
         try:
             for span in spans:
                 try:
                     self._spans.add(span, position)
                 except (TypeError, ValueError, AttributeError, RecursionError):
                     faults.append(replace(at, message=Message("labelling.span-form", name=span.id or span.name)))
-                    self._findings.counts["spans_unreadable"] += 1
-                    self._findings.unread[span.name or "span"] += 1
+                    self.findings.counts["spans_unreadable"] += 1
+                    self.findings.unread[span.name or "span"] += 1
         except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
             faults.append(replace(at, message=Message("labelling.not-a-span")))
 
@@ -145,48 +180,17 @@ class _DocumentReader:
         record = self._read_turn(body.turn, position, at)
         if record is None:
             return
-        self._findings.ignored.update(body.passed_over)
-        self._findings.unread.update(name for name in body.passed_over if holds_calls(name, data[name]))
-        self._findings.counts["responses_unread"] += body.response == "unread"
-        self._findings.unread.update(body.unread)
-        self._findings.counts["responses_missing"] += body.response == "missing"
+        self.findings.ignored.update(body.passed_over)
+        self.findings.unread.update(name for name in body.passed_over if holds_calls(name, data[name]))
+        self.findings.counts["responses_unread"] += body.response == "unread"
+        self.findings.unread.update(body.unread)
+        self.findings.counts["responses_missing"] += body.response == "missing"
         record.doubtful = body.response == "unread"
 
     def _read_turn(self, data: dict[str, Any], position: int, at: Fault) -> Record | None:
-        record = read_turn(data, position, at, findings=self._findings, interner=self._interner)
+        record = read_turn(data, position, at, findings=self.findings, interner=self._interner)
         self._records += [] if record is None else [record]
         return record
-
-
-def _documents(
-    path: Path, line_hashes: set[bytes], findings: LogFindings
-) -> Iterator[tuple[int, dict[str, Any] | None, int]]:
-    """Line, object and length of each document of a file; the object of a repeated or faulty line is None."""
-    path = readable(path, repeatedly=True)
-    n_faults = len(findings.faults)
-    for line, text in iter_records(path, findings.faults):
-        yield from ((fault.line, None, 0) for fault in findings.faults[n_faults:])  # undecodable lines
-        plain = text.strip()
-        digest = blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        is_twice = digest in line_hashes
-        findings.counts["lines_twice"] += is_twice
-        line_hashes.add(digest)
-        yield line, None if is_twice else _line_object(plain, path, line, findings), len(text)
-        n_faults = len(findings.faults)
-    yield from ((fault.line, None, 0) for fault in findings.faults[n_faults:])
-
-
-def _line_object(text: str, path: Path, line: int, findings: LogFindings) -> dict[str, Any] | None:
-    """The JSON object of a line; None, and a fault, for other lines."""
-    try:
-        value = parse_json(text, path=path, line=line)
-    except InputError as error:
-        findings.faults += error.faults
-        return None
-    if isinstance(value, dict):
-        return value
-    findings.faults.append(Fault(Message("labelling.json-object-per-line"), path, line))
-    return None
 
 
 def _size(path: Path) -> int:
@@ -215,6 +219,7 @@ def _check_turns(groups: Sequence[object], logs: Sequence[Path], findings: LogFi
     raise ParameterError(Message("labelling.log-without-turns", files=files, **names, **figures))
 
 
+_SESSIONS = [kind.name for kind in KINDS]
 _WORD = re.compile(r"[^\W_]+")
 _EXAMPLES = 5
 _FIELDS = 20  # ignored fields that the card lists
@@ -244,12 +249,14 @@ class TraceSource:
         catalog: the items of the agent.
         scopes: named sets of items, for the field `scope`.
         renames: from ids in the logs to ids in the catalog.
+        kind: the name of an import kind; empty to recognise sessions by their content.
     """
 
     logs: tuple[Path, ...]
     catalog: Catalog
     scopes: Mapping[str, tuple[ItemKey, ...]] = field(default_factory=dict)
     renames: Mapping[ItemKey, ItemKey] = field(default_factory=dict)
+    kind: str = ""
 
     def __post_init__(self) -> None:
         if not self.logs:
@@ -325,12 +332,11 @@ def import_traces(
         ParameterError: no item in the logs is in the catalog; or the logs have responses or calls, but none of them
             gives a label.
     """
-    findings = LogFindings()
-    records = read_records(source.logs, findings, history=settings.history, progress=progress)
-    groups = list(conversations(records, findings, history=settings.history))
+    reader = _read_logs(source, settings, progress)
+    findings = reader.findings
+    groups = list(conversations(reader.records(), findings, history=settings.history))
     _check_turns(groups, source.logs, findings)
-    names = NameResolver(source.catalog, source.renames)
-    builder = Builder(source.catalog, source.scopes, names, settings.assume_full, redact, findings)
+    builder = Builder(source.catalog, source.scopes, reader.names, settings.assume_full, redact, findings)
     builder.add_conversations(groups, progress)
     _check_catalog(builder)
     _check_labels(builder, source.logs)
@@ -342,6 +348,13 @@ def import_traces(
         "notes": {"traces": report.as_dict()},
     }
     return TraceImport(dataset=builder.dataset(settings.name, about), exposures=tuple(builder.exposures), report=report)
+
+
+def _read_logs(source: TraceSource, settings: TraceSettings, progress: ProgressListener) -> LogReader:
+    reader = LogReader(source, history=settings.history)
+    for _ in reader.read(source.logs, progress):
+        pass
+    return reader
 
 
 def import_into(
