@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -22,7 +22,7 @@ from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, merge_equal_faults, none_found
 from ctxbench.io.files import atomic_folder
 from ctxbench.io.redaction import Redactor, redactor
-from ctxbench.labelling.agent_sessions import KINDS, SessionNames, SessionReader, SessionTurn
+from ctxbench.labelling.agent_sessions import KINDS, SessionNames, SessionReader
 from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, is_eval, unresolved
 from ctxbench.labelling.sources import Document, documents, sample
 from ctxbench.labelling.trace_labels import SOURCE, Builder, TraceReport, listed, writable
@@ -82,7 +82,7 @@ class LogReader:
             kinds = [document.value for document in sample(path)]
             is_session = self._is_session or any(kind.matches(kinds) for kind in KINDS)
             if is_session and not self._n_documents:
-                self._add_turns(self._sessions.start_file(path))
+                self._records += self._sessions.start_file(path)
             faults: list[Fault] = []
             start, self._n_documents, n_faults = self._n_documents, 0, 0
             try:
@@ -99,7 +99,7 @@ class LogReader:
                 faults += error.faults
             self._add_faults(faults[n_faults:])
             self._n_files, self._n_documents = number + 1, 0
-        self._add_turns(self._sessions.finish())
+        self._records += self._sessions.finish()
         n_wrong = self._position - self._n_readable - self.findings.counts["lines_twice"]
         self.findings.counts.update(lines=self._position, lines_unreadable=n_wrong)
         if self.findings.faults and n_wrong > self._n_readable:
@@ -116,12 +116,6 @@ class LogReader:
         self.findings.faults += faults
         self._position += len(faults)
 
-    def _add_turns(self, turns: Iterable[SessionTurn]) -> None:
-        for turn in turns:
-            record = self._read_turn(turn.row(), turn.position, turn.at)
-            if record is not None:
-                record.doubtful = turn.is_cut
-
     def _read_document(self, document: Document, *, is_session: bool) -> None:
         """Read a document; adds its faults."""
         self._position += 1
@@ -130,7 +124,7 @@ class LogReader:
         n_faults, n_spans = len(faults), counts["spans"] - counts["spans_unreadable"]
         n_twice = counts["lines_twice"]
         if is_session:
-            self._add_turns(self._sessions.read(data, position, at))
+            self._records += self._sessions.read(data, position, at)
         elif not isinstance(data, dict):
             faults.append(replace(at, message=Message("labelling.json-object-per-line")))
         elif not self._is_repeated(document):
@@ -489,7 +483,7 @@ def _report(builder: Builder) -> TraceReport:
     return TraceReport(
         counts=findings.counts,
         rules=dict(sorted(Counter(match.rule for match in resolved if match.key is not None).items())),
-        unknown=unknown,
+        unknown=unknown | {clean(name): n for name, n in findings.outside.most_common()},
         ambiguous=ambiguous,
         skew=findings.skew,
         ignored={clean(name): n for name, n in findings.ignored.most_common(_FIELDS)},
