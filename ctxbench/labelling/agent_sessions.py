@@ -479,7 +479,7 @@ def _uses(
         if is_result or (is_call and (output is not None or status in _FAILURES)):
             marks = (part.get("is_error"), part.get("isError"), part.get("success") is False, part.get("error"))
             failed = status in _FAILURES or any(mark not in (None, False, "", 0) for mark in marks)
-            output = output.get("content", output) if isinstance(output, dict) else output
+            output = get(output, "content", "message") or output if isinstance(output, dict) else output
             results.append((identity, plain_text(output), failed or None))
     for name, inner in _TAGGED.findall(text) if role == "assistant" else ():
         values = dict(_TAG.findall(inner))

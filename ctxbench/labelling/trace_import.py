@@ -7,20 +7,25 @@ recognised by its fields: `tools` with `messages`, or an `input` (OpenAI respons
 from __future__ import annotations
 
 import json
+import pickle
 import re
+import signal
+import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from ctxbench import __version__
 from ctxbench.datasets.dataset import Dataset, name_fault, name_of_path
 from ctxbench.datasets.files import copy_other_files, refuse_loss, write_files
 from ctxbench.datasets.layout import CARD, EXPOSURE, Exposure, own_files, read_card, write_exposures
 from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, merge_equal_faults, none_found
-from ctxbench.io.files import atomic_folder
+from ctxbench.io.files import atomic_folder, cache_dir, write_atomic
 from ctxbench.io.redaction import Redactor, redactor
 from ctxbench.labelling.agent_sessions import KINDS, SessionNames, SessionReader
 from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, is_eval, unresolved
@@ -48,8 +53,8 @@ from ctxbench.labelling.trace_turns import (
 from ctxbench.model.items import Catalog, ItemKey, suggest_items
 
 
-class LogReader:
-    """Reads the documents of logs into records, and can be stored after any of them.
+class LogFiles:
+    """Reads the files of logs into records; it can be stored after any document, to go on later.
 
     Attributes:
         findings: counts and faults.
@@ -59,82 +64,79 @@ class LogReader:
     def __init__(self, source: TraceSource, *, history: int) -> None:
         self.findings = LogFindings()
         self.names = NameResolver(source.catalog, source.renames)
-        self._is_session = source.kind in _SESSIONS
-        self._interner = Interner(history=history)
-        self._spans = SpanReader(self.findings, self._interner)
+        self._paths, self._kind = source.logs, source.kind
+        self._rows = _DocumentReader(self.findings, history=history)
         self._sessions = SessionReader(SessionNames(source.catalog, self.names), self.findings)
-        self._records: list[Record] = []
+        self._turns: list[Record] = []  # of sessions
         self._hashes: set[bytes] = set()  # of documents
-        self._n_files = self._n_documents = self._n_readable = self._position = 0
+        self._n_files = self._n_documents = self._n_readable = 0
 
-    def read(self, paths: Sequence[Path], progress: ProgressListener = silent) -> Iterator[None]:
-        """Read files from the document on that was read last; stops after each document.
+    def records(self) -> list[Record]:
+        """All records read."""
+        return [*self._turns, *self._rows.records()]
 
-        Repeated documents are counted and ignored, except events of sessions.
+    def read(self, progress: ProgressListener = silent) -> Iterator[None]:
+        """Read the files from where reading stopped; gives control back after each document.
+
+        Repeated documents are counted and ignored.
 
         Raises:
             StorageError: a file is missing or cannot be read.
             InputError: more than half of the documents are wrong: all faults.
         """
-        sizes = list(map(_size, paths))
-        for number in range(self._n_files, len(paths)):
-            done, path = sum(sizes[:number]), paths[number]
-            kinds = [document.value for document in sample(path)]
-            is_session = self._is_session or any(kind.matches(kinds) for kind in KINDS)
-            if is_session and not self._n_documents:
-                self._records += self._sessions.start_file(path)
-            faults: list[Fault] = []
-            start, self._n_documents, n_faults = self._n_documents, 0, 0
-            try:
-                for document in documents(
-                    path, faults, lambda n, done=done: progress("reading traces, bytes", done + n, sum(sizes))
-                ):
-                    self._n_documents += 1
-                    if self._n_documents > start:
-                        self._add_faults(faults[n_faults:])
-                        self._read_document(document, is_session=is_session)
-                        yield
-                    n_faults = len(faults)
-            except InputError as error:
-                faults += error.faults
-            self._add_faults(faults[n_faults:])
+        sizes = list(map(_size, self._paths))
+        counts, faults = self.findings.counts, self.findings.faults
+        for number, path in list(enumerate(self._paths))[self._n_files :]:
+            if self._n_documents == 0:
+                self._turns += self._sessions.start_file(path)
+            before = sum(sizes[:number])
+            yield from self._read_file(path, lambda n, before=before: progress(_STEP, before + n, sum(sizes)))
             self._n_files, self._n_documents = number + 1, 0
-        self._records += self._sessions.finish()
-        n_wrong = self._position - self._n_readable - self.findings.counts["lines_twice"]
-        self.findings.counts.update(lines=self._position, lines_unreadable=n_wrong)
-        if self.findings.faults and n_wrong > self._n_readable:
-            raise InputError(
-                merge_equal_faults(self.findings.faults),
-                subject=f"traces: {n_wrong} lines cannot be read, {self._n_readable} can",
-            )
+        self._turns += self._sessions.finish()
+        n_wrong = counts["lines"] - self._n_readable - counts["lines_twice"]
+        counts["lines_unreadable"] = n_wrong
+        if faults and n_wrong > self._n_readable:
+            n_readable = self._n_readable
+            subject = f"traces: {n_wrong} lines cannot be read, {n_readable} can"
+            raise InputError(merge_equal_faults(faults), subject=subject)
 
-    def records(self) -> list[Record]:
-        """All records read, spans last."""
-        return [*self._records, *self._spans.records()]
+    def _read_file(self, path: Path, progress: Callable[[int], object]) -> Iterator[None]:
+        values = [document.value for document in sample(path)]
+        is_session = self._kind in _SESSIONS or any(kind.matches(values) for kind in KINDS)
+        faults: list[Fault] = []
+        n_read = 0
+        try:
+            for n, document in enumerate(documents(path, faults, progress), start=1):
+                if n > self._n_documents:
+                    self._add_faults(faults[n_read:])
+                    self._read_document(document, is_session=is_session)
+                    self._n_documents = n
+                    yield
+                n_read = len(faults)
+        except InputError as error:
+            faults += error.faults
+        self._add_faults(faults[n_read:])
 
     def _add_faults(self, faults: Sequence[Fault]) -> None:
         self.findings.faults += faults
-        self._position += len(faults)
+        self.findings.counts["lines"] += len(faults)
 
     def _read_document(self, document: Document, *, is_session: bool) -> None:
-        """Read a document; adds its faults."""
-        self._position += 1
-        at, data, position = Fault("", document.path, document.line), document.value, self._position
-        counts, faults = self.findings.counts, self.findings.faults
-        n_faults, n_spans = len(faults), counts["spans"] - counts["spans_unreadable"]
-        n_twice = counts["lines_twice"]
+        counts, faults, data = self.findings.counts, self.findings.faults, document.value
+        counts["lines"] += 1
+        position, at, n_faults, n_twice = (
+            counts["lines"],
+            Fault("", document.path, document.line),
+            len(faults),
+            counts["lines_twice"],
+        )
         if is_session:
-            self._records += self._sessions.read(data, position, at)
+            self._turns += self._sessions.read(data, position, at)
+            self._n_readable += len(faults) == n_faults and counts["lines_twice"] == n_twice
         elif not isinstance(data, dict):
             faults.append(replace(at, message=Message("labelling.json-object-per-line")))
         elif not self._is_repeated(document):
-            self._read_row(data, position, at)
-        if counts["lines_twice"] > n_twice:
-            return
-        if len(faults) == n_faults or counts["spans"] - counts["spans_unreadable"] > n_spans:
-            self._n_readable += 1
-        elif isinstance(data, dict):
-            self.findings.unread.update(name for name in (*RESPONSES, "called") if data.get(name))
+            self._n_readable += self._rows.read(data, position, at)
 
     def _is_repeated(self, document: Document) -> bool:
         text = document.text.strip() or json.dumps(document.value)
@@ -144,7 +146,40 @@ class LogReader:
         self._hashes.add(digest)
         return is_repeated
 
-    def _read_row(self, data: dict[str, Any], position: int, at: Fault) -> None:
+
+class _DocumentReader:
+    """Reads documents (turns or spans) one by one."""
+
+    def __init__(self, findings: LogFindings, *, history: int) -> None:
+        self._findings = findings
+        self._interner = Interner(history=history)
+        self._spans = SpanReader(findings, self._interner)
+        self._records: list[Record] = []
+
+    def records(self) -> list[Record]:
+        """All records read, spans last."""
+        return [*self._records, *self._spans.records()]
+
+    def read(self, data: dict[str, Any], position: int, at: Fault) -> bool:
+        """Read one document; adds its faults.
+
+        Args:
+            data: the document.
+            position: its 1-based position in the log.
+            at: its file and line, for faults.
+
+        Returns:
+            Whether a part of it could be read.
+        """
+        counts, faults = self._findings.counts, self._findings.faults
+        n_faults, n_spans = len(faults), counts["spans"] - counts["spans_unreadable"]
+        self._read(data, position, at)
+        if len(faults) == n_faults or counts["spans"] - counts["spans_unreadable"] > n_spans:
+            return True
+        self._findings.unread.update(name for name in (*RESPONSES, "called") if data.get(name))
+        return False
+
+    def _read(self, data: dict[str, Any], position: int, at: Fault) -> None:
         if holds_observations(data):
             self._read_spans(read_observations(data, position), position, at)
         elif (body := as_turn(data)) is not None:
@@ -153,20 +188,20 @@ class LogReader:
             self._read_spans(read_spans(data), position, at)
         elif any(name in data for name in TURN_MARKS) and not is_eval(data):  # both may have `text`
             if (record := self._read_turn(data, position, at)) is not None and "called" not in data:
-                self.findings.unread.update(unread_responses(data, has_tools=record.offered is not None))
+                self._findings.unread.update(unread_responses(data, has_tools=record.offered is not None))
         else:
-            self.findings.faults.append(replace(at, message=unread_line(data)))
+            self._findings.faults.append(replace(at, message=unread_line(data)))
 
     def _read_spans(self, spans: Iterator[Span], position: int, at: Fault) -> None:
-        faults = self.findings.faults
+        faults = self._findings.faults
         try:
             for span in spans:
                 try:
                     self._spans.add(span, position)
                 except (TypeError, ValueError, AttributeError, RecursionError):
                     faults.append(replace(at, message=Message("labelling.span-form", name=span.id or span.name)))
-                    self.findings.counts["spans_unreadable"] += 1
-                    self.findings.unread[span.name or "span"] += 1
+                    self._findings.counts["spans_unreadable"] += 1
+                    self._findings.unread[span.name or "span"] += 1
         except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
             faults.append(replace(at, message=Message("labelling.not-a-span")))
 
@@ -174,15 +209,15 @@ class LogReader:
         record = self._read_turn(body.turn, position, at)
         if record is None:
             return
-        self.findings.ignored.update(body.passed_over)
-        self.findings.unread.update(name for name in body.passed_over if holds_calls(name, data[name]))
-        self.findings.counts["responses_unread"] += body.response == "unread"
-        self.findings.unread.update(body.unread)
-        self.findings.counts["responses_missing"] += body.response == "missing"
+        self._findings.ignored.update(body.passed_over)
+        self._findings.unread.update(name for name in body.passed_over if holds_calls(name, data[name]))
+        self._findings.counts["responses_unread"] += body.response == "unread"
+        self._findings.unread.update(body.unread)
+        self._findings.counts["responses_missing"] += body.response == "missing"
         record.doubtful = body.response == "unread"
 
     def _read_turn(self, data: dict[str, Any], position: int, at: Fault) -> Record | None:
-        record = read_turn(data, position, at, findings=self.findings, interner=self._interner)
+        record = read_turn(data, position, at, findings=self._findings, interner=self._interner)
         self._records += [] if record is None else [record]
         return record
 
@@ -214,6 +249,7 @@ def _check_turns(groups: Sequence[object], logs: Sequence[Path], findings: LogFi
 
 
 _SESSIONS = [kind.name for kind in KINDS]
+_STEP = "reading traces, bytes"
 _WORD = re.compile(r"[^\W_]+")
 _EXAMPLES = 5
 _FIELDS = 20  # ignored fields that the card lists
@@ -344,11 +380,42 @@ def import_traces(
     return TraceImport(dataset=builder.dataset(settings.name, about), exposures=tuple(builder.exposures), report=report)
 
 
-def _read_logs(source: TraceSource, settings: TraceSettings, progress: ProgressListener) -> LogReader:
-    reader = LogReader(source, history=settings.history)
-    for _ in reader.read(source.logs, progress):
-        pass
-    return reader
+def _read_logs(source: TraceSource, settings: TraceSettings, progress: ProgressListener) -> LogFiles:
+    """Read logs. Ctrl-C stores what was read in the user's cache, and the same import goes on after it."""
+    versions = [
+        (str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in source.logs if path.exists()
+    ]
+    key = repr(
+        (__version__, versions, source.catalog.hash, sorted(source.renames.items()), source.kind, settings.history)
+    )
+    stored = cache_dir() / "imports" / f"{blake2b(key.encode(), digest_size=16).hexdigest()}.pickle"
+    try:
+        files = pickle.loads(stored.read_bytes())  # noqa: S301 - of this user
+    except Exception:  # noqa: BLE001 - absent or damaged
+        files = LogFiles(source, history=settings.history)
+    with interrupts() as signals:
+        for _ in files.read(progress):
+            if signals:
+                write_atomic(stored, pickle.dumps(files), private=True)
+                stopped = KeyboardInterrupt()
+                stopped.add_note(Message("labelling.import-resumes"))
+                raise stopped
+    stored.unlink(missing_ok=True)
+    return files
+
+
+@contextmanager
+def interrupts() -> Iterator[list[int]]:
+    """Note the signals of Ctrl-C in a list instead of raising `KeyboardInterrupt`; only in the main thread."""
+    signals: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield signals
+        return
+    handler = signal.signal(signal.SIGINT, lambda number, _: signals.append(number))
+    try:
+        yield signals
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def import_into(

@@ -416,6 +416,9 @@ def test_gemini_cli(read):
     assert imported.dataset.queries[0].request.conversation == "g"
 
 
+TAGS = "<server_name>shop</server_name>\n<tool_name>track_order</tool_name>"
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -431,7 +434,7 @@ def test_gemini_cli(read):
         {"type": "function_call", "name": "track_order", "call_id": "c", "arguments": "{}"},
         {
             "role": "assistant",
-            "content": "<use_mcp_tool>\n<server_name>shop</server_name>\n<tool_name>track_order</tool_name>\n<arguments>{}</arguments>\n</use_mcp_tool>",
+            "content": f"<use_mcp_tool>\n{TAGS}\n<arguments>{{}}</arguments>\n</use_mcp_tool>",
         },
     ],
 )
@@ -541,7 +544,7 @@ SESSIONS = {
 
 @pytest.mark.parametrize("name", SESSIONS)
 def test_kinds_are_recognised_by_content(name):
-    assert [kind.name for kind in KINDS if kind.matches(SESSIONS[name])][0] == name
+    assert next(kind.name for kind in KINDS if kind.matches(SESSIONS[name])) == name
 
 
 def mutated(value, draw):

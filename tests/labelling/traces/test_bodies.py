@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ctxbench.io.errors import InputError
-from ctxbench.labelling.trace_import import LogReader, TraceSettings, TraceSource, import_traces
+from ctxbench.labelling.trace_import import LogFiles, TraceSettings, TraceSource, import_traces
 from ctxbench.labelling.trace_messages import LogFindings
 from ctxbench.labelling.trace_turns import as_turn, conversations
 from ctxbench.model.items import Catalog, Item
@@ -38,8 +38,8 @@ OUTPUT = {
 def read(tmp_path, rows, history=20):
     path = tmp_path / "log.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    reader = LogReader(TraceSource(logs=(path,), catalog=Catalog([])), history=history)
-    list(reader.read([path]))
+    reader = LogFiles(TraceSource(logs=(path,), catalog=Catalog([])), history=history)
+    list(reader.read())
     return reader.records(), reader.findings
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ctxbench.io.errors import InputError
 from ctxbench.labelling.record_files import EXPECTED, FORBIDDEN, OTHERWISE, QUERY
-from ctxbench.labelling.trace_import import LogReader, TraceSource
+from ctxbench.labelling.trace_import import LogFiles, TraceSource
 from ctxbench.labelling.trace_messages import read_response
 from ctxbench.labelling.trace_turns import as_turn
 from ctxbench.model.items import Catalog
@@ -24,8 +24,8 @@ RESPONSE = {"id": "r", "choices": [{"message": ANSWER}]}
 def read(tmp_path, *rows):
     path = tmp_path / "log.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    reader = LogReader(TraceSource(logs=(path,), catalog=Catalog([])), history=20)
-    list(reader.read([path]))
+    reader = LogFiles(TraceSource(logs=(path,), catalog=Catalog([])), history=20)
+    list(reader.read())
     return reader.records(), reader.findings
 
 
