@@ -117,7 +117,7 @@ _MENTION = re.compile(r"[/$]([\w:.-]+)")
 _TAGGED = re.compile(r"<(use_mcp_tool|read_file|execute_command|use_skill)>(.*?)</\1>", re.DOTALL)  # calls of Cline
 _TAG = re.compile(r"<([\w-]+)>\s*([^<]*?)\s*</\1>")
 
-_N_RESULTS, _RESULT_LENGTH = 8, 2000  # results that go with the next request, and their characters
+_N_RESULTS, _RESULT_LENGTH = 5, 1000  # results that go with the next request, and their characters
 _COMPACTIONS = ("compacted", "compact_boundary", "session.compaction_complete", "compaction")
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import random
+import signal
+import subprocess
+import sys
 
 import pytest
 
 from ctxbench.io.errors import CtxbenchError
 from ctxbench.labelling.agent_sessions import KINDS
-from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_traces, redactor_for
+from ctxbench.labelling.trace_import import LogFiles, TraceSettings, TraceSource, import_traces, redactor_for
 from ctxbench.model.items import Catalog, Item
 
 CATALOG = Catalog(
@@ -568,3 +571,65 @@ def test_damaged_sessions_end_without_a_traceback(read, name):
             read([user("Go."), *lines] if draw.random() < 0.5 else lines)
         except CtxbenchError:
             continue
+
+
+STOPPED = """
+import os, signal, sys
+from pathlib import Path
+from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_traces
+from ctxbench.model.items import Catalog, Item
+
+def stop(step, done, total):
+    if done * 2 > total:
+        os.kill(os.getpid(), signal.SIGINT)
+
+catalog = Catalog([Item(type="tool", server="shop", name="track_order")])
+source = TraceSource(logs=tuple(map(Path, sys.argv[1:])), catalog=catalog)
+import_traces(source, TraceSettings(name="mine"), redact=None, progress=stop)
+"""
+
+
+@pytest.mark.parametrize("form", ["lines", "list", "sessions"])
+def test_ctrl_c_keeps_what_was_read_and_the_same_import_goes_on(tmp_path, monkeypatch, form):
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
+    answer = {"role": "assistant", "content": [use("track_order", "c")]}
+    messages = [[{"role": "user", "content": f"{'Go.' * 500} {n}"}, answer] for n in range(2000)]
+    if form == "sessions":
+        rows = [{"session_id": f"s{n // 30}", **line} for n, pair in enumerate(messages) for line in pair]
+    else:
+        rows = [
+            {"messages": [*messages[n - n % 3], *messages[n]][-4:], "offered": ["track_order"]} for n in range(2000)
+        ]
+    paths = (tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    for path, part in zip(paths, (rows[:500], rows[500:]), strict=True):
+        path.write_text(json.dumps(part) if form == "list" else "\n".join(map(json.dumps, part)), "utf-8")
+    catalog = Catalog([Item(type="tool", server="shop", name="track_order")])
+    source, settings = TraceSource(logs=paths, catalog=catalog), TraceSettings(name="mine")
+    whole = import_traces(source, settings, redact=None)
+    process = subprocess.run(
+        [sys.executable, "-c", STOPPED, *map(str, paths)], capture_output=True, text=True, check=False
+    )
+    assert process.returncode in (-signal.SIGINT, 130)
+    assert process.stderr.endswith("continues\n")
+    assert len(list((tmp_path / "cache" / "imports").iterdir())) == 1
+    read = []
+    monkeypatch.setattr(LogFiles, "_read_document", counted(read, LogFiles._read_document))
+    resumed = import_traces(source, settings, redact=None)
+    assert 0 < len(read) < len(rows) * 0.6
+    assert resumed.dataset.hash == whole.dataset.hash
+    assert resumed.report == whole.report
+    assert list((tmp_path / "cache" / "imports").iterdir()) == []
+
+
+def counted(calls, function):
+    def run(self, document, **settings):
+        calls.append(document)
+        return function(self, document, **settings)
+
+    return run
+
+
+def test_a_damaged_state_of_an_import_is_read_anew(read, tmp_path, monkeypatch):
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("pathlib.Path.read_bytes", lambda _: b"\x80damaged")
+    assert requests(read([user("Go."), assistant("Yes.")])) == ["Go."]
