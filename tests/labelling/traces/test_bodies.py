@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ctxbench.io.errors import InputError
-from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_traces, read_records
+from ctxbench.labelling.trace_import import LogFiles, TraceSettings, TraceSource, import_traces
 from ctxbench.labelling.trace_messages import LogFindings
 from ctxbench.labelling.trace_turns import conversations, exchange_of
 from ctxbench.model.items import Catalog, Item
@@ -38,8 +38,9 @@ OUTPUT = {
 def read(tmp_path, rows, history=20):
     path = tmp_path / "log.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    findings = LogFindings()
-    return read_records([path], findings, history=history), findings
+    reader = LogFiles(TraceSource(logs=(path,), catalog=Catalog([])), history=history)
+    list(reader.read())
+    return reader.records(), reader.findings
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ import pytest
 
 from ctxbench.io.errors import InputError
 from ctxbench.labelling.record_files import EXPECTED, FORBIDDEN, OTHERWISE, QUERY
-from ctxbench.labelling.trace_import import read_records
-from ctxbench.labelling.trace_messages import LogFindings, read_response
+from ctxbench.labelling.trace_import import LogFiles, TraceSource
+from ctxbench.labelling.trace_messages import read_response
 from ctxbench.labelling.trace_turns import exchange_of
+from ctxbench.model.items import Catalog
 
 MESSAGES = [{"role": "system", "content": "S"}, {"role": "user", "content": "refund 17"}]
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("refund", "search")]
@@ -23,8 +24,9 @@ RESPONSE = {"id": "r", "choices": [{"message": ANSWER}]}
 def read(tmp_path, *rows):
     path = tmp_path / "log.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    findings = LogFindings()
-    return read_records([path], findings, history=20), findings
+    reader = LogFiles(TraceSource(logs=(path,), catalog=Catalog([])), history=20)
+    list(reader.read())
+    return reader.records(), reader.findings
 
 
 @pytest.mark.parametrize(
