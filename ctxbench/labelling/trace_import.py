@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 from ctxbench import __version__
 from ctxbench.datasets.dataset import Dataset, name_fault, name_of_path
@@ -28,28 +27,12 @@ from ctxbench.io.errors import Fault, InputError, Message, ParameterError, Stora
 from ctxbench.io.files import atomic_folder, cache_dir, write_atomic
 from ctxbench.io.redaction import Redactor, redactor
 from ctxbench.labelling.agent_sessions import KINDS, SessionNames, SessionReader
-from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, is_eval, unresolved
+from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, unresolved
 from ctxbench.labelling.sources import Document, documents, sample
+from ctxbench.labelling.trace_exports import LogReader
 from ctxbench.labelling.trace_labels import SOURCE, Builder, TraceReport, listed, writable
-from ctxbench.labelling.trace_messages import Interner, LogFindings, Record, holds_calls
-from ctxbench.labelling.trace_spans import (
-    TURN_MARKS,
-    Span,
-    SpanReader,
-    holds_observations,
-    holds_spans,
-    read_observations,
-    read_spans,
-)
-from ctxbench.labelling.trace_turns import (
-    RESPONSES,
-    BodyTurn,
-    as_turn,
-    conversations,
-    read_turn,
-    unread_line,
-    unread_responses,
-)
+from ctxbench.labelling.trace_messages import LogFindings, Record
+from ctxbench.labelling.trace_turns import conversations
 from ctxbench.model.items import Catalog, ItemKey, suggest_items
 
 
@@ -65,7 +48,7 @@ class LogFiles:
         self.findings = LogFindings()
         self.names = NameResolver(source.catalog, source.renames)
         self._paths, self._kind = source.logs, source.kind
-        self._rows = _DocumentReader(self.findings, history=history)
+        self._rows = LogReader(self.findings, history=history)
         self._sessions = SessionReader(SessionNames(source.catalog, self.names), self.findings)
         self._turns: list[Record] = []  # of sessions
         self._hashes: set[bytes] = set()  # of documents
@@ -133,8 +116,6 @@ class LogFiles:
         if is_session:
             self._turns += self._sessions.read(data, position, at)
             self._n_readable += len(faults) == n_faults and counts["lines_twice"] == n_twice
-        elif not isinstance(data, dict):
-            faults.append(replace(at, message=Message("labelling.json-object-per-line")))
         elif not self._is_repeated(document):
             self._n_readable += self._rows.read(data, position, at)
 
@@ -145,81 +126,6 @@ class LogFiles:
         self.findings.counts["lines_twice"] += is_repeated
         self._hashes.add(digest)
         return is_repeated
-
-
-class _DocumentReader:
-    """Reads documents (turns or spans) one by one."""
-
-    def __init__(self, findings: LogFindings, *, history: int) -> None:
-        self._findings = findings
-        self._interner = Interner(history=history)
-        self._spans = SpanReader(findings, self._interner)
-        self._records: list[Record] = []
-
-    def records(self) -> list[Record]:
-        """All records read, spans last."""
-        return [*self._records, *self._spans.records()]
-
-    def read(self, data: dict[str, Any], position: int, at: Fault) -> bool:
-        """Read one document; adds its faults.
-
-        Args:
-            data: the document.
-            position: its 1-based position in the log.
-            at: its file and line, for faults.
-
-        Returns:
-            Whether a part of it could be read.
-        """
-        counts, faults = self._findings.counts, self._findings.faults
-        n_faults, n_spans = len(faults), counts["spans"] - counts["spans_unreadable"]
-        self._read(data, position, at)
-        if len(faults) == n_faults or counts["spans"] - counts["spans_unreadable"] > n_spans:
-            return True
-        self._findings.unread.update(name for name in (*RESPONSES, "called") if data.get(name))
-        return False
-
-    def _read(self, data: dict[str, Any], position: int, at: Fault) -> None:
-        if holds_observations(data):
-            self._read_spans(read_observations(data, position), position, at)
-        elif (body := as_turn(data)) is not None:
-            self._read_body(data, body, position, at)
-        elif holds_spans(data):
-            self._read_spans(read_spans(data), position, at)
-        elif any(name in data for name in TURN_MARKS) and not is_eval(data):  # both may have `text`
-            if (record := self._read_turn(data, position, at)) is not None and "called" not in data:
-                self._findings.unread.update(unread_responses(data, has_tools=record.offered is not None))
-        else:
-            self._findings.faults.append(replace(at, message=unread_line(data)))
-
-    def _read_spans(self, spans: Iterator[Span], position: int, at: Fault) -> None:
-        faults = self._findings.faults
-        try:
-            for span in spans:
-                try:
-                    self._spans.add(span, position)
-                except (TypeError, ValueError, AttributeError, RecursionError):
-                    faults.append(replace(at, message=Message("labelling.span-form", name=span.id or span.name)))
-                    self._findings.counts["spans_unreadable"] += 1
-                    self._findings.unread[span.name or "span"] += 1
-        except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
-            faults.append(replace(at, message=Message("labelling.not-a-span")))
-
-    def _read_body(self, data: dict[str, Any], body: BodyTurn, position: int, at: Fault) -> None:
-        record = self._read_turn(body.turn, position, at)
-        if record is None:
-            return
-        self._findings.ignored.update(body.passed_over)
-        self._findings.unread.update(name for name in body.passed_over if holds_calls(name, data[name]))
-        self._findings.counts["responses_unread"] += body.response == "unread"
-        self._findings.unread.update(body.unread)
-        self._findings.counts["responses_missing"] += body.response == "missing"
-        record.doubtful = body.response == "unread"
-
-    def _read_turn(self, data: dict[str, Any], position: int, at: Fault) -> Record | None:
-        record = read_turn(data, position, at, findings=self._findings, interner=self._interner)
-        self._records += [] if record is None else [record]
-        return record
 
 
 def _size(path: Path) -> int:

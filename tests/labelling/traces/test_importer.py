@@ -400,7 +400,7 @@ def test_names_that_are_not_found_are_counted_and_listed(made):
         ({"turn": True}, "'turn' must be a whole number"),
         ({"time": "noon"}, "'time' must be ISO 8601"),
         ({"user": ["a"]}, "'user' must be a text"),
-        ({"messages": [3]}, "'messages' must be a list of messages"),
+        ({"messages": [3]}, "expected a list of messages"),
         ({"offered": "deploy"}, "'offered' must be a list"),
         ({"offered": [3]}, "'offered', entry 1"),
         ({"exposure": "some"}, "'exposure' must be full or partial"),

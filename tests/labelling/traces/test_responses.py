@@ -10,7 +10,7 @@ from ctxbench.io.errors import InputError
 from ctxbench.labelling.record_files import EXPECTED, FORBIDDEN, OTHERWISE, QUERY
 from ctxbench.labelling.trace_import import LogFiles, TraceSource
 from ctxbench.labelling.trace_messages import read_response
-from ctxbench.labelling.trace_turns import as_turn
+from ctxbench.labelling.trace_turns import exchange_of
 from ctxbench.model.items import Catalog
 
 MESSAGES = [{"role": "system", "content": "S"}, {"role": "user", "content": "refund 17"}]
@@ -155,7 +155,7 @@ def test_tools_of_the_provider_are_not_offered_and_geminis_are_unpacked(tmp_path
     ],
 )
 def test_lines_without_a_body_are_left_as_they_are(data):
-    assert as_turn(data) is None
+    assert exchange_of(data) is None
 
 
 def test_the_fault_of_a_line_says_what_stands_in_place_of_a_request(tmp_path):
@@ -178,8 +178,3 @@ def test_a_hand_written_eval_is_named_whatever_its_fields_are_called(tmp_path, i
 def test_a_turn_that_says_what_would_have_been_right_is_a_turn(tmp_path, beside):
     (record,), _ = read(tmp_path, {"text": "refund order 17", "expected": ["refund"], **beside})
     assert record.text
-
-
-def test_a_run_of_langsmith_is_named(tmp_path):
-    with pytest.raises(InputError, match="a run of LangSmith, whose exports are not supported"):
-        read(tmp_path, {"id": "1", "run_type": "llm", "inputs": {"messages": [MESSAGES]}, "outputs": {}})
