@@ -318,9 +318,7 @@ def _delimiter(text: str) -> str:
     return delimiter if is_header else ""
 
 
-def _csv_rows(
-    lines: Iterable[tuple[int, str]], delimiter: str, path: Path, faults: list[Fault]
-) -> Iterator[Document]:
+def _csv_rows(lines: Iterable[tuple[int, str]], delimiter: str, path: Path, faults: list[Fault]) -> Iterator[Document]:
     """The rows of a table, with its header as keys; another number of fields is a fault."""
     limit = csv.field_size_limit(_LARGEST_FIELD)
     numbers: list[int] = []
