@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -463,7 +463,7 @@ def role_of(values: Sequence[Any], names: Mapping[str, str] = NO_NAMES) -> str:
         return next((role for role, n in n_read.items() if 2 * n > len(lines)), "")
     key = _list_key(values[0]) if len(values) == 1 else ""
     listed = values[0][key] if key else values
-    listed = list(listed.values() if isinstance(listed, dict) else listed)[:SAMPLE]
+    listed = list(islice(_by_id(listed) if isinstance(listed, dict) else listed, SAMPLE))
     rows = [_body(value) for value in listed if isinstance(value, dict)]
     plain = {name for row in rows for name in _plain_names(tuple(row))}
     if not rows or plain & _OF_LOGS:
@@ -507,9 +507,17 @@ def _body(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _list_key(value: Any) -> str:
     """The only list of an object, or the mapping of a LlamaIndex store, if it may have rows; else empty."""
-    lists = [key for key in value if isinstance(value[key], list)] if isinstance(value, dict) else []
-    keys = [_STORE] if isinstance(value, dict) and isinstance(value.get(_STORE), dict) else lists
-    return keys[0] if len(keys) == 1 and keys[0] in (*_LISTS, _STORE) else ""
+    if not isinstance(value, dict):
+        return ""
+    keys = [_STORE] if _STORE in value else [key for key in value if isinstance(value[key], list | dict)]
+    is_list = len(keys) == 1 and isinstance(value[keys[0]], dict if keys == [_STORE] else list)
+    return keys[0] if is_list and keys[0] in (*_LISTS, _STORE) else ""
+
+
+def _by_id(rows: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The fields of texts or objects by id."""
+    for name, row in rows.items():
+        yield {**(_body(row) if isinstance(row, dict) else {"text": row}), "id": name}
 
 
 def _role_of_path(path: Path) -> str:
@@ -521,7 +529,7 @@ def _role_of_path(path: Path) -> str:
 def _split_of_path(path: Path) -> str:
     """The split that the name of a file, or of its folder, states; a file in `qrels` is named after its split."""
     stem = _SHARD.sub("", path.name.split(".")[0])
-    match = _SPLIT.search(stem) or _SPLIT.search(path.parent.name)
+    match = _SPLIT.search(stem) or _SPLIT.fullmatch(path.parent.name)
     return stem if path.parent.name == "qrels" else match[1] if match else ""
 
 
@@ -580,10 +588,7 @@ class CollectionReader:
                 if part == "labels" and isinstance(inner, dict) and (is_set or _is_scores(inner)):
                     yield from ((document.line, part, row) for row in _scored(inner))
                 elif key and isinstance(inner, dict):
-                    rows = {
-                        name: entry if isinstance(entry, dict) else {"text": entry} for name, entry in inner.items()
-                    }
-                    yield from ((document.line, part, {**_body(row), "id": name}) for name, row in rows.items())
+                    yield from ((document.line, part, row) for row in _by_id(inner))
                 elif not is_set or key:
                     entries = document.entries(key) if key else [document]
                     wrong = [entry for entry in entries if not isinstance(entry.value, dict)]
