@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 
 from ctxbench.catalogs.mcp_config import CapturedServer
-from ctxbench.evaluation.comparisons import agreeing, estimates, gain_loss_interval, grouped_compare
+from ctxbench.evaluation.comparisons import (
+    agreeing,
+    estimates,
+    gain_loss_interval,
+    grouped_compare,
+    grouped_estimate,
+)
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.statistics import Comparison, Estimate, Scale, correct, critical, estimate
 from ctxbench.gate.settings import CheckSettings, Minimum
@@ -569,14 +575,16 @@ def judge_metrics(pairs: Sequence[MetricPair], settings: CheckSettings) -> list[
 def judge_minimums(snapshot: SelectorSnapshot, settings: CheckSettings) -> tuple[MinimumVerdict, ...]:
     """Judge the minimums by all queries of one side; a metric that applies to none of them has no verdict.
 
-    A metric that cannot be computed for the selector misses its minimum: nothing shows that it is reached.
+    A metric that cannot be computed for the selector misses its minimum: nothing shows that it is reached. Intervals
+    hold where only queries of different groups are independent.
     """
-    rows = _PairValues.of(MetricPair(base=snapshot, head=snapshot, queries=[*snapshot.queries]))
-    return tuple(
-        MinimumVerdict(metric=str(metric), minimum=minimum, estimate=estimate)
-        for metric, minimum in settings.minimums.items()
-        if (estimate := rows.estimate(metric, settings, head=True)).n or not rows.has(metric)
-    )
+    rows, verdicts = _PairValues.of(MetricPair(base=snapshot, head=snapshot, queries=[*snapshot.queries])), []
+    for metric, minimum in settings.minimums.items():
+        values = rows.head.get(metric, np.full(len(rows.groups), np.nan))
+        mean = grouped_estimate(values, rows.groups, scale=rows.scale(metric), level=settings.confidence)
+        if mean.n or not rows.has(metric):
+            verdicts.append(MinimumVerdict(metric=str(metric), minimum=minimum, estimate=mean))
+    return tuple(verdicts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -661,8 +669,6 @@ class _PairValues:
         """The mean of one side, with the interval that a run gives the same values."""
         values = self.head if head else self.base
         level = settings.confidence
-        if not self.has(metric):
-            return estimate(np.empty(0), scale="share", level=level)
         if self.repeated and not metric.declaration.parts:
             return estimate(values[metric], scale=self.scale(metric), level=level)
         return estimates([metric], values, level=level, seed=settings.seed)[metric]

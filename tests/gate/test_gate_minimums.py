@@ -69,6 +69,15 @@ def test_queries_that_the_baseline_lacks_count():
     assert (one.verdict, one.compared, one.missed[0].estimate.value) == (Verdict.WORSE, 1, 0.5)
 
 
+def test_queries_of_one_group_count_as_few():
+    queries = {f"q{n}": {"group": f"g{n // 10}"} for n in range(20)}
+    offers = {f"q{n}": ["a"] if n < 18 else ["b"] for n in range(20)}
+    grouped = snapshot(offers, required=REQUIRED, queries=queries)
+    least = {COMPLETENESS: Minimum(value=0.69, by="lower")}
+    assert checked(least, answers(18), answers(18)).verdict is Verdict.SAME
+    assert checked(least, grouped, grouped).verdict is Verdict.WORSE
+
+
 def test_a_metric_that_cannot_be_computed_misses_its_minimum():
     one = checked({parse_metric("R@5"): Minimum(value=0.1)}, answers(20), answers(20))
     assert one.verdict is Verdict.WORSE
