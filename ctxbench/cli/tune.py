@@ -655,8 +655,7 @@ def next_step_line(step: NextStep, folder: str) -> str:
         step: as of `next_step`.
         folder: of the dataset, as the user named it.
     """
-    split = ["--split", step.split] if step.split == ALL else []
-    arguments = ["probability", folder, *split, "--out", f"{Path(folder)}-fits.json"]
+    arguments = ["probability", folder, *["--split", ALL] * (step.split == ALL), "--out", f"{Path(folder)}-fits.json"]
     command = {
         "calibrate": shlex.join(["ctxbench", "calibrate", *arguments]),
         "label": shlex.join(["ctxbench", "data", "label", folder, "--minutes", "20"]),

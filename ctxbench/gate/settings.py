@@ -201,8 +201,7 @@ class Minimum(FileModel):
 
     def stricter(self, minimum: Minimum) -> Minimum:
         """The loosest one that is missed wherever this one or another one is."""
-        by = self.by if self.by == "lower" else minimum.by
-        return Minimum(value=max(self.value, minimum.value), by=by)
+        return Minimum(value=max(self.value, minimum.value), by=self.by if self.by == "lower" else minimum.by)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -569,7 +569,7 @@ def metrics_of(policies: Collection[Policy]) -> tuple[Metric, ...]:
 
 ENOUGH = 50  # labelled queries from which on a fit is proposed
 MOST_QUERIES = 400  # that the gain is measured on: a sample of whole groups
-MOST_CHARACTERS = 300_000  # of the catalog: a larger one takes too long to embed
+MOST_CHARACTERS = 300_000  # of the catalog and of these queries: some 20 seconds to embed
 FITTED = "learned"  # the selector that `ctxbench calibrate probability` fits by default
 
 
@@ -613,26 +613,25 @@ def next_step(dataset: Dataset, *, embedder: str = "minilm", progress: ProgressL
         return NextStep(action=rest, labelled=labelled, unlabelled=unlabelled)
     enough = TUNING in dataset.split_names and len(dataset.split(TUNING).judged()) >= ENOUGH
     step = NextStep(action="calibrate", labelled=labelled, unlabelled=unlabelled, split=TUNING if enough else ALL)
-    if sum(len(item.search_text) for item in dataset.catalog) > MOST_CHARACTERS:
-        return replace(step, why=Message("tuning.gain-of-large-catalog", n=len(dataset.catalog)))
+    length = sum(len(query.request.text) for query in dataset.queries) / len(dataset)
+    room = MOST_CHARACTERS - sum(len(item.search_text) for item in dataset.catalog)
+    if (sample := min(MOST_QUERIES, int(room / max(length, 1.0)))) < ENOUGH:
+        return replace(step, why=Message("tuning.gain-of-long-texts", n=len(dataset.catalog)))
     try:
-        gain, tokens = _gain(dataset, step.split, open_embedder(embedder), progress)
+        part = select_queries(labelled_queries(dataset, step.split), sample=sample)
+        gain, tokens = _gain(part, step.split, open_embedder(embedder), progress)
     except UserError as error:
         return replace(step, why=str(error).partition("\n")[0])
     worth = gain.significant and gain.difference > 0
     return replace(step, action="calibrate" if worth else rest, gain=gain, tokens=tokens)
 
 
-def _gain(
-    dataset: Dataset, split: str, embedder: Embedder, progress: ProgressListener
-) -> tuple[Comparison, Comparison]:
+def _gain(part: Dataset, split: str, embedder: Embedder, progress: ProgressListener) -> tuple[Comparison, Comparison]:
     """Compare the fitted selector with the shipped one by completeness and prompt tokens."""
-    counter = open_counter("o200k", cache=cache_dir())
-    resources = LocalResources(open_vectors(embedder, progress=partial(progress, "embedding texts")), counter)
-    drawn = select_queries(labelled_queries(dataset, split), sample=MOST_QUERIES)
-    query_set = QuerySet(drawn, split, resources.tokens(dataset.catalog), resources)
-    fitted = definition(FITTED)
-    pipeline = fitted.pipeline(fitted.values(None))
+    vectors = open_vectors(embedder, progress=partial(progress, "embedding texts"))
+    resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
+    query_set = QuerySet(part, split, resources.tokens(part.catalog), resources)
+    pipeline = definition(FITTED).pipeline(definition(FITTED).values(None))
     before = query_set.answers(PipelineSelector(FITTED, pipeline, resources))
     after = rank_out_of_fold(pipeline, query_set, columns=columns_of(requests=True)).answers
     base, other = (query_set.values(answers, COMPARED[:2]) for answers in (before, after))

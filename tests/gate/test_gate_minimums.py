@@ -14,6 +14,7 @@ from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.gate.gate import SnapshotPairs, accept, check, check_gate
 from ctxbench.gate.results import Loosened, Verdict
 from ctxbench.gate.settings import CheckSettings, Minimum, examine_gate
+from tests.checkout import Checkout
 from tests.gate.gate_cases import snapshot
 from tests.gate.gate_desk import Desk
 
@@ -178,6 +179,17 @@ def test_a_loosened_minimum_is_judged_as_it_was(desk):
     desk.set(at_least={"R@5": {"value": 0.1, "by": "lower"}})
     ((missed,),) = (one.missed for one in check_gate(desk.gate).check.selectors)
     assert missed.minimum == Minimum(value=0.999, by="lower")
+
+
+def test_a_minimum_that_was_loosened_by_accepting_is_named(desk):
+    desk.set(at_least={"R@5": 0.1})
+    accept(desk.gate)
+    Checkout(desk.folder).commit("Add the gate")
+    desk.set(at_least=None)
+    accept(desk.gate)
+    result = check_gate(desk.gate).check
+    assert (result.exit_code(), result.loosened) == (0, ())
+    assert result.replacement.loosened == (Loosened("at_least R@5", "0.1"),)
 
 
 def test_a_missed_minimum_is_in_every_output(desk, capsys, monkeypatch):
