@@ -656,21 +656,19 @@ def next_step_line(step: NextStep, folder: str) -> str:
         folder: of the dataset, as the user named it.
     """
     arguments = ["probability", folder, *["--split", ALL] * (step.split == ALL), "--out", f"{Path(folder)}-fits.json"]
+    fitting = f"`{shlex.join(['ctxbench', 'calibrate', *arguments])}`"
     command = {
-        "calibrate": shlex.join(["ctxbench", "calibrate", *arguments]),
-        "label": shlex.join(["ctxbench", "data", "label", folder, "--minutes", "20"]),
-        "run": "ctxbench init",
+        "calibrate": fitting,
+        "label": f"`{shlex.join(['ctxbench', 'data', 'label', folder, '--minutes', '20'])}`",
+        "run": "`ctxbench init`, then `ctxbench run experiment.yaml`",
     }[step.action]
-    then = ", then `ctxbench run experiment.yaml`" if step.action == "run" else ""
     if step.gain is None:
-        return f"next: `{command}`{then}" + (f" (gain not measured: {step.why})" if step.why else "")
-    interval = wording.difference_interval(COMPLETE, step.gain)
+        return f"next: {command}" + (f" (gain not measured: {step.why})" if step.why else "")
     gain = (
         f"completeness {wording.signed(COMPLETE, step.gain.difference)} points on {step.gain.n:,} held-out requests, "
-        f"{1 - step.gain.alpha:.0%} CI {interval}"
+        f"{1 - step.gain.alpha:.0%} CI {wording.difference_interval(COMPLETE, step.gain)}"
     )
     if step.tokens is not None:
         gain += f"; {step.tokens.other:,.0f} prompt tokens a request, {step.tokens.base:,.0f} before"
-    if step.action == "calibrate":
-        return f"next: `{command}` ({gain})"
-    return f"next: `{command}`{then}; fitting a selector to these labels has no significant gain yet ({gain})"
+    vain = "" if step.action == "calibrate" else f"; {fitting} has no significant gain yet"
+    return f"next: {command}{vain} ({gain})"

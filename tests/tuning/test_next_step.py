@@ -26,7 +26,9 @@ def dataset(n, *, unlabelled=0, split="tuning", learnable=True):
     With `learnable` it is the same tool for all queries of a topic, so that what similar requests needed tells it.
     """
     tools = [ItemKey("tool", "s", f"zz{number}") for number in range(40)]
-    catalog = Catalog(Item(**key._asdict(), description=f"Quux{number} frob{number}.") for number, key in enumerate(tools))
+    catalog = Catalog(
+        Item(**key._asdict(), description=f"Quux{number} frob{number}.") for number, key in enumerate(tools)
+    )
     queries = [
         DatasetQuery(request=Request(id=f"q{number}", text=f"{TOPICS[number % 6]} please, case {number}"), split=split)
         for number in range(n + unlabelled)
@@ -96,3 +98,4 @@ def test_every_other_step_names_a_command(unlabelled):
             "next: `ctxbench data label mine --minutes 20`" if unlabelled else "next: `ctxbench init`"
         )
     assert "held-out" in vain
+    assert "ctxbench calibrate probability mine --out mine-fits.json" in vain
