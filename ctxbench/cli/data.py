@@ -13,10 +13,11 @@ from typing import Any
 
 from ctxbench.catalogs.agent_file import is_agent_file
 from ctxbench.catalogs.git_history import GitRepository
-from ctxbench.catalogs.tool_lists import read_field_names
+from ctxbench.catalogs.tool_lists import OTHER_NAMES, read_field_names
 from ctxbench.cli.capture import keep_parts
 from ctxbench.cli.common import dataset_inputs, print_json
 from ctxbench.cli.select import find_catalog
+from ctxbench.cli.tune import next_step_line
 from ctxbench.datasets import lookup
 from ctxbench.datasets.dataset import Dataset, name_fault, name_of_path
 from ctxbench.datasets.files import create_dataset, read_dataset, write_dataset
@@ -29,8 +30,8 @@ from ctxbench.io.console import progress, say
 from ctxbench.io.documents import dump_json, dump_jsonl, dump_yaml
 from ctxbench.io.errors import InputError, ParameterError, UserError, count, quoted
 from ctxbench.io.files import write_atomic
-from ctxbench.labelling import judgment_files, published
-from ctxbench.labelling.conversion import ImportSettings, read_grades
+from ctxbench.labelling import judgment_files, published, record_files
+from ctxbench.labelling.conversion import FIELD_NAMES, ImportSettings, read_grades
 from ctxbench.labelling.git_history import HistorySettings, grown_history, history_dataset
 from ctxbench.labelling.import_files import (
     Imported,
@@ -44,6 +45,7 @@ from ctxbench.labelling.import_files import (
 from ctxbench.labelling.kinds import CATALOG, EVALS, LOG
 from ctxbench.labelling.rebase import read_renames
 from ctxbench.labelling.trace_import import scopes_of
+from ctxbench.tuning.held_out import next_step
 
 _STATES = {
     "cached": "on this machine, ready to use",
@@ -349,7 +351,7 @@ class ImportRequest:
             raise ParameterError("--redact and --no-redact exclude each other; leave one out")
         return ImportOptions(
             kind=self.kind,
-            names=read_field_names(self.names, allowed=MAPPED) if self.names else {},
+            names=read_field_names(self.names, allowed=_MAPPED) if self.names else {},
             settings=ImportSettings(
                 name=self.name,
                 version=self.version,
@@ -380,6 +382,7 @@ class ImportRequest:
                 raise ParameterError(f"--{option} is for {_FAMILIES[family]}; the files are {titles}")
 
 
+_MAPPED = tuple(dict.fromkeys((*record_files.MAPPED, *OTHER_NAMES, *FIELD_NAMES)))
 _FAMILIES = {
     LOG: "logs",
     EVALS: "evals",
@@ -440,11 +443,12 @@ def _import_paths(request: ImportRequest, *, as_json: bool) -> int:
     dataset = imported.dataset.of_agent(agent)
     replaced = write_import(imported, dataset, out)
     write_known_items(out, dataset.catalog.ids)
-    step = next_step(dataset, out)
+    with progress() as bar:
+        line = next_step_line(next_step(dataset, progress=bar), str(out))
     if as_json:
-        print_json({**imported.as_dict(), "written": str(out), "replaced": replaced, "next": step.command})
+        print_json({**imported.as_dict(), "written": str(out), "replaced": replaced, "next": line})
         return 0
-    say(f"{out}: {found_line(imported)}", *imported.lines(), next_line(step))
+    say(f"{out}: {found_line(imported)}", *imported.lines(), line)
     return 0
 
 

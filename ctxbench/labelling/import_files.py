@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.catalogs.snapshots import SnapshotPart, refuse_other
-from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.dataset import Dataset, name_of_path
 from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.layout import Exposure
 from ctxbench.io.console import ProgressListener, silent
@@ -35,6 +35,8 @@ GOLDEN = "golden"
 """The kind of hand-written evals, under any field names."""
 TRACES = "traces"
 """The name for logs of any kind, each document read by its own form."""
+INSTRUCTIONS = ("skills", "rules")
+"""Kinds of files that are items as a whole."""
 _FIELDS = 8  # fields that a message lists
 
 
@@ -219,24 +221,42 @@ def import_files(
     items = plan.of_family(CATALOG)
     if plan.family == CATALOG:
         return Imported(plan=plan, parts=read_catalog_files(items, plan.kinds, options))
+    settings = options.settings
+    if settings.name is None and options.folder is not None and plan.family != COLLECTION:
+        settings = replace(settings, name=name_of_path(options.folder, plan.family))
     if plan.family == COLLECTION:
         files = plan.of_family(COLLECTION, EVALS, CATALOG)
-        conversion = import_collection(files, catalog, options=options)
+        kind = next((kind.name for kind in plan.titles if kind.family == COLLECTION), None)
+        conversion = import_collection(files, catalog, kind=kind, settings=settings, names=options.names)
         return Imported(plan=plan, dataset=conversion.dataset, report=conversion)
-    if catalog is None and items:
+    has_skills = catalog is None and any(plan.kinds[path].name in INSTRUCTIONS for path in items)
+    if catalog is None and items and not (has_skills and plan.family == EVALS):
         catalog = Catalog(item for part in read_catalog_files(items, plan.kinds, options) for item in part.items)
     if plan.family == EVALS:
-        conversion = import_evals(plan.of_family(EVALS), catalog, kinds=plan.kinds, options=options)
+        conversion = import_evals(
+            plan.of_family(EVALS, *[CATALOG] * has_skills),
+            catalog,
+            kind=options.kind,
+            settings=settings,
+            names=options.names,
+            nothing_else=options.nothing_else,
+        )
         return Imported(plan=plan, dataset=conversion.dataset, report=conversion)
     if catalog is None:
         raise ParameterError(Message("labelling.needs-catalog", files=plan.of_family(LOG)))
     traces = import_traces(
-        TraceSource(logs=tuple(plan.of_family(LOG)), catalog=catalog, scopes=scopes or {}, renames=options.renames),
+        TraceSource(
+            logs=tuple(plan.of_family(LOG)),
+            catalog=catalog,
+            scopes=scopes or {},
+            renames=options.renames,
+            kind="" if options.kind in (None, TRACES) else options.kind,
+        ),
         TraceSettings(
-            name=options.settings.name or "traces",
+            name=settings.name or "traces",
+            licence=settings.licence or TraceSettings.licence,
             history=options.history,
             assume_full=options.all_offered,
-            **({"licence": options.settings.licence} if options.settings.licence else {}),
         ),
         redact=redactor_for(catalog, options.patterns) if options.redact else None,
         progress=progress,
