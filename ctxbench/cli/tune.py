@@ -660,7 +660,7 @@ def next_step_line(step: NextStep, folder: str) -> str:
     command = {
         "calibrate": fitting,
         "label": f"`{shlex.join(['ctxbench', 'data', 'label', folder, '--minutes', '20'])}`",
-        "run": "`ctxbench init`, then `ctxbench run experiment.yaml`",
+        "run": f"`ctxbench run EXPERIMENT.yaml`, with `datasets: [{folder}]` and `selectors: [bm25, learned]` in it",
     }[step.action]
     if step.gain is None:
         return f"next: {command}" + (f" (gain not measured: {step.why})" if step.why else "")

@@ -95,7 +95,7 @@ def test_every_other_step_names_a_command(unlabelled):
     vain = next_step_line(next_step(dataset(60, unlabelled=unlabelled, learnable=False), embedder="hashing"), "mine")
     for line in (few, vain):
         assert line.startswith(
-            "next: `ctxbench data label mine --minutes 20`" if unlabelled else "next: `ctxbench init`"
+            "next: `ctxbench data label mine --minutes 20`" if unlabelled else "next: `ctxbench run "
         )
     assert "held-out" in vain
     assert "ctxbench calibrate probability mine --out mine-fits.json" in vain
