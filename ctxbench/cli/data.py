@@ -355,7 +355,7 @@ class ImportRequest:
             settings=ImportSettings(
                 name=self.name,
                 version=self.version,
-                type=self.item_type,
+                type=self.item_type or ImportSettings.type,
                 grades=None if self.grades is None else read_grades(self.grades),
                 licence=self.licence,
             ),

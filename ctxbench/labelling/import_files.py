@@ -20,6 +20,7 @@ from ctxbench.labelling.judgment_files import import_collection, read_catalog_fi
 from ctxbench.labelling.kinds import CATALOG, COLLECTION, EVALS, LOG, ImportKind, kind_named, recognise
 from ctxbench.labelling.sources import data_files, sample
 from ctxbench.labelling.trace_import import (
+    UNSTATED,
     TraceImport,
     TraceSettings,
     TraceSource,
@@ -254,7 +255,7 @@ def import_files(
         ),
         TraceSettings(
             name=settings.name or "traces",
-            licence=settings.licence or TraceSettings.licence,
+            licence=settings.licence or UNSTATED,
             history=options.history,
             assume_full=options.all_offered,
         ),
