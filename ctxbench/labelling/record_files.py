@@ -82,7 +82,8 @@ class NameResolver:
 
     1. `id`: an id such as `tool:tracker:create_issue`; the only rule for items that are not tools.
     2. `name`: the exact name of a tool.
-    3. `joined`: server and name, joined by `__`, `.`, `/` or `:`, perhaps with the prefix `mcp__` or `functions.`.
+    3. `joined`: server and name, joined by `__`, `.`, `/` or `:`, perhaps with the prefix `mcp__` or `functions.`; any
+       server, if no tool of that server has the name but one without a server has.
     4. `cleaned`: as 3 and 2, ignoring case, with any other characters as one separator.
     5. `cut`: a name of 55 to 64 characters that, without a hash of 4 to 12 hexadecimal digits at its end, is the start
        of the joined name of an item.
@@ -104,8 +105,8 @@ class NameResolver:
             server, name = _clean(called.server or ""), _clean(called.name)
             self._by_name.setdefault(called.name, []).append(key)
             self._by_cleaned.setdefault(name, []).append(key)
+            self._by_parts.setdefault((server, name), []).append(key)
             if called.server is not None:
-                self._by_parts.setdefault((server, name), []).append(key)
                 self._by_joined.setdefault(f"{server}_{name}", []).append(key)
 
     def resolve(self, name: str) -> Resolved:
@@ -148,8 +149,9 @@ class NameResolver:
 
     def _joined(self, name: str) -> list[ItemKey]:
         """The items with the parts before and after a separator as server and name."""
-        splits = {(_clean(name[: at.start()]), _clean(name[at.end() :])) for at in _JOINT.finditer(name)}
-        return [key for split in sorted(splits) for key in self._by_parts.get(split, ())]
+        splits = sorted({(_clean(name[: at.start()]), _clean(name[at.end() :])) for at in _JOINT.finditer(name)})
+        keys = [key for split in splits for key in self._by_parts.get(split, ())]
+        return keys or [key for _, tool in splits for key in self._by_parts.get(("", tool), ())]
 
     def _cleaned(self, name: str) -> list[ItemKey]:
         cleaned = _clean(name)
