@@ -151,7 +151,8 @@ def import_evals(
     finder = ItemFinder(catalog)
     triggers = TriggerEvals(catalog, draft, root=root, nothing_else=nothing_else)
     read = [rows_of_file(path, kind, finder, triggers, draft.faults) for path in files]
-    parts = [*filter(None, read), *triggers.rows()]
+    listed = {row.path for part in read if part for row in part.rows if row.path != part.path}  # by a configuration
+    parts = [*(part for part in read if part and part.path not in listed), *triggers.rows()]
     reader = _EvalReader(catalog, finder, draft, names)
     evals = [record for part in parts for record in reader.read_part(part)]
     reader.read_scale([label for record in evals for group in record.expected or [] for label in group], where)
@@ -397,11 +398,8 @@ class _EvalReader:
         fields = [*dict.fromkeys(repr(name) for record in records for name in record)]
         labels = evidence.labels() if not part.has_labels else []
         request = evidence.request() if not part.has_requests else ""
-        names = {
-            **self._mapped,
-            **({"query": request} if request else {}),
-            **({"expected": labels[0]} if labels else {}),
-        }
+        likely = {"query": request, "expected": "".join(labels[:1]), "forbidden": labels and evidence.forbidden()}
+        names = {**self._mapped, **{role: name for role, name in likely.items() if name}}
         option = as_option(names or {"query" if not part.has_requests else "expected": "FIELD"})
         key = "labelling.no-request-field" if not part.has_requests else "labelling.expected-missing"
         if labels:
@@ -411,9 +409,7 @@ class _EvalReader:
             fields=", ".join([*fields[:_SHOWN], "..."][: len(fields)]) or "none",
             labels=" or ".join(map(repr, labels)),
             hint=f"; did you mean {request!r}?" if request else ".",
-            missing=" and ".join(
-                ["the request"] * (not part.has_requests) + ["expected items"] * (not part.has_labels)
-            ),
+            missing="expected items" if part.has_requests else "the request and expected items",
             option=option,
             command=f"ctxbench data import {shlex.quote(str(part.path))} -c CATALOG --out FOLDER {option}",
             names=REQUESTS,

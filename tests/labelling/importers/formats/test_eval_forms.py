@@ -94,6 +94,8 @@ def test_assertions_of_promptfoo_that_name_items_are_labels(tmp_path):
     assert kind_of(tmp_path / "promptfooconfig.yaml") == kind_of(tmp_path / "more.csv") == "promptfoo"
     assert {"assert.is-json", "assert.contains", "assert.python"} <= set(found.ids[PASSED_OVER])
     assert [len(found.dataset.queries), len(found.dataset.unlabelled)] == [8, 1]
+    both = import_evals([tmp_path / "more.csv", tmp_path / "promptfooconfig.yaml"], TOOLS)
+    assert len(both.dataset.queries) == 8  # the table is a part of the configuration
     alone = import_evals([tmp_path / "more.csv"], TOOLS)
     assert labels(alone) == {
         text: names for text, names in PROMPTFOO_LABELS.items() if text in ("money", "all", "what?")
@@ -327,6 +329,8 @@ def test_labels_may_be_numbers_and_grades_by_name(tmp_path):
         ([{"ask": "pay", "needs": ["refund_order"]}, {"ask": "go", "needs": "stop_order"}], "query=ask,expected=needs"),
         ([{"q": {"user": "pay me"}, "judged": [{"doc": "Refund-Order"}], "answer": "a long text of words"}],
          "query=q.user,expected=judged.doc"),
+        ([{"user": "pay", "should_call": ["refund_order"], "should_not_call": ["stop_order"]}],
+         "query=user,expected=should_call,forbidden=should_not_call"),
         ([{"utterance": "pay", "tool": "refund_order", "retrieved": ["stop_order"]}], "expected=tool"),
         ([{"query": "pay", "b": "x", "a": "text", "chosen": '["refund_order"]'}], "expected=chosen"),
     ],
