@@ -94,18 +94,16 @@ def rows_of_file(
         triggers.read(read)
         return None
     part = EvalRows(path=path, name=path.name.partition(".")[0], form=kind, rows=[])
-    entries = [entry for document in read for entry in records_of(document, is_whole=len(read) == 1)]
     if kind == "promptfoo":
         part.rows = [Row(data, faults, test.path, test.line) for d in read for test, data in _tests(d, finder, faults)]
-    elif kind in _SAMPLES:
-        rows = [Row(entry.value, faults, path, entry.line) for entry in entries if isinstance(entry.value, dict)]
-        part.rows, part.roles = _samples(rows, kind, finder), ("query", "expected", "forbidden")
-    else:
-        for entry in entries:
-            if isinstance(entry.value, dict):
-                part.rows.append(Row(entry.value, faults, path, entry.line))
-            else:
-                faults.append(Fault(Message("labelling.no-object", got=entry.value), path, entry.line))
+        return part
+    for entry in (entry for document in read for entry in records_of(document, is_whole=len(read) == 1)):
+        if isinstance(entry.value, dict):
+            part.rows.append(Row(entry.value, faults, path, entry.line))
+        else:
+            faults.append(Fault(Message("labelling.no-object", got=entry.value), path, entry.line))
+    if kind in _SAMPLES:
+        part.rows, part.roles = _samples(part.rows, kind, finder), ("query", "expected", "forbidden")
     return part
 
 

@@ -40,7 +40,6 @@ from ctxbench.labelling.eval_forms import (
     UNTRIED,
     EvalRows,
     TriggerEvals,
-    is_trigger_eval,
     rows_of_file,
 )
 from ctxbench.labelling.record_files import (
@@ -74,12 +73,11 @@ from ctxbench.labelling.record_files import (
     useless_names,
     with_names,
 )
-from ctxbench.labelling.sources import data_files, sample
 from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Catalog, ItemKey
 from ctxbench.model.requests import Request
 
-__all__ = ["KINDS", "TRIGGER_FREE", "UNTRIED", "import_evals", "import_golden", "import_triggers"]
+__all__ = ["KINDS", "TRIGGER_FREE", "UNTRIED", "import_evals"]
 
 NOTHING = "queries that need nothing"
 UNSAID = "unlabelled queries (no `expected`)"
@@ -144,10 +142,10 @@ def import_evals(
     for mapped in names:
         check_choice("the field that is mapped", mapped, MAPPED)
     draft = Draft(settings or ImportSettings(), ISSUES)
-    where = files[0] if len(files) == 1 else Path(os.path.commonpath([path.absolute().parent for path in files]))
-    root = where if catalog is None else None
+    where, root = files[0] if len(files) == 1 else _common_folder(files), None
     if catalog is None:
-        catalog, files = _catalog_of(where, files, draft)
+        root = _common_folder([path for path in files if path.suffix.startswith(".md")] or files)
+        catalog, files = _catalog_of(root, files, draft)
     finder = ItemFinder(catalog)
     triggers = TriggerEvals(catalog, draft, root=root, nothing_else=nothing_else)
     read = [rows_of_file(path, kind, finder, triggers, draft.faults) for path in files]
@@ -169,35 +167,14 @@ def import_evals(
     return draft.conversion(catalog, form=", ".join(forms), files=files, labelling=labelling, where=where)
 
 
-def import_golden(
-    file: Path | str,
-    catalog: Catalog,
-    *,
-    settings: ImportSettings | None = None,
-    names: Mapping[str, str] | None = None,
-) -> Conversion:
-    """Make a dataset of one file of evals over a catalog; see `import_evals`."""
-    return import_evals([Path(file)], catalog, settings=settings, names=names)
-
-
-def import_triggers(
-    folder: Path | str, *, settings: ImportSettings | None = None, nothing_else: bool = False
-) -> Conversion:
-    """Make a dataset of a folder of skills and their trigger evals, which are found by content; see `import_evals`."""
-    files = [
-        path
-        for path in data_files([Path(folder)])
-        if path.name == "SKILL.md" or is_trigger_eval([document.value for document in sample(path)])
-    ]
-    if not any(path.name != "SKILL.md" for path in files):
-        raise InputError([Fault(Message("labelling.no-trigger-file"), folder)])
-    return import_evals(files, None, settings=settings, nothing_else=nothing_else)
+def _common_folder(files: Sequence[Path]) -> Path:
+    return Path(os.path.commonpath([path.absolute().parent for path in files]))
 
 
 def _catalog_of(root: Path, files: Sequence[Path], draft: Draft) -> tuple[Catalog, list[Path]]:
     """The rules and skills among files of a folder, and the other files; notes on them are counted."""
     by_path = {path.absolute(): path for path in files}
-    parts = rules_folder(root)() if root.is_dir() else []
+    parts = rules_folder(root)()
     draft.ids[NOTED] += [note for part in parts if part.name == "skills" for note in part.notes]
     items = {root.absolute() / str(item.metadata.get("path", item.name)): item for part in parts for item in part.items}
     catalog = Catalog(item for path, item in items.items() if path in by_path)
@@ -509,52 +486,38 @@ class _EvalReader:
             row.fault(Message("labelling.empty-alternatives", name=name))
         groups: list[list[_Labelled]] = []
         for entry in entries:
-            labels = self._items(row, name, entry if isinstance(entry, list) else [entry])
-            groups += [labels] if isinstance(entry, list) else [[label] for label in labels]
+            alternatives = entry if isinstance(entry, list) else [entry]
+            items = [(self._item(row, name, label), label) for label in alternatives]
+            groups.append([_Labelled(key, _score(row, name, label)) for key, label in items if key is not None])
+            members = (member for label in alternatives if isinstance(label, dict) for member in label)
+            self.draft.ids[PASSED_OVER] += [f"{name}.{member}" for member in members if snake(member) not in _OF_LABELS]
         if len({label.score is None for group in groups for label in group}) > 1:
             row.fault(Message("labelling.grades-missing", name=name))
         return [group for group in groups if group]
 
-    def _items(self, row: Row, field_name: str, entries: Sequence[Any]) -> list[_Labelled]:
-        """The labelled items of entries, without those that are faults or whose place is unknown or ambiguous."""
-        labels = []
-        for entry in entries:
-            try:
-                keys = self._placed(row, entry) if is_place(entry) else [self._named(row, field_name, entry)]
-            except (TypeError, ValueError):
-                row.fault(Message("labelling.item-form", field=field_name, got=entry))
-                continue
-            score = _score(row, field_name, entry)
-            unread = (member for member, _ in _members(entry) if snake(member) not in _OF_LABELS)
-            self.draft.ids[PASSED_OVER] += [f"{field_name}.{member}" for member in unread]
-            for key in keys:
-                if key in self._by_hand:
-                    row.fault(Message("labelling.manual-item", name=key.name, field=field_name))
-                elif key is not None:
-                    labels.append(_Labelled(key, score))
-        return labels
-
-    def _named(self, row: Row, field_name: str, entry: Any) -> ItemKey | None:
-        """The item of a name or an object with one; None, with a fault, if it is unknown or ambiguous."""
-        is_number = type(entry) is int and self._finder.resolve(str(entry)).key is not None
-        resolved = self._finder.resolve(str(entry) if is_number else named(entry))
-        if resolved.rule == AMBIGUOUS:
-            several = " or ".join(key.id for key in resolved.candidates[:5])
-            row.fault(Message("labelling.ambiguous-item", name=resolved.name, field=field_name, ids=several))
-        elif resolved.key is None:
-            hint = suggest(resolved.name, self._finder.names, listed=False)
-            row.fault(Message("labelling.unknown-item", name=resolved.name, field=field_name, hint=hint))
-        return resolved.key
-
-    def _placed(self, row: Row, entry: Mapping[str, Any]) -> list[ItemKey]:
-        """The items at a place; a place that is unknown or ambiguous is counted."""
-        keys = self._finder.locate(entry)
-        self.draft.stated["labels by content"] += 1
-        if len(keys) != 1:
+    def _item(self, row: Row, field_name: str, label: Any) -> ItemKey | None:
+        """The item of a label; None if it is a fault, or a place that is counted as unknown or ambiguous."""
+        try:
+            resolved = self._finder.find(label)
+        except (TypeError, ValueError):
+            row.fault(Message("labelling.item-form", field=field_name, got=label))
+            return None
+        name, shown = resolved.name, {"name": resolved.name, "field": field_name}
+        self.draft.stated["labels by content"] += is_place(label)
+        if resolved.key in self._by_hand:
+            row.fault(Message("labelling.manual-item", **shown))
+            return None
+        if resolved.key is None and is_place(label):
             self._unplaced.add(id(row))
-            place = f"{row.path and row.path.name}:{row.line} {next(iter(entry.values()))!s:.40}"
-            self.draft.ids[SEVERAL_PLACES if keys else NOWHERE].append(place)
-        return keys if len(keys) == 1 else []
+            place = f"{row.path and row.path.name}:{row.line} {name:.40}"
+            self.draft.ids[SEVERAL_PLACES if resolved.candidates else NOWHERE].append(place)
+        elif resolved.rule == AMBIGUOUS:
+            several = " or ".join(key.id for key in resolved.candidates[:5])
+            row.fault(Message("labelling.ambiguous-item", ids=several, **shown))
+        elif resolved.key is None:
+            hint = suggest(name, self._finder.names, listed=False)
+            row.fault(Message("labelling.unknown-item", hint=hint, **shown))
+        return resolved.key
 
 
 def _has_name(entry: Any) -> bool:
@@ -564,33 +527,27 @@ def _has_name(entry: Any) -> bool:
         return False
 
 
-def _members(entry: Any) -> Iterator[tuple[str, Any]]:
-    """The members of a label that is an object; empty for a name."""
-    return iter(entry.items() if isinstance(entry, dict) else ())
-
-
-def _score(row: Row, field_name: str, entry: Any) -> int | None:
-    """The score of a label that is an object; None if it is missing."""
-    members = [name for name, value in _members(entry) if snake(name) in GRADES and value is not None]
-    if not members:
-        return None
-    stated = " and ".join(f"{name} {entry[name]!r:.40}" for name in members)
-    if len(members) > 1:
+def _score(row: Row, field_name: str, label: Any) -> int | None:
+    """The score of a label that is an object; None if it is missing, or a fault."""
+    members = label if isinstance(label, dict) else {}
+    grades = {name: value for name, value in members.items() if snake(name) in GRADES and value is not None}
+    if len(grades) == 1 and type(grade := next(iter(grades.values()))) is int:
+        return grade
+    stated = " and ".join(f"{name} {value!r:.40}" for name, value in grades.items())
+    if len(grades) > 1:
         row.fault(Message("labelling.several-grades", field=field_name, members=stated))
-    elif isinstance(entry[members[0]], bool) or not isinstance(entry[members[0]], int):
+    elif grades:
         row.fault(Message("labelling.grade-form", field=field_name, members=stated))
-    else:
-        return int(entry[members[0]])
     return None
 
 
 def _id(row: Row, name: str | None) -> str:
     """The id, a text or a whole number; empty if it is missing."""
     value = row.data.get(name or "")
-    if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
-        row.fault(Message("labelling.field-choice", name=name, choices="a text or a whole number", got=value))
-        return ""
-    return "" if value is None else str(value)
+    if value is None or type(value) in (str, int):
+        return "" if value is None else str(value)
+    row.fault(Message("labelling.field-choice", name=name, choices="a text or a whole number", got=value))
+    return ""
 
 
 def _split(row: Row) -> str:

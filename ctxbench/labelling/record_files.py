@@ -7,9 +7,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -17,33 +17,19 @@ from ctxbench.catalogs.tool_lists import (
     describes_item,
     is_keyed_tool,
     keyed_tool,
-    read_field_names,
 )
 from ctxbench.datasets.queries import group_pairs
-from ctxbench.io.errors import Fault, Message, ParameterError, suggest
+from ctxbench.io.errors import Message, ParameterError, suggest
 from ctxbench.io.rows import Row
-from ctxbench.labelling.sources import documents
 from ctxbench.model.items import Catalog, Item, ItemKey
-
-
-def read_records(path: Path, faults: list[Fault]) -> Iterator[Row]:
-    """The objects of a file as rows; anything else in it is a fault. See `documents`."""
-    for document in documents(path, faults):
-        if isinstance(document.value, dict):
-            yield Row(document.value, faults, path, document.line)
-        else:
-            faults.append(Fault(Message("labelling.no-object", got=document.value), path, document.line))
 
 
 def parse_list(text: str) -> Any:
     """Read a list from text in JSON or Python syntax; None if it is neither."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        try:
-            return ast.literal_eval(text)
-        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-            return None
+    for read in (json.loads, ast.literal_eval):
+        with suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            return read(text)
+    return None
 
 
 AMBIGUOUS, UNKNOWN = "ambiguous", "unknown"
@@ -196,6 +182,19 @@ class ItemFinder:
         if len(keys) == 1:
             return Resolved(name, keys[0], "own name")
         return Resolved(name, None, AMBIGUOUS, tuple(keys)) if keys else resolved
+
+    def find(self, entry: Any) -> Resolved:
+        """The item of a label: a name, an object with one, a number that is a name, or a place.
+
+        Raises:
+            TypeError: it is something else.
+            ValueError: the place is malformed.
+        """
+        if not is_place(entry):
+            is_number = type(entry) is int and self.resolve(str(entry)).key is not None
+            return self.resolve(str(entry) if is_number else named(entry))
+        keys = self.locate(entry)
+        return Resolved(str(next(iter(entry.values()))), keys[0] if len(keys) == 1 else None, "place", tuple(keys))
 
     @cached_property
     def _contents(self) -> list[_Content]:
@@ -597,16 +596,6 @@ def has_request(records: Sequence[Mapping[str, Any]]) -> bool:
     return not records or any(snake(name) in REQUESTS for record in records for name in record)
 
 
-def read_eval_names(text: str) -> dict[str, str]:
-    """Read a mapping from fields to their names in a file, such as `query=userMessage,id=caseId`.
-
-    Raises:
-        ParameterError: it is not a mapping, or a field is unknown or mapped twice.
-    """
-    example = "query=userMessage,expected=wanted,id=caseId"
-    return read_field_names(text, allowed=MAPPED, of="an eval", example=example) if text else {}
-
-
 def useless_names(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[str]:
     """The faults of a mapping: one message per mapped field that no record has."""
     values = [_mapped_values(record, names) for record in records]
@@ -697,10 +686,9 @@ def _names_items(data: Mapping[str, Any]) -> bool:
 
 def naming_field(records: Sequence[Mapping[str, Any]]) -> str | None:
     """A field with a different text in each record, to use as id; None if there is none."""
-    if any(snake(name) in (*IDS, *OTHERWISE["id"]) for record in records for name in record):
-        return None
-    for name in NAMING:
+    has_ids = any(snake(name) in (*IDS, *OTHERWISE["id"]) for record in records for name in record)
+    for name in () if has_ids or not records else NAMING:
         texts = {text for record in records if isinstance(text := record.get(name), str) and text.strip()}
-        if records and len(texts) == len(records):
+        if len(texts) == len(records):
             return name
     return None

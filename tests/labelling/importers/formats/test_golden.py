@@ -10,9 +10,9 @@ import pytest
 from ctxbench.datasets.files import create_dataset, read_dataset
 from ctxbench.io.errors import InputError, StorageError
 from ctxbench.labelling.conversion import PASSED_OVER
-from ctxbench.labelling.evals import NOTHING, UNSAID, import_golden
+from ctxbench.labelling.evals import NOTHING, UNSAID
 from ctxbench.model.items import Catalog, Item
-from tests.labelling.importers.formats.golden_cases import CATALOG, faults_of, labels_of, write
+from tests.labelling.importers.formats.golden_cases import CATALOG, faults_of, import_golden, labels_of, write
 
 
 def test_a_record_is_a_request_with_what_it_should_and_should_not_be_offered(tmp_path):
