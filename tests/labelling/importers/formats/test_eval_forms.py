@@ -339,7 +339,7 @@ def test_the_mapping_that_works_is_proposed_with_its_command(tmp_path, rows, opt
     with pytest.raises(InputError) as error:
         imported(tmp_path / "e.json", rows)
     (fault,) = error.value.faults
-    assert f"Run `ctxbench data import {tmp_path / 'e.json'} -c CATALOG --out FOLDER --map {option}`" in fault.message
+    assert f"Run `ctxbench data import FILE -c CATALOG --out FOLDER --map {option}`" in fault.message
     found = imported(tmp_path / "e.json", rows, names=dict(part.split("=") for part in option.split(",")))
     assert all(names for names in labels(found).values())
 
