@@ -388,7 +388,7 @@ class _EvalReader:
             hint=f"; did you mean {request!r}?" if request else ".",
             missing="expected items" if part.has_requests else "the request and expected items",
             option=option,
-            command=f"{self.draft.settings.command} {shlex.join(option.split(" ", 1))}",
+            command=f"{self.draft.settings.command} {shlex.join(option.split(' ', 1))}",
             names=REQUESTS,
             expected=EXPECTED,
             forbidden=FORBIDDEN,
