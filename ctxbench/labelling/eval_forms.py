@@ -117,7 +117,8 @@ def records_of(document: Document, *, is_whole: bool = True) -> list[Document]:
         return [document]
     lists = [name for name, entries in value.items() if _holds_records(entries) and not is_log(value)]
     usual = [name for name in value if snake(name) in _LISTS and (name in lists or value[name] == [])]
-    has_header = is_whole and sum(isinstance(inner, list | dict) for inner in value.values()) == 1
+    is_header = is_whole and sum(isinstance(inner, list | dict) for inner in value.values()) == 1
+    has_header = is_header and len(value) + sum(len(value[name]) for name in lists) > 2
     names = usual or (lists if has_header and not _labels_in(value) else [])
     if not names and value and all(set(map(snake, _dict(inner))) & set(REQUESTS) for inner in value.values()):
         return [replace(document, value={"id": name, **inner}) for name, inner in value.items()]
@@ -160,7 +161,7 @@ def _tests(document: Document, finder: ItemFinder, faults: list[Fault]) -> Itera
     config = _dict(document.value)
     if "tests" in _dict(config.get("config")):  # results, which hold their configuration
         document, config = replace(document, value=config["config"], text="", lines={}), config["config"]
-    tests = [document] if "tests" not in config else document.entries("tests")
+    tests = document.entries("tests") if {"tests", "scenarios"} & set(config) else [document]
     listed = config.get("tests")
     files = [listed] if isinstance(listed, str) else [test.value for test in tests if isinstance(test.value, str)]
     for name in files:
@@ -170,6 +171,12 @@ def _tests(document: Document, finder: ItemFinder, faults: list[Fault]) -> Itera
         except (UserError, OSError, ValueError) as error:
             message = Message("labelling.tests-elsewhere", name=name[:80], why=str(error)[:200])
             faults.append(Fault(message, document.path, document.line))
+    for scenario in document.entries("scenarios"):
+        for data, test in itertools.product(
+            _dicts(_dict(scenario.value).get("config")), _dicts(_dict(scenario.value).get("tests"))
+        ):
+            variables = {**_dict(data.get("vars")), **_dict(test.get("vars"))}
+            tests.append(replace(scenario, value={**data, **test, "vars": variables}))
     mentioned, default = set(_TEMPLATE.findall(str(config.get("prompts", "")))), _dict(config.get("defaultTest"))
     for test in tests:
         if value := _dict(_dict(test.value).get("testCase")) or _dict(test.value):
@@ -245,7 +252,11 @@ def _asserted(
 
 _SAMPLES = {
     "deepeval": (("input", "turns", "scenario"), ("expected_tools",), ("context",)),
-    "ragas": (("user_input",), ("reference_tool_calls", "reference_context_ids"), ("reference_contexts",)),
+    "ragas": (
+        ("user_input", "query", "question"),
+        ("reference_tool_calls", "reference_context_ids"),
+        ("reference_contexts",),
+    ),
 }
 """By kind the fields of the request, of names of items, and of texts of items."""
 
@@ -434,7 +445,7 @@ def _rows(values: Sequence[Any]) -> list[set[str]]:
 def _is_promptfoo(values: Sequence[Any]) -> bool:
     for value in filter(lambda value: isinstance(value, dict), values):
         config = _dict(value.get("config")) or value
-        if "tests" in config and {"prompts", "providers", "defaultTest", "targets"} & set(config):
+        if {"tests", "scenarios"} & set(config) and {"prompts", "providers", "defaultTest", "targets"} & set(config):
             return True
         if "vars" in (_dict(value.get("testCase")) or value) or any(name.startswith("__expected") for name in value):
             return True
@@ -452,8 +463,9 @@ def _is_deepeval(values: Sequence[Any]) -> bool:
 
 
 def _is_ragas(values: Sequence[Any]) -> bool:
+    names = ("reference", "retrieved_context")
     return any(
-        "user_input" in fields and any(name.startswith(("reference", "retrieved_context")) for name in fields)
+        "reference_contexts" in fields or ("user_input" in fields and any(name.startswith(names) for name in fields))
         for fields in _rows(values)
     )
 

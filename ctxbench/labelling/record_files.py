@@ -156,7 +156,7 @@ class ItemFinder:
 
     A name is looked up by these rules, ignoring case; the first with an item counts, and several items are ambiguous:
     as by `NameResolver`; the name of an item; its title; its path or the end of that, with or without ending and type;
-    any of these with all other characters as one separator.
+    any of these without the characters between words.
 
     Attributes:
         names: names to suggest for unknown ones.
@@ -167,7 +167,7 @@ class ItemFinder:
         self._resolver = NameResolver(catalog)
         names, titles = [(item.name, item.key) for item in catalog], [(item.title, item.key) for item in catalog]
         files = [(name, item.key) for item in catalog for name in _path_names(item)]
-        cleaned = [(_clean(name), key) for name, key in (*names, *titles, *files)]
+        cleaned = [(_stripped(name), key) for name, key in (*names, *titles, *files)]
         self._indexes = [_by_name(pairs) for pairs in (names, titles, files, cleaned)]
         self.names = list(dict.fromkeys(name for name, _ in (*names, *titles, *files) if name))
 
@@ -178,7 +178,7 @@ class ItemFinder:
             return resolved
         folded = _as_path(name)
         *exact, cleaned = self._indexes
-        keys = next(filter(None, (*(index.get(folded) for index in exact), cleaned.get(_clean(name)))), [])
+        keys = next(filter(None, (*(index.get(folded) for index in exact), cleaned.get(_stripped(name)))), [])
         if len(keys) == 1:
             return Resolved(name, keys[0], "own name")
         return Resolved(name, None, AMBIGUOUS, tuple(keys)) if keys else resolved
@@ -297,6 +297,10 @@ def _by_name(pairs: Iterable[tuple[str, ItemKey]]) -> dict[str, list[ItemKey]]:
     """The items by name, ignoring case."""
     groups = group_pairs((name.casefold(), key) for name, key in pairs if name)
     return {name: list(dict.fromkeys(keys)) for name, keys in groups.items()}
+
+
+def _stripped(text: str) -> str:
+    return _OTHER.sub("", text.casefold())
 
 
 def _folded(text: str) -> str:
@@ -617,11 +621,13 @@ def with_names(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str
 
 
 def _mapped_values(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """The values of mapped fields; None where a record has none."""
-    return {
-        field: data[theirs] if theirs in data else _labels_at(data, theirs.split("."))
-        for field, theirs in names.items()
-    }
+    """The values of mapped fields; None where a record has none. Only labels may be lists of objects."""
+    values = {name: data[path] if path in data else _labels_at(data, path.split(".")) for name, path in names.items()}
+    for name in {"query", "id", "split"} & set(values):
+        if isinstance(values[name], list) and "." in names[name]:
+            texts = [entry.get("id") if isinstance(entry, Mapping) else entry for entry in values[name]]
+            values[name] = "\n".join(str(text) for text in texts if text is not None) or None
+    return values
 
 
 def _labels_at(data: Any, path: Sequence[str]) -> Any:

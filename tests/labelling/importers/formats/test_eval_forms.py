@@ -112,6 +112,9 @@ def test_variables_of_promptfoo_are_fields(tmp_path, names):
     found = imported(tmp_path / "c.yaml", config | {"tests": tests}, names=names)
     assert labels(found) == {"pay": ["refund_order"], "halt": ["stop_order"]}
     assert found.counts[PASSED_OVER] == 0
+    scenario = {"config": [{"vars": {"query": "pay"}}], "tests": [{"vars": {"expected": "refund_order"}}]}
+    scenarios = {"prompts": ["{{query}}"], "scenarios": [scenario]}
+    assert names or labels(imported(tmp_path / "s.yaml", scenarios)) == {"pay": ["refund_order"]}
     results = {"evalId": "e", "results": {"results": []}, "config": config | {"tests": tests}}
     assert labels(imported(tmp_path / "results.json", results)) == labels(found)
 
@@ -331,6 +334,8 @@ def test_labels_may_be_numbers_and_grades_by_name(tmp_path):
          "query=q.user,expected=judged.doc"),
         ([{"user": "pay", "should_call": ["refund_order"], "should_not_call": ["stop_order"]}],
          "query=user,expected=should_call,forbidden=should_not_call"),
+        ([{"turns_of": [{"user": {"parts": [{"text": "pay"}]}, "uses": [{"name": "refundOrder", "args": {}}]}]}],
+         "query=turns_of.user.parts.text,expected=turns_of.uses.name"),
         ([{"utterance": "pay", "tool": "refund_order", "retrieved": ["stop_order"]}], "expected=tool"),
         ([{"query": "pay", "b": "x", "a": "text", "chosen": '["refund_order"]'}], "expected=chosen"),
     ],
