@@ -443,13 +443,14 @@ def _rows(values: Sequence[Any]) -> list[set[str]]:
 
 
 def _is_promptfoo(values: Sequence[Any]) -> bool:
-    for value in filter(lambda value: isinstance(value, dict), values):
-        config = _dict(value.get("config")) or value
-        if {"tests", "scenarios"} & set(config) and {"prompts", "providers", "defaultTest", "targets"} & set(config):
-            return True
-        if "vars" in (_dict(value.get("testCase")) or value) or any(name.startswith("__expected") for name in value):
-            return True
-    return any({"vars", "assert"} <= fields for fields in _rows(values))
+    files = [_dict(value.get("config")) or _dict(value.get("testCase")) or value for value in map(_dict, values)]
+    about = {"prompts", "providers", "defaultTest", "targets"}
+    return any(
+        ({"tests", "scenarios"} & set(file) and about & set(file))
+        or "vars" in file
+        or any(name.startswith("__expected") for name in file)
+        for file in files
+    ) or any({"vars", "assert"} <= fields for fields in _rows(values))
 
 
 _OF_DEEPEVAL = {
@@ -474,13 +475,11 @@ _OF_COLLECTIONS = {"retrieval_gt", "corpus_id", "doc_id", "docid", "passage_id",
 
 
 def _is_golden(values: Sequence[Any]) -> bool:
-    if any(isinstance(value, dict) and is_log(value) for value in values):
-        return False
-    rows = [fields for fields in _rows(values) if not fields & _OF_COLLECTIONS]
-    requests = set(REQUESTS) - {"text", "message", "input"}
-    return any(
-        (requests & fields and len(fields) > 2) or (set(REQUESTS) & fields and _labels_in(dict.fromkeys(fields)))
-        for fields in rows
+    usual = set(REQUESTS) - {"text", "message", "input"}
+    return not any(is_log(_dict(value)) for value in values) and any(
+        (usual & fields and len(fields) > 2) or (set(REQUESTS) & fields and _labels_in(dict.fromkeys(fields)))
+        for fields in _rows(values)
+        if not fields & _OF_COLLECTIONS
     )
 
 

@@ -30,7 +30,7 @@ from ctxbench.catalogs.instructions import rules_folder
 from ctxbench.catalogs.tool_lists import as_option, describes_item
 from ctxbench.datasets.dataset import split_of
 from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_pairs, minimal_groups
-from ctxbench.io.errors import Fault, InputError, Message, check_choice, none_found, suggest
+from ctxbench.io.errors import SHOWN, Fault, InputError, Message, check_choice, none_found, suggest
 from ctxbench.io.rows import Row
 from ctxbench.labelling.conversion import PASSED_OVER, RENAMED, Conversion, Draft, ImportSettings, grading, refuse_empty
 from ctxbench.labelling.eval_forms import (
@@ -282,9 +282,9 @@ class _EvalReader:
         grades = self.draft.settings.grades
         if negative := sorted({score for score in scores if score < 0} - set(grades or ())):
             example = ",".join(f"{score}=0" for score in negative)
-            message = Message("labelling.negative-grades", scores=negative, example=example)
-            self.draft.faults.append(Fault(message, file))
-            return
+            self.draft.faults.append(
+                Fault(Message("labelling.negative-grades", scores=negative, example=example), file)
+            )
         try:
             self._grades = grading(scores, grades, file)
         except InputError as error:
@@ -318,12 +318,20 @@ class _EvalReader:
         query_id = self._query_id(record)
         groups, graded = self._graded(record)
         available = self._available(record.offered)
-        if available is not None:
-            self.draft.ids[AVAILABLE].append(query_id)
-            self._check_offered(record, groups, available)
+        self.draft.ids[AVAILABLE] += [] if available is None else [query_id]
+        for group in [] if available is None else groups:
+            if not set(group) & set(available or ()):
+                names = {
+                    "items": " or ".join(key.id for key in group),
+                    "fields": " and ".join(map(repr, record.offered)),
+                }
+                row.fault(Message("labelling.expected-not-offered", **names))
         is_partial = id(row) in self._unplaced
         if record.expected is not None and text and not is_partial:
-            self._check_repeated(row, text, frozenset(map(frozenset, groups)))
+            expected = frozenset(map(frozenset, groups))
+            line, before = self._requests.setdefault(text, (row.line, expected))
+            if before != expected:
+                row.fault(Message("labelling.request-conflict", line=line))
         part.passed_over |= dict.fromkeys(passed_over)
         part.has_labels |= bool(fields["expected"] or fields["forbidden"])
         needs_nothing = record.expected == [] and not is_partial
@@ -397,41 +405,32 @@ class _EvalReader:
 
     def _graded(self, record: _Eval) -> tuple[list[list[ItemKey]], dict[ItemKey, int]]:
         """The required groups of a record, and the grades of its other items; contradictions are faults."""
-        required: list[list[ItemKey]] = []
-        graded: dict[ItemKey, int] = {}
+        row, required, pairs = record.row, list[list[ItemKey]](), list[tuple[ItemKey, int]]()
         for group in record.expected or []:
-            grades = [Grade.REQUIRED if label.score is None else self._grades.get(label.score, 0) for label in group]
-            if all(grade == Grade.REQUIRED for grade in grades):
+            grades = {Grade.REQUIRED if label.score is None else self._grades.get(label.score, 0) for label in group}
+            if grades == {Grade.REQUIRED}:
                 required.append([label.key for label in group])
-                continue
-            if len(group) > 1:
-                record.row.fault(Message("labelling.alternatives-not-required"))
-            for label, grade in zip(group, grades, strict=True):
-                if graded.setdefault(label.key, grade) != grade:
-                    record.row.fault(Message("labelling.grade-conflict", item=label.key.id))
+            elif len(group) > 1:
+                row.fault(Message("labelling.alternatives-not-required"))
+            else:
+                pairs += [(label.key, grade) for label in group for grade in grades]
         groups, _, overlap = minimal_groups(required)
         if overlap:
-            record.row.fault(Message("labelling.alternatives-overlap"))
-        required_keys = {key for group in groups for key in group}
+            row.fault(Message("labelling.alternatives-overlap"))
         forbidden = {label.key: label.score for group in record.forbidden or [] for label in group}
-        for key, score in forbidden.items():
-            if graded.setdefault(key, Grade.IRRELEVANT) != Grade.IRRELEVANT or key in required_keys:
-                record.row.fault(Message("labelling.expected-and-forbidden", item=key.id))
-            elif score:
-                record.row.fault(Message("labelling.forbidden-graded", item=key.id, grade=score))
-        for key in sorted((required_keys & set(graded)) - set(forbidden), key=lambda key: key.id):
-            record.row.fault(Message("labelling.grade-conflict", item=key.id))
-        return groups, graded
-
-    def _check_offered(
-        self, record: _Eval, groups: Sequence[Sequence[ItemKey]], available: Collection[ItemKey]
-    ) -> None:
-        """Add a fault if a required item was not offered."""
-        fields = " and ".join(map(repr, record.offered))
-        for group in groups:
-            if not set(group) & set(available):
-                names = " or ".join(key.id for key in group)
-                record.row.fault(Message("labelling.expected-not-offered", items=names, fields=fields))
+        stated = [
+            *((key, Grade.REQUIRED) for group in groups for key in group),
+            *pairs,
+            *((key, 0) for key in forbidden),
+        ]
+        for key, stated_grades in group_pairs(stated).items():
+            if len(set(stated_grades)) > 1 and key in forbidden:
+                row.fault(Message("labelling.expected-and-forbidden", item=key.id))
+            elif len(set(stated_grades)) > 1:
+                row.fault(Message("labelling.grade-conflict", item=key.id))
+            elif forbidden.get(key):
+                row.fault(Message("labelling.forbidden-graded", item=key.id, grade=forbidden[key]))
+        return groups, {**dict(pairs), **dict.fromkeys(forbidden, Grade.IRRELEVANT)}
 
     def _text(self, record: _Eval, name: str) -> str:
         """The text of the request; a missing one is a fault if other records of the file have requests."""
@@ -443,33 +442,21 @@ class _EvalReader:
         asked = replace(row, data={**row.data, name: request_text(row.data.get(name))})
         return asked.take(name, str, "", required=record.part.has_requests)
 
-    def _check_repeated(self, row: Row, text: str, groups: frozenset[frozenset[ItemKey]]) -> None:
-        """Add a fault if an earlier record of the same request expects other items."""
-        line, before = self._requests.setdefault(text, (row.line, groups))
-        if before != groups:
-            row.fault(Message("labelling.request-conflict", line=line))
-
     def put_in_groups(self) -> None:
         """Make groups of queries with one text, and set missing splits."""
         queries = self.draft.queries
-        alike = group_pairs((query.request.text.strip(), position) for position, query in enumerate(queries))
-        for text, (first, *repeats) in alike.items():
-            positions = [first, *repeats] if text else []
-            stated = {queries[position].split: position for position in reversed(positions) if queries[position].split}
-            if len(stated) > 1:
-                first_stated, *others = sorted(stated.values())
-                for position in others:
-                    splits = {"split": queries[position].split, "first": queries[first_stated].split}
-                    line = self._rows[first_stated].line
-                    self._rows[position].fault(Message("labelling.request-split-conflict", line=line, **splits))
-            group = queries[first].id if text and repeats else None
-            for position in [first, *repeats]:
-                query = queries[position]
-                queries[position] = replace(
-                    query, split=query.split or next(iter(stated), "") or split_of(group or query.id), group=group
-                )
-            lines = [str(self._rows[position].line) for position in positions]
-            self.draft.ids[AGAIN] += [f"lines {', '.join(lines[:-1])} and {lines[-1]}"] if group else []
+        alike = group_pairs((query.request.text.strip() or query.id, n) for n, query in enumerate(queries))
+        for first, *repeats in alike.values():
+            positions, group = [first, *repeats], queries[first].id if repeats else None
+            stated = next((n for n in positions if queries[n].split), first)
+            split = queries[stated].split or split_of(queries[first].id)
+            for n in positions:
+                if queries[n].split not in ("", split):
+                    splits = {"line": self._rows[stated].line, "split": queries[n].split, "first": split}
+                    self._rows[n].fault(Message("labelling.request-split-conflict", **splits))
+                queries[n] = replace(queries[n], split=queries[n].split or split, group=group)
+            *lines, last = [str(self._rows[n].line) for n in positions]
+            self.draft.ids[AGAIN] += [f"lines {', '.join(lines)} and {last}"] if group else []
 
     def _groups(self, row: Row, role: str, name: str | None) -> list[list[_Labelled]] | None:
         """The groups of alternatives in the field of a role; None if it is missing."""
@@ -515,7 +502,7 @@ class _EvalReader:
             several = " or ".join(key.id for key in resolved.candidates[:5])
             row.fault(Message("labelling.ambiguous-item", ids=several, **shown))
         elif resolved.key is None:
-            hint = suggest(name, self._finder.names, listed=False)
+            hint = suggest(name, self._finder.names, listed=False) if len(self.draft.faults) < SHOWN else ""
             row.fault(Message("labelling.unknown-item", hint=hint, **shown))
         return resolved.key
 

@@ -169,7 +169,7 @@ class ItemFinder:
         files = [(name, item.key) for item in catalog for name in _path_names(item)]
         cleaned = [(_stripped(name), key) for name, key in (*names, *titles, *files)]
         self._indexes = [_by_name(pairs) for pairs in (names, titles, files, cleaned)]
-        self.names = list(dict.fromkeys(name for name, _ in (*names, *titles, *files) if name))
+        self.names = list(dict.fromkeys(name for name, _ in (*names, *titles) if name))
 
     def resolve(self, name: str) -> Resolved:
         """The item of a name."""
@@ -316,13 +316,10 @@ def named(value: Any) -> str:
         TypeError: it is something else.
     """
     if isinstance(value, dict):
-        if isinstance(value.get("function"), dict):
-            value = value["function"]
+        value = value["function"] if isinstance(value.get("function"), dict) else value
         server = value.get("server", value.get("serverName"))
         name = next((value[key] for key in NAME_KEYS if isinstance(value.get(key), str)), None)
-        if isinstance(name, str) and isinstance(server, str) and server:
-            return ItemKey("tool", server, name).id
-        value = name
+        value = ItemKey("tool", server, name).id if name is not None and isinstance(server, str) and server else name
     if not isinstance(value, str) or not value.strip():
         raise TypeError
     return value.strip()
@@ -644,12 +641,10 @@ def _labels_at(data: Any, path: Sequence[str]) -> Any:
     labels: list[Any] = []
     for entry in data:
         value = _labels_at(entry, path)
-        if isinstance(value, list):
-            labels += value
-        elif isinstance(value, Mapping) or not isinstance(entry, Mapping):
-            labels.append(value)
-        else:
-            labels.append({**{name: inner for name, inner in entry.items() if name not in NAME_KEYS}, "id": value})
+        members = entry.items() if isinstance(entry, Mapping) else ()
+        is_name = bool(members) and not isinstance(value, Mapping)
+        label = {**{name: inner for name, inner in members if name not in NAME_KEYS}, "id": value}
+        labels += value if isinstance(value, list) else [label if is_name else value]
     return labels
 
 
