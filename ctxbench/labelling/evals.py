@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,7 @@ from ctxbench.labelling.record_files import (
     named,
     naming_field,
     offered_fields,
+    read_id,
     request_text,
     snake,
     useless_names,
@@ -232,39 +233,37 @@ class _EvalReader:
         """Read the labels and offered items of the records of a file, and add its faults."""
         rows, names, path = part.rows, self._mapped, part.path
         if not names and rows and all(is_log(row.data) for row in rows):
-            fields = ", ".join(map(repr, list(rows[0].data)[:5]))
+            listed = ", ".join(map(repr, list(rows[0].data)[:5]))
             command = shlex.join(["ctxbench", "data", "import", str(path)])
-            raise InputError([Fault(Message("labelling.log-as-eval", fields=fields, command=command), path)])
+            raise InputError([Fault(Message("labelling.log-as-eval", fields=listed, command=command), path)])
         if useless := useless_names([row.data for row in rows], names):
             raise InputError([Fault(message, path) for message in useless])
         part.rows = rows = [replace(row, data=with_names(row.data, names)) for row in rows]
         records = [row.data for row in rows]
         part.has_requests = has_request(records)
-        offered = {name for record in records for name in offered_fields(record, names) if snake(name) in OFFERED}
-        usual = {name for record in records for name in record if LABELS.fullmatch(snake(name))}
-        evidence = FieldEvidence.of([{n: r[n] for n in r if n in usual} for r in records], self._finder.resolve)
-        likely = {name.partition(".")[0] for name in evidence.items}
-        named_by = naming_field(records)  # used as id if there are no ids
-        return [
-            self._read(part, row, f"{part.name}-{number}", offered, likely, named_by)
-            for number, row in enumerate(rows, start=1)
-        ]
+        part.named_by = naming_field(records)
+        part.offered = {n for record in records for n in offered_fields(record, names) if snake(n) in OFFERED}
+        fields = {name for record in records for name in record if name not in part.offered}
+        labels = {name for name in fields if snake(name) in EXPECTED or LABELS.fullmatch(snake(name))}
+        evidence = FieldEvidence.of([{n: r[n] for n in r if n in labels} for r in records], self._finder.resolve)
+        part.likely = {name.partition(".")[0] for name in evidence.items}
+        part.answers = set(evidence.texts) - part.likely if part.likely else ()
+        return [self._read(part, row, f"{part.name}-{number}") for number, row in enumerate(rows, start=1)]
 
-    def _read(
-        self, part: EvalRows, row: Row, default_id: str, offered_in_file: Collection[str], likely: Collection[str],
-        named_by: str | None,
-    ) -> _Eval:  # fmt: skip
+    def _read(self, part: EvalRows, row: Row, default_id: str) -> _Eval:
         """Read the labels and offered items of one record, and add its faults."""
         offered = offered_fields(row.data, self._mapped)
-        offered += [name for name in row.data if name in offered_in_file and name not in offered]
+        offered += [name for name in row.data if name in part.offered and name not in offered]
         fixed = {*self._mapped, *part.roles}
         fields = {
-            role: field_of(row, role, offered=offered, likely=likely if role == "expected" else ())
+            role: field_of(
+                row, role, offered=[*offered, *part.answers], likely=part.likely if role == "expected" else ()
+            )
             for role in FIELDS
             if role not in fixed
         }
         fields |= {role: role if row.data.get(role) is not None else None for role in FIELDS if role in fixed}
-        fields["id"] = fields["id"] or named_by
+        fields["id"] = fields["id"] or part.named_by
         listed = {name: self._offered(row, name) for name in offered if name not in fields.values()}
         return _Eval(
             part=part,
@@ -353,7 +352,7 @@ class _EvalReader:
 
     def _query_id(self, record: _Eval) -> str:
         """The id of the query of a record; that of another file's query gets the name of its file before it."""
-        row, published = record.row, _id(record.row, record.fields["id"])
+        row, published = record.row, read_id(record.row, record.fields["id"])
         query_id = self.draft.query_id(published or record.default_id)
         first = self._lines.get(query_id)
         if first is not None and first.path != row.path:
@@ -526,15 +525,6 @@ def _score(row: Row, field_name: str, label: Any) -> int | None:
     elif grades:
         row.fault(Message("labelling.grade-form", field=field_name, members=stated))
     return None
-
-
-def _id(row: Row, name: str | None) -> str:
-    """The id, a text or a whole number; empty if it is missing."""
-    value = row.data.get(name or "")
-    if value is None or type(value) in (str, int):
-        return "" if value is None else str(value)
-    row.fault(Message("labelling.field-choice", name=name, choices="a text or a whole number", got=value))
-    return ""
 
 
 def _split(row: Row) -> str:

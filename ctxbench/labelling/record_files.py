@@ -43,6 +43,7 @@ CUT_FROM = 55  # characters; longer names may be cut to 60 to 64, perhaps with a
 _PREFIX = re.compile(r"(?:functions?[./:]+|mcp(?:__|[./:_-]))", re.IGNORECASE)
 _JOINT = re.compile(r"__+|[./:]+")
 _OTHER = re.compile(r"[\W_]+")
+_SEPARATORS = re.compile(r"[\s_./\\:-]+")
 _HASH = re.compile(r"[_-]?[0-9a-f]{4,12}$", re.IGNORECASE)
 
 
@@ -300,7 +301,7 @@ def _by_name(pairs: Iterable[tuple[str, ItemKey]]) -> dict[str, list[ItemKey]]:
 
 
 def _stripped(text: str) -> str:
-    return _OTHER.sub("", text.casefold())
+    return _SEPARATORS.sub("", text.casefold())
 
 
 def _folded(text: str) -> str:
@@ -407,7 +408,7 @@ def field_of(row: Row, role: str, *, offered: Collection[str] = (), likely: Coll
     if len(fields) > 1:
         row.fault(Message("labelling.several-fields", fields=" and ".join(map(repr, fields))))
     others = _called(row, REQUESTS if role == "query" else OTHERWISE.get(role, ()))
-    others += [name for name in row.data if name in likely]
+    others += [name for name in row.data if name in likely and name not in offered]
     return next(iter(fields or others), None)
 
 
@@ -693,3 +694,12 @@ def naming_field(records: Sequence[Mapping[str, Any]]) -> str | None:
         if len(texts) == len(records):
             return name
     return None
+
+
+def read_id(row: Row, name: str | None) -> str:
+    """The id, a text or a whole number; empty if it is missing."""
+    value = row.data.get(name or "")
+    if value is None or type(value) in (str, int):
+        return "" if value is None else str(value)
+    row.fault(Message("labelling.field-choice", name=name, choices="a text or a whole number", got=value))
+    return ""

@@ -313,6 +313,8 @@ def test_usual_names_of_labels_are_read_if_their_values_are_items(tmp_path, fiel
 def test_free_text_is_no_label_and_a_partly_unknown_column_is_a_fault(tmp_path):
     rows = [{"question": "a", "ground_truth": "In five days", "relevant_docs": ["d1"]}]
     assert labels(imported(tmp_path / "e.json", rows, DOCS)) == {"a": ["d1"]}
+    rows = [{"question": "a", "expected": "In five days", "relevant_docs": ["d1"]}]
+    assert labels(imported(tmp_path / "e.json", rows, DOCS)) == {"a": ["d1"]}
     rows = [{"question": name, "gold_ids": [name]} for name in ("d1", "d2", "d9")]
     with pytest.raises(InputError, match="'d9' in 'gold_ids' is not in the catalog"):
         imported(tmp_path / "e.json", rows, DOCS)
