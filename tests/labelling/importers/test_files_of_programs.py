@@ -6,11 +6,11 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from ctxbench.labelling.import_files import ImportOptions, import_files
 
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.io.errors import UserError
 from ctxbench.labelling.conversion import ImportSettings
+from ctxbench.labelling.import_files import ImportOptions, import_files
 from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Catalog
 
