@@ -134,6 +134,9 @@ def documents(
         head = content.read(_HEAD)
         content.seek(0)
         for document in _documents(content, head, path, faults):
+            row = document.value.get("row") if isinstance(document.value, dict) else None
+            if isinstance(row, dict) and "row_idx" in document.value:  # as the server of Hugging Face gives rows
+                document = Document(row, path, document.line)
             yield document
             progress(file.tell())
     except (OSError, EOFError, zlib.error) as error:
