@@ -42,6 +42,7 @@ class LogFiles:
     Attributes:
         findings: counts and faults.
         names: finds the items of names.
+        turns: the records of sessions.
     """
 
     def __init__(self, source: TraceSource, *, history: int) -> None:
@@ -50,13 +51,13 @@ class LogFiles:
         self._paths, self._kind = source.logs, source.kind
         self._rows = LogReader(self.findings, history=history)
         self._sessions = SessionReader(SessionNames(source.catalog, self.names), self.findings)
-        self._turns: list[Record] = []  # of sessions
+        self.turns: list[Record] = []
         self._hashes: set[bytes] = set()  # of documents
         self._n_files = self._n_documents = self._n_readable = 0
 
     def records(self) -> list[Record]:
         """All records read."""
-        return [*self._turns, *self._rows.records()]
+        return [*self.turns, *self._rows.records()]
 
     def read(self, progress: ProgressListener = silent) -> Iterator[None]:
         """Read the files from where reading stopped; gives control back after each document.
@@ -65,74 +66,57 @@ class LogFiles:
 
         Raises:
             StorageError: a file is missing or cannot be read.
-            InputError: more than half of the documents are wrong: all faults.
+            InputError: more than half of the documents are wrong: the first faults.
         """
-        sizes = list(map(_size, self._paths))
+        sizes = [path.stat().st_size if path.is_file() else 0 for path in self._paths]
         counts, faults = self.findings.counts, self.findings.faults
         for number, path in list(enumerate(self._paths))[self._n_files :]:
             if self._n_documents == 0:
-                self._turns += self._sessions.start_file(path)
+                self.turns += self._sessions.start_file(path)
             before = sum(sizes[:number])
             yield from self._read_file(path, lambda n, before=before: progress(_STEP, before + n, sum(sizes)))
             self._n_files, self._n_documents = number + 1, 0
-        self._turns += self._sessions.finish()
-        n_wrong = counts["lines"] - self._n_readable - counts["lines_twice"]
-        counts["lines_unreadable"] = n_wrong
+        self.turns += self._sessions.finish()
+        counts["lines_unreadable"] = n_wrong = counts["lines"] - self._n_readable - counts["lines_twice"]
         if faults and n_wrong > self._n_readable:
-            n_readable = self._n_readable
-            subject = f"traces: {n_wrong} lines cannot be read, {n_readable} can"
-            raise InputError(merge_equal_faults(faults), subject=subject)
+            raise _unreadable(faults, f"traces: {n_wrong} lines cannot be read, {self._n_readable} can")
 
     def _read_file(self, path: Path, progress: Callable[[int], object]) -> Iterator[None]:
         values = [document.value for document in sample(path)]
         is_session = self._kind in _SESSIONS or any(kind.matches(values) for kind in KINDS)
-        faults: list[Fault] = []
-        n_read = 0
+        counts, faults = self.findings.counts, self.findings.faults
+        n_faults = len(faults)
         try:
             for n, document in enumerate(documents(path, faults, progress), start=1):
-                if n > self._n_documents:
-                    self._add_faults(faults[n_read:])
-                    self._read_document(document, is_session=is_session)
-                    self._n_documents = n
-                    yield
-                n_read = len(faults)
+                if n <= self._n_documents:  # read before the interruption
+                    del faults[n_faults:]
+                    continue
+                counts["lines"] += 1 + len(faults) - n_faults
+                self._n_readable += self._read_document(document, is_session=is_session)
+                self._n_documents, n_faults = n, len(faults)
+                yield
         except InputError as error:
             faults += error.faults
-        self._add_faults(faults[n_read:])
+        counts["lines"] += len(faults) - n_faults
 
-    def _add_faults(self, faults: Sequence[Fault]) -> None:
-        self.findings.faults += faults
-        self.findings.counts["lines"] += len(faults)
-
-    def _read_document(self, document: Document, *, is_session: bool) -> None:
-        counts, faults, data = self.findings.counts, self.findings.faults, document.value
-        counts["lines"] += 1
-        position, at, n_faults, n_twice = (
-            counts["lines"],
-            Fault("", document.path, document.line),
-            len(faults),
-            counts["lines_twice"],
-        )
+    def _read_document(self, document: Document, *, is_session: bool) -> bool:
+        """Read a document; returns whether it, or a part of it, could be read, and was not repeated."""
+        counts, at = self.findings.counts, Fault("", document.path, document.line)
         if is_session:
-            self._turns += self._sessions.read(data, position, at)
-            self._n_readable += len(faults) == n_faults and counts["lines_twice"] == n_twice
-        elif not self._is_repeated(document):
-            self._n_readable += self._rows.read(data, position, at)
-
-    def _is_repeated(self, document: Document) -> bool:
+            before = len(self.findings.faults), counts["lines_twice"]
+            self.turns += self._sessions.read(document.value, counts["lines"], at)
+            return before == (len(self.findings.faults), counts["lines_twice"])
         text = document.text.strip() or json.dumps(document.value)
         digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        is_repeated = digest in self._hashes
-        self.findings.counts["lines_twice"] += is_repeated
+        if digest in self._hashes:
+            counts["lines_twice"] += 1
+            return False
         self._hashes.add(digest)
-        return is_repeated
+        return self._rows.read(document.value, counts["lines"], at)
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror or error}; expected a log file") from error
+def _unreadable(faults: Sequence[Fault], subject: str) -> InputError:
+    return InputError(merge_equal_faults(faults)[:_SHOWN], subject=subject)
 
 
 def _check_turns(groups: Sequence[object], logs: Sequence[Path], findings: LogFindings) -> None:
@@ -145,7 +129,7 @@ def _check_turns(groups: Sequence[object], logs: Sequence[Path], findings: LogFi
     if groups:
         return
     if findings.faults:
-        raise InputError(merge_equal_faults(findings.faults), subject="traces")
+        raise _unreadable(findings.faults, "traces")
     n, files = findings.counts, ", ".join(map(str, logs))
     if not n["lines"]:
         raise ParameterError(Message("labelling.empty-log", files=files))
@@ -157,7 +141,7 @@ def _check_turns(groups: Sequence[object], logs: Sequence[Path], findings: LogFi
 _SESSIONS = [kind.name for kind in KINDS]
 _STEP = "reading traces, bytes"
 _WORD = re.compile(r"[^\W_]+")
-_EXAMPLES = 5
+_EXAMPLES, _SHOWN = 5, 20  # faults that the report and an error name
 _FIELDS = 20  # ignored fields that the card lists
 
 
@@ -234,11 +218,11 @@ class TraceSettings:
         Raises:
             ParameterError: the name is invalid, or the history is negative.
         """
-        if name is None:
-            name = name_of_path(out, "traces")
-        if fault := name_fault(name):
+        settings = cls(
+            name=name_of_path(out, "traces") if name is None else name, history=history, assume_full=all_offered
+        )
+        if fault := name_fault(settings.name):
             raise ParameterError(f"{fault} (--name)")
-        settings = cls(name=name, history=history, assume_full=all_offered)
         return settings if licence is None else replace(settings, licence=licence)
 
 
@@ -266,7 +250,7 @@ def import_traces(
         StorageError: a log cannot be read.
         InputError: more than half of the lines are wrong, or no line has a user message.
         ParameterError: no item in the logs is in the catalog; or the logs have responses or calls, but none of them
-            gives a label.
+            gives a label. Sessions of agents are excepted.
     """
     reader = _read_logs(source, settings, progress)
     findings = reader.findings
@@ -274,8 +258,9 @@ def import_traces(
     _check_turns(groups, source.logs, findings)
     builder = Builder(source.catalog, source.scopes, reader.names, settings.assume_full, redact, findings)
     builder.add_conversations(groups, progress)
-    _check_catalog(builder)
-    _check_labels(builder, source.logs)
+    if not reader.turns:  # an agent may have used its own tools alone
+        _check_catalog(builder)
+        _check_labels(builder, source.logs)
     report = _report(builder)
     about = {
         "licence": settings.licence,
@@ -288,12 +273,8 @@ def import_traces(
 
 def _read_logs(source: TraceSource, settings: TraceSettings, progress: ProgressListener) -> LogFiles:
     """Read logs. Ctrl-C stores what was read in the user's cache, and the same import goes on after it."""
-    versions = [
-        (str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in source.logs if path.exists()
-    ]
-    key = repr(
-        (__version__, versions, source.catalog.hash, sorted(source.renames.items()), source.kind, settings.history)
-    )
+    versions = [(path.resolve(), path.stat()[6:9]) for path in source.logs if path.exists()]
+    key = repr((__version__, versions, source.catalog.hash, sorted(source.renames.items()), source.kind, settings))
     stored = cache_dir() / "imports" / f"{blake2b(key.encode(), digest_size=16).hexdigest()}.pickle"
     try:
         files = pickle.loads(stored.read_bytes())  # noqa: S301 - of this user

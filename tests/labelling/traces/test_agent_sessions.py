@@ -186,6 +186,14 @@ def test_what_the_program_inserts_is_no_request(read, line):
     assert labels(imported) == {"Go.": [TRACK]}
 
 
+def test_a_session_that_used_nothing_of_the_catalog_is_so_many_requests_to_label(read):
+    imported = read([user("Go."), assistant(use("Bash"), use("mcp__mail__send", "c2"))])
+    assert [query.partly_labelled for query in imported.dataset.queries] == [False]
+    assert imported.dataset.labels == ()
+    assert imported.report.lines()[0].startswith("1 request: 1 unlabelled; 0 labels")
+    assert imported.report.unknown == {"mcp__mail__send": 1, "Bash": 1}
+
+
 def test_a_reminder_is_cut_from_a_request(read):
     text = "<system-reminder>Be brief.</system-reminder>\nGo.\n<system-reminder>x</system-reminder>"
     assert requests(read([user(text), assistant("Yes.")])) == ["Go."]
