@@ -333,7 +333,7 @@ def _answers(response: Any) -> list[ChatMessage] | None:
         if (whole := assembled(response)) is not None:
             return _answers(whole)
         if all(isinstance(entry.get("message"), dict) and "index" in entry for entry in response):
-            return _answers({"choices": response})
+            response = response[:1]  # choices
         return read_messages(response, "assistant") if _are_messages(response) else None
     if not isinstance(response, dict):
         return None

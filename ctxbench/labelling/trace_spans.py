@@ -311,7 +311,10 @@ class SpanReader:
             span.request = span.response = span.tools = None
 
     def records(self) -> Iterator[Record]:
-        """The records of all traces, each trace by time."""
+        """The records of all traces, each trace by time.
+
+        Model calls without a conversation that repeat a call of a request are in the conversation of that request.
+        """
         for (trace, span_id), logs in self._logged.items():
             node = self._traces.get(trace, {}).get(span_id)
             if node is None:
@@ -321,8 +324,14 @@ class SpanReader:
                     lists = [value for part in (node, *logs) if isinstance(value := getattr(part, name), list)]
                     setattr(node, name, [message for messages in lists for message in messages])
                 self._read(node.record, node)
+        first: dict[tuple[int, str], str | None] = {}  # conversations by request and call
         for trace, nodes in self._traces.items():
-            yield from SpanTree(trace, nodes, self._findings).records()
+            for record in SpanTree(trace, nodes, self._findings).records():
+                calls = [(record.key, call.id) for call in record.calls if call.id is not None]
+                if record.conversation == trace:  # perhaps the next model call of a request in an earlier trace
+                    record.conversation = next((first[call] for call in calls if call in first), trace)
+                first |= dict.fromkeys(calls, record.conversation)
+                yield record
 
     def _read(self, record: Record, span: Span) -> None:
         """Read the messages of a span into its record."""
