@@ -178,7 +178,10 @@ def read_spans(data: Mapping[str, Any], position: int = 0) -> Iterator[Span]:
 
 
 def _listed(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The spans in the lists of an object."""
+    """The spans in the lists of an object, or in columns as pandas writes them."""
+    labels = data.get("context.trace_id")
+    for label in labels if isinstance(labels, dict) else ():
+        yield {name: column.get(label) for name, column in data.items() if isinstance(column, dict)}
     for name in _GROUPS:
         entries = data.get(name)
         for entry in entries if isinstance(entries, list) else ():
@@ -192,10 +195,11 @@ def _is_span(data: Mapping[str, Any]) -> bool:
     A turn may have the id of a trace, and an object called `context`. An object with a field of a turn is a span only
     if it also has the id and another field of a span.
     """
-    span_id = _field(data, *_FIELDS["id"][:-1])
+    span_id, trace = _field(data, *_FIELDS["id"][:-1]), _field(data, *_FIELDS["trace"])
     if any(name in data for name in TURN_MARKS) and not (span_id and any(name in data for name in _OF_SPANS)):
         return False
-    return span_id is not None or _field(data, *_FIELDS["trace"]) is not None or _is_observation(data) or _is_run(data)
+    has_id = any(isinstance(identity, str | int) for identity in (span_id, trace))
+    return has_id or _is_observation(data) or _is_run(data)
 
 
 def _is_observation(data: Mapping[str, Any]) -> bool:
@@ -456,7 +460,7 @@ def kind_of(value: Any) -> str:
 
 def _kind_of(data: Any) -> str:
     if not isinstance(data, dict):
-        return "otel" if unread_line(data).key == "labelling.printed-span" else ""
+        return ""
     first = next(_listed(data), data)
     if is_trace_row(data) or _is_observation(first):
         return "langfuse"
@@ -465,7 +469,7 @@ def _kind_of(data: Any) -> str:
     text = str(data)
     located = find_request(data)
     if located is None and holds_spans(data):
-        return "openinference" if "openinference.span.kind" in text or "llm.input_messages" in text else "otel"
+        return "openinference" if "openinference" in text or "llm.input_messages" in text else "otel"
     if located is None:
         is_turn = any(isinstance(data.get(name), list) for name in ("messages", "called", "offered"))
         other = "turns" if is_turn and not is_eval(data) else ""

@@ -352,7 +352,7 @@ def _answers(response: Any) -> list[ChatMessage] | None:
                 return _answers(value)
     message = _unwrapped(response)
     if isinstance(content, list) or (text is None and (_role(message) or any(map(message.get, _OF_MESSAGES)))):
-        return read_messages([{"role": "assistant", **message}])
+        return read_messages([{**message, "role": _role(message) or "assistant"}])
     calls = get(response, "toolCalls", "tool_calls")
     if isinstance(text, str) or isinstance(calls, list):
         results = response.get("toolResults")

@@ -357,8 +357,10 @@ def _tool_call(span: Span) -> Call | None:
     name = span.name.removeprefix("execute_tool").strip()
     if not name:
         return None
-    results = [result for message in read_response(span.response) or () for result in message.results]
-    text = results[0].text if results else plain_text(parsed(span.response))
+    response = parsed(span.response)
+    results = [result for message in read_response(response) or () for result in message.results]
+    output = response.get("output", response) if isinstance(response, dict) else response
+    text = results[0].text if results else plain_text(output)
     failed = span.failed or (results[0].failed if results else None)
     status = result_status(f"{span.message} {text}" if span.failed else text, name, failed=failed or None)
     return Call(name, status, span.call or (results[0].call if results else None), guessed=True)

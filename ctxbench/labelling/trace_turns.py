@@ -216,8 +216,7 @@ def unread_responses(data: Mapping[str, Any], *, has_tools: bool) -> list[str]:
 def unread_line(data: Any) -> Message:
     """The fault of a line that is neither a turn nor a span."""
     if not isinstance(data, dict):
-        is_printed = isinstance(data, str) and _PRINTED.match(data)
-        return Message("labelling.printed-span" if is_printed else "labelling.json-object-per-line")
+        return Message("labelling.json-object-per-line")
     if is_eval(data):
         return Message("labelling.eval-in-log")
     if any(isinstance(part, dict | list) and _answers("", part) is not None for part in _responses(data).values()):
@@ -228,11 +227,6 @@ def unread_line(data: Any) -> Message:
         return Message("labelling.not-a-body", name=name, fields=fields)
     hint = "".join(map(meant_field, data))
     return Message("labelling.not-a-turn", fields=fields, hint=hint, known=TURN_FIELDS)
-
-
-_PRINTED = re.compile(
-    r"\s*[{,]?\s*'?(?:traceId|resource|instrumentationScope|parentSpanContext)'?: ?(?:'|\{|undefined)"
-)
 
 
 def _requests(data: Mapping[str, Any]) -> dict[str, Any]:
