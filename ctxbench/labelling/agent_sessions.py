@@ -60,6 +60,9 @@ _FIELDS = {
     "skill": ("skill", "skill_name", "skillName", "name", "command"),
     "read": ("file_path", "filePath", "path", "absolute_path", "target_file", "filename", "paths", "files"),
     "shell": ("command", "cmd", "script", "code"),
+    "parts of calls": ("functionCall", "toolCall", "toolUse", "function", "value"),
+    "parts of results": ("functionResponse", "toolResult", "toolResponse"),
+    "inserted": ("isMeta", "isSynthetic", "isVisibleInTranscriptOnly", "isAutopilotContinuation"),
 }
 """Names of fields by what they hold; of several the first one is read."""
 _TYPES = {
@@ -78,17 +81,16 @@ _RESULT = re.compile(
     r"(?:\w+[-_])?(?:tool|function)[-_]?(?:call[-_]?)?(?:result|response|output|error)|tool\.execution_complete",
     re.IGNORECASE,
 )
-_INNER_CALLS = ("functionCall", "toolCall", "toolUse", "function", "value")  # objects in a part with its members
-_INNER_RESULTS = ("functionResponse", "toolResult", "toolResponse")
 _FAILURES = ("error", "failed", "failure", "cancelled", "canceled", "denied", "rejected")
 _EXIT = re.compile(r"exit(?:ed with)?[ _]code[\"']?:? *[1-9]", re.IGNORECASE)  # of a shell
-_END = 300  # characters at the ends of a result that are searched for the exit code
 
 _USES = {
     **dict.fromkeys(("skill", "activateskill", "useskill", "loadskill", "slashcommand"), "skill"),
     **dict.fromkeys(("read", "readfile", "readfiles", "readmanyfiles", "readtextfile", "view", "viewfile"), "read"),
     **dict.fromkeys(("openfile", "fsread", "strreplaceeditor", "strreplacebasededittool"), "read"),
-    **dict.fromkeys(("execcommand", "shellcommand", "unifiedexec", "runshellcommand", "runinterminal"), "shell"),
+    **dict.fromkeys(
+        ("localshellcall", "execcommand", "shellcommand", "unifiedexec", "runshellcommand", "runinterminal"), "shell"
+    ),
 }
 """Tools of agents that load skills, read files, or run commands, which may read files, too."""
 _READERS = ("cat", "head", "tail", "less", "more", "bat", "nl", "sed", "awk", "type", "get-content", "gc")
@@ -101,7 +103,7 @@ _INJECTED = re.compile(
     r"|turn_aborted|user_shell_command|task-notification|subagent_notification|permissions instructions|skill"
     r"|collaboration_mode|command-message|user-memory-input|system_notification|current_datetime|reminder\w*"
     r"|editorContext|workspace_info|agents_md|new-diagnostics|session-start-hook|user-prompt-submit-hook)\b[^>]*>"
-    r".*?(?:</\1>|\Z)",
+    r".*?(?:</\1>|\Z)|\A.*## My request for Codex:",
     re.DOTALL,
 )
 _NOT_TYPED = re.compile(
@@ -109,15 +111,13 @@ _NOT_TYPED = re.compile(
     r"|# AGENTS\.md instructions|API Error|Stop hook feedback|Base directory for this skill:|\[SYSTEM NOTIFICATION"
     r"|\[TASK RESUMPTION\]|<teammate-message|Another language model started"
 )
-_INSERTED = ("isMeta", "isSynthetic", "isVisibleInTranscriptOnly", "isAutopilotContinuation")
 _TEXT_RESULT = re.compile(r"\[\w+(?: for [^\n]*)?\] Result:\s*")  # of Cline
-_WRAPPED = re.compile(r"<(task|feedback|user_message|userRequest|user_query)>\s*(.*?)\s*</\1>", re.DOTALL)
-_CODEX_REQUEST = "## My request for Codex:"  # after the context of an editor
+_WRAPPED = re.compile(r"<(task|feedback|user_message|userRequest|user_query)>(.*?)</\1>", re.DOTALL)
 _MENTION = re.compile(r"[/$]([\w:.-]+)")
 _TAGGED = re.compile(r"<(use_mcp_tool|read_file|execute_command|use_skill)>(.*?)</\1>", re.DOTALL)  # calls of Cline
-_TAG = re.compile(r"<([\w-]+)>\s*([^<]*?)\s*</\1>")
+_TAG = re.compile(r"<([\w-]+)>\s*([^<]*)</\1>")
 
-_N_RESULTS, _RESULT_LENGTH = 5, 1000  # results that go with the next request, and their characters
+_N_RESULTS, _LENGTH = 5, 1000  # results that go with the next request, and their characters
 _COMPACTIONS = ("compacted", "compact_boundary", "session.compaction_complete", "compaction")
 
 
@@ -187,9 +187,10 @@ class SessionNames:
         """The names in lists of tools and skills, without those that are part of the agent."""
         names = [entry.get("name") if isinstance(entry, dict) else entry for entry in tools]
         ids = [self.skill(name) for name in skills or () if isinstance(name, str)]
-        is_skill = [self._resolver.resolve(item).key is not None for item in ids]
-        tool_names = (name for name in names if isinstance(name, str) and name and self.is_item(name))
-        return (*tool_names, *(item for item, is_known in zip(ids, is_skill, strict=True) if is_known))
+        return (
+            *(name for name in names if isinstance(name, str) and name and self.is_item(name)),
+            *(item for item in ids if self._resolver.resolve(item).key is not None),
+        )
 
 
 def _use(name: str) -> str:
@@ -290,7 +291,7 @@ class SessionReader:
             if isinstance(value.get("kind"), int) and ("v" in value or "k" in value):
                 self._chat = _changed(self._chat, value)
                 return
-            for line in _lines_of(value):
+            for line in _lines_of(value, f"{self._file.stem}-{at.line}"):
                 yield from self._read_line(line, position)
         except (TypeError, ValueError, AttributeError, LookupError, RecursionError):
             self._findings.faults.append(Fault(Message("labelling.not-an-event"), at.path, at.line))
@@ -316,8 +317,9 @@ class SessionReader:
         text = _text(message)
         is_user = role == "user" and not results
         if is_user and _is_typed(line, message):
-            time = next((time for source in (line, message) if (time := _time(source)) is not None), None)
-            yield from self._read_request(conversation, Record(position=position, text=text, time=time))
+            times = [seconds(source.get(name)) for source in (line, message) for name in _FIELDS["time"]]
+            record = Record(position=position, text=text, time=next((t for t in times if t is not None), None))
+            yield from self._read_request(conversation, record)
         elif kinds[0] == "skill.invoked" and message.get("trigger") == "user-invoked":
             self._add_explicit(conversation, [message["name"]])
         elif kinds[0] != "event_msg" and (role in ("assistant", "tool") or calls or results):  # Codex repeats items
@@ -354,9 +356,9 @@ class SessionReader:
     def _read_request(self, conversation: _Conversation, record: Record) -> Iterator[Record]:
         """Begin a turn with a message of the user; what a program inserted begins none."""
         text, tags = record.text or "", dict(_TAG.findall(record.text or ""))
-        command, before = tags.get("command-name", "").strip("/"), conversation.record
+        command, before = tags.get("command-name", "").strip(" /"), conversation.record
         if text.lstrip().startswith("<skill>"):  # one that the message before named
-            self._add_explicit(conversation, [tags.get("name", "")])
+            self._add_explicit(conversation, [tags.get("name", "").strip()])
         request = f"/{command} {tags.get('command-args', '')}".strip() if command else _typed_text(text)
         is_repeated = before is not None and before.text == request and not (conversation.calls or before.after)
         if request is None or is_repeated:
@@ -400,11 +402,11 @@ class SessionReader:
                 tool, items, _ = conversation.calls[key]
                 failed = (
                     failed
-                    or (_use(tool) == "shell" and _EXIT.search(output[:_END] + output[-_END:]) is not None)
+                    or (_use(tool) == "shell" and _EXIT.search(output[:_LENGTH] + output[-_LENGTH:]) is not None)
                     or None
                 )
                 conversation.calls[key] = tool, items, result_status(output, tool, failed=failed)
-                conversation.results = [*conversation.results, (tool, output[:_RESULT_LENGTH])][-_N_RESULTS:]
+                conversation.results = [*conversation.results, (tool, output[:_LENGTH])][-_N_RESULTS:]
 
     def _cut(self, conversation: _Conversation) -> Iterator[Record]:
         """End a conversation that was summarised; what follows is a conversation of its own."""
@@ -441,11 +443,6 @@ def _role(*sources: Mapping[str, Any]) -> str:
     return ""
 
 
-def _time(source: Mapping[str, Any]) -> float | None:
-    times = (seconds(source.get(name)) for name in _FIELDS["time"])
-    return next((time for time in times if time is not None), None)
-
-
 def _text(message: Mapping[str, Any]) -> str:
     value = get(message, *_FIELDS["text"])
     return plain_text(value.get("text", "") if isinstance(value, dict) else value)
@@ -464,11 +461,11 @@ def _uses(
         if not isinstance(part, dict):
             continue
         kind = next((part[name] for name in _FIELDS["type"] if isinstance(part.get(name), str)), "")
-        is_result = _RESULT.fullmatch(kind) or any(name in part for name in _INNER_RESULTS)
+        is_result = _RESULT.fullmatch(kind) or any(name in part for name in _FIELDS["parts of results"])
         is_result = is_result or (part is message and role == "tool" and not results)
-        is_part = part is not message and any(isinstance(part.get(name), dict) for name in _INNER_CALLS)
+        is_part = part is not message and any(isinstance(part.get(name), dict) for name in _FIELDS["parts of calls"])
         is_call = not is_result and (_CALL.fullmatch(kind) or is_part or any(part is call for call in listed))
-        for name in (*_INNER_CALLS, *_INNER_CALLS, *_INNER_RESULTS):
+        for name in (*_FIELDS["parts of calls"], *_FIELDS["parts of calls"], *_FIELDS["parts of results"]):
             part = {**part, **part[name]} if (is_call or is_result) and isinstance(part.get(name), dict) else part
         identity, name = str(get(part, *_FIELDS["id"]) or ""), get(part, *_FIELDS["name"]) or kind
         server, output = get(part, *_FIELDS["server"]), get(part, *_FIELDS["output"][0 if is_result else 1 :])
@@ -482,7 +479,7 @@ def _uses(
             output = get(output, "content", "message") or output if isinstance(output, dict) else output
             results.append((identity, plain_text(output), failed or None))
     for name, inner in _TAGGED.findall(text) if role == "assistant" else ():
-        values = dict(_TAG.findall(inner))
+        values = {tag: value.strip() for tag, value in _TAG.findall(inner)}
         calls.append(("", "__".join(values[k] for k in ("server_name", "tool_name") if k in values) or name, values))
     if role == "user" and (match := _TEXT_RESULT.match(text)) and not _WRAPPED.search(text):
         results.append(("", text[match.end() :], None))
@@ -493,7 +490,7 @@ def _is_typed(line: Mapping[str, Any], message: Mapping[str, Any]) -> bool:
     """Whether a message of the user was typed by them and not inserted by the program or another agent."""
     origin, source = line.get("origin"), message.get("source")
     return not (
-        any(line.get(name) is True or message.get(name) is True for name in _INSERTED)
+        any(line.get(name) is True or message.get(name) is True for name in _FIELDS["inserted"])
         or (isinstance(origin, dict) and origin.get("kind", "human") != "human")
         or (isinstance(source, str) and source.startswith(("skill-", "agent-", "system", "command-")))
         or message.get("commandMode", "prompt") != "prompt"
@@ -503,20 +500,26 @@ def _is_typed(line: Mapping[str, Any], message: Mapping[str, Any]) -> bool:
 def _typed_text(text: str) -> str | None:
     """What the user typed, without insertions; None if nothing is left of a text."""
     wrapped = _WRAPPED.search(text)
-    plain = _INJECTED.sub("", text if wrapped is None else wrapped[2]).rpartition(_CODEX_REQUEST)[2].strip()
+    plain = _INJECTED.sub("", text if wrapped is None else wrapped[2]).strip()
     return None if text.strip() and (not plain or _NOT_TYPED.match(plain)) else plain
 
 
-def _lines_of(value: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The events of a document: itself, the requests of a chat of VS Code, or the messages of a session."""
-    session = {name: value[name] for name in _FIELDS["session"][:2] if isinstance(value.get(name), str)}
+def _lines_of(value: Mapping[str, Any], name: str = "") -> Iterator[dict[str, Any]]:
+    """The events of a document: itself, the requests of a chat of VS Code, or the messages of a session.
+
+    Args:
+        value: the document.
+        name: the name of a session that has none.
+    """
     requests = value.get("requests")
-    lists = [requests, *(value.get(name) for name in _FIELDS["messages"] if not _role(value))]
+    lists = [requests, *(value.get(key) for key in _FIELDS["messages"] if not _role(value))]
     entries = next((entries for entries in lists if isinstance(entries, list)), None)
     if entries is None:
         yield dict(value)
+    session = {"sessionId": str(get(value, *_FIELDS["session"], "uuid", "id") or name)}
     for entry in entries or ():
-        yield from (session | line for line in (_chat_messages(entry) if entries is requests else [entry]))
+        lines = _chat_messages(entry) if entries is requests else [entry if isinstance(entry, dict) else {}]
+        yield from (session | line for line in lines)
 
 
 def _chat_messages(request: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -557,43 +560,23 @@ def _changed(chat: Any, change: Mapping[str, Any]) -> Any:
     return chat
 
 
-def _matches(is_line: Callable[[Mapping[str, Any]], bool]) -> Callable[[Sequence[Any]], bool]:
-    return lambda values: any(isinstance(value, dict) and is_line(value) for value in values)
-
-
-def _is_claude_code(line: Mapping[str, Any]) -> bool:
-    is_event = isinstance(line.get("message"), dict) or any(name in line for name in ("uuid", "leafUuid", "subtype"))
-    return is_event and isinstance(line.get("type"), str) and ("sessionId" in line or "session_id" in line)
-
-
-def _is_codex(line: Mapping[str, Any]) -> bool:
-    types = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
-    return line.get("type") in types and isinstance(line.get("payload"), dict)
-
-
-def _is_copilot(line: Mapping[str, Any]) -> bool:
-    chat = line["v"] if line.get("kind") == 0 and isinstance(line.get("v"), dict) else line
-    is_event = line.get("type") in ("session.start", "user.message", "assistant.message")
-    return (isinstance(chat.get("requests"), list) and "sessionId" in chat) or (
-        is_event and isinstance(line.get("data"), dict)
-    )
-
-
-def _is_gemini(line: Mapping[str, Any]) -> bool:
-    return "sessionId" in line and ("projectHash" in line or line.get("type") == "gemini")
-
-
-_NOT_TRANSCRIPTS = (
-    *("messages", "called", "offered", "spanId", "span_id", "traceId", "resourceSpans", "run_type"),
+_NOT_TRANSCRIPTS = {
+    *("messages", "called", "offered", "spanId", "span_id", "traceId", "resourceSpans", "run_type", "requests"),
     *("query", "question", "input", "prompt", "expected", "should_trigger"),
-)
+}
 """Fields of turns, spans and evals."""
 
 
 def _is_transcript(values: Sequence[Any]) -> bool:
-    objects = [value for value in values if isinstance(value, dict) and not value.keys() & set(_NOT_TRANSCRIPTS)]
-    roles = [_role(line) for value in objects for line in _lines_of(value) if isinstance(line, dict)]
-    return "user" in roles and 2 * sum(map(bool, roles)) >= len(roles) and 2 * len(objects) >= len(values)
+    objects = [value for value in values if isinstance(value, dict) and not value.keys() & _NOT_TRANSCRIPTS]
+    lines = [line for value in objects for line in _lines_of(value)]
+    roles = [_role(line) for line in lines if _text(line) or _role(line) != "user"]
+    return "user" in roles and 2 * sum(map(bool, roles)) >= len(lines) and 2 * len(objects) >= len(values)
+
+
+def _has_line(is_line: Callable[[Mapping[str, Any]], bool]) -> Callable[[Sequence[Any]], bool]:
+    """Whether any of the first documents is a line of a kind."""
+    return lambda values: any(isinstance(value, dict) and is_line(value) for value in values)
 
 
 KINDS = tuple(
@@ -613,23 +596,49 @@ KINDS = tuple(
             "sessions of Claude Code",
             "`~/.claude/projects/*/*.jsonl`; `claude -p --output-format stream-json`",
             "tools and skills that `init` lists",
-            _matches(_is_claude_code),
+            _has_line(
+                lambda line: (
+                    isinstance(line.get("type"), str)
+                    and bool(line.keys() & {"sessionId", "session_id"})
+                    and (isinstance(line.get("message"), dict) or bool(line.keys() & {"uuid", "leafUuid", "subtype"}))
+                )
+            ),
         ),
         (
             "codex",
             "sessions of Codex",
             "`~/.codex/sessions/**/rollout-*.jsonl`",
             "dynamic tools",
-            _matches(_is_codex),
+            _has_line(
+                lambda line: (
+                    isinstance(line.get("payload"), dict)
+                    and line.get("type") in ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+                )
+            ),
         ),
         (
             "copilot",
             "sessions of Copilot CLI and chats of VS Code",
             "`~/.copilot/session-state/*/events.jsonl`; `workspaceStorage/*/chatSessions/*` of VS Code",
             "",
-            _matches(_is_copilot),
+            _has_line(
+                lambda line: (
+                    (isinstance(line.get("requests"), list) and "sessionId" in line)
+                    or (line.get("kind") == 0 and isinstance(line.get("v"), dict) and "requests" in line["v"])
+                    or (
+                        line.get("type") in ("session.start", "user.message", "assistant.message")
+                        and isinstance(line.get("data"), dict)
+                    )
+                )
+            ),
         ),
-        ("gemini-cli", "sessions of Gemini CLI", "`~/.gemini/tmp/*/chats/*`", "", _matches(_is_gemini)),
+        (
+            "gemini-cli",
+            "sessions of Gemini CLI",
+            "`~/.gemini/tmp/*/chats/*`",
+            "",
+            _has_line(lambda line: "sessionId" in line and ("projectHash" in line or line.get("type") == "gemini")),
+        ),
         (
             "transcript",
             "messages or events, one a line or in a list",

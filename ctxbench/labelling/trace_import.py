@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 
@@ -73,8 +74,7 @@ class LogFiles:
         for number, path in list(enumerate(self._paths))[self._n_files :]:
             if self._n_documents == 0:
                 self.turns += self._sessions.start_file(path)
-            before = sum(sizes[:number])
-            yield from self._read_file(path, lambda n, before=before: progress(_STEP, before + n, sum(sizes)))
+            yield from self._read_file(path, partial(_report_progress, progress, sum(sizes[:number]), sum(sizes)))
             self._n_files, self._n_documents = number + 1, 0
         self.turns += self._sessions.finish()
         counts["lines_unreadable"] = n_wrong = counts["lines"] - self._n_readable - counts["lines_twice"]
@@ -115,6 +115,10 @@ class LogFiles:
         return self._rows.read(document.value, counts["lines"], at)
 
 
+def _report_progress(progress: ProgressListener, before: int, total: int, n: int) -> None:
+    progress("reading traces, bytes", before + n, total)
+
+
 def _unreadable(faults: Sequence[Fault], subject: str) -> InputError:
     return InputError(merge_equal_faults(faults)[:_SHOWN], subject=subject)
 
@@ -139,7 +143,6 @@ def _check_turns(groups: Sequence[object], logs: Sequence[Path], findings: LogFi
 
 
 _SESSIONS = [kind.name for kind in KINDS]
-_STEP = "reading traces, bytes"
 _WORD = re.compile(r"[^\W_]+")
 _EXAMPLES, _SHOWN = 5, 20  # faults that the report and an error name
 _FIELDS = 20  # ignored fields that the card lists
@@ -277,7 +280,7 @@ def _read_logs(source: TraceSource, settings: TraceSettings, progress: ProgressL
     key = repr((__version__, versions, source.catalog.hash, sorted(source.renames.items()), source.kind, settings))
     stored = cache_dir() / "imports" / f"{blake2b(key.encode(), digest_size=16).hexdigest()}.pickle"
     try:
-        files = pickle.loads(stored.read_bytes())  # noqa: S301 - of this user
+        files: LogFiles = pickle.loads(stored.read_bytes())  # noqa: S301 - of this user
     except Exception:  # noqa: BLE001 - absent or damaged
         files = LogFiles(source, history=settings.history)
     with interrupts() as signals:

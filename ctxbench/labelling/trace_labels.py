@@ -346,8 +346,9 @@ class Builder:
         call tools if it called some. If no model call has a list, `assume_full` decides.
         """
         counts = self.findings.counts
-        offers = [offered for record in turn.records for offered in (record, *record.nested)]
-        lists = dict.fromkeys(offer.offered for offer in offers if offer.offered is not None)
+        offers = [record.offered for record in turn.records]
+        offers += [nested.offered for record in turn.records for nested in record.nested]
+        lists = dict.fromkeys(names for names in offers if names is not None)
         complete = {names: scope.searchable <= set(self._items(names)) for names in lists}
         everything = any(record.all_offered for record in turn.records)
         is_stated = bool(lists) or everything

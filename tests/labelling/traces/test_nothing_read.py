@@ -125,7 +125,7 @@ def test_a_turn_that_needs_nothing_is_a_label(log):
         log({"text": "a", "offered": "*", "needs": "nothing"}, {"text": "b", "offered": ["refund"], "called": ["push"]})
     )
     assert made.report.is_labelled
-    assert "0 labels" not in made.report.lines()[0]
+    assert "1 that need nothing" in made.report.lines()[0]
 
 
 @pytest.mark.parametrize(
