@@ -42,32 +42,33 @@ from ctxbench.model.requests import Message as ChatTurn
 
 _FIELDS = {
     "role": ("role", "sender", "speaker", "from", "author"),
-    "type": ("type", "event", "kind", "message_type"),
+    "type": ("type", "event", "kind", "message_type", "event_type", "eventType", "hook_event_name"),
     "message": ("message", "payload", "data", "attachment"),  # of an event
     "session": (
         *("sessionId", "session_id", "conversation_id", "conversationId", "conversation", "thread_id", "threadId"),
         *("chat_id", "chatId", "dialogue_id", "dialog_id", "test_id", "task_id", "run_id", "trace_id", "session"),
     ),
-    "messages": ("chat_messages", "conversations", "transcript", "messages"),
+    "messages": ("chat_messages", "conversations", "transcript", "messages", "traj", "trajectory"),
     "time": ("timestamp", "time", "ts", "created_at", "createdAt", "created", "date"),
     "text": ("content", "text", "message", "value", "body", "parts", "utterance", "prompt"),
     "calls": ("tool_calls", "toolCalls", "toolRequests", "function_calls", "function_call"),
     "name": ("mcpToolName", "name", "tool_name", "toolName", "tool", "toolId"),
     "server": ("mcpServerName", "server_name", "serverName", "server", "namespace"),
     "id": ("tool_use_id", "tool_call_id", "toolCallId", "call_id", "callId", "callID", "id"),
-    "input": ("input", "arguments", "args", "parameters", "params", "action"),
-    "output": ("content", "output", "result", "response", "text", "error"),
+    "input": ("input", "arguments", "args", "parameters", "params", "action", "tool_input"),
+    "output": ("content", "output", "result", "response", "tool_response", "text", "error"),
     "skill": ("skill", "skill_name", "skillName", "name", "command"),
     "read": ("file_path", "filePath", "path", "absolute_path", "target_file", "filename", "paths", "files"),
     "shell": ("command", "cmd", "script", "code"),
-    "parts of calls": ("functionCall", "toolCall", "toolUse", "function", "value"),
+    "parts of calls": ("functionCall", "toolCall", "toolUse", "function", "value", "state"),
     "parts of results": ("functionResponse", "toolResult", "toolResponse"),
     "inserted": ("isMeta", "isSynthetic", "isVisibleInTranscriptOnly", "isAutopilotContinuation"),
 }
 """Names of fields by what they hold; of several the first one is read."""
 _TYPES = {
-    **dict.fromkeys(("user", "human", "user_message", "user_input", "user_prompt", "queued_command"), "user"),
-    **dict.fromkeys(("assistant", "assistant_message", "agent_message", "ai", "gemini"), "assistant"),
+    **dict.fromkeys(("user", "human", "user_message", "user_input", "user_prompt", "user_turn"), "user"),
+    **dict.fromkeys(("queued_command", "user_prompt_submit"), "user"),
+    **dict.fromkeys(("assistant", "assistant_message", "agent_message", "ai", "gemini", "bot"), "assistant"),
 }
 _ROLES = {
     **_TYPES,
@@ -76,9 +77,14 @@ _ROLES = {
     **dict.fromkeys(("tool", "function", "tool_result", "observation"), "tool"),
     **dict.fromkeys(("system", "developer"), "system"),
 }
-_CALL = re.compile(rf"{LIKE_CALLS.pattern}|tool_?request|local_shell_call|tool\.execution_start", re.IGNORECASE)
+_CALL = re.compile(
+    rf"{LIKE_CALLS.pattern}|tool_?request|local_shell_call|(?:pre|post)_?tool_?use"
+    r"|tool(?:[-_. ]?(?:start|started|begin|called|invoked|executed|execution_start))?",
+    re.IGNORECASE,
+)
 _RESULT = re.compile(
-    r"(?:\w+[-_])?(?:tool|function)[-_]?(?:call[-_]?)?(?:result|response|output|error)|tool\.execution_complete",
+    r"(?:\w+[-_])?(?:tool|function)[-_]?(?:call[-_]?)?(?:result|response|output|error)"
+    r"|tool[-_. ]?(?:end|ended|finished|completed|returned|execution_complete)",
     re.IGNORECASE,
 )
 _FAILURES = ("error", "failed", "failure", "cancelled", "canceled", "denied", "rejected")
@@ -297,7 +303,7 @@ class SessionReader:
             self._findings.faults.append(Fault(Message("labelling.not-an-event"), at.path, at.line))
 
     def _read_line(self, line: dict[str, Any], position: int) -> Iterator[Record]:
-        message = next((line[name] for name in _FIELDS["message"] if isinstance(line.get(name), dict)), line)
+        message = _message(line)
         kinds = [source.get(name) for source in (line, message) for name in ("type", "subtype")]
         unique = line.get("uuid") or (line.get("id") if "parentId" in line else None)
         if unique in self._ids:
@@ -431,6 +437,11 @@ class SessionReader:
             yield record
 
 
+def _message(line: dict[str, Any]) -> dict[str, Any]:
+    """The message in an event; the event itself if it has none."""
+    return next((line[name] for name in _FIELDS["message"] if isinstance(line.get(name), dict)), line)
+
+
 def _role(*sources: Mapping[str, Any]) -> str:
     """The role of a message in an event: user, assistant, tool or system; empty if there is none."""
     for source in reversed(sources):
@@ -519,7 +530,7 @@ def _lines_of(value: Mapping[str, Any], name: str = "") -> Iterator[dict[str, An
     session = {"sessionId": str(get(value, *_FIELDS["session"], "uuid", "id") or name)}
     for entry in entries or ():
         lines = _chat_messages(entry) if entries is requests else [entry if isinstance(entry, dict) else {}]
-        yield from (session | line for line in lines)
+        yield from (session | line | (line["info"] if isinstance(line.get("info"), dict) else {}) for line in lines)
 
 
 def _chat_messages(request: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -562,7 +573,7 @@ def _changed(chat: Any, change: Mapping[str, Any]) -> Any:
 
 _NOT_TRANSCRIPTS = {
     *("messages", "called", "offered", "spanId", "span_id", "traceId", "resourceSpans", "run_type", "requests"),
-    *("query", "question", "input", "prompt", "expected", "should_trigger"),
+    *("query", "question", "expected", "should_trigger"),
 }
 """Fields of turns, spans and evals."""
 
@@ -570,8 +581,9 @@ _NOT_TRANSCRIPTS = {
 def _is_transcript(values: Sequence[Any]) -> bool:
     objects = [value for value in values if isinstance(value, dict) and not value.keys() & _NOT_TRANSCRIPTS]
     lines = [line for value in objects for line in _lines_of(value)]
-    roles = [_role(line) for line in lines if _text(line) or _role(line) != "user"]
-    return "user" in roles and 2 * sum(map(bool, roles)) >= len(lines) and 2 * len(objects) >= len(values)
+    roles = [_role(line, _message(line)) or ("tool" if any(_uses(_message(line), "")) else "") for line in lines]
+    is_request = [role == "user" and bool(_text(_message(line))) for role, line in zip(roles, lines, strict=True)]
+    return any(is_request) and 2 * sum(map(bool, roles)) >= len(roles) and 2 * len(objects) >= len(values)
 
 
 def _has_line(is_line: Callable[[Mapping[str, Any]], bool]) -> Callable[[Sequence[Any]], bool]:
@@ -638,6 +650,13 @@ KINDS = tuple(
             "`~/.gemini/tmp/*/chats/*`",
             "",
             _has_line(lambda line: "sessionId" in line and ("projectHash" in line or line.get("type") == "gemini")),
+        ),
+        (
+            "opencode",
+            "sessions of OpenCode",
+            "`opencode export SESSION`",
+            "",
+            _has_line(lambda line: isinstance(line.get("info"), dict) and isinstance(line.get("messages"), list)),
         ),
         (
             "transcript",

@@ -469,6 +469,108 @@ def test_transcripts_with_and_without_an_id_of_the_session(read, call):
     assert {text: items for text, items in found.items() if items} == {"Go. a": [TRACK], "Go. b": [TRACK]}
 
 
+GOOSE = [
+    {"working_dir": "/w", "description": "d"},
+    {"role": "user", "created": 1767225600, "content": [{"type": "text", "text": "Go."}]},
+    {
+        "role": "assistant",
+        "content": [
+            {
+                "type": "toolRequest",
+                "id": "c",
+                "toolCall": {"status": "success", "value": {"name": "shop__track_order", "arguments": {}}},
+            }
+        ],
+    },
+    {
+        "role": "user",
+        "content": [{"type": "toolResponse", "id": "c", "toolResult": {"status": "success", "value": [{"text": "x"}]}}],
+    },
+]
+QWEN = [
+    {"sessionId": "q", "type": "user", "uuid": "1", "message": {"role": "user", "parts": [{"text": "Go."}]}},
+    {
+        "sessionId": "q",
+        "type": "assistant",
+        "uuid": "2",
+        "message": {"role": "model", "parts": [{"functionCall": {"id": "c", "name": "track_order", "args": {}}}]},
+    },
+    {
+        "sessionId": "q",
+        "type": "tool_result",
+        "uuid": "3",
+        "message": {"role": "user", "parts": [{"functionResponse": {"id": "c", "response": {"output": "x"}}}]},
+    },
+]
+PI = [
+    {"type": "session", "id": "p", "cwd": "/w"},
+    {"type": "message", "id": "1", "parentId": None, "message": {"role": "user", "content": "Go."}},
+    {
+        "type": "message",
+        "id": "2",
+        "parentId": "1",
+        "message": {"role": "assistant", "content": [{"type": "toolCall", "id": "c", "name": "track_order"}]},
+    },
+    {
+        "type": "message",
+        "id": "3",
+        "parentId": "2",
+        "message": {"role": "toolResult", "toolCallId": "c", "toolName": "track_order", "content": [{"text": "x"}]},
+    },
+]
+OPENCODE = [
+    {
+        "info": {"id": "o", "title": "t"},
+        "messages": [
+            {"info": {"id": "1", "role": "user"}, "parts": [{"type": "text", "text": "Go."}]},
+            {
+                "info": {"id": "2", "role": "assistant"},
+                "parts": [
+                    {
+                        "type": "tool",
+                        "callID": "c",
+                        "tool": "shop_track_order",
+                        "state": {"status": "completed", "input": {}, "output": "x"},
+                    }
+                ],
+            },
+        ],
+    }
+]
+HOOKS = [
+    {"session_id": "h", "hook_event_name": "UserPromptSubmit", "prompt": "Go."},
+    {"session_id": "h", "hook_event_name": "PreToolUse", "tool_name": "mcp__shop__track_order", "tool_input": {}},
+    {"session_id": "h", "hook_event_name": "Stop"},
+]
+EVENTS = [
+    {"ts": 1767225600, "event": "user_message", "text": "Go."},
+    {"ts": 1767225601, "event": "tool_called", "tool": "track_order", "args": {}},
+    {"ts": 1767225602, "event": "tool_completed", "tool": "track_order", "output": "x"},
+    {"ts": 1767225603, "event": "bot", "text": "It comes."},
+]
+CLAUDE_AI = [
+    {
+        "uuid": name,
+        "chat_messages": [
+            {"uuid": f"{name}1", "sender": "human", "text": text},
+            {"uuid": f"{name}2", "sender": "assistant", "content": [{"type": "tool_use", "name": tool}]},
+        ],
+    }
+    for name, text, tool in (("a", "Go.", "track_order"), ("b", "No.", "web"))
+]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [GOOSE, QWEN, PI, OPENCODE, HOOKS, EVENTS, CLAUDE_AI],
+    ids=["goose", "qwen", "pi", "opencode", "hooks", "events", "claude.ai"],
+)
+def test_what_looks_like_a_session_is_read_like_one(read, lines):
+    imported = read(lines)
+    assert labels(imported)["Go."] == [TRACK]
+    assert len(imported.dataset.queries) == len({query.request.conversation for query in imported.dataset.queries})
+
+
 def test_two_files_without_ids_of_sessions_are_two_conversations(read):
     lines = [
         {"test_id": "t1", "role": "user", "content": "Go."},
@@ -525,6 +627,8 @@ def test_results_are_redacted(read):
         [{"name": "track_order", "description": "x", "inputSchema": {}}],
         [{"id": "r", "run_type": "llm", "inputs": {}, "session_id": "s"}],
         ["plain text", "user"],
+        [{"name": "Ann", "role": "user"}, {"name": "Ben", "role": "admin"}],
+        [{"requests": [3], "x": 1}, {"conversations": [1]}],
     ],
 )
 def test_other_files_are_no_sessions(rows):
