@@ -137,9 +137,17 @@ def _check_turns(groups: Sequence[object], logs: Sequence[Path], findings: LogFi
     n, files = findings.counts, ", ".join(map(str, logs))
     if not n["lines"]:
         raise ParameterError(Message("labelling.empty-log", files=files))
-    names = {"names": listed(findings.span_names), "roles": listed(findings.roles)}
-    figures = {"lines": n["lines"], "spans": n["spans"] or "none", "calls": n["spans_without_content"] or "none"}
-    raise ParameterError(Message("labelling.log-without-turns", files=files, **names, **figures))
+    raise ParameterError(
+        Message(
+            "labelling.log-without-turns",
+            files=files,
+            lines=n["lines"],
+            spans=n["spans"] or "none",
+            calls=n["spans_without_content"] or "none",
+            names=listed(findings.span_names),
+            roles=listed(findings.roles),
+        )
+    )
 
 
 _SESSIONS = [kind.name for kind in KINDS]
@@ -361,16 +369,14 @@ def refuse_overwriting(folder: Path) -> None:
         ParameterError: the folder has labels of people (also answers that are not in the dataset yet) or other
             contents, or it cannot be read.
     """
-    if not (folder / CARD).is_file():
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ParameterError(f"{folder} exists and is not a dataset; name a new folder, or an import to replace")
-        return
-    refuse_loss(folder, is_own=_by_traces, sources=(SOURCE,))
-
-
-def _by_traces(dataset: Dataset) -> bool:
-    notes = dataset.about.get("notes")
-    return isinstance(notes, dict) and "traces" in notes
+    if (folder / CARD).is_file():
+        refuse_loss(
+            folder,
+            is_own=lambda dataset: isinstance(notes := dataset.about.get("notes"), dict) and "traces" in notes,
+            sources=(SOURCE,),
+        )
+    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ParameterError(f"{folder} exists and is not a dataset; name a new folder, or an import to replace")
 
 
 def scopes_of(folder: Path) -> dict[str, tuple[ItemKey, ...]]:
@@ -379,9 +385,8 @@ def scopes_of(folder: Path) -> dict[str, tuple[ItemKey, ...]]:
     Raises:
         InputError: the card cannot be read.
     """
-    if not (folder / CARD).is_file():
-        return {}
-    return {name: tuple(ItemKey.parse(i) for i in ids) for name, ids in (read_card(folder).get("scopes") or {}).items()}
+    scopes = (read_card(folder).get("scopes") if (folder / CARD).is_file() else None) or {}
+    return {name: tuple(ItemKey.parse(item_id) for item_id in ids) for name, ids in scopes.items()}
 
 
 def redactor_for(catalog: Catalog, patterns: Path | None = None) -> Redactor:

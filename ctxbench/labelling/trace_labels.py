@@ -28,7 +28,7 @@ from ctxbench.model.requests import Request, SessionItem
 
 COUNTS: dict[str, tuple[str, ...]] = {
     "read": (
-        *("lines", "lines_twice", "lines_unreadable", "spans", "spans_twice", "spans_unreadable"),
+        *("lines", "lines_twice", "lines_unreadable", "events_other", "spans", "spans_twice", "spans_unreadable"),
         "spans_without_parent",
         *("spans_without_content", "spans_other", "model_calls_of_helpers", "logs_without_span"),
         *("records_without_request", "responses_unread", "responses_missing"),
