@@ -151,6 +151,8 @@ def _check_turns(groups: Sequence[object], logs: Sequence[Path], findings: LogFi
 
 
 _SESSIONS = [kind.name for kind in KINDS]
+UNSTATED = "not stated; contains user texts"
+"""The licence of a dataset of logs whose licence was not given."""
 _WORD = re.compile(r"[^\W_]+")
 _EXAMPLES, _SHOWN = 5, 20  # faults that the report and an error name
 _FIELDS = 20  # ignored fields that the card lists
@@ -212,7 +214,7 @@ class TraceSettings:
     """
 
     name: str
-    licence: str = "not stated; contains user texts"
+    licence: str = UNSTATED
     history: int = 20
     assume_full: bool = False
 
