@@ -107,7 +107,7 @@ _WITH_SERVER = re.compile(r"__|[./:]|^mcp[_-]")
 _INJECTED = re.compile(
     r"<(system-reminder|environment_details|environment_context|user_instructions|ide_\w+|local-command-\w+|bash-\w+"
     r"|turn_aborted|user_shell_command|task-notification|subagent_notification|permissions instructions|skill"
-    r"|collaboration_mode|command-message|user-memory-input|system_notification|current_datetime|reminder\w*"
+    r"|session_context|collaboration_mode|command-message|user-memory-input|system_notification|current_datetime|reminder\w*"
     r"|editorContext|workspace_info|agents_md|new-diagnostics|session-start-hook|user-prompt-submit-hook)\b[^>]*>"
     r".*?(?:</\1>|\Z)|\A.*## My request for Codex:",
     re.DOTALL,
@@ -124,6 +124,7 @@ _TAGGED = re.compile(r"<(use_mcp_tool|read_file|execute_command|use_skill)>(.*?)
 _TAG = re.compile(r"<([\w-]+)>\s*([^<]*)</\1>")
 
 _N_RESULTS, _LENGTH = 5, 1000  # results that go with the next request, and their characters
+_STARTS = ("session_meta", "session.start", "session")
 _COMPACTIONS = ("compacted", "compact_boundary", "session.compaction_complete", "compaction")
 
 
@@ -134,8 +135,12 @@ class SessionNames:
         self._resolver = resolver
         self._skills = group_pairs((item.name.casefold(), item.id) for item in catalog if item.type == "skill")
         files = (item for item in catalog if item.type not in ("tool", "message", "memory"))
-        paths = ((_path_parts(str(item.metadata.get("path", item.name))), item.id) for item in files)
-        self._files = group_pairs((parts[-1].casefold(), (parts, item_id)) for parts, item_id in paths if parts)
+        paths = ((_path_parts(str(item.metadata.get("path", item.name))), item) for item in files)
+        self._files = group_pairs(
+            (parts[-1].casefold(), (parts, item.id))
+            for parts, item in paths
+            if len(parts) > (item.type == "skill")  # a file SKILL.md alone may be of any skill
+        )
 
     def skill(self, name: str) -> str:
         """The id of a skill, also with the name of its plugin before a colon; of an unknown one with its name."""
@@ -174,10 +179,12 @@ class SessionNames:
             arguments: its input.
             folder: the working folder.
         """
+        values = arguments if isinstance(arguments, dict) else {"command": arguments}
+        server, tool = get(values, *_FIELDS["server"]), get(values, "tool_name", "toolName")
+        name = f"{server}__{tool}" if server and tool else name  # a tool that calls tools
         if self.is_item(name):
             return [name]
         use = _use(name)
-        values = arguments if isinstance(arguments, dict) else {"command": arguments}
         value = get(values, *_FIELDS[use]) if use else None
         if use == "skill":
             return [self.skill(value.strip(" /").split(" ")[0])] if isinstance(value, str) else []
@@ -297,7 +304,10 @@ class SessionReader:
             if isinstance(value.get("kind"), int) and ("v" in value or "k" in value):
                 self._chat = _changed(self._chat, value)
                 return
-            for line in _lines_of(value, f"{self._file.stem}-{at.line}"):
+            if "$set" in value:  # Gemini CLI writes all messages anew
+                messages = value["$set"].get("messages") or []
+                value = {"messages": [message for message in messages if message["id"] not in self._ids]}
+            for line in _lines_of(value, self._session or f"{self._file.stem}-{at.line}"):
                 yield from self._read_line(line, position)
         except (TypeError, ValueError, AttributeError, LookupError, RecursionError):
             self._findings.faults.append(Fault(Message("labelling.not-an-event"), at.path, at.line))
@@ -305,13 +315,15 @@ class SessionReader:
     def _read_line(self, line: dict[str, Any], position: int) -> Iterator[Record]:
         message = _message(line)
         kinds = [source.get(name) for source in (line, message) for name in ("type", "subtype")]
+        conversation, role = self._conversation(line, message, kinds), _role(line, message)
         unique = line.get("uuid") or (line.get("id") if "parentId" in line else None)
+        if unique is None and role == "user" and "type" in line and "id" in line:
+            unique = f"{line['id']} {_text(message)}"
         if unique in self._ids:
             self._findings.counts["lines_twice"] += 1
             return
-        self._ids |= {unique} if isinstance(unique, str) else set()
-        conversation, role = self._conversation(line, message, kinds), _role(line, message)
-        tools = get(message, "dynamic_tools", "tools", "available_tools")
+        self._ids |= {name for name in (unique, line.get("id")) if isinstance(name, str)}
+        tools = parsed(get(message, "dynamic_tools", "tools", "available_tools"))
         if isinstance(tools, list) and role != "assistant":
             conversation.offered = self._names.offered(tools, message.get("skills"))
         if any(kind in _COMPACTIONS for kind in kinds) or line.get("isCompactSummary") is True:
@@ -329,7 +341,7 @@ class SessionReader:
         elif kinds[0] == "skill.invoked" and message.get("trigger") == "user-invoked":
             self._add_explicit(conversation, [message["name"]])
         elif kinds[0] != "event_msg" and (role in ("assistant", "tool") or calls or results):  # Codex repeats items
-            answer = text if role == "assistant" and line.get("isApiErrorMessage") is not True else None
+            answer = text if role == "assistant" and message.get("model") != "<synthetic>" else None
             self._read_answer(conversation, answer, calls, results)
         elif not is_user:
             self._findings.counts["events_other"] += 1
@@ -343,7 +355,7 @@ class SessionReader:
             (key, str(s[key])) for s in sources[:2] for key in _FIELDS["session"] if isinstance(s.get(key), str | int)
         ]
         key, name = names[0] if names else ("", self._session or self._unique(self._file.stem, self._file.parent.name))
-        if kinds[0] in ("session_meta", "session.start") and not self._session:  # a fork repeats that of its origin
+        if (kinds[0] in _STARTS or "projectHash" in line) and not self._session:  # a fork repeats that of its origin
             self._session = name = str(get(message, "sessionId", "id") or name)
         elif key and key not in _FIELDS["session"][:2]:
             name = self._unique(name, self._file.stem)
@@ -471,14 +483,17 @@ def _uses(
     for part in (*(content if isinstance(content, list) else ()), *listed, message):
         if not isinstance(part, dict):
             continue
-        kind = next((part[name] for name in _FIELDS["type"] if isinstance(part.get(name), str)), "")
+        kinds = (part.get(name) for name in (*_FIELDS["type"], *_FIELDS["role"]))
+        kind = next((kind for kind in kinds if isinstance(kind, str)), "")
         is_result = _RESULT.fullmatch(kind) or any(name in part for name in _FIELDS["parts of results"])
         is_result = is_result or (part is message and role == "tool" and not results)
         is_part = part is not message and any(isinstance(part.get(name), dict) for name in _FIELDS["parts of calls"])
         is_call = not is_result and (_CALL.fullmatch(kind) or is_part or any(part is call for call in listed))
         for name in (*_FIELDS["parts of calls"], *_FIELDS["parts of calls"], *_FIELDS["parts of results"]):
-            part = {**part, **part[name]} if (is_call or is_result) and isinstance(part.get(name), dict) else part
+            inner = parsed(part.get(name)) if is_call or is_result else None
+            part = {**part, **inner} if isinstance(inner, dict) else part
         identity, name = str(get(part, *_FIELDS["id"]) or ""), get(part, *_FIELDS["name"]) or kind
+        name = f"mcp_{name}" if "callID" in part and "_" in str(name) else name  # OpenCode: server and tool
         server, output = get(part, *_FIELDS["server"]), get(part, *_FIELDS["output"][0 if is_result else 1 :])
         if is_call:
             name = f"{server.strip('_')}__{name}" if isinstance(server, str) and server else str(name)
@@ -490,8 +505,7 @@ def _uses(
             output = get(output, "content", "message") or output if isinstance(output, dict) else output
             results.append((identity, plain_text(output), failed or None))
     for name, inner in _TAGGED.findall(text) if role == "assistant" else ():
-        values = {tag: value.strip() for tag, value in _TAG.findall(inner)}
-        calls.append(("", "__".join(values[k] for k in ("server_name", "tool_name") if k in values) or name, values))
+        calls.append(("", name, {tag: value.strip() for tag, value in _TAG.findall(inner)}))
     if role == "user" and (match := _TEXT_RESULT.match(text)) and not _WRAPPED.search(text):
         results.append(("", text[match.end() :], None))
     return calls, results
@@ -528,6 +542,7 @@ def _lines_of(value: Mapping[str, Any], name: str = "") -> Iterator[dict[str, An
     if entries is None:
         yield dict(value)
     session = {"sessionId": str(get(value, *_FIELDS["session"], "uuid", "id") or name)}
+    session |= {"tools": value["tools"]} if "tools" in value else {}
     for entry in entries or ():
         lines = _chat_messages(entry) if entries is requests else [entry if isinstance(entry, dict) else {}]
         yield from (session | line | (line["info"] if isinstance(line.get("info"), dict) else {}) for line in lines)

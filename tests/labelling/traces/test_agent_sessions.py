@@ -19,7 +19,7 @@ CATALOG = Catalog(
     [
         *(Item(type="tool", server="shop", name=name) for name in ("track_order", "refund_order")),
         Item(type="skill", name="pdf", text="Make PDFs", metadata={"path": ".claude/skills/pdf/SKILL.md"}),
-        Item(type="skill", name="kit:review", text="Review"),
+        Item(type="skill", name="kit:review", text="Review", metadata={"path": "SKILL.md"}),
         Item(type="rule", name="CLAUDE.md", text="Be brief"),
         Item(type="rule", name="web/CLAUDE.md", text="No jQuery"),
         Item(type="rule", name=".cursor/rules/api.mdc", text="REST"),
@@ -178,12 +178,19 @@ def test_a_skill_that_the_catalog_does_not_have_is_listed(read):
         {"type": "summary", "summary": "Parcels", "leafUuid": "x"},
         {**CLAUDE, "type": "attachment", "attachment": {"type": "todo_reminder"}},
         {**CLAUDE, "type": "file-history-snapshot", "messageId": "m", "snapshot": {}},
+        {**CLAUDE, "type": "assistant", "message": {"role": "assistant", "model": "<synthetic>", "content": "No."}},
         {**CLAUDE, "type": "progress", "data": {"type": "agent_progress", "prompt": "Find it."}},
     ],
 )
 def test_what_the_program_inserts_is_no_request(read, line):
     imported = read([user("Go."), line, assistant(use("mcp__shop__track_order")), result()])
     assert labels(imported) == {"Go.": [TRACK]}
+
+
+def test_a_file_of_a_skill_is_of_the_skill_that_its_folder_names(read):
+    imported = read([user("Go."), assistant(use("Read", file_path="/w/app/SKILL.md"))])
+    assert labels(imported) == {"Go.": []}
+    assert imported.report.unknown == {"skill:app": 1}
 
 
 def test_a_session_that_used_nothing_of_the_catalog_is_so_many_requests_to_label(read):
@@ -214,7 +221,11 @@ def test_a_slash_command_is_a_request_with_an_explicit_item(read):
 
 
 def test_a_command_that_the_model_does_not_answer_is_no_request(read):
-    lines = [user("<command-name>/clear</command-name>"), user("<local-command-stdout></local-command-stdout>")]
+    lines = [
+        user("<command-name>/clear</command-name>"),
+        user("<local-command-stdout></local-command-stdout>"),
+        {**CLAUDE, "type": "assistant", "message": {"role": "assistant", "model": "<synthetic>", "content": "No."}},
+    ]
     assert requests(read([*lines, user("Go."), assistant("Yes."), *lines])) == ["Go."]
 
 
@@ -428,6 +439,40 @@ def test_gemini_cli(read):
 
 
 TAGS = "<server_name>shop</server_name>\n<tool_name>track_order</tool_name>"
+
+
+def test_gemini_cli_writes_messages_anew_and_names_servers_with_one_underscore(read):
+    def said(number, kind, **fields):
+        return {"id": f"{number:032}", "timestamp": f"2026-01-01T00:00:{number:02}Z", "type": kind, **fields}
+
+    def call(number, name):
+        return said(number, "gemini", toolCalls=[{"id": f"c{number}", "name": name, "status": "success", "result": []}])
+
+    first = [
+        said(1, "user", content=[{"text": "<session_context>x</session_context>"}]),
+        said(2, "user", content=[{"text": "Go."}]),
+        said(3, "gemini", content=""),
+        call(3, "mcp_shop_track_order"),
+    ]
+    second = [said(4, "user", content=[{"text": "More."}]), call(5, "mcp_shop_refund_order")]
+    imported = read(
+        [
+            {"sessionId": "g", "projectHash": "h", "startTime": "x"},
+            *first,
+            {"$set": {"lastUpdated": "x"}},
+            *second,
+            {"$set": {"messages": [*first, *second]}},
+            said(6, "user", content=[{"text": "Bye."}]),
+        ],
+        catalog=Catalog([Item(type="tool", name=name) for name in ("track_order", "refund_order")]),
+    )
+    assert labels(imported) == {"Go.": ["tool:track_order"], "More.": ["tool:refund_order"], "Bye.": []}
+    assert {query.request.conversation for query in imported.dataset.queries} == {"g"}
+
+
+def test_the_name_of_a_server_is_passed_over_only_in_a_catalog_without_servers(read):
+    lines = [user("Go."), assistant(use("mcp__other__track_order"), use("mcp_other_refund_order", "c2"))]
+    assert labels(read(lines)) == {"Go.": []}
 
 
 @pytest.mark.parametrize(
