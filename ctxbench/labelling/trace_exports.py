@@ -32,7 +32,6 @@ from ctxbench.labelling.trace_messages import (
     all_objects,
     first_of,
     get,
-    holds_calls,
     parsed,
     seconds,
     text_or_none,
@@ -40,8 +39,7 @@ from ctxbench.labelling.trace_messages import (
 from ctxbench.labelling.trace_spans import Span, SpanReader
 from ctxbench.labelling.trace_turns import (
     RESPONSES,
-    Exchange,
-    exchange_of,
+    find_request,
     is_answer,
     offered_tools,
     read_exchange,
@@ -121,10 +119,11 @@ _OBSERVATIONS = (
 _OF_OBSERVATIONS = ("traceId", "trace_id", "parentObservationId", "parent_observation_id")
 _OF_TRACES = ("bookmarked", "htmlPath", "observationCount", "release")  # fields of Langfuse's table of traces
 _INHERITED = ("sessionId", "session_id", "userId", "user_id")  # fields of a trace that are its observations', too
-_NUMBERED = re.compile(
-    r"(gen_ai\.(?:prompt|completion)|llm\.(?:input_messages|output_messages|tools|request\.functions))\.(\d+\..+)"
+_LISTS = re.compile(
+    r"gen_ai\.(?:prompt|completion)\.\d+\.|llm\.(?:input_messages|output_messages|tools|request\.functions)(?:\.|$)"
 )
 _MESSAGE = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message$")
+_SCALARS = ("stringvalue", "boolvalue", "doublevalue", "bytesvalue")
 _DETAILS = ("gen_ai.client.inference.operation.details", "gen_ai.client.operation.exception")
 _ALONE = "labelling.answer-alone"
 _FAILED = ("2", "error", "status_code_error")
@@ -179,7 +178,10 @@ def read_spans(data: Mapping[str, Any], position: int = 0) -> Iterator[Span]:
 
 
 def _listed(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The spans in the lists of an object."""
+    """The spans in the lists of an object, or in columns as pandas writes them."""
+    labels = data.get("context.trace_id")
+    for label in labels if isinstance(labels, dict) else ():
+        yield {name: column.get(label) for name, column in data.items() if isinstance(column, dict)}
     for name in _GROUPS:
         entries = data.get(name)
         for entry in entries if isinstance(entries, list) else ():
@@ -193,10 +195,11 @@ def _is_span(data: Mapping[str, Any]) -> bool:
     A turn may have the id of a trace, and an object called `context`. An object with a field of a turn is a span only
     if it also has the id and another field of a span.
     """
-    span_id = _field(data, *_FIELDS["id"][:-1])
+    span_id, trace = _field(data, *_FIELDS["id"][:-1]), _field(data, *_FIELDS["trace"])
     if any(name in data for name in TURN_MARKS) and not (span_id and any(name in data for name in _OF_SPANS)):
         return False
-    return span_id is not None or _field(data, *_FIELDS["trace"]) is not None or _is_observation(data) or _is_run(data)
+    has_id = any(isinstance(identity, str | int) for identity in (span_id, trace))
+    return has_id or _is_observation(data) or _is_run(data)
 
 
 def _is_observation(data: Mapping[str, Any]) -> bool:
@@ -273,7 +276,7 @@ def _kind(flat: Mapping[str, Any]) -> str:
         return kind
     if flat.get("gen_ai.operation.name") is not None:
         return ""
-    is_model_call = any(name in flat for name in ("gen_ai.input.messages", "gen_ai.request.model", "gen_ai.prompt"))
+    is_model_call = _field(flat, "gen_ai.input.messages", "gen_ai.request.model", "gen_ai.prompt") is not None
     return "tool" if "gen_ai.tool.name" in flat else "chat" if is_model_call else ""
 
 
@@ -287,7 +290,7 @@ def _of_events(events: list[tuple[str, dict[str, Any]]]) -> tuple[list[Any] | No
         elif name == "gen_ai.choice" and str(data.get("index", 0)) == "0":
             message = parsed(data.get("message"))
             inner = message if isinstance(message, dict) else {"content": message}
-            answers.append({**data, **inner, "role": "assistant"})
+            answers.append({**data, "message": None, **inner, "role": "assistant"})
         for target, attribute in ((messages, "gen_ai.input.messages"), (messages, "gen_ai.prompt"),
                                   (answers, "gen_ai.output.messages"), (answers, "gen_ai.completion")):  # fmt: skip
             value = parsed(data.get(attribute))
@@ -338,27 +341,17 @@ def _value(value: Any) -> Any:
     if not isinstance(value, dict) or len(value) != 1:
         return value
     ((kind, inner),) = value.items()
-    match kind.replace("_", "").casefold():
-        case "stringvalue" | "boolvalue" | "doublevalue" | "bytesvalue":
-            return inner
-        case "intvalue":
-            return int(inner)
-        case "arrayvalue":
-            return [_value(entry) for entry in (inner or {}).get("values") or ()]
-        case "kvlistvalue":
-            return _attributes((inner or {}).get("values") or [])
-    return value
+    kind = kind.replace("_", "").casefold()
+    if kind in ("arrayvalue", "kvlistvalue"):
+        inner = (inner or {}).get("values") or []
+        return _attributes(inner) if kind == "kvlistvalue" else list(map(_value, inner))
+    return int(inner) if kind == "intvalue" else inner if kind in _SCALARS else value
 
 
 def _nested(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Attributes with lists in place of numbered ones, such as `gen_ai.prompt.0.role`."""
-    lists: dict[str, dict[str, Any]] = {}
-    for name, value in attributes.items():
-        if match := _NUMBERED.match(name):
-            lists.setdefault(match[1], {})[match[2]] = value
-    names = ("llm.input_messages", "llm.output_messages", "llm.tools")
-    dotted = {name: _tree(parsed(attributes[name])) for name in names if name in attributes}
-    return {**attributes, **dotted, **{name: _tree(entries) for name, entries in lists.items()}}
+    """Attributes with lists of objects in place of numbered ones, such as `gen_ai.prompt.0.role`."""
+    lists = {name: parsed(value) for name, value in attributes.items() if _LISTS.match(name)}
+    return {**{name: value for name, value in attributes.items() if name not in lists}, **_tree(lists)}
 
 
 def _tree(value: Any) -> Any:
@@ -428,8 +421,8 @@ class LogReader:
             faults.append(replace(at, message=Message("labelling.langfuse-traces")))
         elif is_export(data):
             self._read_spans(read_spans(data, position), position, at)
-        elif (exchange := exchange_of(data)) is not None:
-            self._read_exchange(exchange, data, position)
+        elif (record := read_exchange(data, position, findings=self._findings, interner=self._interner)) is not None:
+            self._records.append(record)
         elif holds_spans(data):
             self._read_spans(read_spans(data, position), position, at)
         elif (
@@ -451,18 +444,6 @@ class LogReader:
                 self._findings.counts["spans_unreadable"] += 1
                 self._findings.unread[span.name or "span"] += 1
 
-    def _read_exchange(self, exchange: Exchange, data: Mapping[str, Any], position: int) -> None:
-        record = read_exchange(exchange, position, self._interner)
-        self._records.append(record)
-        findings = self._findings
-        if record.text is None:
-            findings.roles.update(message.role for message in (*exchange.request, *exchange.answers))
-        findings.ignored.update(exchange.passed_over)
-        findings.unread.update(name for name in exchange.passed_over if holds_calls(name, data[name]))
-        findings.unread.update(exchange.unread)
-        findings.counts["responses_unread"] += exchange.response == "unread"
-        findings.counts["responses_missing"] += exchange.response == "missing"
-
 
 def _is_row(value: Any) -> bool:
     """Whether a document is a row of a table, whose values are all texts."""
@@ -479,25 +460,25 @@ def kind_of(value: Any) -> str:
 
 def _kind_of(data: Any) -> str:
     if not isinstance(data, dict):
-        return "otel" if unread_line(data).key == "labelling.printed-span" else ""
+        return ""
     first = next(_listed(data), data)
     if is_trace_row(data) or _is_observation(first):
         return "langfuse"
     if _is_run(first):
         return "braintrust" if "span_attributes" in first else "langsmith"
     text = str(data)
-    exchange = exchange_of(data)
-    if exchange is None and holds_spans(data):
-        return "openinference" if "openinference.span.kind" in text or "llm.input_messages" in text else "otel"
-    if exchange is None:
+    located = find_request(data)
+    if located is None and holds_spans(data):
+        return "openinference" if "openinference" in text or "llm.input_messages" in text else "otel"
+    if located is None:
         is_turn = any(isinstance(data.get(name), list) for name in ("messages", "called", "offered"))
         other = "turns" if is_turn and not is_eval(data) else ""
         return "ai-sdk" if is_answer(data) else "openai" if unread_line(data).key == _ALONE else other
-    if exchange.field in ("prompt", "steps") or "toolCallId" in text or is_answer(data):
+    if located[0] in ("prompt", "steps") or "toolCallId" in text or is_answer(data):
         return "ai-sdk"
     if any(mark in text for mark in ("'tool_use'", "'input_schema'", "'stop_reason'")):
         return "anthropic"
-    is_example = (exchange.field == "messages" and not exchange.response) or "preferred_output" in data
+    is_example = (located[0] == "messages" and not located[1]) or "preferred_output" in data
     return "fine-tuning" if is_example else "openai"
 
 
