@@ -18,7 +18,7 @@ One table of attributes and one of fields serve all programs:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -124,19 +124,17 @@ _LISTS = re.compile(
 )
 _MESSAGE = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message$")
 _SCALARS = ("stringvalue", "boolvalue", "doublevalue", "bytesvalue")
-_DETAILS = ("gen_ai.client.inference.operation.details", "gen_ai.client.operation.exception")
-_ALONE = "labelling.answer-alone"
+_DETAILS = (
+    *("gen_ai.client.inference.operation.details", "gen_ai.client.operation.exception"),
+    *("gen_ai.content.prompt", "gen_ai.content.completion"),
+)
+"""Events whose attributes are those of their span."""
 _FAILED = ("2", "error", "status_code_error")
 
 
 def holds_spans(data: Mapping[str, Any]) -> bool:
     """Whether a JSON object is an export, a span or a log record rather than a turn."""
-    return any(name in data for name, *_ in _EXPORTS) or _is_span(data) or any(True for _ in _listed(data))
-
-
-def is_export(data: Mapping[str, Any]) -> bool:
-    """Whether a JSON object is of a program whose spans may look like requests with their responses."""
-    return any(_is_observation(entry) or _is_run(entry) for entry in (data, *_listed(data)))
+    return any(name in data for name, *_ in _EXPORTS) or any(True for _ in _entries(data))
 
 
 def is_trace_row(data: Mapping[str, Any]) -> bool:
@@ -156,37 +154,26 @@ def read_spans(data: Mapping[str, Any], position: int = 0) -> Iterator[Span]:
     Raises:
         TypeError, ValueError, AttributeError: it does not follow the specification.
     """
+    for number, (entry, shared) in enumerate(_entries(data)):
+        yield _span(entry, shared, f"{position}-{number}" if number else str(position))
+
+
+def _entries(data: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], dict[str, Any]]]:
+    """The spans in an object with the attributes of their resource: itself, in lists, or in columns of pandas."""
+    if _is_span(data):
+        yield data, {}
     for groups, scopes, entries in _EXPORTS:
         for group in data.get(groups) or ():
             shared = _attributes((group.get("resource") or {}).get("attributes"))
             for scope in get(group, scopes, "instrumentationLibrarySpans") or ():
-                for entry in scope.get(entries) or ():
-                    yield _span(entry, shared, str(position))
-    if any(name in data for name, *_ in _EXPORTS):
-        return
-    nested = list(_listed(data))
-    trace = data.get("trace")
-    above = {**data, **trace} if isinstance(trace, dict) else data
+                yield from ((entry, shared) for entry in scope.get(entries) or ())
+    labels, trace = data.get("context.trace_id"), data.get("trace")
+    above = {**data, **(trace if isinstance(trace, dict) else {})}
     inherited = {name: above[name] for name in _INHERITED if above.get(name) is not None}
-    if _is_span(data) or not nested:
-        yield _span(data, {}, str(position))
-        inherited = {}
-    for number, entry in enumerate(nested):
-        fields = {name: value for name, value in entry.items() if value is not None}
-        for span in read_spans({**inherited, **fields}, position):
-            yield span if span.id != str(position) else replace(span, id=f"{position}-{number}")
-
-
-def _listed(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The spans in the lists of an object, or in columns as pandas writes them."""
-    labels = data.get("context.trace_id")
-    for label in labels if isinstance(labels, dict) else ():
-        yield {name: column.get(label) for name, column in data.items() if isinstance(column, dict)}
-    for name in _GROUPS:
-        entries = data.get(name)
-        for entry in entries if isinstance(entries, list) else ():
-            if isinstance(entry, dict) and _is_span(entry):
-                yield entry
+    rows = [{name: _object(column).get(label) for name, column in data.items()} for label in _object(labels)]
+    for row in (*rows, *(row for name in _GROUPS if all_objects(data.get(name)) for row in data[name])):
+        if any(True for _ in _entries(row)):
+            yield from _entries({**inherited, **{name: value for name, value in row.items() if value is not None}})
 
 
 def _is_span(data: Mapping[str, Any]) -> bool:
@@ -223,17 +210,14 @@ def _span(data: Mapping[str, Any], shared: Mapping[str, Any], default_id: str) -
     metadata = _object(data.get("metadata")) or _object(extra.get("metadata"))
     columns = {name.removeprefix("attributes."): data[name] for name in data if name.startswith("attributes.")}
     attributes = {**shared, **_attributes(data.get("attributes")), **columns, **_object(metadata.get("attributes"))}
-    name = get(data, "eventName", "event_name") or attributes.get("event.name")
     content = _value(data.get("body"))
-    events = [(str(name or ""), {**attributes, **(content if isinstance(content, dict) else {"content": content})})]
+    content = {**attributes, **(content if isinstance(content, dict) else {"content": content})}
+    events = [(str(get(data, "eventName", "event_name") or attributes.get("event.name") or ""), content)]
     if "body" not in data:
-        listed = data.get("events")
-        events = [
-            (str(event.get("name") or ""), _attributes(event.get("attributes")))
-            for event in (listed if isinstance(listed, list) else ())
-        ]
-        for name, details in events:
-            attributes |= details if name in _DETAILS else {}
+        listed = data["events"] if all_objects(data.get("events")) else ()
+        events = [(str(event.get("name") or ""), _attributes(event.get("attributes"))) for event in listed]
+    for name, details in events:
+        attributes |= details if name in _DETAILS else {}
     flat = {**data, "span_attributes": _object(data.get("span_attributes")), **_nested(attributes)}
     if "run_type" in data:
         flat["session_id"] = None  # of LangSmith: a project
@@ -291,10 +275,6 @@ def _of_events(events: list[tuple[str, dict[str, Any]]]) -> tuple[list[Any] | No
             message = parsed(data.get("message"))
             inner = message if isinstance(message, dict) else {"content": message}
             answers.append({**data, "message": None, **inner, "role": "assistant"})
-        for target, attribute in ((messages, "gen_ai.input.messages"), (messages, "gen_ai.prompt"),
-                                  (answers, "gen_ai.output.messages"), (answers, "gen_ai.completion")):  # fmt: skip
-            value = parsed(data.get(attribute))
-            target += value if isinstance(value, list) else [] if value is None else [["user", value]]
     return messages or None, answers or None
 
 
@@ -401,7 +381,7 @@ class LogReader:
         """
         counts, faults = self._findings.counts, self._findings.faults
         n_faults, n_spans = len(faults), counts["spans"] - counts["spans_unreadable"]
-        data = {name: parsed(text) for name, text in value.items() if text != ""} if _is_row(value) else value
+        data = _plain(value)
         try:
             self._read(data, position, at)
         except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
@@ -419,7 +399,7 @@ class LogReader:
             faults.append(replace(at, message=unread_line(data)))
         elif is_trace_row(data):
             faults.append(replace(at, message=Message("labelling.langfuse-traces")))
-        elif is_export(data):
+        elif any(_is_observation(span) or _is_run(span) for span, _ in _entries(data)):
             self._read_spans(read_spans(data, position), position, at)
         elif (record := read_exchange(data, position, findings=self._findings, interner=self._interner)) is not None:
             self._records.append(record)
@@ -445,41 +425,45 @@ class LogReader:
                 self._findings.unread[span.name or "span"] += 1
 
 
-def _is_row(value: Any) -> bool:
-    """Whether a document is a row of a table, whose values are all texts."""
-    return isinstance(value, dict) and bool(value) and all(isinstance(text, str) for text in value.values())
+def _plain(value: Any) -> Any:
+    """A document; of a row of a table, whose values are all texts, with the objects in its texts."""
+    is_row = isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+    return {name: parsed(text) for name, text in value.items() if text} if is_row else value
 
 
 def kind_of(value: Any) -> str:
     """The name of the kind of a document of a log; empty if it is none."""
+    data = _plain(value)
+    if not isinstance(data, dict):
+        return ""
     try:
-        return _kind_of({name: parsed(text) for name, text in value.items() if text} if _is_row(value) else value)
+        span = next((span for span, _ in _entries(data)), {})
+        request = None if _is_observation(span) or _is_run(span) else find_request(data)
+        return next((name for name, test in _TESTS.items() if test(data, span, request)), "")
     except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
         return ""
 
 
-def _kind_of(data: Any) -> str:
-    if not isinstance(data, dict):
-        return ""
-    first = next(_listed(data), data)
-    if is_trace_row(data) or _is_observation(first):
-        return "langfuse"
-    if _is_run(first):
-        return "braintrust" if "span_attributes" in first else "langsmith"
-    text = str(data)
-    located = find_request(data)
-    if located is None and holds_spans(data):
-        return "openinference" if "openinference" in text or "llm.input_messages" in text else "otel"
-    if located is None:
-        is_turn = any(isinstance(data.get(name), list) for name in ("messages", "called", "offered"))
-        other = "turns" if is_turn and not is_eval(data) else ""
-        return "ai-sdk" if is_answer(data) else "openai" if unread_line(data).key == _ALONE else other
-    if located[0] in ("prompt", "steps") or "toolCallId" in text or is_answer(data):
-        return "ai-sdk"
-    if any(mark in text for mark in ("'tool_use'", "'input_schema'", "'stop_reason'")):
-        return "anthropic"
-    is_example = (located[0] == "messages" and not located[1]) or "preferred_output" in data
-    return "fine-tuning" if is_example else "openai"
+def _has(value: Any, *marks: str) -> bool:
+    text = str(value)
+    return any(mark in text for mark in marks)
+
+
+_TESTS: dict[str, Callable[[dict[str, Any], Mapping[str, Any], Any], Any]] = {
+    "langfuse": lambda data, span, _: is_trace_row(data) or _is_observation(span),
+    "braintrust": lambda _, span, __: "span_attributes" in span,
+    "langsmith": lambda _, span, __: _is_run(span),
+    "openinference": lambda _, span, request: not request and _has(span, "openinference", "llm.input_messages"),
+    "otel": lambda data, _, request: not request and holds_spans(data),
+    "ai-sdk": lambda data, _, request: (
+        is_answer(data) or (request and (request[0] in ("prompt", "steps") or _has(data, "toolCallId")))
+    ),
+    "anthropic": lambda data, _, request: request and _has(data, "'tool_use'", "'input_schema'", "'stop_reason'"),
+    "fine-tuning": lambda data, _, request: request and (request == ("messages", {}) or "preferred_output" in data),
+    "openai": lambda data, _, request: request or unread_line(data).key == "labelling.answer-alone",
+    "turns": lambda data, _, __: not is_eval(data) and any(isinstance(data.get(name), list) for name in TURN_MARKS),
+}
+"""Kinds by what says that a document, its first span and its request are of them."""
 
 
 def _log(name: str, title: str, program: str, **texts: str) -> ImportKind:

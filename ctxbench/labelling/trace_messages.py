@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeGuard
 
 from ctxbench.io.errors import Fault
 from ctxbench.model.requests import Message
@@ -257,7 +257,7 @@ def first_of(value: Any) -> Any:
     return value[0] if isinstance(value, list) and value else None
 
 
-def all_objects(value: Any) -> bool:
+def all_objects(value: Any) -> TypeGuard[list[dict[str, Any]]]:
     """Whether a value is a list of objects, and not empty."""
     return isinstance(value, list) and bool(value) and all(isinstance(entry, dict) for entry in value)
 

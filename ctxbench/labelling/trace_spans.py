@@ -321,7 +321,7 @@ class SpanReader:
                 self._findings.counts["logs_without_span"] += len(logs)
             elif node.record is not None and not node.record.users:
                 for name in ("request", "response"):
-                    lists = [value for part in (node, *logs) if isinstance(value := getattr(part, name), list)]
+                    lists = [value for part in (node, *logs) if isinstance(value := parsed(getattr(part, name)), list)]
                     setattr(node, name, [message for messages in lists for message in messages])
                 self._read(node.record, node)
         first: dict[tuple[int, str], str | None] = {}  # conversations by request and call
