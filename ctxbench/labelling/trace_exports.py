@@ -343,10 +343,9 @@ def _tree(value: Any) -> Any:
     groups: dict[str, Any] = {}
     for name, inner in value.items():
         first, dot, rest = name.partition(".")
-        if dot and isinstance(groups.setdefault(first, {}), dict):
-            groups[first][rest] = inner
-        elif not dot:
-            groups[first] = inner
+        group = groups.setdefault(first, {} if dot else inner)
+        if dot and isinstance(group, dict):
+            group[rest] = inner
     tree = {name: _tree(inner) for name, inner in groups.items()}
     return [tree[name] for name in sorted(tree, key=int)] if tree and all(n.isdecimal() for n in tree) else tree
 
@@ -399,15 +398,13 @@ class LogReader:
             faults.append(replace(at, message=unread_line(data)))
         elif is_trace_row(data):
             faults.append(replace(at, message=Message("labelling.langfuse-traces")))
-        elif any(_is_observation(span) or _is_run(span) for span, _ in _entries(data)):
-            self._read_spans(read_spans(data, position), position, at)
-        elif (record := read_exchange(data, position, findings=self._findings, interner=self._interner)) is not None:
+        elif not any(_is_observation(span) or _is_run(span) for span, _ in _entries(data)) and (
+            record := read_exchange(data, position, findings=self._findings, interner=self._interner)
+        ):
             self._records.append(record)
         elif holds_spans(data):
             self._read_spans(read_spans(data, position), position, at)
-        elif (
-            any(name in data for name in TURN_MARKS) and not is_eval(data) and not is_answer(data)
-        ):  # all may have `text`
+        elif any(name in data for name in TURN_MARKS) and not is_eval(data) and not is_answer(data):
             record = read_turn(data, position, at, findings=self._findings, interner=self._interner)
             self._records += [] if record is None else [record]
             if record is not None and "called" not in data:

@@ -373,14 +373,8 @@ def is_stream(text: str) -> bool:
     return _STREAM.match(text) is not None
 
 
-def stream_events(text: str) -> list[Any] | None:
-    """The events of a streamed response, from its text: lines with `data:`, or one object per line.
-
-    Returns:
-        None if the text is not a stream.
-    """
-    if not is_stream(text):
-        return None
+def stream_events(text: str) -> list[dict[str, Any]]:
+    """The events of a streamed response, from its text: lines with `data:`, or one object per line."""
     lines = (line.strip().removeprefix("data:").strip() for line in text.splitlines())
     events = [event for line in lines if isinstance(event := parsed(line), dict)]
     return [*events, *([{"type": "message_stop"}] if text.rstrip().endswith("[DONE]") else [])]
@@ -483,13 +477,10 @@ def read_messages(value: Any, role: str = "user") -> list[ChatMessage]:
         value = value.get("messages", [value])
     if not isinstance(value, list):
         raise TypeError
-    messages: list[ChatMessage] = []
-    for is_part, entries in groupby(value, _is_part):
-        for entry in [{"content": list(entries)}] if is_part else entries:
-            messages += [
-                message for message in _message(entry, role) if message != ChatMessage(role, "") or not is_part
-            ]
-    return messages
+    groups = ((is_part, list(entries)) for is_part, entries in groupby(value, _is_part))
+    pairs = ((is_part, entry) for is_part, group in groups for entry in ([{"content": group}] if is_part else group))
+    messages = ((is_part, message) for is_part, entry in pairs for message in _message(entry, role))
+    return [message for is_part, message in messages if not is_part or message != ChatMessage(role, "")]
 
 
 def summarise_messages(messages: Sequence[ChatMessage], *, history: int) -> MessageSummary:
@@ -582,14 +573,11 @@ def same_tool(tool: str, second_tool: str) -> bool:
 
 def _is_error(text: str) -> bool:
     plain = text.strip()
-    try:
-        value = json.loads(plain) if plain[:1] in ("{", "[") else None
-    except (ValueError, RecursionError):
-        value = None
+    value = parsed(plain)
     if isinstance(value, dict):
         denied = value.get("success") is False or value.get("ok") is False or value.get("status") == "error"
         return denied or any(value.get(name) for name in _MEMBERS)
-    return value is None and bool(_ERROR.match(plain[:_ERROR_LENGTH]))
+    return not isinstance(value, list) and bool(_ERROR.match(plain[:_ERROR_LENGTH]))
 
 
 def _names(text: str, name: str) -> bool:

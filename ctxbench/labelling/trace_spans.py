@@ -87,7 +87,10 @@ class SpanTree:
     def records(self) -> Iterator[Record]:
         """The model calls that answer user messages, each with its tool calls."""
         for node in self._nodes.values():
-            self._count_issues(node)
+            parent = self._nodes.get(node.parent)
+            self._findings.counts["spans_without_parent"] += bool(node.parent) and parent is None
+            if parent is not None and parent.start is not None and node.start is not None and parent.start > node.start:
+                self._findings.count_skew(parent.start - node.start)
         self._find_main_records()
         for node in self._order:
             record = node.record
@@ -210,13 +213,6 @@ class SpanTree:
                 self._findings.counts["calls_without_request"] += 1
             else:
                 record.executed = (*record.executed, node.called)
-
-    def _count_issues(self, node: Span) -> None:
-        parent = self._nodes.get(node.parent)
-        if parent is None:
-            self._findings.counts["spans_without_parent"] += bool(node.parent)
-        elif parent.start is not None and node.start is not None and parent.start > node.start:
-            self._findings.count_skew(parent.start - node.start)
 
     def _start(self, node: Span) -> float:
         """The start of a span, but not before the start of its ancestors."""

@@ -28,7 +28,6 @@ from ctxbench.labelling.trace_messages import (
     LogFindings,
     Record,
     all_objects,
-    call_names,
     get,
     holds_calls,
     is_stream,
@@ -193,7 +192,7 @@ def read_exchange(
     passed_over = [field for field in data if field not in read] if responses or not is_line else []
     findings.ignored.update(passed_over)
     findings.unread.update(name for name in passed_over if holds_calls(name, data[name]))
-    findings.unread.update(part for name in unread for part in _parts(name, unread[name]))
+    findings.unread.update(list(unread))
     findings.counts["responses_unread"] += bool(unread)
     findings.counts["responses_missing"] += not responses and request is not data
     findings.roles.update(message.role for message in messages if record.text is None)
@@ -221,10 +220,7 @@ def unread_line(data: Any) -> Message:
         return Message("labelling.eval-in-log")
     if any(isinstance(part, dict | list) and _answers("", part) is not None for part in _responses(data).values()):
         return Message("labelling.answer-alone")
-    name = next((name for name in REQUESTS if isinstance(_inner(data.get(name)), dict)), None)
-    fields = ", ".join(map(repr, list(data if name is None else _inner(data[name]))[:_SHOWN])) or "no fields"
-    if name is not None:
-        return Message("labelling.not-a-body", name=name, fields=fields)
+    fields = ", ".join(map(repr, list(data)[:_SHOWN])) or "no fields"
     hint = "".join(map(meant_field, data))
     return Message("labelling.not-a-turn", fields=fields, hint=hint, known=TURN_FIELDS)
 
@@ -283,14 +279,6 @@ def _answers(field: str, response: Any) -> list[ChatMessage] | None:
     """The messages of a response; a text is one in some fields alone, unless it is a stream."""
     is_text = isinstance(response, str) and not is_stream(response)
     return None if is_text and field not in _TEXTS else read_response(response)
-
-
-def _parts(field: str, response: Any) -> list[str]:
-    """The fields of a response, such as `result.steps`; only those with calls, if there are any."""
-    if not isinstance(response, dict):
-        return [field]
-    names = [name for name, value in response.items() if call_names({name: value})] or list(response)[:_SHOWN]
-    return [f"{field}.{name}" for name in names]
 
 
 def _inner(value: Any) -> Any:
