@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ctxbench.catalogs.tool_lists import describes_item
 from ctxbench.io.errors import Fault, Message
 from ctxbench.labelling.kinds import LOG, ImportKind
 from ctxbench.labelling.record_files import is_eval
@@ -58,8 +59,9 @@ _DEFINITIONS = ("tools", "functions", "tool_definitions", "toolDefinitions")
 _FIELDS: dict[str, tuple[str, ...]] = {
     "trace": (
         *("traceId", "trace_id", "root_span_id", "context.trace_id", "spanContext.traceId", "_spanContext.traceId"),
+        "traceID",
     ),
-    "id": ("spanId", "span_id", "context.span_id", "spanContext.spanId", "_spanContext.spanId", "id"),
+    "id": ("spanId", "span_id", "context.span_id", "spanContext.spanId", "_spanContext.spanId", "spanID", "id"),
     "parent": (
         *("parentSpanId", "parent_span_id", "parentSpanContext.spanId", "parentObservationId", "parentId"),
         *("parent_observation_id", "parent_run_id", "parent_id"),
@@ -72,7 +74,7 @@ _FIELDS: dict[str, tuple[str, ...]] = {
         *("ai.operationId", "operation.name", "gen_ai.operation.name", "openinference.span.kind"),
         *("langfuse.observation.type", "traceloop.span.kind", "span_attributes.type", "run_type", "span_kind", "type"),
     ),
-    "name": ("span_attributes.name", "name", "type"),
+    "name": ("span_attributes.name", "name", "operationName", "type"),
     "tool": ("gen_ai.tool.name", "ai.toolCall.name", "tool.name"),
     "call": ("gen_ai.tool.call.id", "ai.toolCall.id", "tool_call.id", "tool.id"),
     "request": (
@@ -105,7 +107,7 @@ _KINDS = {
     **dict.fromkeys(("chain", "task"), "chain"),
 }
 """Kinds of spans by the names that programs give them, in lower case."""
-_GROUPS = ("observations", "data", "runs", "events", "spans", "child_runs")  # lists of spans in an object
+_GROUPS = ("observations", "data", "traces", "runs", "events", "spans", "child_runs")  # lists of spans in an object
 _EXPORTS = (
     ("resourceSpans", "scopeSpans", "spans"),
     ("resource_spans", "scope_spans", "spans"),
@@ -209,13 +211,14 @@ def _span(data: Mapping[str, Any], shared: Mapping[str, Any], default_id: str) -
     extra = _object(data.get("extra"))
     metadata = _object(data.get("metadata")) or _object(extra.get("metadata"))
     columns = {name.removeprefix("attributes."): data[name] for name in data if name.startswith("attributes.")}
-    attributes = {**shared, **_attributes(data.get("attributes")), **columns, **_object(metadata.get("attributes"))}
+    listed = data["tags"] if all_objects(data.get("tags")) else data.get("attributes")  # of Jaeger: tags
+    attributes = {**shared, **_attributes(listed), **columns, **_object(metadata.get("attributes"))}
     content = _value(data.get("body"))
     content = {**attributes, **(content if isinstance(content, dict) else {"content": content})}
     events = [(str(get(data, "eventName", "event_name") or attributes.get("event.name") or ""), content)]
     if "body" not in data:
-        listed = data["events"] if all_objects(data.get("events")) else ()
-        events = [(str(event.get("name") or ""), _attributes(event.get("attributes"))) for event in listed]
+        logged = data["events"] if all_objects(data.get("events")) else ()
+        events = [(str(event.get("name") or ""), _attributes(event.get("attributes"))) for event in logged]
     for name, details in events:
         attributes |= details if name in _DETAILS else {}
     flat = {**data, "span_attributes": _object(data.get("span_attributes")), **_nested(attributes)}
@@ -231,11 +234,16 @@ def _span(data: Mapping[str, Any], shared: Mapping[str, Any], default_id: str) -
     bodies = (_object(request), metadata, extra, *map(_object, parameters))
     listed_tools = (fields["tools"], *(get(body, *_DEFINITIONS) for body in bodies))
     tools = next((value for value in listed_tools if value is not None), None)
+    entries = parsed(request)
+    among = [entry for entry in entries if _is_definition(entry)] if isinstance(entries, list) else []
+    if among:  # of LangChain's callback of Langfuse
+        tools = [entry["content"] for entry in among]
+        request = [entry for entry in entries if entry not in among]
     thrown = [str(details.get("exception.message") or "") for name, details in events if name == "exception"]
     return Span(
         trace=_hex(fields["trace"] or fields["id"] or default_id),
         id=_hex(fields["id"] or default_id),
-        parent=_hex(fields["parent"] or first_of(parsed(data.get("span_parents")))),
+        parent=_hex(fields["parent"] or first_of(parsed(data.get("span_parents"))) or _above(data)),
         name=str((fields["tool"] if kind == "tool" else None) or fields["name"] or ""),
         kind=kind,
         start=seconds(fields["start"]),
@@ -249,6 +257,17 @@ def _span(data: Mapping[str, Any], shared: Mapping[str, Any], default_id: str) -
         message=" ".join(filter(None, (*(str(fields[role] or "") for role in ("error", "message")), *thrown))),
         is_log="body" in data,
     )
+
+
+def _is_definition(entry: Any) -> bool:
+    """Whether a message is the definition of a tool."""
+    return isinstance(entry, dict) and entry.get("role") == "tool" and describes_item(entry.get("content"))
+
+
+def _above(data: Mapping[str, Any]) -> Any:
+    """The parent of a span of Jaeger."""
+    reference = first_of(data.get("references"))
+    return reference.get("spanID") if isinstance(reference, dict) else None
 
 
 def _kind(flat: Mapping[str, Any]) -> str:

@@ -162,12 +162,14 @@ class Interner:
 
     Attributes:
         history: how many earlier messages a record keeps at most.
+        responses: the records of responses by the ids of these.
     """
 
     def __init__(self, *, history: int = 0) -> None:
         self.history = history
         self._messages: dict[Message, Message] = {}
         self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self.responses: dict[str, Record] = {}
 
     def messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """The messages, each as the first equal object."""

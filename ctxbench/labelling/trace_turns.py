@@ -139,12 +139,24 @@ def _call(entry: Any) -> Call:
     return Call(name, status, text_or_none(get(entry, "call", "call_id")) if isinstance(entry, dict) else None)
 
 
-REQUESTS = ("request", "req", "input_body", "requestBody", "request_body", "body", "payload", "input")
+REQUESTS = ("request", "req", "input_body", "requestBody", "request_body", "body", "payload", "input", "inputs")
 RESPONSES = (
-    *("response", "resp", "res", "completion", "responseBody", "response_body", "preferred_output", "output", "result"),
+    *(
+        "response",
+        "resp",
+        "res",
+        "completion",
+        "responseBody",
+        "response_body",
+        "preferred_output",
+        "output",
+        "outputs",
+        "result",
+    ),
 )
 _TEXTS = ("response", "completion", "output")  # fields in which a text is the answer
 _OF_LINES = ("messages", "contents", "prompt", "input")  # fields of a request that is the whole line
+_OPTIONS = ("model_parameters", "invocation_params", "parameters", "options")  # fields that may have the tools
 _TOOLS = ("tools", "functions", "toolConfig")
 _OF_AI_SDK = ("steps", "content", "toolCalls")  # fields with the answers of the AI SDK
 _TIMES = ("time", "timestamp", "ts", "created_at", "createdAt", "created", "startTime", "start_time")
@@ -177,7 +189,8 @@ def read_exchange(
     answers = {name: _answers(name, response) for name, response in responses.items()}
     name = next((name for name in answers if answers[name] is not None), None)
     response = responses[name] if name is not None else None
-    offered = next((tools for source in (body, data) if (tools := offered_tools(source)) is not None), None)
+    sources = (body, data, *(source for name in _OPTIONS if isinstance(source := data.get(name), dict)))
+    offered = next((tools for source in sources if (tools := offered_tools(source)) is not None), None)
     if offered is None and name is not None and ("model" in body or field not in _OF_LINES):
         offered = []  # a body without tools
     # the calls of a text answer are known only if the line lists the tools of the model
@@ -196,6 +209,10 @@ def read_exchange(
     findings.counts["responses_unread"] += bool(unread)
     findings.counts["responses_missing"] += not responses and request is not data
     findings.roles.update(message.role for message in messages if record.text is None)
+    if (before := interner.responses.get(str(body.get("previous_response_id")))) is not None:
+        before.conversation = record.conversation = before.conversation or f"response {before.position}"
+    if isinstance(response, dict) and "id" in response:
+        interner.responses[str(response["id"])] = record
     return record
 
 
@@ -270,8 +287,8 @@ def _responses(data: Mapping[str, Any]) -> dict[str, Any]:
         first["content"] = sdk
     last = {"toolCalls": sdk} if isinstance(data.get("toolCalls"), list) else {}
     listed = {name: _inner(data[name]) for name in RESPONSES if data.get(name) not in _EMPTY}
-    if isinstance(data.get("stream"), list | str):  # of requests: whether to stream
-        listed["stream"] = {"stream": data["stream"]}
+    streams = {name: data[name] for name in ("stream", "chunks") if isinstance(data.get(name), list | str)}
+    listed |= {name: {"stream": events} for name, events in streams.items()}
     return {**first, **listed, **last}
 
 
@@ -285,7 +302,7 @@ def _inner(value: Any) -> Any:
     """A body without its enclosing object or JSON text."""
     value = parsed(value)
     inner = parsed(value.get("body")) if isinstance(value, dict) else None
-    return inner if isinstance(inner, dict | list) else value
+    return inner if isinstance(inner, dict | list) or (isinstance(inner, str) and is_stream(inner)) else value
 
 
 def _is_body(value: Mapping[str, Any]) -> bool:
