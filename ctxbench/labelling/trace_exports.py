@@ -64,7 +64,7 @@ _FIELDS: dict[str, tuple[str, ...]] = {
     "id": ("spanId", "span_id", "context.span_id", "spanContext.spanId", "_spanContext.spanId", "spanID", "id"),
     "parent": (
         *("parentSpanId", "parent_span_id", "parentSpanContext.spanId", "parentObservationId", "parentId"),
-        *("parent_observation_id", "parent_run_id", "parent_id"),
+        *("parent_observation_id", "parent_run_id", "parent_id", "span_parents.0", "references.0.spanID"),
     ),
     "start": (
         *("startTimeUnixNano", "start_time_unix_nano", "startTime", "start_time", "metrics.start", "timestamp"),
@@ -243,7 +243,7 @@ def _span(data: Mapping[str, Any], shared: Mapping[str, Any], default_id: str) -
     return Span(
         trace=_hex(fields["trace"] or fields["id"] or default_id),
         id=_hex(fields["id"] or default_id),
-        parent=_hex(fields["parent"] or first_of(parsed(data.get("span_parents"))) or _above(data)),
+        parent=_hex(fields["parent"]),
         name=str((fields["tool"] if kind == "tool" else None) or fields["name"] or ""),
         kind=kind,
         start=seconds(fields["start"]),
@@ -264,16 +264,10 @@ def _is_definition(entry: Any) -> bool:
     return isinstance(entry, dict) and entry.get("role") == "tool" and describes_item(entry.get("content"))
 
 
-def _above(data: Mapping[str, Any]) -> Any:
-    """The parent of a span of Jaeger."""
-    reference = first_of(data.get("references"))
-    return reference.get("spanID") if isinstance(reference, dict) else None
-
-
 def _kind(flat: Mapping[str, Any]) -> str:
     """The kind of a span, by its fields that name one, else by its attributes of the GenAI conventions."""
-    values = (_field(flat, name) for name in _FIELDS["kind"])
-    values = (*values, name if isinstance(name := flat.get("name"), str) and name.startswith("ai.") else None)
+    values = [_field(flat, name) for name in (*_FIELDS["kind"], "name")]
+    values[-1] = values[-1] if str(values[-1]).startswith("ai.") else None
     names = [value.split(" ")[0].casefold() for value in values if isinstance(value, str)]
     if kind := next((_KINDS[name] for name in names if name in _KINDS), ""):
         return kind
@@ -317,12 +311,14 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _field(data: Mapping[str, Any], *names: str) -> Any:
-    """The first value of some fields that is not null; dots may lead into objects."""
+    """The first value of some fields that is not null; dots lead into objects and lists."""
     for name in names:
         if (value := data.get(name)) is None and "." in name:
             value = data
             for part in name.split("."):
-                value = value.get(part) if isinstance(value, dict) else None
+                value = parsed(value)
+                value = dict(enumerate(value)) if isinstance(value, list) else value
+                value = value.get(int(part) if part.isdecimal() else part) if isinstance(value, dict) else None
         if value is not None and value != "":
             return value
     return None

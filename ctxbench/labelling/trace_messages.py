@@ -332,8 +332,8 @@ def _answers(response: Any) -> list[ChatMessage] | None:
     if isinstance(response, list):
         if not all_objects(response):
             return _answers(response[0]) if isinstance(first_of(response), list) else None if response else []
-        if (whole := assembled(response)) is not None:
-            return _answers(whole)
+        if (final := assembled(response)) is not None:
+            return _answers(final)
         if all(isinstance(entry.get("message"), dict) and "index" in entry for entry in response):
             response = response[:1]  # choices
         return read_messages(response, "assistant") if _are_messages(response) else None
@@ -392,9 +392,9 @@ def assembled(events: list[dict[str, Any]]) -> dict[str, Any] | None:
     texts: list[Any] = []
     is_complete = False
     for event in events:
-        kind, whole, choice = event.get("type"), event.get("response"), first_of(event.get("choices"))
-        if kind in ("response.completed", "response.incomplete") and isinstance(whole, dict):
-            return whole
+        kind, complete, choice = event.get("type"), event.get("response"), first_of(event.get("choices"))
+        if kind in ("response.completed", "response.incomplete") and isinstance(complete, dict):
+            return complete
         choice = choice if isinstance(choice, dict) and choice.get("index", 0) == 0 else {}
         delta = get(choice, "delta") or event.get("delta")
         delta = delta if isinstance(delta, dict) else {}
@@ -690,8 +690,8 @@ def _message(entry: Any, default_role: str) -> Iterator[ChatMessage]:
 
 def _listed_calls(entry: Mapping[str, Any]) -> list[tuple[str | None, str]]:
     """The calls in the list of a message, with empty names if they cannot be read."""
-    more = entry.get("additional_kwargs")
-    value = get(entry, "tool_calls", "toolCalls") or (more.get("tool_calls") if isinstance(more, dict) else None)
+    extra = entry.get("additional_kwargs")
+    value = get(entry, "tool_calls", "toolCalls") or (extra.get("tool_calls") if isinstance(extra, dict) else None)
     value = parsed(entry.get("function_call") if value is None else value)
     entries = value if isinstance(value, list) else [value] if value else []
     return [call for listed in entries if (call := _call(listed, certain=True)) is not None]

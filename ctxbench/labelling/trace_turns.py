@@ -209,8 +209,8 @@ def read_exchange(
     findings.counts["responses_unread"] += bool(unread)
     findings.counts["responses_missing"] += not responses and request is not data
     findings.roles.update(message.role for message in messages if record.text is None)
-    if (before := interner.responses.get(str(body.get("previous_response_id")))) is not None:
-        before.conversation = record.conversation = before.conversation or f"response {before.position}"
+    if (earlier := interner.responses.get(str(body.get("previous_response_id")))) is not None:
+        earlier.conversation = record.conversation = earlier.conversation or f"response {earlier.position}"
     if isinstance(response, dict) and "id" in response:
         interner.responses[str(response["id"])] = record
     return record
@@ -253,15 +253,15 @@ def find_request(data: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
     """The field of a line with the request, and the responses by field, likeliest first; None if it has no request."""
     if "offered" in data or "called" in data or (isinstance(data.get("text"), str) and not is_answer(data)):
         return None  # a turn
-    every = _responses(data)
+    listed = _responses(data)
     has_tools = any(name in data for name in _TOOLS) and not is_eval(data)
     for name in ("messages", "contents"):
         if name in data:
-            return (name, every) if (every or has_tools) and isinstance(data[name], list) else None
-    is_log_record = any(name in data for name in _OF_SPANS) and not every
+            return (name, listed) if (listed or has_tools) and isinstance(data[name], list) else None
+    is_log_record = any(name in data for name in _OF_SPANS) and not listed
     for name, value in _requests(data).items():
         value = _inner(value)
-        responses = {field: response for field, response in every.items() if field != name or name == "steps"}
+        responses = {field: response for field, response in listed.items() if field != name or name == "steps"}
         if isinstance(value, dict):
             is_request = _is_body(value) and not (name == "body" and is_log_record)
         elif isinstance(value, list):

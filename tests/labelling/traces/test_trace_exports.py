@@ -216,7 +216,10 @@ FORMS = {
     "langfuse, langchain": (
         "langfuse",
         {
-            "id": "s1", "traceId": "t1", "type": "GENERATION", "name": "ChatOpenAI",
+            "id": "s1",
+            "traceId": "t1",
+            "type": "GENERATION",
+            "name": "ChatOpenAI",
             "input": [USER, *({"role": "tool", "content": tool} for tool in TOOLS)],
             "output": CALLED,
         },
@@ -229,7 +232,10 @@ FORMS = {
                     "traceID": "t1",
                     "spans": [
                         {
-                            "traceID": "t1", "spanID": "s1", "operationName": "chat m", "references": [],
+                            "traceID": "t1",
+                            "spanID": "s1",
+                            "operationName": "chat m",
+                            "references": [],
                             "startTime": 1772442000000000,
                             "tags": [
                                 {"key": "gen_ai.operation.name", "type": "string", "value": "chat"},
