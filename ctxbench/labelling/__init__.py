@@ -33,9 +33,10 @@ Modules:
     review: Labels that selectors contradict, and agreement between two labellings.
     sampling: The stratified sample of queries to label, and estimates from the answers to it.
     session: A labelling session and the folder that it is stored in.
+    trace_exports: Spans in the forms of the programs that export them, and the kinds of logs.
     trace_import: Import logs: read them, report what is unreadable, and write a dataset.
     trace_labels: Queries and labels from turns, and the report of an import.
     trace_messages: Records of a log, and chat messages in the formats of providers and libraries.
-    trace_spans: Turns from OpenTelemetry spans, the AI SDK and Langfuse.
+    trace_spans: Spans in one form, how they are linked, and the records of their model calls.
     trace_turns: Turns from rows and API bodies, and turns grouped into conversations.
 """

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeGuard
 
 from ctxbench.io.errors import Fault
 from ctxbench.model.requests import Message
@@ -162,12 +162,14 @@ class Interner:
 
     Attributes:
         history: how many earlier messages a record keeps at most.
+        responses: the records of responses by the ids of these.
     """
 
     def __init__(self, *, history: int = 0) -> None:
         self.history = history
         self._messages: dict[Message, Message] = {}
         self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self.responses: dict[str, Record] = {}
 
     def messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """The messages, each as the first equal object."""
@@ -257,7 +259,7 @@ def first_of(value: Any) -> Any:
     return value[0] if isinstance(value, list) and value else None
 
 
-def all_objects(value: Any) -> bool:
+def all_objects(value: Any) -> TypeGuard[list[dict[str, Any]]]:
     """Whether a value is a list of objects, and not empty."""
     return isinstance(value, list) and bool(value) and all(isinstance(entry, dict) for entry in value)
 
@@ -330,8 +332,8 @@ def _answers(response: Any) -> list[ChatMessage] | None:
     if isinstance(response, list):
         if not all_objects(response):
             return _answers(response[0]) if isinstance(first_of(response), list) else None if response else []
-        if (whole := assembled(response)) is not None:
-            return _answers(whole)
+        if (final := assembled(response)) is not None:
+            return _answers(final)
         if all(isinstance(entry.get("message"), dict) and "index" in entry for entry in response):
             response = response[:1]  # choices
         return read_messages(response, "assistant") if _are_messages(response) else None
@@ -373,14 +375,8 @@ def is_stream(text: str) -> bool:
     return _STREAM.match(text) is not None
 
 
-def stream_events(text: str) -> list[Any] | None:
-    """The events of a streamed response, from its text: lines with `data:`, or one object per line.
-
-    Returns:
-        None if the text is not a stream.
-    """
-    if not is_stream(text):
-        return None
+def stream_events(text: str) -> list[dict[str, Any]]:
+    """The events of a streamed response, from its text: lines with `data:`, or one object per line."""
     lines = (line.strip().removeprefix("data:").strip() for line in text.splitlines())
     events = [event for line in lines if isinstance(event := parsed(line), dict)]
     return [*events, *([{"type": "message_stop"}] if text.rstrip().endswith("[DONE]") else [])]
@@ -396,9 +392,9 @@ def assembled(events: list[dict[str, Any]]) -> dict[str, Any] | None:
     texts: list[Any] = []
     is_complete = False
     for event in events:
-        kind, whole, choice = event.get("type"), event.get("response"), first_of(event.get("choices"))
-        if kind in ("response.completed", "response.incomplete") and isinstance(whole, dict):
-            return whole
+        kind, complete, choice = event.get("type"), event.get("response"), first_of(event.get("choices"))
+        if kind in ("response.completed", "response.incomplete") and isinstance(complete, dict):
+            return complete
         choice = choice if isinstance(choice, dict) and choice.get("index", 0) == 0 else {}
         delta = get(choice, "delta") or event.get("delta")
         delta = delta if isinstance(delta, dict) else {}
@@ -483,13 +479,10 @@ def read_messages(value: Any, role: str = "user") -> list[ChatMessage]:
         value = value.get("messages", [value])
     if not isinstance(value, list):
         raise TypeError
-    messages: list[ChatMessage] = []
-    for is_part, entries in groupby(value, _is_part):
-        for entry in [{"content": list(entries)}] if is_part else entries:
-            messages += [
-                message for message in _message(entry, role) if message != ChatMessage(role, "") or not is_part
-            ]
-    return messages
+    groups = ((is_part, list(entries)) for is_part, entries in groupby(value, _is_part))
+    pairs = ((is_part, entry) for is_part, group in groups for entry in ([{"content": group}] if is_part else group))
+    messages = ((is_part, message) for is_part, entry in pairs for message in _message(entry, role))
+    return [message for is_part, message in messages if not is_part or message != ChatMessage(role, "")]
 
 
 def summarise_messages(messages: Sequence[ChatMessage], *, history: int) -> MessageSummary:
@@ -582,14 +575,11 @@ def same_tool(tool: str, second_tool: str) -> bool:
 
 def _is_error(text: str) -> bool:
     plain = text.strip()
-    try:
-        value = json.loads(plain) if plain[:1] in ("{", "[") else None
-    except (ValueError, RecursionError):
-        value = None
+    value = parsed(plain)
     if isinstance(value, dict):
         denied = value.get("success") is False or value.get("ok") is False or value.get("status") == "error"
         return denied or any(value.get(name) for name in _MEMBERS)
-    return value is None and bool(_ERROR.match(plain[:_ERROR_LENGTH]))
+    return not isinstance(value, list) and bool(_ERROR.match(plain[:_ERROR_LENGTH]))
 
 
 def _names(text: str, name: str) -> bool:
@@ -700,8 +690,8 @@ def _message(entry: Any, default_role: str) -> Iterator[ChatMessage]:
 
 def _listed_calls(entry: Mapping[str, Any]) -> list[tuple[str | None, str]]:
     """The calls in the list of a message, with empty names if they cannot be read."""
-    more = entry.get("additional_kwargs")
-    value = get(entry, "tool_calls", "toolCalls") or (more.get("tool_calls") if isinstance(more, dict) else None)
+    extra = entry.get("additional_kwargs")
+    value = get(entry, "tool_calls", "toolCalls") or (extra.get("tool_calls") if isinstance(extra, dict) else None)
     value = parsed(entry.get("function_call") if value is None else value)
     entries = value if isinstance(value, list) else [value] if value else []
     return [call for listed in entries if (call := _call(listed, certain=True)) is not None]

@@ -87,7 +87,10 @@ class SpanTree:
     def records(self) -> Iterator[Record]:
         """The model calls that answer user messages, each with its tool calls."""
         for node in self._nodes.values():
-            self._count_issues(node)
+            parent = self._nodes.get(node.parent)
+            self._findings.counts["spans_without_parent"] += bool(node.parent) and parent is None
+            if parent is not None and parent.start is not None and node.start is not None and parent.start > node.start:
+                self._findings.count_skew(parent.start - node.start)
         self._find_main_records()
         for node in self._order:
             record = node.record
@@ -211,13 +214,6 @@ class SpanTree:
             else:
                 record.executed = (*record.executed, node.called)
 
-    def _count_issues(self, node: Span) -> None:
-        parent = self._nodes.get(node.parent)
-        if parent is None:
-            self._findings.counts["spans_without_parent"] += bool(node.parent)
-        elif parent.start is not None and node.start is not None and parent.start > node.start:
-            self._findings.count_skew(parent.start - node.start)
-
     def _start(self, node: Span) -> float:
         """The start of a span, but not before the start of its ancestors."""
         return max((n.start for n in (*self._ancestors[node.id], node) if n.start is not None), default=0.0)
@@ -321,7 +317,7 @@ class SpanReader:
                 self._findings.counts["logs_without_span"] += len(logs)
             elif node.record is not None and not node.record.users:
                 for name in ("request", "response"):
-                    lists = [value for part in (node, *logs) if isinstance(value := getattr(part, name), list)]
+                    lists = [value for part in (node, *logs) if isinstance(value := parsed(getattr(part, name)), list)]
                     setattr(node, name, [message for messages in lists for message in messages])
                 self._read(node.record, node)
         first: dict[tuple[int, str], str | None] = {}  # conversations by request and call

@@ -28,7 +28,6 @@ from ctxbench.labelling.trace_messages import (
     LogFindings,
     Record,
     all_objects,
-    call_names,
     get,
     holds_calls,
     is_stream,
@@ -140,12 +139,24 @@ def _call(entry: Any) -> Call:
     return Call(name, status, text_or_none(get(entry, "call", "call_id")) if isinstance(entry, dict) else None)
 
 
-REQUESTS = ("request", "req", "input_body", "requestBody", "request_body", "body", "payload", "input")
+REQUESTS = ("request", "req", "input_body", "requestBody", "request_body", "body", "payload", "input", "inputs")
 RESPONSES = (
-    *("response", "resp", "res", "completion", "responseBody", "response_body", "preferred_output", "output", "result"),
+    *(
+        "response",
+        "resp",
+        "res",
+        "completion",
+        "responseBody",
+        "response_body",
+        "preferred_output",
+        "output",
+        "outputs",
+        "result",
+    ),
 )
 _TEXTS = ("response", "completion", "output")  # fields in which a text is the answer
 _OF_LINES = ("messages", "contents", "prompt", "input")  # fields of a request that is the whole line
+_OPTIONS = ("model_parameters", "invocation_params", "parameters", "options")  # fields that may have the tools
 _TOOLS = ("tools", "functions", "toolConfig")
 _OF_AI_SDK = ("steps", "content", "toolCalls")  # fields with the answers of the AI SDK
 _TIMES = ("time", "timestamp", "ts", "created_at", "createdAt", "created", "startTime", "start_time")
@@ -178,7 +189,8 @@ def read_exchange(
     answers = {name: _answers(name, response) for name, response in responses.items()}
     name = next((name for name in answers if answers[name] is not None), None)
     response = responses[name] if name is not None else None
-    offered = next((tools for source in (body, data) if (tools := offered_tools(source)) is not None), None)
+    sources = (body, data, *(source for name in _OPTIONS if isinstance(source := data.get(name), dict)))
+    offered = next((tools for source in sources if (tools := offered_tools(source)) is not None), None)
     if offered is None and name is not None and ("model" in body or field not in _OF_LINES):
         offered = []  # a body without tools
     # the calls of a text answer are known only if the line lists the tools of the model
@@ -193,10 +205,14 @@ def read_exchange(
     passed_over = [field for field in data if field not in read] if responses or not is_line else []
     findings.ignored.update(passed_over)
     findings.unread.update(name for name in passed_over if holds_calls(name, data[name]))
-    findings.unread.update(part for name in unread for part in _parts(name, unread[name]))
+    findings.unread.update(list(unread))
     findings.counts["responses_unread"] += bool(unread)
     findings.counts["responses_missing"] += not responses and request is not data
     findings.roles.update(message.role for message in messages if record.text is None)
+    if (earlier := interner.responses.get(str(body.get("previous_response_id")))) is not None:
+        earlier.conversation = record.conversation = earlier.conversation or f"response {earlier.position}"
+    if isinstance(response, dict) and "id" in response:
+        interner.responses[str(response["id"])] = record
     return record
 
 
@@ -221,10 +237,7 @@ def unread_line(data: Any) -> Message:
         return Message("labelling.eval-in-log")
     if any(isinstance(part, dict | list) and _answers("", part) is not None for part in _responses(data).values()):
         return Message("labelling.answer-alone")
-    name = next((name for name in REQUESTS if isinstance(_inner(data.get(name)), dict)), None)
-    fields = ", ".join(map(repr, list(data if name is None else _inner(data[name]))[:_SHOWN])) or "no fields"
-    if name is not None:
-        return Message("labelling.not-a-body", name=name, fields=fields)
+    fields = ", ".join(map(repr, list(data)[:_SHOWN])) or "no fields"
     hint = "".join(map(meant_field, data))
     return Message("labelling.not-a-turn", fields=fields, hint=hint, known=TURN_FIELDS)
 
@@ -240,15 +253,15 @@ def find_request(data: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
     """The field of a line with the request, and the responses by field, likeliest first; None if it has no request."""
     if "offered" in data or "called" in data or (isinstance(data.get("text"), str) and not is_answer(data)):
         return None  # a turn
-    every = _responses(data)
+    listed = _responses(data)
     has_tools = any(name in data for name in _TOOLS) and not is_eval(data)
     for name in ("messages", "contents"):
         if name in data:
-            return (name, every) if (every or has_tools) and isinstance(data[name], list) else None
-    is_log_record = any(name in data for name in _OF_SPANS) and not every
+            return (name, listed) if (listed or has_tools) and isinstance(data[name], list) else None
+    is_log_record = any(name in data for name in _OF_SPANS) and not listed
     for name, value in _requests(data).items():
         value = _inner(value)
-        responses = {field: response for field, response in every.items() if field != name or name == "steps"}
+        responses = {field: response for field, response in listed.items() if field != name or name == "steps"}
         if isinstance(value, dict):
             is_request = _is_body(value) and not (name == "body" and is_log_record)
         elif isinstance(value, list):
@@ -274,8 +287,8 @@ def _responses(data: Mapping[str, Any]) -> dict[str, Any]:
         first["content"] = sdk
     last = {"toolCalls": sdk} if isinstance(data.get("toolCalls"), list) else {}
     listed = {name: _inner(data[name]) for name in RESPONSES if data.get(name) not in _EMPTY}
-    if isinstance(data.get("stream"), list | str):  # of requests: whether to stream
-        listed["stream"] = {"stream": data["stream"]}
+    streams = {name: data[name] for name in ("stream", "chunks") if isinstance(data.get(name), list | str)}
+    listed |= {name: {"stream": events} for name, events in streams.items()}
     return {**first, **listed, **last}
 
 
@@ -285,19 +298,11 @@ def _answers(field: str, response: Any) -> list[ChatMessage] | None:
     return None if is_text and field not in _TEXTS else read_response(response)
 
 
-def _parts(field: str, response: Any) -> list[str]:
-    """The fields of a response, such as `result.steps`; only those with calls, if there are any."""
-    if not isinstance(response, dict):
-        return [field]
-    names = [name for name, value in response.items() if call_names({name: value})] or list(response)[:_SHOWN]
-    return [f"{field}.{name}" for name in names]
-
-
 def _inner(value: Any) -> Any:
     """A body without its enclosing object or JSON text."""
     value = parsed(value)
     inner = parsed(value.get("body")) if isinstance(value, dict) else None
-    return inner if isinstance(inner, dict | list) else value
+    return inner if isinstance(inner, dict | list) or (isinstance(inner, str) and is_stream(inner)) else value
 
 
 def _is_body(value: Mapping[str, Any]) -> bool:

@@ -162,7 +162,7 @@ def test_the_fault_of_a_line_says_what_stands_in_place_of_a_request(tmp_path):
     with pytest.raises(InputError) as error:
         read(tmp_path, {"req": {"method": "GET", "url": "/"}, "res": {"statusCode": 200}})
     message = error.value.faults[0].message
-    assert (message.key, message.values) == ("labelling.not-a-body", {"name": "req", "fields": "'method', 'url'"})
+    assert (message.key, message.values["fields"]) == ("labelling.not-a-turn", "'req', 'res'")
 
 
 @pytest.mark.parametrize("items_field", ITEMS_FIELDS)

@@ -213,6 +213,53 @@ FORMS = {
             "output": [{"index": 0, "message": CALLED, "finish_reason": "tool_calls"}],
         },
     ),
+    "langfuse, langchain": (
+        "langfuse",
+        {
+            "id": "s1",
+            "traceId": "t1",
+            "type": "GENERATION",
+            "name": "ChatOpenAI",
+            "input": [USER, *({"role": "tool", "content": tool} for tool in TOOLS)],
+            "output": CALLED,
+        },
+    ),
+    "jaeger": (
+        "otel",
+        {
+            "data": [
+                {
+                    "traceID": "t1",
+                    "spans": [
+                        {
+                            "traceID": "t1",
+                            "spanID": "s1",
+                            "operationName": "chat m",
+                            "references": [],
+                            "startTime": 1772442000000000,
+                            "tags": [
+                                {"key": "gen_ai.operation.name", "type": "string", "value": "chat"},
+                                {"key": "gen_ai.input.messages", "type": "string", "value": json.dumps([USER])},
+                                {"key": "gen_ai.output.messages", "type": "string", "value": json.dumps([CALLED])},
+                                {"key": "gen_ai.tool.definitions", "type": "string", "value": json.dumps(TOOLS)},
+                            ],
+                        }
+                    ],
+                }
+            ]
+        },
+    ),
+    "parameters of a gateway": (
+        "openai",
+        {
+            "messages": [USER],
+            "model": "m",
+            "model_parameters": {"tools": TOOLS},
+            "response": {"choices": [{"message": CALLED}]},
+        },
+    ),
+    "inputs and outputs": ("openai", {"inputs": BODY, "outputs": {"choices": [{"message": CALLED}]}}),
+    "body of a stream": ("openai", {"request": {"body": BODY}, "response": {"status": 200, "body": sse(CHUNKS)}}),
     "openai, chunks": ("openai", {"request": BODY, "response": CHUNKS}),
     "openai, stream": ("openai", {"request": BODY, "stream": CHUNKS}),
     "openai, text of a stream": ("openai", {"request": BODY, "response": sse(CHUNKS)}),
@@ -444,3 +491,23 @@ def test_a_span_has_who_asked_and_when():
     thread = {"extra": {"metadata": {"thread_id": "th", "user_id": "ben"}}}
     (run,) = read_spans({**RUN, **thread, "inputs": BODY, "outputs": CALLED})
     assert (run.conversation, run.user) == ("th", "ben")
+
+
+def test_a_response_that_continues_another_is_of_its_request(imported):
+    request = {"model": "m", "tools": FLAT_TOOLS}
+    output = {"type": "function_call_output", "call_id": "c1", "output": "sent"}
+    later = {"type": "function_call", "call_id": "c2", "name": "refund_order"}
+    made = imported(
+        {"request": {**request, "input": ASK}, "response": {"id": "r1", "output": [FUNCTION_CALL]}},
+        {"request": {**request, "input": "hi"}, "response": {"id": "r9", "output": []}},
+        {
+            "request": {**request, "input": [output], "previous_response_id": "r1"},
+            "response": {"id": "r2", "output": [later]},
+        },
+        {
+            "request": {**request, "input": "and now?", "previous_response_id": "r2"},
+            "response": {"id": "r3", "output": []},
+        },
+    )
+    found = {text: sorted(names) for text, names in labels(made).items()}
+    assert found == {ASK: ["refund_order", "track_order"], "and now?": [], "hi": []}
