@@ -222,34 +222,6 @@ class Draft:
         return Conversion(dataset=dataset, ids=self.ids)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedDocument:
-    """A published document; `server` and `schema` are for tools, `metadata` has the other fields."""
-
-    id: str
-    title: str
-    text: str
-    server: str | None = None
-    schema: Mapping[str, Any] | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-    def item(self, item_type: str, *, by_title: bool = False) -> Item:
-        """The item of the document; with `by_title`, a tool is named by its title."""
-        is_tool = item_type == "tool"
-        by_title = by_title and is_tool
-        title = "" if by_title else self.title
-        return Item(
-            type=item_type,
-            server=self.server if is_tool else None,
-            name=self.title if by_title else self.id,
-            title=title,
-            description=": ".join(filter(None, (title, self.text))) if is_tool else title,
-            text="" if is_tool else self.text,
-            schema=self.schema if is_tool else None,
-            metadata=self.metadata,
-        )
-
-
 def unique_entries(noun: str, entries: Iterable[tuple[str, Row, T]]) -> dict[str, T]:
     """Entries by id, without entries that have no id; a repeated id is a fault.
 
@@ -334,17 +306,18 @@ def _some(names: Sequence[str], limit: int = _SHOWN) -> str:
     return ", ".join(unique[:limit]) + (", ..." if len(unique) > limit else "")
 
 
-DUPLICATES = "repeated label rows"
-NO_QUERY = "labels for missing queries"
-NO_DOCUMENT = "labels for missing documents"
-PARTLY = "partly labelled queries (missing documents)"
-UNLABELLED = "unlabelled queries (no required document)"
-NEGATIVE = "labels with negative scores"
-SEVERAL = "queries labelled in several splits"
-DETAILS = "label details without a label"
-IMPLIED = "groups implied by other groups"
-OVERLAP = "unlabelled queries (overlapping groups)"
-ODD = (DUPLICATES, NO_QUERY, NO_DOCUMENT, PARTLY, UNLABELLED, NEGATIVE, SEVERAL, RENAMED, DETAILS)
+ODD = DUPLICATES, NO_QUERY, NO_DOCUMENT, PARTLY, UNLABELLED, NEGATIVE, SEVERAL, _, DETAILS = (
+    "repeated label rows",
+    "labels for missing queries",
+    "labels for missing documents",
+    "partly labelled queries (missing documents)",
+    "unlabelled queries (no required document)",
+    "labels with negative scores",
+    "queries labelled in several splits",
+    RENAMED,
+    "label details without a label",
+)
+IMPLIED, OVERLAP = "groups implied by other groups", "unlabelled queries (overlapping groups)"
 GROUP_ODD = (NO_DOCUMENT, PARTLY, UNLABELLED, IMPLIED, OVERLAP, RENAMED)
 
 
@@ -419,6 +392,7 @@ _ROLES = ("export", "documents", "set", "pairs", "texts", "queries", "groups", "
 _LISTS = ("documents", "docs", "chunks", "nodes", "corpus", "passages", "data", "rows", "queries", "qrels")
 _STORE = "docstore/data"  # documents by id in a store of LlamaIndex
 _OF_LOGS = {"role", "messages", "session_id", "trace_id", "span_id"}
+_SCHEMAS = ("schema", *SCHEMA_KEYS)
 _METADATA = ("metadata", "meta", "extra_info")
 _UNREAD = ("embedding", "embeddings", "vector", EXPORT_KEY, *_METADATA)
 _PLAIN = {  # the fields of lines without a header
@@ -658,47 +632,51 @@ class CollectionReader:
         locations = [self._location(row) for row in rows]
         n_located, numbers = Counter(locations), defaultdict[str, Iterator[int]](lambda: count(1))
         names = [f"{name}#{next(numbers[name])}" if name and n_located[name] > 1 else name for name in locations]
-        published = list(map(self._document, rows, names))
-        n_named = Counter((document.server, name) for document in published for name in {document.title, document.id})
-        is_named = [bool(document.title) and n_named[document.server, document.title] == 1 for document in published]
-        items = map(self._item, rows, published, is_named)
-        entries = zip(published, rows, items, strict=True)
-        return unique_entries("document", ((document.id, row, item) for document, row, item in entries if item))
+        names = [name or self.text(row, "documents", "id") for name, row in zip(names, rows, strict=True)]
+        titles = [self._title(row) for row in rows]
+        servers = [_first(row.data, SERVER_KEYS, str) for row in rows]
+        n_named = Counter((server, name) for server, *pair in zip(servers, titles, names, strict=True) for name in {*pair})
+        titled = [bool(title) and n_named[server, title] == 1 for server, title in zip(servers, titles, strict=True)]
+        items = map(self._item, rows, names, titles, servers, titled)
+        entries = zip(names, rows, items, strict=True)
+        return unique_entries("document", ((name, row, item) for name, row, item in entries if item))
 
     def _location(self, row: Row) -> str:
         """Where a document without an id is from; empty if it has one, or no location."""
-        if self.value(row, "documents", "id") is not None:
-            return ""
-        parts = (("id", _metadata(row)), ("location", row), ("location", _metadata(row)))
+        parts = (("id", row), ("id", _metadata(row)), ("location", row), ("location", _metadata(row)))
         values = (self.value(part, "documents", name) for name, part in parts)
-        return next((value for value in values if isinstance(value, str) and value), "")
+        has_id = self.value(row, "documents", "id") is not None
+        return "" if has_id else next((value for value in values if isinstance(value, str)), "")
 
-    def _document(self, row: Row, location: str) -> PublishedDocument:
-        metadata = _metadata(row)
-        title = self.value(row, "documents", "title") or self.value(metadata, "documents", "title")
-        servers = [row.data[name] for name in SERVER_KEYS if isinstance(row.data.get(name), str)]
-        schemas = [row.data[name] for name in ("schema", *SCHEMA_KEYS) if isinstance(row.data.get(name), dict)]
-        read = {_key(row.data, "documents", name, self.names) for name in ("id", "text", "title")}
-        read |= {*SERVER_KEYS, "schema", *SCHEMA_KEYS} if self.settings.type == "tool" else set()
-        others = {**metadata.data, **{name: value for name, value in row.data.items() if name not in read}}
-        return PublishedDocument(
-            id=location or self.text(row, "documents", "id"),
-            title=title if isinstance(title, str) and title != location else "",
-            text=self.text(row, "documents", "text"),
-            server=servers[0] if servers and servers[0] else None,
-            schema=schemas[0] if schemas else None,
-            metadata={name: value for name, value in others.items() if name not in _UNREAD and value is not None},
-        )
+    def _title(self, row: Row) -> str:
+        title = self.value(row, "documents", "title") or self.value(_metadata(row), "documents", "title")
+        return title if isinstance(title, str) else ""
 
-    def _item(self, row: Row, document: PublishedDocument, by_title: bool) -> Item | None:
+    def _item(self, row: Row, name: str, title: str, server: str | None, is_titled: bool) -> Item | None:
         """The item of a document; None if it has no id, or if the exported item cannot be read."""
-        exported = _exported(row)
-        if exported is None or not document.id:
-            return document.item(self.settings.type, by_title=by_title) if document.id else None
-        item = read_item(row.nested({"_id": document.id, **exported}))
-        if item is not None and item.search_text != document.text:
-            row.fault(Message("labelling.export-text-changed", name=document.id, key=EXPORT_KEY))
-        return item
+        text, exported = self.text(row, "documents", "text"), _exported(row)
+        if exported is not None and name:
+            item = read_item(row.nested({"_id": name, **exported}))
+            if item is not None and item.search_text != text:
+                row.fault(Message("labelling.export-text-changed", name=name, key=EXPORT_KEY))
+            return item
+        title, kind = "" if title == name else title, self.settings.type
+        skipped = {_key(row.data, "documents", field, self.names) for field in ("id", "text", "title")} | {*_UNREAD}
+        skipped |= {*SERVER_KEYS, *_SCHEMAS} if kind == "tool" else set()
+        fields = {**_metadata(row).data, **{key: value for key, value in row.data.items() if key not in skipped}}
+        metadata = {key: value for key, value in fields.items() if key not in _UNREAD and value is not None}
+        if not name or kind != "tool":
+            item = Item(type=kind, name=name or "-", title=title, description=title, text=text, metadata=metadata)
+            return item if name else None
+        return Item(
+            type="tool",
+            server=server,
+            name=title if is_titled else name,
+            title="" if is_titled else title,
+            description=text if is_titled else ": ".join(filter(None, (title, text))),
+            schema=_first(row.data, _SCHEMAS, dict),
+            metadata=metadata,
+        )
 
     def queries(self) -> list[PublishedQuery]:
         """The queries, those of `groups` with their groups."""
@@ -770,9 +748,14 @@ def read_lines(path: Path, faults: list[Fault]) -> Iterator[tuple[int, str]]:
         yield from ((line, text) for line, text in decoded_lines(content, path, faults) if text.strip())
 
 
+def _first(data: Mapping[str, Any], names: Iterable[str], kind: type[T]) -> T | None:
+    """The first value of a type that is not empty in some fields."""
+    return next((value for name in names if isinstance(value := data.get(name), kind) and value), None)
+
+
 def _metadata(row: Row) -> Row:
     """The metadata of a document, as a row."""
-    return row.nested(next((row.data[name] for name in _METADATA if isinstance(row.data.get(name), dict)), None))
+    return row.nested(_first(row.data, _METADATA, dict))
 
 
 def _exported(row: Row) -> Mapping[str, Any] | None:

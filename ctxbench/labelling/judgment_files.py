@@ -27,7 +27,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -314,31 +314,13 @@ def import_collection(
     )
 
 
-class CatalogOptions(Protocol):
-    """The options of an import that lists of items are read with."""
-
-    @property
-    def settings(self) -> ImportSettings:
-        """Settings of the import."""
-
-    @property
-    def names(self) -> Mapping[str, str]:
-        """The names of fields in the files, by field."""
-
-    @property
-    def server(self) -> str | None:
-        """The server of tools that name none."""
-
-
-def read_catalog_files(
-    paths: Sequence[Path], kinds: Mapping[Path, ImportKind], options: CatalogOptions
-) -> list[SnapshotPart]:
+def read_catalog_files(paths: Sequence[Path], kinds: Mapping[Path, ImportKind], options: Any) -> list[SnapshotPart]:
     """Read the items of lists of tools and documents, and of files of skills and rules.
 
     Args:
         paths: the files.
         kinds: their kinds, of `KINDS`.
-        options: how they are read.
+        options: the `settings` of the import, the `names` of fields, and the `server` of tools that name none.
 
     Raises:
         StorageError: a file cannot be read.
@@ -835,11 +817,11 @@ def _run(dataset: Dataset, selector: str, answers: Slice | StoredAnswers) -> str
     """The rankings of one selector, best first, to `DEPTH`, without the session."""
     tag = file_name(selector).replace(" ", "%20")
     return _escape_mark(
-        "".join(line for block in answers.blocks() for line in _runread_lines(dataset.catalog.ids, tag, block))
+        "".join(line for block in answers.blocks() for line in _run_lines(dataset.catalog.ids, tag, block))
     )
 
 
-def _runread_lines(ids: Sequence[str], tag: str, answers: Slice) -> Iterator[str]:
+def _run_lines(ids: Sequence[str], tag: str, answers: Slice) -> Iterator[str]:
     table = answers.candidates
     for index, query in enumerate(answers.queries):
         rows = np.arange(table.start[index], table.start[index + 1])
