@@ -3,7 +3,7 @@
 * The id of a document becomes the name of an item of one type: `MED-10` is `reference:MED-10`. Its title becomes the
   description. The title of a tool becomes its name, if it is unique, and its text the description; in the layout of
   BEIR its server and input schema are kept.
-* `train`, `training`, `dev`, `valid` and `validation` become `tuning`; other splits keep their name.
+* `train`, `training`, `dev`, `val`, `valid` and `validation` become `tuning`; other splits keep their name.
 * A single positive score in all files means required (2). Several need a mapping from the user. Scores of 0 and below
   mean irrelevant (0) unless they are mapped.
 * A label for a missing document is dropped and counted. If it was required, its query is kept as partly labelled (or
@@ -42,7 +42,7 @@ EXPORT_FILE = "export.json"  # in an export: file names, the card, and fields th
 SOURCE = "publisher"  # the `source` of labels that came with the files
 PASSED_OVER = "ignored fields"
 RENAMED = "percent-encoded query ids"
-_TUNING = ("train", "training", "dev", "valid", "validation")
+_TUNING = ("train", "training", "dev", "val", "valid", "validation")
 _SHOWN = 3  # ids, or files, that a line lists
 
 T = TypeVar("T")
@@ -223,20 +223,18 @@ class Draft:
 
 
 def unique_entries(noun: str, entries: Iterable[tuple[str, Row, T]]) -> dict[str, T]:
-    """Entries by id, without entries that have no id; a repeated id is a fault.
+    """Entries by id, without entries that have no id; a repeated id is a fault, unless another file has an equal entry.
 
     Args:
         noun: the name of an entry in faults.
         entries: the id, the row and the entry.
     """
-    unique: dict[str, T] = {}
-    lines: dict[str, int] = {}
+    unique: dict[str, tuple[Row, T]] = {}
     for name, row, entry in entries:
-        if name in unique:
-            row.fault(f"{noun} {name!r} occurs twice, first in line {lines[name]}")
-        elif name:
-            unique[name], lines[name] = entry, row.line
-    return unique
+        first, equal = unique.setdefault(name, (row, entry))
+        if name and first is not row and (first.path == row.path or equal != entry):
+            row.fault(f"{noun} {name!r} occurs twice, first in line {first.line}")
+    return {name: entry for name, (_, entry) in unique.items() if name}
 
 
 def refuse_empty(entries: Sized, path: Path, faults: list[Fault], *, expected: str) -> None:
@@ -333,7 +331,7 @@ class PublishedQuery:
 
     id: str
     text: str
-    row: Row
+    row: Row = field(compare=False)
     exported: Mapping[str, Any] | None = None
     groups: Sequence[Sequence[str]] | None = None
 
@@ -416,13 +414,18 @@ def _plain_names(names: tuple[str, ...]) -> dict[str, str]:
     return {snake(name).strip("_"): name for name in sorted(names, reverse=True)}
 
 
+@lru_cache(maxsize=4096)
+def _candidates(role: str, name: str, names: tuple[str, ...]) -> list[str]:
+    """The names of a row that a field may have, likeliest first."""
+    plain = _plain_names(names)
+    return [plain[theirs] for theirs in _FIELDS[role][name] if theirs in plain]
+
+
 def _key(data: Mapping[str, Any], role: str, name: str, names: Mapping[str, str]) -> str | None:
     """What a row calls a field, by the user's names or `_FIELDS`; None if it is missing or null."""
     if name in names and value_at(data, names[name]) is not None:
         return names[name]
-    plain = _plain_names(tuple(data))
-    listed = (plain[theirs] for theirs in _FIELDS[role][name] if theirs in plain)
-    return next((key for key in listed if data[key] is not None), None)
+    return next((key for key in _candidates(role, name, tuple(data)) if data[key] is not None), None)
 
 
 def role_of(values: Sequence[Any], names: Mapping[str, str] = NO_NAMES) -> str:
@@ -635,7 +638,9 @@ class CollectionReader:
         names = [name or self.text(row, "documents", "id") for name, row in zip(names, rows, strict=True)]
         titles = [self._title(row) for row in rows]
         servers = [_first(row.data, SERVER_KEYS, str) for row in rows]
-        n_named = Counter((server, name) for server, *pair in zip(servers, titles, names, strict=True) for name in {*pair})
+        n_named = Counter(
+            (server, name) for server, *pair in zip(servers, titles, names, strict=True) for name in {*pair}
+        )
         titled = [bool(title) and n_named[server, title] == 1 for server, title in zip(servers, titles, strict=True)]
         items = map(self._item, rows, names, titles, servers, titled)
         entries = zip(names, rows, items, strict=True)
@@ -699,7 +704,7 @@ class CollectionReader:
         for row in self.rows["labels"]:
             query, document = (self.text(row, "labels", name) for name in ("query", "document"))
             score = self.value(row, "labels", "score")
-            if score is None and not {*_plain_names(tuple(row.data))} & {*_FIELDS["labels"]["score"]}:
+            if score is None and not _candidates("labels", "score", tuple(row.data)):
                 score = 1
             if (number := _whole(score)) is None:
                 row.fault(Message("labelling.score-form", kind="whole", got=score))

@@ -1,15 +1,13 @@
-"""Read BEIR, TREC and AutoRAG files as datasets, and export datasets to them.
+"""Make datasets of documents, queries and labels in the forms of search programs, and export datasets to these.
 
-* BEIR: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`, as github.com/beir-cellar/beir reads them
-  (`beir/datasets/data_loader.py`): qrels have a header, then query id, corpus id and a whole number, separated by tabs,
-  quoted as in CSV.
-* TREC: qrels (`query 0 document relevance`) and runs (`query Q0 document rank score tag`), as trec_eval reads them
-  (github.com/usnistgov/trec_eval): a run is ordered by falling score, its rank is ignored, and of equal scores the
-  greater document id comes first.
-* AutoRAG: `retrieval_gt` is `[[a, b], [c]]`, (a or b) and c. Source: github.com/Marker-Inc-Korea/AutoRAG,
-  `autorag/utils/preprocess.py` (`cast_qa_dataset`): columns `qid`, `query`, `retrieval_gt`, and `doc_id` and `contents`
-  of the corpus. A list of texts is one group (any of them is enough); a text alone is one document. Other columns are
-  ignored.
+* BEIR (github.com/beir-cellar/beir, `beir/datasets/data_loader.py`): `corpus.jsonl`, `queries.jsonl`,
+  `qrels/<split>.tsv` with a header. MTEB and Hugging Face have these columns in parquet or JSON.
+* TREC (github.com/usnistgov/trec_eval): qrels are `query 0 document relevance`; runs, `query Q0 document rank score
+  tag`, are ordered by falling score, and of equal scores the greater document id comes first.
+* AutoRAG (github.com/Marker-Inc-Korea/AutoRAG, `autorag/utils/preprocess.py`): `retrieval_gt` is `[[a, b], [c]]`, (a or
+  b) and c. A list of texts is one group; a text alone is one document.
+* LlamaIndex (`EmbeddingQAFinetuneDataset`) and sentence-transformers (`InformationRetrievalEvaluator`, pairs and
+  triplets: sbert.net/docs/sentence_transformer/dataset_overview.html), ranx (amenra.github.io/ranx/qrels).
 
 An export has `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv` (BEIR) and `qrels/<split>.qrels` (TREC), with `run`
 also `runs/<selector>.run`, and `export.json`: the names of these files, the card, and fields that the format lacks.
@@ -26,6 +24,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -273,14 +272,15 @@ def import_collection(
             queries or labels are missing: all faults, with file and line.
     """
     reader = CollectionReader(settings or ImportSettings(), names)
-    folders = dict.fromkeys(folder for path in files for folder in (path.parent, path.parent.parent))
-    export = next((card for folder in folders if (card := ExportedCard.from_folder(folder, reader.faults))), None)
     reader.read(files)
     reader.settle()
     draft = Draft(reader.settings, GROUP_ODD if "groups" in reader.roles else ODD, reader.faults)
-    is_complete = catalog is None or bool(reader.rows["documents"])
-    items = reader.documents() if is_complete else items_by_name(catalog)
+    if catalog is not None and reader.rows["documents"]:
+        raise ParameterError(Message("labelling.catalog-and-documents", paths=reader.roles.get("documents", files)))
+    items = reader.documents() if catalog is None else items_by_name(catalog)
+    catalog = Catalog(items.values()) if catalog is None else catalog
     queries, judgments = reader.queries(), list(reader.judgments())
+    folder = next((query.row.path.parent for query in queries if query.exported is not None), None)
     present = {
         "queries": queries,
         "documents": items,
@@ -301,11 +301,11 @@ def import_collection(
     paths = [path for path in files if path not in reader.roles.get("export", ())]
     return Assembly(
         draft=draft,
-        catalog=Catalog(items.values()) if is_complete else catalog,
+        catalog=catalog,
         items=items,
         queries=queries,
         judgments=judgments,
-        export=export,
+        export=ExportedCard.from_folder(folder, draft.faults) if folder else None,
     ).conversion(
         form=form,
         files=paths,
@@ -360,87 +360,64 @@ def _has_fields(*names: set[str]) -> Callable[[Sequence[Any]], bool]:
     return matches
 
 
-_QUERY, _DOCUMENT = "a query", "a document with a score above 0"
+_collection = partial(ImportKind, family=COLLECTION, request="a query", label="a document with a score above 0")
+_items = partial(ImportKind, family=CATALOG, request="", label="")
 KINDS = (
-    ImportKind(
+    _collection(
         name="qa-corpus",
-        family=COLLECTION,
         title="queries, documents and labels in one file",
         program="`EmbeddingQAFinetuneDataset` of LlamaIndex, evaluators of sentence-transformers",
-        request=_QUERY,
         label="a document in `relevant_docs` or `qrels`",
         matches=_is_role("set"),
     ),
-    ImportKind(
+    _collection(
         name="autorag",
-        family=COLLECTION,
         title="questions of AutoRAG",
         program="`qa.parquet` and `corpus.parquet`, also as JSON lines or CSV",
-        request="`query`",
         label="one document of each group in `retrieval_gt`",
         matches=_is_role("groups"),
     ),
-    ImportKind(
+    _collection(
         name="trec",
-        family=COLLECTION,
         title="qrels of TREC",
         program="`qrels.txt`, with queries and documents in JSON lines or separated by tabs",
-        request=_QUERY,
-        label=_DOCUMENT,
         matches=_is_role("labels", is_plain=True),
     ),
-    ImportKind(
+    _collection(
         name="beir",
-        family=COLLECTION,
         title="queries, documents and qrels of BEIR, MTEB, ranx or Hugging Face",
         program="folders with `corpus`, `queries` and `qrels` (JSON, JSON lines, CSV or parquet); `Qrels.save` of ranx",
-        request=_QUERY,
-        label=_DOCUMENT,
         matches=_is_role("labels", "queries", "export", is_plain=False),
     ),
-    ImportKind(
+    _collection(
         name="pairs",
-        family=COLLECTION,
         title="queries with their documents in one row",
-        program="pairs and triplets of sentence-transformers, MS MARCO passages",
-        request="`query` or `anchor`",
+        program="pairs and triplets of sentence-transformers, passages of MS MARCO",
         label="`positive` (required) and `negative` (irrelevant)",
         matches=_is_role("pairs"),
     ),
-    ImportKind(
+    _items(
         name="tools",
-        family=CATALOG,
         title="tools of MCP, OpenAI, Anthropic or the AI SDK",
         program="the result of `tools/list`, or `tools` of a request",
-        request="",
-        label="",
         matches=is_tool_list,
     ),
-    ImportKind(
+    _items(
         name="skills",
-        family=CATALOG,
         title="skills",
         program="`SKILL.md`, with `name` and `description`",
-        request="",
-        label="",
         matches=_has_fields({"name", "description"}),
     ),
-    ImportKind(
+    _items(
         name="rules",
-        family=CATALOG,
         title="rules of Cursor, Claude Code and Copilot",
         program="`.cursor/rules/*.mdc`, `.claude/rules/*.md`, `.github/instructions/*.instructions.md`",
-        request="",
-        label="",
         matches=_has_fields({"globs"}, {"alwaysApply"}, {"applyTo"}, {"paths"}, {"description"}),
     ),
-    ImportKind(
+    _items(
         name="documents",
-        family=CATALOG,
         title="documents or chunks",
         program="documents of LangChain, nodes and stores of LlamaIndex, any list with an id and a text",
-        request="",
-        label="",
         matches=_is_role("documents", "texts"),
     ),
 )
