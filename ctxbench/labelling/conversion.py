@@ -385,6 +385,7 @@ _FIELDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
 }
 """The fields of rows by role, with their names in snake case, likeliest first."""
+FIELD_NAMES = tuple(dict.fromkeys(name for fields in _FIELDS.values() for name in fields))
 _NAMES = {name for fields in _FIELDS.values() for names in fields.values() for name in names}
 _ROLES = ("export", "documents", "set", "pairs", "texts", "queries", "groups", "labels")  # in the order of faults
 _LISTS = ("documents", "docs", "chunks", "nodes", "corpus", "passages", "data", "rows", "queries", "qrels")

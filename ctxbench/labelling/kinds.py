@@ -15,7 +15,7 @@ from ctxbench.io.errors import UnknownNameError
 
 LOG, EVALS, COLLECTION, CATALOG = "log", "evals", "collection", "catalog"
 """Families of kinds: what becomes a dataset of a log, of evals, of documents with judgments; or a catalog."""
-_MODULES = ("agent_sessions", "trace_turns", "evals", "judgment_files")  # in the order of recognition
+_MODULES = ("agent_sessions", "trace_exports", "evals", "judgment_files")  # in the order of recognition
 
 
 @dataclass(frozen=True, kw_only=True)

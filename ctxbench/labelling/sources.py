@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import codecs
 import csv
-import datetime
+import datetime as dt
 import glob
 import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -106,10 +107,8 @@ def _below(folder: Path) -> list[Path]:
 def sample(path: Path, size: int = SAMPLE) -> list[Document]:
     """The first documents of a file; those before the first fault if it cannot be read on."""
     found: list[Document] = []
-    try:
+    with suppress(UserError):
         found.extend(islice(documents(path, []), size))
-    except UserError:
-        pass
     return found
 
 
@@ -318,9 +317,7 @@ def _delimiter(text: str) -> str:
     return delimiter if is_header else ""
 
 
-def _csv_rows(
-    lines: Iterable[tuple[int, str]], delimiter: str, path: Path, faults: list[Fault]
-) -> Iterator[Document]:
+def _csv_rows(lines: Iterable[tuple[int, str]], delimiter: str, path: Path, faults: list[Fault]) -> Iterator[Document]:
     """The rows of a table, with its header as keys; another number of fields is a fault."""
     limit = csv.field_size_limit(_LARGEST_FIELD)
     numbers: list[int] = []
@@ -367,7 +364,7 @@ def _plain(value: Any) -> Any:
         return {str(name): _plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
-    if isinstance(value, datetime.datetime | datetime.date):
+    if isinstance(value, dt.datetime | dt.date):
         return value.isoformat()
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
