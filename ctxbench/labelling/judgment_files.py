@@ -71,7 +71,6 @@ from ctxbench.labelling.conversion import (
     split_name,
 )
 from ctxbench.labelling.kinds import CATALOG, COLLECTION, ImportKind
-from ctxbench.labelling.sources import data_files
 from ctxbench.model.arrays import DEPTH, Grade
 from ctxbench.model.candidates import Origin
 from ctxbench.model.items import Catalog, Item, read_key
@@ -80,6 +79,7 @@ from ctxbench.selectors.protocol import catalog_message, request_messages
 
 HEADER = ("query-id", "corpus-id", "score")
 RUN = ("query", "Q0", "document", "rank", "score", "tag")
+_LABELLED = {"labels", "set", "groups", "pairs"}  # roles of files with labels
 FORMS = {"beir": "BEIR", "trec": "TREC", "autorag": "AutoRAG"}
 
 
@@ -281,36 +281,24 @@ def import_collection(
     catalog = Catalog(items.values()) if catalog is None else catalog
     queries, judgments = reader.queries(), list(reader.judgments())
     folder = next((query.row.path.parent for query in queries if query.exported is not None), None)
-    present = {
-        "queries": queries,
-        "documents": items,
-        "labels": reader.roles.keys() & {"labels", "set", "groups", "pairs"},
-    }
-    if not all(present.values()) and not draft.faults:
-        missing = [part for part, values in present.items() if not values]
-        message = Message(
-            "labelling.collection-incomplete",
-            present=[part for part in present if part not in missing],
-            missing=missing,
-        )
+    parts = ("queries", queries), ("documents", items), ("labels", {*reader.roles} & _LABELLED)
+    missing = [part for part, values in parts if not values]
+    if missing and not draft.faults:
+        present = [part for part, values in parts if values]
+        message = Message("labelling.collection-incomplete", present=present, missing=missing)
         draft.faults.append(Fault(message, ", ".join(map(str, files))))
     order = [str(path) for paths in reader.roles.values() for path in paths]
     draft.faults.sort(key=lambda fault: (order.index(str(fault.path)) if str(fault.path) in order else -1, fault.line))
     draft.stated["'retrieval_gt'"] = sum(len(query.groups or ()) for query in queries)
     form = FORMS.get(kind or "", "a collection")
     paths = [path for path in files if path not in reader.roles.get("export", ())]
-    return Assembly(
-        draft=draft,
-        catalog=catalog,
-        items=items,
-        queries=queries,
-        judgments=judgments,
-        export=ExportedCard.from_folder(folder, draft.faults) if folder else None,
-    ).conversion(
+    export = ExportedCard.from_folder(folder, draft.faults) if folder else None
+    folders = [path.absolute().parent for path in paths]
+    return Assembly(draft, catalog, items, queries, judgments, export).conversion(
         form=form,
         files=paths,
         labelling=str(Message("labelling.card-published", form=form)),
-        where=paths[0] if len(paths) == 1 else Path(os.path.commonpath([path.absolute().parent for path in paths])),
+        where=paths[0] if len(paths) == 1 else Path(os.path.commonpath(folders)),
     )
 
 
@@ -421,24 +409,6 @@ KINDS = (
         matches=_is_role("documents", "texts"),
     ),
 )
-
-
-def import_beir(folder: Path | str, settings: ImportSettings | None = None) -> Conversion:
-    """Make a dataset of the files of a BEIR folder, see `import_collection`."""
-    paths = [path for path in data_files([Path(folder)]) if path.suffix in (".jsonl", ".json", ".tsv")]
-    return import_collection(paths, kind="beir", settings=settings)
-
-
-def import_trec(
-    qrels: Mapping[str, Path], *, queries: Path, corpus: Path, settings: ImportSettings | None = None
-) -> Conversion:
-    """Make a dataset of TREC qrels, with queries and documents, see `import_collection`."""
-    return import_collection([corpus, queries, *qrels.values()], kind="trec", settings=settings)
-
-
-def import_autorag(qa: Path | str, *, corpus: Path | str, settings: ImportSettings | None = None) -> Conversion:
-    """Make a dataset of the questions and the corpus of AutoRAG, see `import_collection`."""
-    return import_collection([Path(corpus), Path(qa)], kind="autorag", settings=settings)
 
 
 def items_by_name(catalog: Catalog) -> dict[str, Item]:
