@@ -355,6 +355,7 @@ _DOCUMENT_IDS = (
 _QUESTIONS = ("query", "question", "anchor")
 _PASSAGES = (
     *("contents", "content", "page_content", "body", "chunk", "chunk_text", "passage", "passage_text", "document"),
+    *("memory",),
 )
 _TITLES = ("title", "heading", "chunk_heading", "section", "name")
 _LOCATIONS = ("url", "link", "path", "file_path", "source", "file_name", "filename", "file", *_TITLES)

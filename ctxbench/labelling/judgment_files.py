@@ -322,7 +322,7 @@ def read_catalog_files(paths: Sequence[Path], kinds: Mapping[Path, ImportKind], 
     if documents := by_kind.get("documents", []):
         reader = CollectionReader(options.settings, options.names)
         reader.read(documents)
-        reader.rows["documents"] += reader.rows.pop("texts", [])
+        reader.rows["documents"] = [row for rows in reader.rows.values() for row in rows]
         items = tuple(reader.documents().values())
         raise_faults(reader.faults)
         parts.append(
@@ -400,7 +400,7 @@ KINDS = (
         name="rules",
         title="rules of Cursor, Claude Code and Copilot",
         program="`.cursor/rules/*.mdc`, `.claude/rules/*.md`, `.github/instructions/*.instructions.md`",
-        matches=_has_fields({"globs"}, {"alwaysApply"}, {"applyTo"}, {"paths"}, {"description"}),
+        matches=_has_fields({"globs"}, {"alwaysApply"}, {"applyTo"}, {"paths"}),
     ),
     _items(
         name="documents",
