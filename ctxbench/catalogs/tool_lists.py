@@ -538,7 +538,7 @@ class _ToolListReader:
                 ]
             )
         if not self.items and not self.wrong:
-            self.fault(Message("catalogs.no-tools", expected=Message("catalogs.tool-forms")), (), subject="the file")
+            self.fault(_no_tools(), (), subject="the file")
         if not self.wrong:
             return
         if self.tools and not any("name" in tool or "function" in tool for tool in self.tools):
@@ -556,13 +556,10 @@ class _ToolListReader:
 
     def _mapping(self) -> dict[str, str]:
         """What the tools seem to call the fields that none of them has."""
+        keys = {"name": ("name",), "description": ("description",), "schema": (*SCHEMA_KEYS,)}
         missing = [
-            field
-            for field, keys in (("name", ("name", "function")), ("description", ("description", "function")))
-            if not any(key in tool for tool in self.tools for key in keys)
+            name for name, theirs in keys.items() if not any({*theirs, "function"} & tool.keys() for tool in self.tools)
         ]
-        if not any(key in tool for tool in self.tools for key in (*SCHEMA_KEYS, "function")):
-            missing.append("schema")
         return suggested(self.tools, missing)
 
     def _shown_fields(self) -> str:
@@ -604,45 +601,41 @@ def _entries(value: Any, path: YamlPath, server: _Server, reader: _ToolListReade
     elif isinstance(value, dict):
         yield from _object(value, path, server, reader)
     else:
-        problem = Message("catalogs.no-tools", expected=Message("catalogs.tool-forms"))
-        reader.fault(problem, path, subject=f"{value!r:.40}")
+        reader.fault(_no_tools(), path, subject=f"{value!r:.40}")
 
 
 def _object(value: dict[str, Any], path: YamlPath, server: _Server, reader: _ToolListReader) -> Iterator[_ToolEntry]:
     """The definitions in an object that is none itself."""
-    if "jsonrpc" in value and "result" in value:
-        yield from _entries(value["result"], (*path, "result"), server, reader)
-        return
-    lists = [key for key in _LISTS if isinstance(value.get(key), list)]
-    servers = [key for key in (*_LISTS, *_SERVERS) if isinstance(value.get(key), dict)]
-    if lists or servers:
-        reader.pages = reader.pages or bool(value.get("nextCursor"))
-        for key in lists:
-            yield from _entries(value[key], (*path, key), server, reader)
-        for key in servers:
-            yield from _by_name(value[key], (*path, key), server, reader)
-    elif isinstance(value.get("servers"), list):
-        yield from _entries(value["servers"], (*path, "servers"), server, reader)
-    else:
+    is_envelope = "jsonrpc" in value and "result" in value
+    keys = ("result",) if is_envelope else (*_LISTS, *_SERVERS)
+    members = {key: value[key] for key in keys if is_envelope or isinstance(value.get(key), list | dict)}
+    reader.pages = reader.pages or bool(members and value.get("nextCursor"))
+    for key, inner in members.items():
+        read = _by_name if isinstance(inner, dict) and not is_envelope else _entries
+        yield from read(inner, (*path, key), server, reader)
+    if not members:
         yield from _by_name(value, path, server, reader)
 
 
 def _by_name(named: dict[str, Any], path: YamlPath, server: _Server, reader: _ToolListReader) -> Iterator[_ToolEntry]:
     """The definitions of servers by name, or of tools by name, which are of `server`."""
     for name, value in named.items():
-        where = (*path, name)
+        where, fields = (*path, name), value if isinstance(value, dict) else {}
         if isinstance(value, list):
             yield from _entries(value, where, _Server(name), reader)
-        elif isinstance(value, dict) and any(isinstance(value.get(key), list | dict) for key in _LISTS):
-            yield from _object(value, where, _Server(name, _version(value)), reader)
-        elif isinstance(value, dict) and is_keyed_tool(renamed(value, reader.names)):
-            yield _ToolEntry(keyed_tool(name, value), where, server)
-        elif isinstance(value, dict) and ("command" in value or "url" in value):
+        elif any(isinstance(fields.get(key), list | dict) for key in _LISTS):
+            yield from _object(fields, where, _Server(name, _version(fields)), reader)
+        elif is_keyed_tool(renamed(fields, reader.names)):
+            yield _ToolEntry(keyed_tool(name, fields), where, server)
+        elif "command" in fields or "url" in fields:
             problem = Message("catalogs.configured-server", path=shlex.quote(str(reader.path)))
             reader.fault(problem, where, subject=f"server {name!r}")
         else:
-            problem = Message("catalogs.no-tools", expected=Message("catalogs.tool-forms"))
-            reader.fault(problem, where, subject=f"field {name!r}")
+            reader.fault(_no_tools(), where, subject=f"field {name!r}")
+
+
+def _no_tools() -> str:
+    return Message("catalogs.no-tools", expected=Message("catalogs.tool-forms"))
 
 
 def _also(alike: Sequence[_Wrong]) -> str:
