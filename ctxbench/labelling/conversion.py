@@ -1,4 +1,4 @@
-"""Build a dataset from documents, queries and scored pairs.
+"""Read the documents, queries and scored pairs of a collection, and collect them for a dataset.
 
 * The id of a document becomes the name of an item of one type: `MED-10` is `reference:MED-10`. Its title becomes the
   description. The title of a tool becomes its name, if it is unique, and its text the description; in the layout of
@@ -223,7 +223,7 @@ class Draft:
 
 
 def unique_entries(noun: str, entries: Iterable[tuple[str, Row, T]]) -> dict[str, T]:
-    """Entries by id, without entries that have no id; a repeated id is a fault, unless another file has an equal entry.
+    """Entries by id, without entries that have no id; a repeated id is a fault, unless the entries are equal.
 
     Args:
         noun: the name of an entry in faults.
@@ -232,7 +232,7 @@ def unique_entries(noun: str, entries: Iterable[tuple[str, Row, T]]) -> dict[str
     unique: dict[str, tuple[Row, T]] = {}
     for name, row, entry in entries:
         first, equal = unique.setdefault(name, (row, entry))
-        if name and first is not row and (first.path == row.path or equal != entry):
+        if name and equal != entry:
             row.fault(f"{noun} {name!r} occurs twice, first in line {first.line}")
     return {name: entry for name, (_, entry) in unique.items() if name}
 
@@ -257,16 +257,14 @@ def grading(scores: Iterable[int], grades: Mapping[int, int] | None, where: Path
     """
     n_labels = Counter(scores)
     positive = sorted(score for score in n_labels if score > 0)
-    if grades is None:
-        if len(positive) > 1:
-            counts = [f"{score} ({n_labels[score]:,} labels)" for score in positive[:10]]
-            example = ",".join(f"{score}={2 if score == positive[-1] else 1}" for score in positive[:10])
-            message = Message("labelling.scores-need-grades", scores=counts, example=example)
-            raise InputError([Fault(message, where)])
-        return {score: 2 if score > 0 else 0 for score in n_labels}
+    if grades is None and len(positive) > 1:
+        counts = [f"{score} ({n_labels[score]:,} labels)" for score in positive[:10]]
+        example = ",".join(f"{score}={2 if score == positive[-1] else 1}" for score in positive[:10])
+        raise InputError([Fault(Message("labelling.scores-need-grades", scores=counts, example=example), where)])
+    grades = dict.fromkeys(positive, 2) if grades is None else grades
     if missing := [score for score in positive if score not in grades]:
-        score_list = ", ".join(str(score) for score in missing[:10])
-        raise InputError([Fault(f"scores {score_list} are not in the mapping of grades (--grades)", where)])
+        listed = ", ".join(map(str, missing[:10]))
+        raise InputError([Fault(f"scores {listed} are not in the mapping of grades (--grades)", where)])
     return {score: grades.get(score, 0) for score in n_labels}
 
 
@@ -400,6 +398,7 @@ _PLAIN = {  # the fields of lines without a header
     ("texts", 2): ("id", "text"),
     ("texts", 3): ("id", "title", "text"),
 }
+_WHOLE = re.compile(r"\s*([-+]?\d{1,18})(?:\.0*)?\s*")
 _SHARD = re.compile(r"-\d+-of-\d+$")  # of parquet files of Hugging Face
 _SPLIT = re.compile(r"(?:^|[\W_])(train|training|dev|val|valid|validation|test)(?=[\W_]|$)", re.IGNORECASE)
 _PATHS = {
@@ -472,9 +471,9 @@ def _fields(line: str, role: str) -> dict[str, str]:
 
 
 def _is_scores(value: Mapping[str, Any]) -> bool:
-    """Whether a value has scores of documents by query."""
+    """Whether a value has grades of documents by query."""
     return bool(value) and all(
-        isinstance(scores, dict) and scores and all(isinstance(score, int | float) for score in scores.values())
+        isinstance(scores, dict) and scores and all(type(score) is int and score < 100 for score in scores.values())
         for scores in value.values()
     )
 
@@ -505,6 +504,7 @@ def _role_of_path(path: Path) -> str:
     return next((role for part in parts for role, pattern in _PATHS.items() if pattern.search(part)), "")
 
 
+@lru_cache
 def _split_of_path(path: Path) -> str:
     """The split that the name of a file, or of its folder, states; a file in `qrels` is named after its split."""
     stem = _SHARD.sub("", path.name.split(".")[0])
@@ -522,7 +522,6 @@ class CollectionReader:
         faults: where faults are added.
         rows: the rows that were read, by role.
         roles: the files by role, in the order in which they were read.
-        paired: the queries and documents that pairs have named.
     """
 
     settings: ImportSettings
@@ -530,7 +529,6 @@ class CollectionReader:
     faults: list[Fault] = field(default_factory=list)
     rows: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
     roles: dict[str, list[Path]] = field(default_factory=dict)
-    paired: set[tuple[str, str]] = field(default_factory=set)
 
     def read(self, paths: Sequence[Path]) -> None:
         """Read the rows of files, each by its role."""
@@ -576,25 +574,17 @@ class CollectionReader:
 
     def _paired(self, data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """The query, the documents and the labels in a row; what has no id is named after the hash of its text."""
-        row = Row(data, self.faults, Path(), 0)
-        text = self.value(row, "pairs", "text")
-        query = {"id": self.value(row, "pairs", "id") or _digest(text), "text": text}
-        parts = [("queries", query)]
-        for name, score in (("positive", 1), ("negative", 0)):
-            value = self.value(row, "pairs", name)
-            for entry in value if isinstance(value, list) else [] if value is None else [value]:
+        values = {name: self.value(Row(data, [], Path(), 0), "pairs", name) for name in _FIELDS["pairs"]}
+        query = values["id"] or _digest(values["text"])
+        yield "queries", {"id": query, "text": values["text"]}
+        for part, score in (("positive", 1), ("negative", 0)):
+            entries = values[part] if isinstance(values[part], list) else [values[part]]
+            for entry in filter(None, entries):
                 document = entry if isinstance(entry, dict) else {"text": entry}
                 key = _key(document, "documents", "id", self.names)
-                document = {"id": document[key] if key else _digest(document.get("text")), **document}
-                parts += [
-                    ("documents", document),
-                    ("labels", {"query_id": query["id"], "doc_id": document["id"], "score": score}),
-                ]
-        for part, fields in parts:
-            identity = (part, str(fields.get("id")))
-            if part == "labels" or identity not in self.paired:
-                self.paired.add(identity)
-                yield part, fields
+                name = document[key] if key else _digest(document.get("text"))
+                yield "documents", {"id": name, **document}
+                yield "labels", {"query_id": query, "doc_id": name, "score": score}
 
     def settle(self) -> None:
         """Give rows of `texts` the role of their ids in the labels, else that of their path or the missing one."""
@@ -702,29 +692,21 @@ class CollectionReader:
 
     def judgments(self) -> Iterator[Judgment]:
         """The labels; those of rows without a field for scores have score 1."""
-        splits = {path: _split_of_path(path) for path in dict.fromkeys(row.path for row in self.rows["labels"])}
+        paths = dict.fromkeys(row.path for row in self.rows["labels"])
+        stated = paths if len(paths) > 1 else self.roles.get("labels", ())  # queries in one file are of every split
         for row in self.rows["labels"]:
             query, document = (self.text(row, "labels", name) for name in ("query", "document"))
-            score = self.value(row, "labels", "score")
-            if score is None and not _candidates("labels", "score", tuple(row.data)):
-                score = 1
-            if (number := _whole(score)) is None:
+            has_scores = _candidates("labels", "score", tuple(row.data)) or "score" in self.names
+            score = self.value(row, "labels", "score") if has_scores else 1
+            split = _split_of_path(row.path) if row.path in stated else ""
+            if (match := _WHOLE.fullmatch(str(score))) is None:
                 row.fault(Message("labelling.score-form", kind="whole", got=score))
             elif query and document:
-                yield Judgment(query, document, number, splits[row.path], row.path, row.line)
+                yield Judgment(query, document, int(match[1]), split, row.path, row.line)
 
 
 def _digest(text: Any) -> str:
     return hashlib.sha256(str(text).encode("utf-8", "surrogatepass")).hexdigest()[:12]
-
-
-def _whole(score: Any) -> int | None:
-    """A score as a whole number; None if it is none."""
-    try:
-        number = int(score) if isinstance(score, str | float | int) else None
-    except (ValueError, OverflowError):
-        return None
-    return number if isinstance(score, str) or number == score else None
 
 
 def _scored(labels: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -740,12 +722,13 @@ def _plain_rows(path: Path, role: str, faults: list[Fault]) -> Iterator[tuple[in
     for line, text in read_lines(path, faults):
         if fields := _fields(text, role):
             yield line, role, fields
-        elif role == "labels":
-            columns, n = ("query", "0", "document", "relevance"), len(text.split())
-            faults.append(Fault(Message("labelling.fields-by-blanks", n=4, columns=columns, got=n), path, line))
-        else:
-            expected, n = "id and text (or id, title, text)", len(text.split("\t"))
-            faults.append(Fault(Message("labelling.tabs", expected=expected, got=n), path, line))
+            continue
+        expected, n_tabs = "id and text (or id, title, text)", len(text.split("\t"))
+        message = Message("labelling.tabs", expected=expected, got=n_tabs)
+        if role == "labels":
+            columns = ("query", "0", "document", "relevance")
+            message = Message("labelling.fields-by-blanks", n=4, columns=columns, got=len(text.split()))
+        faults.append(Fault(message, path, line))
 
 
 def read_lines(path: Path, faults: list[Fault]) -> Iterator[tuple[int, str]]:

@@ -80,6 +80,7 @@ from ctxbench.selectors.protocol import catalog_message, request_messages
 HEADER = ("query-id", "corpus-id", "score")
 RUN = ("query", "Q0", "document", "rank", "score", "tag")
 _LABELLED = {"labels", "set", "groups", "pairs"}  # roles of files with labels
+_DETAILS = ("via", "alternatives", "source", "quote")  # fields of labels that qrels lack
 FORMS = {"beir": "BEIR", "trec": "TREC", "autorag": "AutoRAG"}
 
 
@@ -138,11 +139,9 @@ class Assembly:
             if judgment.split:
                 self.splits.setdefault(query, set()).add(judgment.split if self.export else split_name(judgment.split))
             first = by_query[query].setdefault(judgment.document, judgment)
-            if first is judgment:
-                ids[NEGATIVE] += [query] if judgment.score < 0 else []
-            elif first.score == judgment.score:
-                ids[DUPLICATES].append(query)
-            else:
+            ids[NEGATIVE] += [query] if first is judgment and judgment.score < 0 else []
+            ids[DUPLICATES] += [query] if first is not judgment and first.score == judgment.score else []
+            if first.score != judgment.score:
                 pair = {"query": query, "document": judgment.document, "score": judgment.score}
                 earlier = {"first": first.score, "file": first.path.name, "line": first.line}
                 message = Message("labelling.score-conflict", **pair, **earlier)
@@ -167,19 +166,15 @@ class Assembly:
         if published.groups is not None:
             self._add_groups(query, published.groups)
             return
-        labels: dict[str, Label] = {}
-        incomplete = False
-        for document, judgment in judgments.items():
-            grade = grades.get(judgment.score, 0)
-            if document in self.items:
-                key = self.items[document].key
-                labels[key.id] = Label(query.id, key, grade, source=SOURCE if published.exported is None else "")
-            else:
-                ids[NO_DOCUMENT].append(f"{judgment.query} {document}")
-                incomplete = incomplete or grade == Grade.REQUIRED
+        source = SOURCE if published.exported is None else ""
+        graded = {document: grades.get(judgment.score, 0) for document, judgment in judgments.items()}
+        present = {self.items[document].key: grade for document, grade in graded.items() if document in self.items}
+        labels = {key.id: Label(query.id, key, grade, source=source) for key, grade in present.items()}
+        missing = {document: grade for document, grade in graded.items() if document not in self.items}
+        ids[NO_DOCUMENT] += [f"{published.id} {document}" for document in missing]
         self._add_details(published, query.id, labels)
         required = any(label.grade == Grade.REQUIRED for label in labels.values())
-        if incomplete and required:
+        if required and Grade.REQUIRED in missing.values():
             ids[PARTLY].append(query.id)
             query = replace(query, partly_labelled=True)
         if query.partly_labelled or not (required or query.needs_nothing):
@@ -225,7 +220,7 @@ class Assembly:
         """Add the details of labels from an export; a detail with a grade is a label."""
         for item_id, entry in published.row.nested(published.exported).take("labels", dict, {}).items():
             row = published.row.nested(entry if isinstance(entry, dict) else {"entry": entry})
-            row.refuse_unknown(("grade", "via", "alternatives", "source", "quote"))
+            row.refuse_unknown(("grade", *_DETAILS))
             grade = row.optional("grade", int)
             if item_id not in labels and grade is None:
                 self.draft.ids[DETAILS].append(f"{query_id} {item_id}")
@@ -690,22 +685,20 @@ def _query_rows(dataset: Dataset, judged: set[str], *, plain: bool) -> Iterator[
     for query in dataset.queries:
         row = query.as_row()
         exported = {"_id": row.pop("_id"), "text": row.pop("text")}
-        labels = _details(query, dataset.labels_of(query.id), in_qrels=query.id in judged)
+        labels = _details(dataset.labels_of(query.id), in_qrels=query.id in judged)
         rest = {**row, "labels": labels} if labels else row
         yield exported if plain else {**exported, "metadata": {EXPORT_KEY: rest}}
 
 
-def _details(query: DatasetQuery, labels: Iterable[Label], *, in_qrels: bool) -> dict[str, dict[str, Any]]:
+def _details(labels: Iterable[Label], *, in_qrels: bool) -> dict[str, dict[str, Any]]:
     """By item, the fields of labels that qrels lack; with the grade if the query is not in qrels."""
-    details = {}
+    details: dict[str, dict[str, Any]] = {}
     for label in labels:
+        defaults = Label(label.query, label.item, label.grade)
         entry: dict[str, Any] = {} if in_qrels else {"grade": label.grade}
-        defaults = Label(query.id, label.item, label.grade)
-        for name in ("via", "alternatives", "source", "quote"):
-            if getattr(label, name) != getattr(defaults, name):
-                entry[name] = getattr(label, name)
-        if entry:
-            details[label.item.id] = entry
+        changed = (name for name in _DETAILS if getattr(label, name) != getattr(defaults, name))
+        entry |= {name: getattr(label, name) for name in changed}
+        details |= {label.item.id: entry} if entry else {}
     return details
 
 
