@@ -20,11 +20,11 @@ Where to start, and the rule of each task:
 Modules:
     answer_log: The log of labelling answers, and the state of each query.
     benchmarks: Importers of LoCoMo, LongMemEval, LiveMCPBench, MetaTool and ToolLens.
-    conversion: Build a dataset from documents, queries and scored pairs.
+    conversion: Read the documents, queries and scored pairs of a collection, and collect them for a dataset.
     curation: Compare datasets, make new splits, find leaked names, and compute statistics.
     evals: Datasets from hand-written evals and from trigger evals of skills.
     git_history: Datasets from git history: commits as queries, changed files as labels.
-    judgment_files: Read BEIR, TREC and AutoRAG files as datasets, and export datasets to them.
+    judgment_files: Make datasets of collections in the forms of search programs, and export datasets to these.
     overlap: Near-duplicate items, and items that a search confuses.
     pools: Pools of what selectors offer, and predictions of what queries require.
     published: Datasets from installed packages, and files fetched from publishers.
