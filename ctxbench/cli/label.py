@@ -47,6 +47,7 @@ from ctxbench.search.tokens import open_counter
 MESSAGES = 4  # last messages of the history
 SHOWN = 9  # choices with a number
 LEAST = 5  # choices that a long request leaves room for
+GRADES = ("irrelevant", "helpful", "required")
 ENOUGH = 50  # labels from which a fit is worth a try
 
 tell = partial(say, err=True)
@@ -124,11 +125,16 @@ class Question:
 
     def everything(self, first: int, n: int, columns: int) -> list[str]:
         """All that the question is about, with nothing cut: the texts of `n` choices from `first` on."""
-        earlier = [f"{message.role}: {message.content}" for message in self.request.history]
-        texts = [self.head, "", *earlier, "request:", self.request.text, "", *self.facts, self.title]
-        for number, (item, note) in enumerate(self.choices[first : first + n], start=1):
-            texts += ["", f"{number} {item_name(item.key)} {note}", item.description, item.text]
-        return [line for text in texts for line in wrapped(text, columns)]
+        choices = self.choices[first : first + n]
+        parts = [
+            *((f"{message.role}:", message.content) for message in self.request.history),
+            ("request:", self.request.text),
+            *((f"{item_name(i.key)} {note}", f"{i.description}\n{i.text}".strip()) for i, note in choices),
+        ]
+        lines = [line for fact in (self.head, *self.facts) for line in wrapped(fact, columns)]
+        for title, text in parts:
+            lines += ["", *wrapped(title, columns), *(f"  | {line}" for line in wrapped(text, columns - 4))]
+        return lines
 
 
 class Screen:
@@ -566,7 +572,7 @@ def compare(first: Path, second: Path, *, as_json: bool) -> None:
         if n:
             say(f"{count(n, 'pair')} in {path} only: ignored")
     say("", "first \\ second  irrelevant   helpful  required")
-    for grade, name in enumerate(("irrelevant", "helpful", "required")):
+    for grade, name in enumerate(GRADES):
         say(f"{name:<14}" + "".join(f"{int(n):>10,}" for n in result.table[grade]))
     say("", "question               kappa  95% interval  agreement  by chance")
     for kappa in result.kappas:
@@ -732,7 +738,7 @@ class _Review:
     def _question(self, position: int) -> Question:
         finding = self.findings[position]
         required = ", ".join(map(item_name, self._required(finding)))
-        grade = "no label" if finding.label is None else f"grade {finding.label.grade}"
+        grade = "no label" if finding.label is None else f"now {GRADES[finding.label.grade]}"
         return Question(
             head=f"{position + 1} of {len(self.findings)}; query {finding.query}",
             request=next(query for query in self.dataset.queries if query.id == finding.query).request,

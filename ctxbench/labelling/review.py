@@ -26,7 +26,6 @@ from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.model.items import Catalog, ItemKey
 from ctxbench.model.requests import Batch
 
-GRADES = (0, 1, 2)
 RESAMPLES = 2000
 
 

@@ -18,7 +18,7 @@ from ctxbench.datasets.lookup import importers
 from ctxbench.io.errors import Message, ParameterError
 from ctxbench.io.files import exclusive
 from ctxbench.labelling.answer_log import AnswerLog, Applied, KeyPress, State, States, active, apply_answers
-from ctxbench.labelling.pools import Pool, Predictor, pairs
+from ctxbench.labelling.pools import Pool, Predictor, candidates, pairs
 from ctxbench.labelling.review import patched
 from ctxbench.labelling.sampling import Figure, Known, Queue, Sample, extended, make_queue
 
@@ -167,7 +167,7 @@ class LabellingSession:
         row, guess = self.pool.row[query_id], self.predictor.guess(query_id)
         passed_over = {*self.pool.positions(label.item for label in state.labels), *self.pool.always_offered(row)}
         like = {alike: item for item in reversed(required) for alike in self.pool.likenesses.of(item)}
-        for item in dict.fromkeys([*guess.called, *guess.ranked()]):
+        for item in dict.fromkeys([*guess.called, *guess.ranked(), *candidates(self.pool, row)]):
             if item not in passed_over:
                 offered_by = tuple(offers.name for offers in self.pool.offers if item in offers.offered[row])
                 yield LikelyItem(item=item, offered_by=offered_by, called=item in guess.called, like=like.get(item))

@@ -90,6 +90,12 @@ def test_the_end_of_the_input_ends_the_session_and_a_new_one_goes_on(folder, pip
     assert "\n2 answers (1 new), 2 queries done" in out
     assert len(read_dataset(folder).judged()) == 2
 
+    piped("u", "q")
+    label(folder, minutes=20, figures=[], **OPTIONS)
+    err = capfd.readouterr().err
+    assert len(choices(err, "Which other items are needed?")) == 7  # all items but the needed one, as before its answer
+    assert len(read_dataset(folder).judged()) == 1
+
 
 def test_what_every_prompt_holds_is_told_once_and_not_asked(folder, piped, capfd):
     path = folder / "corpus.jsonl"
