@@ -262,6 +262,10 @@ _CONVENTIONS = (
 )
 
 
+_BY_FIELD = {"applyTo": 6, "paths": 2, "globs": 3, "alwaysApply": 3, "name": 8, "description": 3}
+"""The position in `_CONVENTIONS` by a field of front matter, the most telling first."""
+
+
 @dataclass(frozen=True, slots=True)
 class _RuleFile:
     """One file that was read.
@@ -370,6 +374,26 @@ def rules_folder(folder: Path) -> Source:
         return read.parts() or [_nothing(folder, "AGENTS.md, CLAUDE.md, Cursor, Copilot, SKILL.md")]
 
     return read
+
+
+def rule_files(paths: Sequence[Path]) -> list[SnapshotPart]:
+    """The parts of files of rules and skills in any folder, each of a convention by its path or else by its fields.
+
+    Their names are relative to the folder that holds all of them. `AGENTS.md`, `CLAUDE.md` and the like in it are read,
+    too, since they have no fields.
+    """
+    folder = Path(os.path.commonpath([path.absolute().parent for path in paths]))
+    parts = folder.parts
+    hidden = next((n for n, name in enumerate(parts) if name in (".cursor", ".claude", ".github")), len(parts))
+    read = _Folder(Path(*parts[:hidden]))
+    listed = [path.absolute().relative_to(read.root).as_posix() for path in paths]
+    for path in dict.fromkeys([*_paths(read, "rules"), *listed]):
+        named = next((convention for convention in _CONVENTIONS if convention.pattern.fullmatch(path)), None)
+        fields = read_page(read_text(read.root / path)).fields if path in listed and named is None else {}
+        by_fields = next((_CONVENTIONS[n] for name, n in _BY_FIELD.items() if name in fields), None)
+        if convention := named or by_fields:
+            _take(read, path, convention)
+    return read.parts()
 
 
 def references_folder(folder: Path) -> Source:

@@ -84,20 +84,22 @@ def read_field_names(
 def renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
     """A tool with its fields renamed by the mapping; mapped fields that it lacks are unchanged."""
     out = dict(data)
-    for name, theirs in names.items():
-        if (value := _inner(data, theirs.split("."))) is not None:
-            out.pop(theirs, None)
-            out["inputSchema" if name == "schema" else name] = value
+    for name in mapped(data, names):
+        out.pop(names[name], None)
+        out["inputSchema" if name == "schema" else name] = value_at(data, names[name])
     return out
 
 
 def mapped(data: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
     """The fields that a mapping finds in a tool."""
-    return [field for field, theirs in names.items() if _inner(data, theirs.split(".")) is not None]
+    return [field for field, theirs in names.items() if value_at(data, theirs) is not None]
 
 
-def _inner(data: Any, path: list[str]) -> Any:
-    for part in path:
+def value_at(data: Any, name: str) -> Any:
+    """The value of a field, with dots inwards; None if there is none."""
+    if isinstance(data, Mapping) and name in data:
+        return data[name]
+    for part in name.split("."):
         data = data.get(part) if isinstance(data, Mapping) else None
     return data
 
@@ -355,6 +357,7 @@ def with_plain_schema(tool: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]
 _NAMED = 5  # entries that a message names after the first
 _LINES = (".jsonl", ".ndjson")
 _LISTS = ("tools", "functions")  # fields that hold a list of tools
+_IN_LOGS = frozenset(("messages", "input", "query", "question", "prompt", "expected", "text", "content", "called"))
 _SERVERS = ("servers", "mcpServers")  # fields that hold servers by name
 
 
@@ -405,6 +408,21 @@ def read_tool_list(
         details=details,
         notes=tuple(reader.notes()),
         origin=str(path.parent),
+    )
+
+
+def is_tool_list(values: Sequence[Any]) -> bool:
+    """Whether the first values of a file are definitions of tools, or hold them and nothing of a log or an eval."""
+    reader = _ToolListReader(Path(), "", {})
+    if any(not isinstance(value, dict) or not _IN_LOGS.isdisjoint(value) for value in values):
+        return False
+    data = values[0] if len(values) == 1 else list(values)
+    entries = [entry.data for entry in _entries(data, (), _Server(), reader)]
+    return (
+        bool(entries)
+        and not reader.wrong
+        and all(map(describes_item, entries))
+        and not any("text" in e for e in entries)
     )
 
 

@@ -103,24 +103,25 @@ def _spread_records(text: str) -> Iterator[tuple[int, str]]:
     """
     decoder = json.JSONDecoder()
     line, counted = 1, 0
-    position = _after_blanks(text, 0)
+    position = after_blanks(text, 0)
     while position < len(text):
         value, end = decoder.raw_decode(text, position)
         entries = [(position, end)]
         if isinstance(value, list) and (not value or any(isinstance(entry, dict) for entry in value)):
             entries, inner = [], position + 1
             for _ in value:
-                start = _after_blanks(text, inner)
+                start = after_blanks(text, inner)
                 _, inner = decoder.raw_decode(text, start)
                 entries.append((start, inner))
         for start, stop in entries:
             line, counted = line + text.count("\n", counted, start), start
             margin = start - (text.rfind("\n", max(start - _MARGIN, 0), start) + 1)
             yield line, " " * (margin if margin < _MARGIN else 0) + text[start:stop]
-        position = _after_blanks(text, end)
+        position = after_blanks(text, end)
 
 
-def _after_blanks(text: str, position: int) -> int:
+def after_blanks(text: str, position: int) -> int:
+    """The position of the next JSON value: after blanks, commas and colons."""
     between = _BETWEEN.match(text, position)
     return position if between is None else between.end()
 
@@ -215,7 +216,7 @@ def values_with_lines(text: str, position: int = 0, *, end: str = "") -> Iterato
     decoder = json.JSONDecoder()
     line, counted = 1, 0
     while True:
-        position = _after_blanks(text, position)
+        position = after_blanks(text, position)
         if text[position : position + 1] in {"", *end}:
             return
         line, counted = line + text.count("\n", counted, position), position
@@ -380,7 +381,12 @@ def load_yaml(path: Path | str) -> tuple[Any, dict[YamlPath, int]]:
         InputError: it is not UTF-8 or not YAML (line and column), it expands to more than 200,000 values, or a
             mapping has a key twice or a tag names a type that JSON lacks (all of them).
     """
-    data, lines = _parsed_yaml(read_text(path), Path(path))
+    return parse_yaml(read_text(path), Path(path))
+
+
+def parse_yaml(text: str, path: Path) -> tuple[Any, dict[YamlPath, int]]:
+    """Parse one YAML document; see `load_yaml`. The path is named in faults."""
+    data, lines = _parsed_yaml(text, path)
     return copy.deepcopy(data), dict(lines)
 
 

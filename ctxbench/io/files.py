@@ -17,12 +17,12 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError
@@ -352,18 +352,50 @@ def iter_lines(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, str
     """
     try:
         with readable(path).open("rb") as stream:
-            for number, raw in enumerate(stream, start=1):
-                if number == 1 and (packed := gzip_fault(raw, path)):
-                    raise InputError([Fault(packed, path)])
-                if number == 1 and is_utf16(raw):
-                    faults.append(Fault(Message("io.utf16"), path, 1))
-                    return
-                line = raw.removeprefix(_BOM) if number == 1 else raw
-                text = _decoded(line.removesuffix(b"\n").removesuffix(b"\r"), path, number, faults)
-                if text is not None:
-                    yield number, text
+            head = stream.read(4)
+            stream.seek(0)
+            if packed := gzip_fault(head, path):
+                raise InputError([Fault(packed, path)])
+            if is_utf16(head):
+                faults.append(Fault(Message("io.utf16"), path, 1))
+                return
+            yield from decoded_lines(stream, path, faults)
     except OSError as error:
         raise _unreadable(path, error) from error
+
+
+def decoded_lines(lines: Iterable[bytes], path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, str]]:
+    """Yield (1-based line number, text without its line end) of lines of UTF-8; those that are not are faults."""
+    for number, raw in enumerate(lines, start=1):
+        line = raw.removeprefix(_BOM) if number == 1 else raw
+        text = _decoded(line.removesuffix(b"\n").removesuffix(b"\r"), path, number, faults)
+        if text is not None:
+            yield number, text
+
+
+def open_unpacked(path: Path | str) -> tuple[BinaryIO, BinaryIO]:
+    """Open a file, and unpack what gzip compressed; text in UTF-16 becomes UTF-8.
+
+    Returns:
+        The content as UTF-8, and the file itself, whose position says how much was read; close the file in the end.
+
+    Raises:
+        StorageError: it is missing, no file, or cannot be read.
+    """
+    import gzip
+    import io
+
+    try:
+        file = readable(path, repeatedly=True).open("rb")
+        head = file.read(4)
+        file.seek(0)
+        content: Any = gzip.GzipFile(fileobj=file) if head.startswith(_GZIP) else file
+        if is_utf16(head):
+            order = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-16-be" if not head[0] else "utf-16-le"
+            content = io.BytesIO(file.read().decode(order, "replace").encode())
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    return content, file
 
 
 def write_atomic(path: Path | str, data: bytes | str, *, durable: bool = True, private: bool = False) -> None:

@@ -23,172 +23,469 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from ctxbench.datasets.dataset import Dataset, split_of
-from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_pairs, minimal_groups
+from ctxbench.catalogs.instructions import rule_files
+from ctxbench.catalogs.snapshots import SnapshotPart
+from ctxbench.catalogs.tool_lists import OTHER_NAMES, is_tool_list, read_tool_list
+from ctxbench.datasets.dataset import SPLITS, Dataset, split_of
+from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_pairs, minimal_groups, read_query
 from ctxbench.evaluation.answers import Slice, StoredAnswers
 from ctxbench.evaluation.run_folder import RunFolder
 from ctxbench.io.documents import dump_json, dump_jsonl, read_json
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, none_found, raise_faults
-from ctxbench.io.files import atomic_folder, file_name, iter_lines, write_atomic
-from ctxbench.io.rows import Row
+from ctxbench.io.files import atomic_folder, file_name, write_atomic
 from ctxbench.labelling.conversion import (
+    DETAILS,
+    DUPLICATES,
     EXPORT_FILE,
     EXPORT_KEY,
+    GROUP_ODD,
+    IMPLIED,
+    NEGATIVE,
     NO_DOCUMENT,
+    NO_NAMES,
+    NO_QUERY,
     ODD,
+    OVERLAP,
     PARTLY,
-    RENAMED,
+    SEVERAL,
     SOURCE,
     UNLABELLED,
-    Assembly,
+    CollectionReader,
     Conversion,
     Draft,
     ExportedCard,
     ImportSettings,
     Judgment,
-    PublishedDocument,
-    read_documents,
-    read_queries,
+    PublishedQuery,
+    grading,
+    read_lines,
     refuse_empty,
-    unique_entries,
+    role_of,
+    split_name,
 )
-from ctxbench.labelling.record_files import parse_list, read_records
+from ctxbench.labelling.kinds import CATALOG, COLLECTION, ImportKind
+from ctxbench.labelling.sources import data_files
 from ctxbench.model.arrays import DEPTH, Grade
 from ctxbench.model.candidates import Origin
-from ctxbench.model.items import Catalog, ItemKey
+from ctxbench.model.items import Catalog, Item, read_key
 from ctxbench.model.requests import Request
 from ctxbench.selectors.protocol import catalog_message, request_messages
 
 HEADER = ("query-id", "corpus-id", "score")
+RUN = ("query", "Q0", "document", "rank", "score", "tag")
+FORMS = {"beir": "BEIR", "trec": "TREC", "autorag": "AutoRAG"}
+
+
+@dataclass
+class Assembly:
+    """Puts documents, queries and judgments together.
+
+    Attributes:
+        draft: collects queries, labels and faults.
+        catalog: the catalog.
+        items: its items by published document id.
+        queries: as published.
+        judgments: as published.
+        export: the `export.json` of the files, if they are an export of ctxbench.
+        splits: the splits of the labels of a query, by query.
+    """
+
+    draft: Draft
+    catalog: Catalog
+    items: Mapping[str, Item]
+    queries: Sequence[PublishedQuery]
+    judgments: Sequence[Judgment]
+    export: ExportedCard | None
+    splits: dict[str, set[str]] = field(default_factory=dict)
+
+    def conversion(self, *, form: str, files: Sequence[Path], labelling: str, where: Path) -> Conversion:
+        """Make the dataset; see `Draft.conversion`."""
+        self._check_match()
+        judgments, grades = self._judgments_by_query(), self._grades()
+        self.draft.stated.update(judgment.path.name for judgment in self.judgments)
+        for published in self.queries:
+            self._add(published, judgments[published.id], grades)
+        return self.draft.conversion(
+            self.catalog, form=form, files=files, labelling=labelling, where=where, export=self.export
+        )
+
+    def _check_match(self) -> None:
+        """Add a fault if no query, or no document, of the labels is in the files."""
+        queries = [query.id for query in self.queries]
+        for names, noun, where, expected in (
+            ([judgment.query for judgment in self.judgments], "queries", "the file of queries", queries),
+            ([judgment.document for judgment in self.judgments], "documents", "the corpus", list(self.items)),
+        ):
+            if expected and names and not set(names) & set(expected):
+                message = none_found(list(dict.fromkeys(names)), f"{noun} that labels name", where, expected)
+                self.draft.faults.append(Fault(message, self.judgments[0].path))
+
+    def _judgments_by_query(self) -> dict[str, dict[str, Judgment]]:
+        """The judgments by query and document; repeated ones are counted, contradicting ones are faults."""
+        ids, by_query = self.draft.ids, {query.id: dict[str, Judgment]() for query in self.queries}
+        for judgment in self.judgments:
+            query = judgment.query
+            if query not in by_query:
+                ids[NO_QUERY].append(query)
+                continue
+            if judgment.split:
+                self.splits.setdefault(query, set()).add(judgment.split if self.export else split_name(judgment.split))
+            first = by_query[query].setdefault(judgment.document, judgment)
+            if first is judgment:
+                ids[NEGATIVE] += [query] if judgment.score < 0 else []
+            elif first.score == judgment.score:
+                ids[DUPLICATES].append(query)
+            else:
+                pair = {"query": query, "document": judgment.document, "score": judgment.score}
+                earlier = {"first": first.score, "file": first.path.name, "line": first.line}
+                message = Message("labelling.score-conflict", **pair, **earlier)
+                self.draft.faults.append(Fault(message, judgment.path, judgment.line))
+        return by_query
+
+    def _grades(self) -> Mapping[int, int]:
+        """The grade of each score; empty, with a fault, if the grades are unknown."""
+        grades = self.draft.settings.grades
+        if grades is None and self.export is not None:
+            grades = {1: 1, 2: 2}
+        files = ", ".join(dict.fromkeys(str(judgment.path) for judgment in self.judgments))
+        try:
+            return grading((judgment.score for judgment in self.judgments), grades, files)
+        except InputError as error:
+            self.draft.faults += error.faults
+            return {}
+
+    def _add(self, published: PublishedQuery, judgments: Mapping[str, Judgment], grades: Mapping[int, int]) -> None:
+        """Add a query with its labels to the draft."""
+        ids, query = self.draft.ids, self._query(published)
+        if published.groups is not None:
+            self._add_groups(query, published.groups)
+            return
+        labels: dict[str, Label] = {}
+        incomplete = False
+        for document, judgment in judgments.items():
+            grade = grades.get(judgment.score, 0)
+            if document in self.items:
+                key = self.items[document].key
+                labels[key.id] = Label(query.id, key, grade, source=SOURCE if published.exported is None else "")
+            else:
+                ids[NO_DOCUMENT].append(f"{judgment.query} {document}")
+                incomplete = incomplete or grade == Grade.REQUIRED
+        self._add_details(published, query.id, labels)
+        required = any(label.grade == Grade.REQUIRED for label in labels.values())
+        if incomplete and required:
+            ids[PARTLY].append(query.id)
+            query = replace(query, partly_labelled=True)
+        if query.partly_labelled or not (required or query.needs_nothing):
+            ids[UNLABELLED].append(query.id)
+        self.draft.queries.append(query)
+        self.draft.labels += labels.values()
+
+    def _add_groups(self, query: DatasetQuery, groups: Sequence[Sequence[str]]) -> None:
+        """Add a query that requires a document of each group; missing documents are left out of their groups.
+
+        A group with all documents of another one is implied by it and left out. If groups overlap otherwise, the query
+        is unlabelled.
+        """
+        ids, names = self.draft.ids, dict.fromkeys(name for group in groups for name in group)
+        ids[NO_DOCUMENT] += [f"{query.id} {name}" for name in names if name not in self.items]
+        required, n_implied, _ = minimal_groups(groups)  # missing groups imply others, too
+        present = [[name for name in group if name in self.items] for group in required]
+        minimal, n_implied_by_present, overlap = minimal_groups(present)
+        ids[IMPLIED] += [query.id] * (n_implied + n_implied_by_present)
+        minimal = [] if overlap else minimal
+        partly = not all(present) and bool(minimal)
+        if overlap or partly or not minimal:
+            ids[OVERLAP if overlap else PARTLY if partly else UNLABELLED].append(query.id)
+        self.draft.queries.append(replace(query, partly_labelled=partly))
+        keys = [[self.items[name].key for name in group] for group in minimal]
+        self.draft.labels += group_labels(query.id, keys, source=SOURCE)
+
+    def _query(self, published: PublishedQuery) -> DatasetQuery:
+        query_id = self.draft.query_id(published.id)
+        names = self.splits.get(published.id, set())
+        if len(names) > 1:
+            self.draft.ids[SEVERAL].append(published.id)
+        first = next((name for name in (*SPLITS, *sorted(names)) if name in names), "")
+        plain = DatasetQuery(request=Request(id=query_id, text=published.text), split=first or split_of(query_id))
+        if published.exported is None:
+            return plain
+        data = {"_id": query_id, "text": published.text, **published.exported}
+        data["split"] = first or data.get("split") or plain.split
+        data.pop("labels", None)
+        return read_query(published.row.nested(data), self.export.scopes if self.export else {}) or plain
+
+    def _add_details(self, published: PublishedQuery, query_id: str, labels: dict[str, Label]) -> None:
+        """Add the details of labels from an export; a detail with a grade is a label."""
+        for item_id, entry in published.row.nested(published.exported).take("labels", dict, {}).items():
+            row = published.row.nested(entry if isinstance(entry, dict) else {"entry": entry})
+            row.refuse_unknown(("grade", "via", "alternatives", "source", "quote"))
+            grade = row.optional("grade", int)
+            if item_id not in labels and grade is None:
+                self.draft.ids[DETAILS].append(f"{query_id} {item_id}")
+                continue
+            try:
+                label = labels.get(item_id) or Label(query_id, read_key(item_id), int(grade or 0))
+            except ParameterError as error:
+                row.fault(str(error))
+                continue
+            labels[item_id] = replace(
+                label,
+                via=row.take("via", str, "direct"),
+                alternatives=row.take("alternatives", str, ""),
+                source=row.take("source", str, ""),
+                quote=row.take("quote", str, ""),
+            )
+
+
+def import_collection(
+    files: Sequence[Path],
+    catalog: Catalog | None = None,
+    *,
+    kind: str | None = None,
+    settings: ImportSettings | None = None,
+    names: Mapping[str, str] = NO_NAMES,
+) -> Conversion:
+    """Make a dataset of the documents, queries and labels in files.
+
+    The role of each file follows from its fields, and from the ids in the labels where queries and documents have the
+    same fields. The split of a query is that of its labels (`tuning`, if there are several), which the name of their
+    file or folder states; else it follows from the hash of its id. A query without labels is unlabelled. An export of
+    ctxbench gives an equal dataset.
+
+    Args:
+        files: the files.
+        catalog: the items, named by id or unique name in the labels; for files without documents.
+        kind: the name of the kind, for the card.
+        settings: settings of the import.
+        names: the names of fields in the files, by field.
+
+    Raises:
+        StorageError: a file is missing or cannot be read, or is parquet and pyarrow is missing.
+        InputError: rows are unreadable, ids are repeated, scores contradict each other or need a mapping, documents,
+            queries or labels are missing: all faults, with file and line.
+    """
+    reader = CollectionReader(settings or ImportSettings(), names)
+    folders = dict.fromkeys(folder for path in files for folder in (path.parent, path.parent.parent))
+    export = next((card for folder in folders if (card := ExportedCard.from_folder(folder, reader.faults))), None)
+    reader.read(files)
+    reader.settle()
+    draft = Draft(reader.settings, GROUP_ODD if "groups" in reader.roles else ODD, reader.faults)
+    is_complete = catalog is None or bool(reader.rows["documents"])
+    items = reader.documents() if is_complete else items_by_name(catalog)
+    queries, judgments = reader.queries(), list(reader.judgments())
+    present = {
+        "queries": queries,
+        "documents": items,
+        "labels": reader.roles.keys() & {"labels", "set", "groups", "pairs"},
+    }
+    if not all(present.values()) and not draft.faults:
+        missing = [part for part, values in present.items() if not values]
+        message = Message(
+            "labelling.collection-incomplete",
+            present=[part for part in present if part not in missing],
+            missing=missing,
+        )
+        draft.faults.append(Fault(message, ", ".join(map(str, files))))
+    order = [str(path) for paths in reader.roles.values() for path in paths]
+    draft.faults.sort(key=lambda fault: (order.index(str(fault.path)) if str(fault.path) in order else -1, fault.line))
+    draft.stated["'retrieval_gt'"] = sum(len(query.groups or ()) for query in queries)
+    form = FORMS.get(kind or "", "a collection")
+    paths = [path for path in files if path not in reader.roles.get("export", ())]
+    return Assembly(
+        draft=draft,
+        catalog=Catalog(items.values()) if is_complete else catalog,
+        items=items,
+        queries=queries,
+        judgments=judgments,
+        export=export,
+    ).conversion(
+        form=form,
+        files=paths,
+        labelling=str(Message("labelling.card-published", form=form)),
+        where=paths[0] if len(paths) == 1 else Path(os.path.commonpath([path.absolute().parent for path in paths])),
+    )
+
+
+class CatalogOptions(Protocol):
+    """The options of an import that lists of items are read with."""
+
+    @property
+    def settings(self) -> ImportSettings:
+        """Settings of the import."""
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The names of fields in the files, by field."""
+
+    @property
+    def server(self) -> str | None:
+        """The server of tools that name none."""
+
+
+def read_catalog_files(
+    paths: Sequence[Path], kinds: Mapping[Path, ImportKind], options: CatalogOptions
+) -> list[SnapshotPart]:
+    """Read the items of lists of tools and documents, and of files of skills and rules.
+
+    Args:
+        paths: the files.
+        kinds: their kinds, of `KINDS`.
+        options: how they are read.
+
+    Raises:
+        StorageError: a file cannot be read.
+        InputError: rows are unreadable or ids are repeated: all faults, with file and line.
+    """
+    by_kind = group_pairs((kinds[path].name, path) for path in paths)
+    rules = [path for name in ("skills", "rules") for path in by_kind.get(name, ())]
+    names = {field: theirs for field, theirs in options.names.items() if field in OTHER_NAMES}
+    parts = [read_tool_list(path, server=options.server, names=names) for path in by_kind.get("tools", ())]
+    parts += rule_files(rules) if rules else []
+    if documents := by_kind.get("documents", []):
+        reader = CollectionReader(options.settings, options.names)
+        reader.read(documents)
+        reader.rows["documents"] += reader.rows.pop("texts", [])
+        items = tuple(reader.documents().values())
+        raise_faults(reader.faults)
+        parts.append(
+            SnapshotPart(name=documents[0].name, kind="documents", items=items, origin=str(documents[0].parent))
+        )
+    return parts
+
+
+def _is_role(*roles: str, is_plain: bool | None = None) -> Callable[[Sequence[Any]], bool]:
+    def matches(values: Sequence[Any]) -> bool:
+        return role_of(values) in roles and is_plain in (None, isinstance(values[0], str))
+
+    return matches
+
+
+def _has_fields(*names: set[str]) -> Callable[[Sequence[Any]], bool]:
+    """Whether a file has front matter with all of some fields."""
+
+    def matches(values: Sequence[Any]) -> bool:
+        front = values[0].get("front_matter") if values and isinstance(values[0], dict) else None
+        return isinstance(front, dict) and any(fields <= front.keys() for fields in names)
+
+    return matches
+
+
+_QUERY, _DOCUMENT = "a query", "a document with a score above 0"
+KINDS = (
+    ImportKind(
+        name="qa-corpus",
+        family=COLLECTION,
+        title="queries, documents and labels in one file",
+        program="`EmbeddingQAFinetuneDataset` of LlamaIndex, evaluators of sentence-transformers",
+        request=_QUERY,
+        label="a document in `relevant_docs` or `qrels`",
+        matches=_is_role("set"),
+    ),
+    ImportKind(
+        name="autorag",
+        family=COLLECTION,
+        title="questions of AutoRAG",
+        program="`qa.parquet` and `corpus.parquet`, also as JSON lines or CSV",
+        request="`query`",
+        label="one document of each group in `retrieval_gt`",
+        matches=_is_role("groups"),
+    ),
+    ImportKind(
+        name="trec",
+        family=COLLECTION,
+        title="qrels of TREC",
+        program="`qrels.txt`, with queries and documents in JSON lines or separated by tabs",
+        request=_QUERY,
+        label=_DOCUMENT,
+        matches=_is_role("labels", is_plain=True),
+    ),
+    ImportKind(
+        name="beir",
+        family=COLLECTION,
+        title="queries, documents and qrels of BEIR, MTEB, ranx or Hugging Face",
+        program="folders with `corpus`, `queries` and `qrels` (JSON, JSON lines, CSV or parquet); `Qrels.save` of ranx",
+        request=_QUERY,
+        label=_DOCUMENT,
+        matches=_is_role("labels", "queries", "export", is_plain=False),
+    ),
+    ImportKind(
+        name="pairs",
+        family=COLLECTION,
+        title="queries with their documents in one row",
+        program="pairs and triplets of sentence-transformers, MS MARCO passages",
+        request="`query` or `anchor`",
+        label="`positive` (required) and `negative` (irrelevant)",
+        matches=_is_role("pairs"),
+    ),
+    ImportKind(
+        name="tools",
+        family=CATALOG,
+        title="tools of MCP, OpenAI, Anthropic or the AI SDK",
+        program="the result of `tools/list`, or `tools` of a request",
+        request="",
+        label="",
+        matches=is_tool_list,
+    ),
+    ImportKind(
+        name="skills",
+        family=CATALOG,
+        title="skills",
+        program="`SKILL.md`, with `name` and `description`",
+        request="",
+        label="",
+        matches=_has_fields({"name", "description"}),
+    ),
+    ImportKind(
+        name="rules",
+        family=CATALOG,
+        title="rules of Cursor, Claude Code and Copilot",
+        program="`.cursor/rules/*.mdc`, `.claude/rules/*.md`, `.github/instructions/*.instructions.md`",
+        request="",
+        label="",
+        matches=_has_fields({"globs"}, {"alwaysApply"}, {"applyTo"}, {"paths"}, {"description"}),
+    ),
+    ImportKind(
+        name="documents",
+        family=CATALOG,
+        title="documents or chunks",
+        program="documents of LangChain, nodes and stores of LlamaIndex, any list with an id and a text",
+        request="",
+        label="",
+        matches=_is_role("documents", "texts"),
+    ),
+)
 
 
 def import_beir(folder: Path | str, settings: ImportSettings | None = None) -> Conversion:
-    """Make a dataset of a BEIR folder. Ids, grades and splits: see `conversion`.
-
-    The split of a query is that of its qrels (`tuning`, if there are several). A query without labels is unlabelled,
-    with a split by the hash of its id. An export of ctxbench gives an equal dataset.
-
-    Raises:
-        StorageError: a file is missing or cannot be read.
-        InputError: lines are unreadable, the header is wrong, ids are repeated, scores contradict each other or need a
-            mapping: all faults, with file and line.
-    """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise StorageError(
-            f"cannot read {folder}: no such folder; expected one with corpus.jsonl, queries.jsonl, qrels/"
-        )
-    if (folder / "dataset.yaml").is_file():
-        raise InputError([Fault("this is a dataset of ctxbench (dataset.yaml), which needs no import", folder)])
-    qrels = sorted((folder / "qrels").glob("*.tsv"))
-    if not qrels:
-        raise StorageError(
-            f"cannot read {folder / 'qrels'}: no .tsv file there; expected one per split, such as test.tsv"
-        )
-    corpus, queries = folder / "corpus.jsonl", folder / "queries.jsonl"
-    draft = Draft(settings or ImportSettings(), ODD)
-    return Assembly(
-        draft=draft,
-        export=ExportedCard.from_folder(folder, draft.faults),
-        items=read_documents(corpus, draft.settings, draft.faults),
-        queries=read_queries(queries, draft.faults),
-        judgments=[judgment for path in qrels for judgment in read_qrels(path, draft.faults)],
-    ).conversion(form="BEIR", files=[corpus, queries, *qrels], labelling=_published("BEIR's layout"), where=folder)
-
-
-def _published(form: str) -> str:
-    """The card's `labelling` of a published format."""
-    return str(Message("labelling.card-published", form=form))
-
-
-def read_qrels(path: Path, faults: list[Fault]) -> Iterator[Judgment]:
-    """Read the labels of one qrels file, which is named after its split, and add its faults."""
-    lines = iter_lines(path, faults)
-    number, header = next(lines, (1, ""))
-    if tuple(header.split("\t")) != HEADER:
-        message = Message("labelling.qrels-header", header=" ".join(HEADER), got=header)
-        faults.append(Fault(message, path, number))
-        return
-    for number, text in lines:
-        if not text.strip():
-            continue
-        try:
-            fields = next(csv.reader([text], delimiter="\t")) if '"' in text else text.split("\t")
-        except csv.Error as error:
-            faults.append(Fault(f"malformed line: {error}", path, number))
-            continue
-        if len(fields) != len(HEADER):
-            faults.append(Fault(Message("labelling.tabs", expected="3 fields", got=len(fields)), path, number))
-            continue
-        if (score := score_of(fields[2], path, number, faults)) is not None:
-            yield Judgment(fields[0], fields[1], score, path.stem, path, number)
-
-
-def score_of(text: str, path: Path, line: int, faults: list[Fault]) -> int | None:
-    """The score in a text; None, and a fault, if it is not a whole number."""
-    try:
-        return int(text)
-    except ValueError:
-        faults.append(Fault(Message("labelling.score-form", kind="whole", got=text), path, line))
-        return None
+    """Make a dataset of the files of a BEIR folder, see `import_collection`."""
+    paths = [path for path in data_files([Path(folder)]) if path.suffix in (".jsonl", ".json", ".tsv")]
+    return import_collection(paths, kind="beir", settings=settings)
 
 
 def import_trec(
     qrels: Mapping[str, Path], *, queries: Path, corpus: Path, settings: ImportSettings | None = None
 ) -> Conversion:
-    """Make a dataset of TREC qrels, with queries and documents. Ids, grades and splits: see `conversion`.
-
-    Args:
-        qrels: files by split; with an empty name, queries get splits by the hash of their ids.
-        queries: JSON lines with an id and a text, or `.tsv` with `id text`.
-        corpus: JSON lines with an id, a text and perhaps a title, or `.tsv` with `id text` or `id title text`.
-        settings: settings of the import.
-
-    Raises:
-        ParameterError: there are no qrels.
-        StorageError: a file is missing or cannot be read.
-        InputError: lines are unreadable, ids are repeated, scores contradict each other or need a mapping: all faults,
-            with file and line.
-    """
-    if not qrels:
-        raise ParameterError("no qrels; expected at least one file, as PATH or SPLIT=PATH")
-    draft = Draft(settings or ImportSettings(), ODD)
-    return Assembly(
-        draft=draft,
-        export=ExportedCard.from_folder(queries.parent, draft.faults),
-        items=read_documents(corpus, draft.settings, draft.faults),
-        queries=read_queries(queries, draft.faults),
-        judgments=[
-            judgment for split, path in qrels.items() for judgment in read_trec_qrels(path, split, draft.faults)
-        ],
-    ).conversion(
-        form="TREC", files=[corpus, queries, *qrels.values()], labelling=_published("TREC's qrels"), where=queries
-    )
+    """Make a dataset of TREC qrels, with queries and documents, see `import_collection`."""
+    return import_collection([corpus, queries, *qrels.values()], kind="trec", settings=settings)
 
 
-def read_trec_qrels(path: Path, split: str, faults: list[Fault]) -> Iterator[Judgment]:
-    """Read the labels of one qrels file, and add its faults. An empty file has no labels."""
-    for number, (query, _, document, relevance) in _rows(path, ("query", "0", "document", "relevance"), faults):
-        if (score := score_of(relevance, path, number, faults)) is not None:
-            yield Judgment(query, document, score, split, path, number)
+def import_autorag(qa: Path | str, *, corpus: Path | str, settings: ImportSettings | None = None) -> Conversion:
+    """Make a dataset of the questions and the corpus of AutoRAG, see `import_collection`."""
+    return import_collection([Path(corpus), Path(qa)], kind="autorag", settings=settings)
 
 
-def _rows(path: Path, columns: Sequence[str], faults: list[Fault]) -> Iterator[tuple[int, list[str]]]:
-    """The lines of a file as fields; another number of fields is a fault."""
-    for number, text in iter_lines(path, faults):
-        fields = text.split()
-        if len(fields) == len(columns):
-            yield number, fields
-        elif fields:
-            message = Message("labelling.fields-by-blanks", n=len(columns), columns=columns, got=len(fields))
-            faults.append(Fault(message, path, number))
+def items_by_name(catalog: Catalog) -> dict[str, Item]:
+    """The items of a catalog by id, and by name where it is unique."""
+    by_name = group_pairs((item.name, item) for item in catalog)
+    return {name: items[0] for name, items in by_name.items() if len(items) == 1} | {item.id: item for item in catalog}
 
 
 def read_run(path: Path | str) -> dict[str, list[tuple[str, float]]]:
@@ -202,7 +499,12 @@ def read_run(path: Path | str) -> dict[str, list[tuple[str, float]]]:
     path = Path(path)
     faults: list[Fault] = []
     rows: dict[str, dict[str, float]] = {}
-    for number, fields in _rows(path, ("query", "Q0", "document", "rank", "score", "tag"), faults):
+    for number, text in read_lines(path, faults):
+        fields = text.split()
+        if len(fields) != len(RUN):
+            message = Message("labelling.fields-by-blanks", n=len(RUN), columns=RUN, got=len(fields))
+            faults.append(Fault(message, path, number))
+            continue
         query, _, document, _, score, _ = fields
         try:
             value = float(score)
@@ -241,9 +543,7 @@ def answers_of_run(
     """
     if keep < 0:
         raise ParameterError(f"keep must be 0 or more, got {keep}")
-    ids_by_name = group_pairs((item.name, item.id) for item in dataset.catalog)
-    item_ids = {name: ids[0] for name, ids in ids_by_name.items() if len(ids) == 1}
-    item_ids |= {item.id: item.id for item in dataset.catalog}
+    item_ids = {name: item.id for name, item in items_by_name(dataset.catalog).items()}
     queries = {query.id: run.get(query.id, ()) for query in dataset.queries}
     documents = list(dict.fromkeys(document for pairs in run.values() for document, _ in pairs))
     for names, noun, expected in ((list(run), "queries", queries), (documents, "ranked documents", item_ids)):
@@ -269,83 +569,6 @@ def answers_of_run(
             if document not in item_ids
         ],
     }
-
-
-IMPLIED = "groups implied by other groups"
-OVERLAP = "unlabelled queries (overlapping groups)"
-
-
-def import_autorag(qa: Path | str, *, corpus: Path | str, settings: ImportSettings | None = None) -> Conversion:
-    """Make a dataset of the questions and the corpus of AutoRAG. Ids: see `conversion`; splits are by hash of ids.
-
-    Both files are `.json` (a list of objects, or columns of pandas), `.jsonl`, `.csv` or, with pandas and pyarrow,
-    `.parquet`. A group of several documents becomes alternatives. A group with all documents of another one is implied
-    by it and removed. Queries with groups that overlap otherwise are unlabelled. Documents that are not in the corpus
-    are removed first.
-
-    Raises:
-        StorageError: a file is missing or cannot be read, or is Parquet and pandas or pyarrow are missing.
-        InputError: lines are unreadable, fields are missing, ids are repeated: all faults.
-    """
-    qa, corpus = Path(qa), Path(corpus)
-    draft = Draft(settings or ImportSettings(), (NO_DOCUMENT, PARTLY, UNLABELLED, IMPLIED, OVERLAP, RENAMED))
-    rows = ((row.take("doc_id", str, "", required=True), row) for row in read_records(corpus, draft.faults))
-    documents = unique_entries("document", ((doc_id, row, _text(row, "contents")) for doc_id, row in rows))
-    refuse_empty(documents, corpus, draft.faults, expected="documents with doc_id and contents")
-    rows = ((row.take("qid", str, "", required=True), row) for row in read_records(qa, draft.faults))
-    entries = ((draft.query_id(qid), row, (_text(row, "query"), _groups(row))) for qid, row in rows)
-    queries = unique_entries("query", entries)
-    refuse_empty(queries, qa, draft.faults, expected="qid, query and retrieval_gt")
-    item_type = draft.settings.type
-    for query_id, (text, groups) in queries.items():
-        minimal, partly = _minimal_groups(query_id, groups, documents, draft)
-        draft.queries.append(
-            DatasetQuery(request=Request(id=query_id, text=text), split=split_of(query_id), partly_labelled=partly)
-        )
-        keys = [[ItemKey(item_type, None, document) for document in group] for group in minimal]
-        draft.labels += group_labels(query_id, keys, source=SOURCE)
-        draft.stated["'retrieval_gt'"] += len(groups)
-    items = (PublishedDocument(id=name, title="", text=text).item(item_type) for name, text in documents.items())
-    labelling = _published("AutoRAG's form: one document of each group is required")
-    return draft.conversion(Catalog(items), form="AutoRAG", files=[corpus, qa], labelling=labelling, where=qa)
-
-
-def _minimal_groups(
-    query: str, groups: Sequence[Sequence[str]], documents: Container[str], draft: Draft
-) -> tuple[list[list[str]], bool]:
-    """The groups for labels, and whether a required document is not in the corpus."""
-    missing = [name for name in dict.fromkeys(name for group in groups for name in group) if name not in documents]
-    draft.ids[NO_DOCUMENT] += [f"{query} {name}" for name in missing]
-    required, n_implied, _ = minimal_groups(groups)  # missing groups imply others, too
-    present = [[name for name in group if name in documents] for group in required]
-    minimal, n_implied_by_present, overlap = minimal_groups(present)
-    draft.ids[IMPLIED] += [query] * (n_implied + n_implied_by_present)
-    partly = not all(present) and bool(minimal)
-    if overlap or partly or not minimal:
-        draft.ids[OVERLAP if overlap else PARTLY if partly else UNLABELLED].append(query)
-    return ([], False) if overlap else (minimal, partly)
-
-
-def _text(row: Row, name: str) -> str:
-    if row.data.get(name) is None:
-        row.fault(f"field {name!r} is missing; expected a text")
-    return row.take(name, str, "")
-
-
-def _groups(row: Row) -> list[list[str]]:
-    """The groups of document ids in `retrieval_gt`: a text is one document, a list of texts one group."""
-    published = value = row.data.get("retrieval_gt")
-    if isinstance(value, str) and value.strip().startswith("["):
-        value = parse_list(value)  # in a CSV file
-    if isinstance(value, str) and value:
-        return [[value]]
-    if isinstance(value, list):
-        if all(isinstance(entry, str) for entry in value):
-            return [value] if value else []
-        if all(isinstance(group, list) and all(isinstance(entry, str) for entry in group) for group in value):
-            return [group for group in value if group]
-    row.fault(Message("labelling.retrieval-gt", got=published))
-    return []
 
 
 FORMATS = ("beir", "trec")
@@ -612,11 +835,11 @@ def _run(dataset: Dataset, selector: str, answers: Slice | StoredAnswers) -> str
     """The rankings of one selector, best first, to `DEPTH`, without the session."""
     tag = file_name(selector).replace(" ", "%20")
     return _escape_mark(
-        "".join(line for block in answers.blocks() for line in _run_lines(dataset.catalog.ids, tag, block))
+        "".join(line for block in answers.blocks() for line in _runread_lines(dataset.catalog.ids, tag, block))
     )
 
 
-def _run_lines(ids: Sequence[str], tag: str, answers: Slice) -> Iterator[str]:
+def _runread_lines(ids: Sequence[str], tag: str, answers: Slice) -> Iterator[str]:
     table = answers.candidates
     for index, query in enumerate(answers.queries):
         rows = np.arange(table.start[index], table.start[index + 1])

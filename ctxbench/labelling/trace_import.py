@@ -6,187 +6,126 @@ recognised by its fields: `tools` with `messages`, or an `input` (OpenAI respons
 
 from __future__ import annotations
 
+import json
+import pickle
 import re
+import signal
+import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
+from ctxbench import __version__
 from ctxbench.datasets.dataset import Dataset, name_fault, name_of_path
 from ctxbench.datasets.files import copy_other_files, refuse_loss, write_files
 from ctxbench.datasets.layout import CARD, EXPOSURE, Exposure, own_files, read_card, write_exposures
 from ctxbench.io.console import ProgressListener, silent
-from ctxbench.io.documents import iter_records, parse_json
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, merge_equal_faults, none_found
-from ctxbench.io.files import atomic_folder, readable
+from ctxbench.io.files import atomic_folder, cache_dir, write_atomic
 from ctxbench.io.redaction import Redactor, redactor
-from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, is_eval, unresolved
+from ctxbench.labelling.agent_sessions import KINDS, SessionNames, SessionReader
+from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, unresolved
+from ctxbench.labelling.sources import Document, documents, sample
+from ctxbench.labelling.trace_exports import LogReader
 from ctxbench.labelling.trace_labels import SOURCE, Builder, TraceReport, listed, writable
-from ctxbench.labelling.trace_messages import Interner, LogFindings, Record, holds_calls
-from ctxbench.labelling.trace_spans import (
-    TURN_MARKS,
-    Span,
-    SpanReader,
-    holds_observations,
-    holds_spans,
-    read_observations,
-    read_spans,
-)
-from ctxbench.labelling.trace_turns import (
-    RESPONSES,
-    BodyTurn,
-    as_turn,
-    conversations,
-    read_turn,
-    unread_line,
-    unread_responses,
-)
+from ctxbench.labelling.trace_messages import LogFindings, Record
+from ctxbench.labelling.trace_turns import conversations
 from ctxbench.model.items import Catalog, ItemKey, suggest_items
 
 
-def read_records(
-    paths: Sequence[Path], findings: LogFindings, *, history: int, progress: ProgressListener = silent
-) -> list[Record]:
-    """Read the records of log files, in the order of files and lines; records of spans come last.
+class LogFiles:
+    """Reads the files of logs into records; it can be stored after any document, to go on later.
 
-    Repeated lines are counted and ignored. Faults of unreadable lines are added to `findings.faults`.
-
-    Args:
-        paths: JSON lines with turns, OTLP/JSON and spans.
-        findings: where counts and faults are added.
-        history: the largest number of earlier messages of a record.
-        progress: called with (bytes read, all bytes).
-
-    Raises:
-        StorageError: a file is missing or cannot be read.
-        InputError: more than half of the lines are wrong: all faults.
+    Attributes:
+        findings: counts and faults.
+        names: finds the items of names.
     """
-    total = sum(_size(path) for path in paths)
-    reader = _DocumentReader(findings, history=history)
-    line_hashes: set[bytes] = set()  # of lines, as hashes
-    n_readable = position = done = 0
-    for path in paths:
-        for line, data, length in _documents(path, line_hashes, findings):
-            done += length
-            progress("reading traces, bytes", done, total)
-            position += 1
-            if data is not None:
-                n_readable += reader.read(data, position, Fault("", path, line))
-    n_wrong = position - n_readable - findings.counts["lines_twice"]
-    findings.counts.update(lines=position, lines_unreadable=n_wrong)
-    if findings.faults and n_wrong > n_readable:
-        raise InputError(
-            merge_equal_faults(findings.faults), subject=f"traces: {n_wrong} lines cannot be read, {n_readable} can"
-        )
-    return reader.records()
 
-
-class _DocumentReader:
-    """Reads documents (turns or spans) one by one."""
-
-    def __init__(self, findings: LogFindings, *, history: int) -> None:
-        self._findings = findings
-        self._interner = Interner(history=history)
-        self._spans = SpanReader(findings, self._interner)
-        self._records: list[Record] = []
+    def __init__(self, source: TraceSource, *, history: int) -> None:
+        self.findings = LogFindings()
+        self.names = NameResolver(source.catalog, source.renames)
+        self._paths, self._kind = source.logs, source.kind
+        self._rows = LogReader(self.findings, history=history)
+        self._sessions = SessionReader(SessionNames(source.catalog, self.names), self.findings)
+        self._turns: list[Record] = []  # of sessions
+        self._hashes: set[bytes] = set()  # of documents
+        self._n_files = self._n_documents = self._n_readable = 0
 
     def records(self) -> list[Record]:
-        """All records read, spans last."""
-        return [*self._records, *self._spans.records()]
+        """All records read."""
+        return [*self._turns, *self._rows.records()]
 
-    def read(self, data: dict[str, Any], position: int, at: Fault) -> bool:
-        """Read one document; adds its faults.
+    def read(self, progress: ProgressListener = silent) -> Iterator[None]:
+        """Read the files from where reading stopped; gives control back after each document.
 
-        Args:
-            data: the document.
-            position: its 1-based position in the log.
-            at: its file and line, for faults.
+        Repeated documents are counted and ignored.
 
-        Returns:
-            Whether a part of it could be read.
+        Raises:
+            StorageError: a file is missing or cannot be read.
+            InputError: more than half of the documents are wrong: all faults.
         """
-        counts, faults = self._findings.counts, self._findings.faults
-        n_faults, n_spans = len(faults), counts["spans"] - counts["spans_unreadable"]
-        self._read(data, position, at)
-        if len(faults) == n_faults or counts["spans"] - counts["spans_unreadable"] > n_spans:
-            return True
-        self._findings.unread.update(name for name in (*RESPONSES, "called") if data.get(name))
-        return False
+        sizes = list(map(_size, self._paths))
+        counts, faults = self.findings.counts, self.findings.faults
+        for number, path in list(enumerate(self._paths))[self._n_files :]:
+            if self._n_documents == 0:
+                self._turns += self._sessions.start_file(path)
+            before = sum(sizes[:number])
+            yield from self._read_file(path, lambda n, before=before: progress(_STEP, before + n, sum(sizes)))
+            self._n_files, self._n_documents = number + 1, 0
+        self._turns += self._sessions.finish()
+        n_wrong = counts["lines"] - self._n_readable - counts["lines_twice"]
+        counts["lines_unreadable"] = n_wrong
+        if faults and n_wrong > self._n_readable:
+            n_readable = self._n_readable
+            subject = f"traces: {n_wrong} lines cannot be read, {n_readable} can"
+            raise InputError(merge_equal_faults(faults), subject=subject)
 
-    def _read(self, data: dict[str, Any], position: int, at: Fault) -> None:
-        if holds_observations(data):
-            self._read_spans(read_observations(data, position), position, at)
-        elif (body := as_turn(data)) is not None:
-            self._read_body(data, body, position, at)
-        elif holds_spans(data):
-            self._read_spans(read_spans(data), position, at)
-        elif any(name in data for name in TURN_MARKS) and not is_eval(data):  # both may have `text`
-            if (record := self._read_turn(data, position, at)) is not None and "called" not in data:
-                self._findings.unread.update(unread_responses(data, has_tools=record.offered is not None))
-        else:
-            self._findings.faults.append(replace(at, message=unread_line(data)))
-
-    def _read_spans(self, spans: Iterator[Span], position: int, at: Fault) -> None:
-        faults = self._findings.faults
+    def _read_file(self, path: Path, progress: Callable[[int], object]) -> Iterator[None]:
+        values = [document.value for document in sample(path)]
+        is_session = self._kind in _SESSIONS or any(kind.matches(values) for kind in KINDS)
+        faults: list[Fault] = []
+        n_read = 0
         try:
-            for span in spans:
-                try:
-                    self._spans.add(span, position)
-                except (TypeError, ValueError, AttributeError, RecursionError):
-                    faults.append(replace(at, message=Message("labelling.span-form", name=span.id or span.name)))
-                    self._findings.counts["spans_unreadable"] += 1
-                    self._findings.unread[span.name or "span"] += 1
-        except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
-            faults.append(replace(at, message=Message("labelling.not-a-span")))
+            for n, document in enumerate(documents(path, faults, progress), start=1):
+                if n > self._n_documents:
+                    self._add_faults(faults[n_read:])
+                    self._read_document(document, is_session=is_session)
+                    self._n_documents = n
+                    yield
+                n_read = len(faults)
+        except InputError as error:
+            faults += error.faults
+        self._add_faults(faults[n_read:])
 
-    def _read_body(self, data: dict[str, Any], body: BodyTurn, position: int, at: Fault) -> None:
-        record = self._read_turn(body.turn, position, at)
-        if record is None:
-            return
-        self._findings.ignored.update(body.passed_over)
-        self._findings.unread.update(name for name in body.passed_over if holds_calls(name, data[name]))
-        self._findings.counts["responses_unread"] += body.response == "unread"
-        self._findings.unread.update(body.unread)
-        self._findings.counts["responses_missing"] += body.response == "missing"
-        record.doubtful = body.response == "unread"
+    def _add_faults(self, faults: Sequence[Fault]) -> None:
+        self.findings.faults += faults
+        self.findings.counts["lines"] += len(faults)
 
-    def _read_turn(self, data: dict[str, Any], position: int, at: Fault) -> Record | None:
-        record = read_turn(data, position, at, findings=self._findings, interner=self._interner)
-        self._records += [] if record is None else [record]
-        return record
+    def _read_document(self, document: Document, *, is_session: bool) -> None:
+        counts, faults, data = self.findings.counts, self.findings.faults, document.value
+        counts["lines"] += 1
+        position, at, n_faults, n_twice = (
+            counts["lines"],
+            Fault("", document.path, document.line),
+            len(faults),
+            counts["lines_twice"],
+        )
+        if is_session:
+            self._turns += self._sessions.read(data, position, at)
+            self._n_readable += len(faults) == n_faults and counts["lines_twice"] == n_twice
+        elif not self._is_repeated(document):
+            self._n_readable += self._rows.read(data, position, at)
 
-
-def _documents(
-    path: Path, line_hashes: set[bytes], findings: LogFindings
-) -> Iterator[tuple[int, dict[str, Any] | None, int]]:
-    """Line, object and length of each document of a file; the object of a repeated or faulty line is None."""
-    path = readable(path, repeatedly=True)
-    n_faults = len(findings.faults)
-    for line, text in iter_records(path, findings.faults):
-        yield from ((fault.line, None, 0) for fault in findings.faults[n_faults:])  # undecodable lines
-        plain = text.strip()
-        digest = blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        is_twice = digest in line_hashes
-        findings.counts["lines_twice"] += is_twice
-        line_hashes.add(digest)
-        yield line, None if is_twice else _line_object(plain, path, line, findings), len(text)
-        n_faults = len(findings.faults)
-    yield from ((fault.line, None, 0) for fault in findings.faults[n_faults:])
-
-
-def _line_object(text: str, path: Path, line: int, findings: LogFindings) -> dict[str, Any] | None:
-    """The JSON object of a line; None, and a fault, for other lines."""
-    try:
-        value = parse_json(text, path=path, line=line)
-    except InputError as error:
-        findings.faults += error.faults
-        return None
-    if isinstance(value, dict):
-        return value
-    findings.faults.append(Fault(Message("labelling.json-object-per-line"), path, line))
-    return None
+    def _is_repeated(self, document: Document) -> bool:
+        text = document.text.strip() or json.dumps(document.value)
+        digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        is_repeated = digest in self._hashes
+        self.findings.counts["lines_twice"] += is_repeated
+        self._hashes.add(digest)
+        return is_repeated
 
 
 def _size(path: Path) -> int:
@@ -215,6 +154,10 @@ def _check_turns(groups: Sequence[object], logs: Sequence[Path], findings: LogFi
     raise ParameterError(Message("labelling.log-without-turns", files=files, **names, **figures))
 
 
+_SESSIONS = [kind.name for kind in KINDS]
+_STEP = "reading traces, bytes"
+UNSTATED = "not stated; contains user texts"
+"""The licence of a dataset of logs whose licence was not given."""
 _WORD = re.compile(r"[^\W_]+")
 _EXAMPLES = 5
 _FIELDS = 20  # ignored fields that the card lists
@@ -244,12 +187,14 @@ class TraceSource:
         catalog: the items of the agent.
         scopes: named sets of items, for the field `scope`.
         renames: from ids in the logs to ids in the catalog.
+        kind: the name of an import kind; empty to recognise sessions by their content.
     """
 
     logs: tuple[Path, ...]
     catalog: Catalog
     scopes: Mapping[str, tuple[ItemKey, ...]] = field(default_factory=dict)
     renames: Mapping[ItemKey, ItemKey] = field(default_factory=dict)
+    kind: str = ""
 
     def __post_init__(self) -> None:
         if not self.logs:
@@ -274,7 +219,7 @@ class TraceSettings:
     """
 
     name: str
-    licence: str = "not stated; contains user texts"
+    licence: str = UNSTATED
     history: int = 20
     assume_full: bool = False
 
@@ -325,12 +270,11 @@ def import_traces(
         ParameterError: no item in the logs is in the catalog; or the logs have responses or calls, but none of them
             gives a label.
     """
-    findings = LogFindings()
-    records = read_records(source.logs, findings, history=settings.history, progress=progress)
-    groups = list(conversations(records, findings, history=settings.history))
+    reader = _read_logs(source, settings, progress)
+    findings = reader.findings
+    groups = list(conversations(reader.records(), findings, history=settings.history))
     _check_turns(groups, source.logs, findings)
-    names = NameResolver(source.catalog, source.renames)
-    builder = Builder(source.catalog, source.scopes, names, settings.assume_full, redact, findings)
+    builder = Builder(source.catalog, source.scopes, reader.names, settings.assume_full, redact, findings)
     builder.add_conversations(groups, progress)
     _check_catalog(builder)
     _check_labels(builder, source.logs)
@@ -342,6 +286,44 @@ def import_traces(
         "notes": {"traces": report.as_dict()},
     }
     return TraceImport(dataset=builder.dataset(settings.name, about), exposures=tuple(builder.exposures), report=report)
+
+
+def _read_logs(source: TraceSource, settings: TraceSettings, progress: ProgressListener) -> LogFiles:
+    """Read logs. Ctrl-C stores what was read in the user's cache, and the same import goes on after it."""
+    versions = [
+        (str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in source.logs if path.exists()
+    ]
+    key = repr(
+        (__version__, versions, source.catalog.hash, sorted(source.renames.items()), source.kind, settings.history)
+    )
+    stored = cache_dir() / "imports" / f"{blake2b(key.encode(), digest_size=16).hexdigest()}.pickle"
+    try:
+        files = pickle.loads(stored.read_bytes())  # noqa: S301 - of this user
+    except Exception:  # noqa: BLE001 - absent or damaged
+        files = LogFiles(source, history=settings.history)
+    with interrupts() as signals:
+        for _ in files.read(progress):
+            if signals:
+                write_atomic(stored, pickle.dumps(files), private=True)
+                stopped = KeyboardInterrupt()
+                stopped.add_note(Message("labelling.import-resumes"))
+                raise stopped
+    stored.unlink(missing_ok=True)
+    return files
+
+
+@contextmanager
+def interrupts() -> Iterator[list[int]]:
+    """Note the signals of Ctrl-C in a list instead of raising `KeyboardInterrupt`; only in the main thread."""
+    signals: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield signals
+        return
+    handler = signal.signal(signal.SIGINT, lambda number, _: signals.append(number))
+    try:
+        yield signals
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def import_into(
@@ -476,7 +458,7 @@ def _report(builder: Builder) -> TraceReport:
     return TraceReport(
         counts=findings.counts,
         rules=dict(sorted(Counter(match.rule for match in resolved if match.key is not None).items())),
-        unknown=unknown,
+        unknown=unknown | {clean(name): n for name, n in findings.outside.most_common()},
         ambiguous=ambiguous,
         skew=findings.skew,
         ignored={clean(name): n for name, n in findings.ignored.most_common(_FIELDS)},

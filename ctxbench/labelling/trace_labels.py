@@ -347,6 +347,7 @@ class Builder:
             needs_nothing=nothing,
             partly_labelled=state == "partly",
         )
+        first.tool_results = ()  # the query has them now
         self.queries.append(query)
         self.labels += [Label(query_id, key, Grade.REQUIRED, source=SOURCE) for key in called]
         self.exposures.append(

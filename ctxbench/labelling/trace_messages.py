@@ -9,12 +9,15 @@ Anthropic's messages (`content`), Gemini (`candidates`, `functionCall`), Bedrock
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
+from hashlib import blake2b
+from itertools import groupby
 from typing import Any
 
 from ctxbench.io.errors import Fault
@@ -56,7 +59,7 @@ class MessageSummary:
         text: the last user message; None if there is none.
         history, after: messages of user and assistant before and after it, oldest first.
         users: the number of user messages.
-        key: a hash of the messages up to the last user message, valid within one process.
+        key: a hash of the messages up to the last user message.
         continued: messages follow the last user message, so this is not the first call of its turn.
         finished: the last message is an answer without a call.
         calls: the calls after the last user message; all calls if there is none.
@@ -135,6 +138,7 @@ class LogFindings:
         unread: counts of unreadable fields with responses or calls.
         span_names: counts of names of spans.
         roles: roles of messages, of lines and model calls without a user message.
+        outside: counts of calls of a coding agent's tools, which no catalog has.
         skew: the largest step back between two times that should follow each other, in seconds.
     """
 
@@ -144,6 +148,7 @@ class LogFindings:
     unread: Counter[str] = field(default_factory=Counter)
     span_names: Counter[str] = field(default_factory=Counter)
     roles: Counter[str] = field(default_factory=Counter)
+    outside: Counter[str] = field(default_factory=Counter)
     skew: float = 0.0
 
     def count_skew(self, seconds: float) -> None:
@@ -200,6 +205,11 @@ def _iso(text: str) -> float | None:
     return timestamp if timestamp > 0 else None
 
 
+def stable_hash(*texts: str) -> int:
+    """A hash of texts that is the same in every process."""
+    return int.from_bytes(blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=8).digest())
+
+
 def text_or_none(value: Any) -> str | None:
     """An id as text; None if it is empty."""
     return None if value is None else str(value) or None
@@ -210,32 +220,49 @@ def get(data: Mapping[str, Any], *names: str) -> Any:
     return next((data[name] for name in names if data.get(name) is not None), None)
 
 
-_OF_MESSAGES = ("role", "content", "tool_calls", "toolCalls", "function_call", "parts")
-_CALL_ITEMS = ("function_call", "custom_tool_call")  # types of items of OpenAI's responses
-_FIRST_ALONE = ("choices", "candidates")  # only the first answer is read
-_NO_ANSWERS = ("request", "input", "arguments", "args", "tools", "parameters")  # fields that hold no calls of an answer
-LIKE_CALLS = re.compile(r"(?:\w+[-_])?(?:tool|function)[-_]?(?:call|use|invocation)s?", re.IGNORECASE)
-"""Types of parts that may be calls."""
-HOSTED = "server_tool_use"  # a call of a tool that the provider runs
+_NO_ANSWERS = ("request", "input", "arguments", "args", "tools", "parameters")  # fields without calls of an answer
+_FIRST_ALONE = ("choices", "candidates", "generations")  # only the first answer is read
+_REQUESTS = ("messages", "input", "contents", "prompt", "args")  # fields of a body with the messages of a request
+LIKE_CALLS = re.compile(r"(?:\w+[-_])?(?:tool|function|mcp)[-_]?(?:call|use|invocation)s?", re.IGNORECASE)
+_LIKE_RESULTS = re.compile(r"(?:mcp_|custom_)?(?:tool|function)[-_](?:call[-_])?(?:result|response|error|output)")
+_HOSTED = "server_tool_use"  # a call of a tool that the provider runs
+_WRAPPERS = ("tool_call", "function", "functionCall", "function_call", "toolUse", "toolInvocation")
+_RESULT_WRAPPERS = ("functionResponse", "function_response", "toolResult")
+_NAMES = ("name", "toolName", "tool_name")
+_IDS = ("tool_call_id", "toolCallId", "tool_use_id", "toolUseId", "call_id", "id")
+_VALUES = ("output", "result", "response", "content", "errorText", "error")
+_FAILED = ("output-error", "output-denied")  # states of a part of a UI message
+_DONE = ("output-available", "result", *_FAILED)
+_FAILED_VALUES = ("error-text", "error-json", "execution-denied")  # types of results of the AI SDK
 _OF_CALLS = re.compile(
     r"call|invo[ck]|tools?_?use[sd]?|expected|forbidden|must_?(?:not_?)?(?:use|include)", re.IGNORECASE
 )
-_STREAM = re.compile(r"\s*(?:data:\s*[\[{]|event:[^\n]*\n|[0-9a-f]:[\[{\"]|\{[^\n]*\}\s*\n\s*\{)")
+_PYTHON = re.compile(r"\s*[\[{]+\s*'")
+_ROLES = {
+    "human": "user", "ai": "assistant", "model": "assistant", "developer": "system", "function": "tool",
+    "user": "user", "assistant": "assistant", "system": "system", "tool": "tool",
+}  # fmt: skip
+_OF_TYPES = re.compile(r"message(?:chunk)?$")  # the end of the names of LangChain's types of messages
 
 
 def parsed(value: Any) -> Any:
-    """An object or a list from its JSON text; other values are unchanged."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-    return value
+    """An object or a list from its text in JSON or in Python's syntax; other values are unchanged."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
+        return value
+    try:
+        return ast.literal_eval(value.strip()) if _PYTHON.match(value) else json.loads(value)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return value
 
 
-def is_stream(text: str) -> bool:
-    """Whether a text is a streamed response (events, or one object per line)."""
-    return _STREAM.match(text) is not None
+def first_of(value: Any) -> Any:
+    """The first entry of a list; None if it is empty or no list."""
+    return value[0] if isinstance(value, list) and value else None
+
+
+def all_objects(value: Any) -> bool:
+    """Whether a value is a list of objects, and not empty."""
+    return isinstance(value, list) and bool(value) and all(isinstance(entry, dict) for entry in value)
 
 
 def call_names(value: Any) -> set[str]:
@@ -244,18 +271,14 @@ def call_names(value: Any) -> set[str]:
         return {name for entry in value for name in call_names(entry)}
     if not isinstance(value, dict):
         return set()
+    calls = [_call(value)]
     names: set[str] = set()
     for key, inner in value.items():
         if key in ("tool_calls", "toolCalls") and isinstance(inner, list):
-            names |= {name for call in inner if (name := _called(call))}
-        elif key in ("function_call", "functionCall", "toolUse") and (name := _called(inner)):
-            names.add(name)
+            calls += [_call(entry, certain=True) for entry in inner]
         elif key not in _NO_ANSWERS:
             names |= call_names(inner[:1] if key in _FIRST_ALONE and isinstance(inner, list) else inner)
-    kind = value.get("type")
-    if isinstance(kind, str) and kind != HOSTED and LIKE_CALLS.fullmatch(kind) and (name := _called(value)):
-        names.add(name)
-    return names
+    return names | {call[1] for call in calls if call is not None and call[1]}
 
 
 def holds_calls(field: str, value: Any) -> bool:
@@ -266,206 +289,173 @@ def holds_calls(field: str, value: Any) -> bool:
     )
 
 
-def _called(call: Any) -> str:
-    if not isinstance(call, dict):
-        return ""
-    function = call.get("function")
-    source = function if isinstance(function, dict) else call
-    return next((source[key] for key in ("name", "toolName", "tool_name") if isinstance(source.get(key), str)), "")
+def read_request(value: Any) -> list[ChatMessage] | None:
+    """The messages of a request: of a text, a message, a list of messages, or a body with one of `_REQUESTS`.
+
+    Returns:
+        None if it is none of them. Of a batch, the messages of its first request.
+
+    Raises:
+        TypeError: an entry of a list is not a message.
+    """
+    for _ in range(len(_REQUESTS)):
+        value = parsed(value)
+        if isinstance(value, dict):
+            value = [value] if "content" in value and _role(value) else get(value, *_REQUESTS)
+        elif isinstance(value, list) and isinstance(first_of(value), list) and not _is_pair(value[0]):
+            value = value[0]
+    if isinstance(value, str):
+        return [ChatMessage("user", value)] if value else None
+    return read_messages(value) if isinstance(value, list) else None
 
 
-def read_response(response: Any) -> list[Any] | None:
+def read_response(response: Any) -> list[ChatMessage] | None:
     """The messages of a response; empty for an error.
 
     Returns:
         None if the form is unknown, or if the response has calls that its messages do not have.
     """
-    messages = _messages_of(response)
-    return None if messages is not None and call_names(response) - call_names(messages) else messages
+    response = parsed(response)
+    try:
+        messages = _answers(response)
+    except TypeError:
+        return None
+    read = {name for message in messages or () for _, name in message.calls}
+    return None if messages is not None and call_names(response) - read else messages
 
 
-def _messages_of(response: Any) -> list[Any] | None:
+def read_answer(answer: Any) -> list[ChatMessage] | None:
+    """The messages of an answer: a text, a streamed response, or as `read_response`."""
+    if isinstance(answer := parsed(answer), str) and answer:
+        events = stream_events(answer)
+        return [ChatMessage("assistant", answer)] if events is None else read_response(events) if events else None
+    return read_response(answer)
+
+
+def _answers(response: Any) -> list[ChatMessage] | None:
+    """The messages of an object or a list in one of the forms of responses."""
     if isinstance(response, list):
-        return _read_list(response)
+        if not all_objects(response):
+            return (
+                _answers(first_of(response)) if response and isinstance(response[0], list) else None if response else []
+            )
+        if (whole := assembled(response)) is not None:
+            return _answers(whole)
+        if all(isinstance(entry.get("message"), dict) and "index" in entry for entry in response):
+            return _answers({"choices": response})
+        return read_messages(response, "assistant") if _are_messages(response) else None
     if not isinstance(response, dict):
         return None
-    choices, candidates = response.get("choices"), response.get("candidates")
-    if isinstance(choices, list):
-        return _first_choice(choices[0]) if choices else []
-    if isinstance(candidates, list):
-        return [
-            candidate["content"]
-            for candidate in candidates[:1]
-            if isinstance(candidate, dict) and "content" in candidate
-        ]
-    for source, name in ((response, "output"), (response, "messages"), (response.get("response"), "messages")):
-        items = source.get(name) if isinstance(source, dict) else None
-        if isinstance(items, list):
-            return list(input_messages(items))
-    if isinstance(response.get("message"), dict):
-        return read_response(response["message"])
-    if any(response.get(name) is not None for name in _OF_MESSAGES) and "text" not in response:
-        return [{"role": "assistant", **response}]
-    if any(isinstance(response.get(name), str | list) for name in ("text", "toolCalls", "tool_calls")):
-        return [{"role": "assistant", "content": response.get("text"), **_calls_of(response)}]
+    if isinstance(response.get("stream"), list | str):
+        return read_answer(response["stream"])
+    for name in _FIRST_ALONE:
+        if isinstance(response.get(name), list):
+            return _first_answer(first_of(response[name]))
+    if all_objects(steps := response.get("steps")):
+        parts = ("content", "text", "toolCalls", "toolResults")
+        read = [_answers({name: step[name] for name in parts if name in step}) for step in steps]
+        return None if None in read else [message for messages in read for message in messages or ()]
+    content, text = response.get("content"), response.get("text")
+    inner = response.get("response")
+    values = [response.get(name) for name in ("output", "messages", "message")]
+    for value in (
+        () if isinstance(content, list) else (*values, get(inner if isinstance(inner, dict) else {}, "messages"))
+    ):
+        if isinstance(value, list | dict):
+            return _answers(value)
+    if isinstance(content, list) or (text is None and _is_message(response)):
+        return read_messages([{"role": "assistant", **response}])
+    if isinstance(text, str) or isinstance(get(response, "toolCalls", "tool_calls"), list):
+        results = response.get("toolResults")
+        results = [{"type": "tool-result", **result} for result in results] if all_objects(results) else []
+        calls = get(response, "toolCalls", "tool_calls")
+        return read_messages([{"role": "assistant", "content": text, "tool_calls": calls}, *results], "tool")
     return [] if response.get("error") else None
 
 
-def input_messages(value: Any) -> Iterator[Any]:
-    """The items of OpenAI responses as messages, without reasoning and tools that the provider ran."""
-    if isinstance(value, str):
-        yield {"role": "user", "content": value}
-        return
-    for item in value:
-        kind = (item.get("type") or "message") if isinstance(item, dict) else "message"
-        if kind in _CALL_ITEMS:
-            yield _call_message(item.get("call_id") or item.get("id"), item)
-        elif kind in ("function_call_output", "custom_tool_call_output"):
-            yield {"role": "tool", "tool_call_id": item.get("call_id"), "content": item.get("output")}
-        elif kind == "mcp_call":
-            yield _call_message(item.get("id"), item)
-            failed = {"is_error": True} if item.get("error") else {}
-            yield {"role": "tool", "tool_call_id": item.get("id"), "content": item.get("output"), **failed}
-        elif kind == "message" or "role" in item:
-            yield item
+def _first_answer(entry: Any) -> list[ChatMessage] | None:
+    """The messages of a choice, a candidate or a generation; None for a part of a stream."""
+    entry = first_of(entry) if isinstance(entry, list) else entry
+    if not isinstance(entry, dict):
+        return [] if entry is None else None
+    if isinstance(inner := get(entry, "message", "content"), dict):
+        return read_messages([inner], "assistant")
+    if isinstance(entry.get("text"), str):
+        return [ChatMessage("assistant", entry["text"])]
+    return [] if "finishReason" in entry else None
 
 
-def _call_message(call: Any, item: Mapping[str, Any]) -> dict[str, Any]:
-    return {"role": "assistant", "content": "", "tool_calls": [{"id": call, "function": {"name": item.get("name")}}]}
+def _is_message(entry: Mapping[str, Any]) -> bool:
+    return bool(_role(entry)) or any(
+        entry.get(name) is not None for name in ("content", "parts", "tool_calls", "toolCalls", "function_call")
+    )
 
 
-def _calls_of(response: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: response[name] for name in ("toolCalls", "tool_calls") if response.get(name) is not None}
+def _are_messages(entries: list[dict[str, Any]]) -> bool:
+    """Whether entries are messages, calls, or parts of an answer."""
+    entries = [_unwrapped(entry) for entry in entries]
+    typed = all(_role(entry) or isinstance(entry.get("type"), str) or _call(entry) is not None for entry in entries)
+    return typed and any(
+        _role(entry) or _is_text(entry) or _call(entry) is not None or _result(entry) is not None for entry in entries
+    )
 
 
-def _first_choice(choice: Any) -> list[Any] | None:
-    """The message of a choice, or its text; None for a part of a stream."""
-    if isinstance(choice, dict) and isinstance(choice.get("message"), dict):
-        return [choice["message"]]
-    if isinstance(choice, dict) and isinstance(choice.get("text"), str):
-        return [{"role": "assistant", "content": choice["text"]}]
-    return None
+def is_stream(text: str) -> bool:
+    """Whether a text is a streamed response (events, or one object per line)."""
+    return _STREAM.match(text) is not None
 
 
-def _read_list(response: list[Any]) -> list[Any] | None:
-    """The messages of a list of messages, parts of an answer, or calls."""
-    if not response or not all(isinstance(entry, dict) for entry in response):
-        return None if response else []
-    if all("role" in entry or str(entry.get("type", "")).endswith(("_call", "_output")) for entry in response):
-        return list(input_messages(response))
-    if all("toolName" in entry and "type" not in entry for entry in response):
-        return [{"role": "assistant", "content": "", "toolCalls": response}]
-    if all(isinstance(entry.get("type"), str) for entry in response):
-        is_known = any(entry["type"] == "text" or "tool" in entry["type"] for entry in response)
-        return [{"role": "assistant", "content": response}] if is_known else None
-    return None
+def stream_events(text: str) -> list[Any] | None:
+    """The events of a streamed response, from its text: lines with `data:`, or one object per line.
 
-
-_FAILED = ("output-error", "output-denied")  # states of a part of a UI message
-_DONE = ("output-available", "result", *_FAILED)
-
-
-def plain_messages(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A message as one or several in the plain form; a UI message is split into texts, calls and results."""
-    parts = get(entry, "parts", "content")
-    parts = [_part(part) for part in parts] if isinstance(parts, list) else parts
-    if isinstance(entry.get("toolInvocations"), list) and not _has_invocations(parts):
-        invocations = [
-            {"type": "tool-invocation", "toolInvocation": invocation} for invocation in entry["toolInvocations"]
-        ]
-        content = parts if isinstance(parts, list) else [{"type": "text", "text": parts}] if parts else []
-        parts = [*invocations, *content]
-    if _has_invocations(parts):
-        return list(_steps(entry, parts))
-    calls = get(entry, "tool_calls", "toolCalls")
-    legacy = entry.get("function_call")
-    calls = [legacy] if calls is None and isinstance(legacy, dict) else calls
-    plain = {name: value for name, value in entry.items() if name not in ("parts", "toolCalls", "toolInvocations")}
-    return [{**plain, "content": parts, "tool_calls": plain_calls(calls)}]
-
-
-def plain_calls(calls: Any) -> Any:
-    """A list of calls, with calls of the AI SDK as parts; other values are unchanged."""
-    if not isinstance(calls, list):
-        return calls
-    return [
-        _part({"type": "tool-call", **call}) if isinstance(call, dict) and "toolName" in call else call
-        for call in calls
-    ]
-
-
-def _part(part: Any) -> Any:
-    """A part in the plain form; unchanged if its form is unknown."""
-    if not isinstance(part, dict):
-        return part
-    kind = part.get("type")
-    if kind == "tool-call" and "toolName" in part:
-        return {"type": "tool_call", "id": part.get("toolCallId"), "name": part["toolName"]}
-    if kind in ("tool-result", "tool-error") and "toolCallId" in part:
-        output = get(part, "output", "result", "error")
-        inner = str(output.get("type", "")) if isinstance(output, dict) and "type" in output else ""
-        failed = kind == "tool-error" or part.get("isError") is True or inner in ("error-text", "error-json")
-        value = get(output, "value", "reason") if inner else output
-        return _result_part(part["toolCallId"], value, failed=failed or inner == "execution-denied")
-    for name in ("functionCall", "function_call", "toolUse"):
-        if isinstance(part.get(name), dict):
-            call = part[name]
-            return {"type": "tool_call", "id": get(call, "id", "toolUseId"), "name": call.get("name")}
-    for name in ("functionResponse", "function_response", "toolResult"):
-        if isinstance(part.get(name), dict):
-            result = part[name]
-            failed = result.get("status") == "error"
-            return _result_part(get(result, "id", "toolUseId"), get(result, "response", "content"), failed=failed)
-    return part
-
-
-def _result_part(call: Any, value: Any, *, failed: bool) -> dict[str, Any]:
-    return {"type": "tool_result", "tool_call_id": call, "content": value} | ({"is_error": True} if failed else {})
-
-
-def _has_invocations(parts: Any) -> bool:
-    return isinstance(parts, list) and any(_invocation(part) is not None for part in parts)
-
-
-def _invocation(part: Any) -> tuple[str, Mapping[str, Any]] | None:
-    """The name of the tool and the invocation in a part of a UI message; None for other parts."""
-    kind = part.get("type") if isinstance(part, dict) else None
-    if not isinstance(kind, str) or kind in ("tool-approval-request", "tool-approval-response"):
+    Returns:
+        None if the text is not a stream.
+    """
+    if not is_stream(text):
         return None
-    inner = part.get("toolInvocation")
-    if kind == "tool-invocation" and isinstance(inner, dict):
-        return str(inner.get("toolName") or ""), inner
-    if kind == "dynamic-tool":
-        return str(part.get("toolName") or ""), part
-    if kind.startswith("tool-") and ("state" in part or "toolCallId" in part):
-        return kind.removeprefix("tool-"), part
-    return None
+    lines = (line.strip().removeprefix("data:").strip() for line in text.splitlines())
+    events = [event for line in lines if isinstance(event := parsed(line), dict)]
+    return [*events, *([{"type": "message_stop"}] if text.rstrip().endswith("[DONE]") else [])]
 
 
-def _steps(entry: Mapping[str, Any], parts: list[Any]) -> Iterator[dict[str, Any]]:
-    """The steps of a UI message: a text with its calls, then their results, then the next text."""
-    role = entry.get("role", "assistant")
-    content: list[Any] = []
-    results: list[dict[str, Any]] = []
-    for part in parts:
-        invocation = _invocation(part)
-        if invocation is None:
-            if results and isinstance(part, dict) and part.get("type") in ("text", "step-start"):
-                yield {"role": role, "content": content}
-                yield {"role": "tool", "content": results}
-                content, results = [], []
-            content.append(part)
-            continue
-        name, call = invocation
-        content.append({"type": "tool_call", "id": call.get("toolCallId"), "name": name})
-        state = call.get("state")
-        if state in _DONE:
-            value = get(call, "output", "result", "errorText")
-            results.append(_result_part(call.get("toolCallId"), value, failed=state in _FAILED))
-    if content:
-        yield {"role": role, "content": content}
-    if results:
-        yield {"role": "tool", "content": results}
+def assembled(events: list[Any]) -> dict[str, Any] | None:
+    """The response whose stream has these events: chunks and events of OpenAI, Anthropic, Gemini and the AI SDK.
+
+    Returns:
+        None if they are not the events of a stream, or its end is missing, since calls may be missing, too.
+    """
+    parts: dict[Any, dict[str, Any]] = {}
+    is_complete = False
+    for number, event in enumerate(events):
+        if not isinstance(event, dict):
+            return None
+        kind = str(event.get("type") or "")
+        if kind in ("response.completed", "response.incomplete") and isinstance(event.get("response"), dict):
+            return event["response"]
+        choice = first_of(event.get("choices"))
+        candidate = first_of(event.get("candidates"))
+        if isinstance(choice, dict) and isinstance(choice.get("delta"), dict):
+            delta = choice["delta"]
+            for call in delta["tool_calls"] if all_objects(delta.get("tool_calls")) else ():
+                parts.setdefault(call.get("index", call.get("id")), {"type": "tool_call", **call})
+            parts[f"text {number}"] = {"type": "text", "text": delta.get("content") or ""}
+            is_complete |= choice.get("finish_reason") is not None
+        elif isinstance(candidate, dict) and len(events) > 1:
+            content = candidate.get("content")
+            listed = content.get("parts") if isinstance(content, dict) else None
+            parts |= {(number, n): part for n, part in enumerate(listed if all_objects(listed) else [])}
+            is_complete |= candidate.get("finishReason") is not None
+        elif kind in ("content_block_start", "tool-input-available") or (kind == "tool-call" and len(parts) < number):
+            block = event.get("content_block")
+            parts[number] = block if isinstance(block, dict) else {**event, "type": "tool-call"}
+        elif kind in ("content_block_delta", "text-delta"):
+            delta = event.get("delta")
+            text = get(delta, "text") if isinstance(delta, dict) else delta
+            parts[number] = {"type": "text", "text": text if isinstance(text, str) else ""}
+        is_complete |= kind in ("message_stop", "finish")
+    texts = "".join(str(part["text"]) for part in parts.values() if part.get("type") == "text" and part.get("text"))
+    calls = [part for part in parts.values() if part.get("type") != "text"]
+    return {"role": "assistant", "content": [{"type": "text", "text": texts}, *calls]} if is_complete else None
 
 
 _UNKNOWN_TOOL = re.compile(
@@ -483,9 +473,7 @@ _ERROR = re.compile(
 _EXCEPTION_NAME = re.compile(r"Tool_?Not_?Found")  # an exception that does not name the tool
 _MEMBERS = ("error", "errors", "exception", "isError", "is_error")  # members of results that mark an error
 _ERROR_LENGTH = 400  # characters at the start of a result that are searched for an error
-_ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "developer": "system", "function": "tool"}
-_CALL_PARTS = ("tool_call", "tool_use", "function_call", "mcp_tool_use")  # types of parts
-_RESULTS = ("tool_call_response", "tool_result", "mcp_tool_result")
+_STREAM = re.compile(r"\s*(?:data:\s*[\[{]|event:[^\n]*\n|[0-9a-f]:[\[{\"]|\{[^\n]*\}\s*\n\s*\{)")
 _NO_LETTERS = re.compile(r"[\W_]+")
 
 
@@ -524,24 +512,30 @@ class Result:
     failed: bool | None = None
 
 
-def read_messages(value: Any) -> list[ChatMessage]:
-    """Read messages from a list, or from its JSON text; other text is a user message.
+def read_messages(value: Any, role: str = "user") -> list[ChatMessage]:
+    """Read messages from a list, or from its JSON text; other text is one message.
+
+    Args:
+        value: messages, or parts of messages, of which those that follow each other are one message.
+        role: the role of texts without one.
 
     Raises:
         TypeError: an entry is not a message.
     """
+    value = parsed(value)
     if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return [ChatMessage("user", value)]
-        if not isinstance(value, list | dict):
-            return [ChatMessage("user", str(value))]
+        return [ChatMessage(role, value)]
     if isinstance(value, dict):
         value = value.get("messages", [value])
-    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+    if not isinstance(value, list):
         raise TypeError
-    return [_message(plain) for entry in value for plain in plain_messages(entry)]
+    messages: list[ChatMessage] = []
+    for is_part, entries in groupby(value, _is_part):
+        for entry in [{"content": list(entries)}] if is_part else entries:
+            messages += [
+                message for message in _message(entry, role) if message != ChatMessage(role, "") or not is_part
+            ]
+    return messages
 
 
 def summarise_messages(messages: Sequence[ChatMessage], *, history: int) -> MessageSummary:
@@ -559,13 +553,13 @@ def summarise_messages(messages: Sequence[ChatMessage], *, history: int) -> Mess
         history=_dialogue(messages[: max(last, 0)])[-history:] if history else (),
         after=_dialogue(after),
         users=len(user_positions),
-        key=hash(tuple((message.role, message.text) for message in messages[: last + 1] if message.role != "system")),
+        key=stable_hash(*(f"{m.role} {m.text}" for m in messages[: last + 1] if m.role != "system")),
         continued=bool(after) and bool(user_positions),
         finished=bool(after) and after[-1].role == "assistant" and not after[-1].calls,
         calls=calls_of(after),
         unread=sum(message.unread for message in after),
         earlier=sum(len(message.calls) for message in messages[: last + 1]),
-        user_hashes=tuple(hash(messages[i].text) for i in user_positions),
+        user_hashes=tuple(stable_hash(messages[i].text) for i in user_positions),
     )
 
 
@@ -575,6 +569,15 @@ def set_summary(record: Record, messages: Sequence[ChatMessage], interner: Inter
     for attribute in fields(summary):
         setattr(record, attribute.name, getattr(summary, attribute.name))
     record.history, record.after = interner.messages(summary.history), interner.messages(summary.after)
+
+
+def set_exchange(record: Record, request: list[ChatMessage], answers: list[ChatMessage], interner: Interner) -> None:
+    """Set the fields of a record from a request and its answers, which may repeat the messages of the request."""
+    last, repeated = (next((m.text for m in reversed(part) if m.role == "user"), None) for part in (request, answers))
+    if repeated is None or repeated != last:
+        answers = [*request, *(replace(m, role="assistant") if m.role == "user" else m for m in answers)]
+    set_summary(record, answers, interner)
+    record.continued = bool(request) and request[-1].role != "user"
 
 
 def calls_of(messages: Iterable[ChatMessage]) -> tuple[Call, ...]:
@@ -655,52 +658,158 @@ def plain_text(value: Any) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def _is_text(part: Mapping[str, Any]) -> bool:
-    return part.get("type", "text") in ("text", "input_text", "output_text") and ("text" in part or "content" in part)
-
-
 def _dialogue(messages: Iterable[ChatMessage]) -> tuple[Message, ...]:
     return tuple(Message(i.role, i.text) for i in messages if i.role in ("user", "assistant") and i.text)
 
 
-def _message(entry: Mapping[str, Any]) -> ChatMessage:
-    """A message in the plain form."""
-    content = entry.get("content")
+def _is_text(part: Mapping[str, Any]) -> bool:
+    return part.get("type", "text") in ("text", "input_text", "output_text") and ("text" in part or "content" in part)
+
+
+def _is_pair(value: Any) -> bool:
+    """Whether a value is a message of LangChain as a pair of role and text."""
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(text, str) for text in value)
+
+
+def _role(entry: Mapping[str, Any]) -> str:
+    """The role of a message, also by the type of LangChain's messages; empty if it has none."""
+    role, kind = entry.get("role"), entry.get("type")
+    if role:
+        return _ROLES.get(str(role).casefold(), str(role).casefold())
+    kind = _OF_TYPES.sub("", kind.casefold()) if isinstance(kind, str) else ""
+    return "" if kind == "function" else _ROLES.get(kind, "")
+
+
+def _is_part(entry: Any) -> bool:
+    """Whether an entry of a list of messages is a part of a message, a call, or the result of a call."""
+    if not isinstance(entry, dict) or _role(entry) or isinstance(entry.get("message"), dict) or "lc" in entry:
+        return False
+    return entry.get("type", "message") != "message" or _call(entry) is not None or "text" in entry
+
+
+def _unwrapped(entry: Any) -> dict[str, Any]:
+    """A message from the objects around it: LangChain's constructors, choices of OpenAI, OpenInference.
+
+    Raises:
+        TypeError: it is not an object.
+    """
+    if _is_pair(entry):
+        return {"role": entry[0], "content": entry[1]}
+    if not isinstance(entry, dict):
+        raise TypeError
+    names = ("message", *(["kwargs"] if "lc" in entry else []), *(["data"] if _role(entry) else []))
+    inner = next((entry[name] for name in names if isinstance(entry.get(name), dict)), None)
+    if inner is None or "content" in entry or "role" in entry:
+        return entry
+    path = entry.get("id")
+    return _unwrapped({"type": path[-1] if isinstance(path, list) and path else entry.get("type"), **inner})
+
+
+def _message(entry: Any, default_role: str) -> Iterator[ChatMessage]:
+    """A message in the plain form; several if results of tools are followed by further texts or calls."""
+    entry = _unwrapped(entry)
+    role, content = _role(entry), get(entry, "parts", "content", "contents")
     if content is not None and not isinstance(content, str | list | dict):
         raise TypeError
-    parts = [part for part in (content if isinstance(content, list) else []) if isinstance(part, dict)]
-    calls, unread = _calls(entry.get("tool_calls"))
-    calls = [*(_call(part) for part in parts if part.get("type") in _CALL_PARTS), *calls]
-    others = [str(part.get("type")) for part in parts if part.get("type") not in (*_CALL_PARTS, HOSTED)]
-    unread += sum(LIKE_CALLS.fullmatch(kind) is not None for kind in others)
-    results = [_result(part) for part in parts if part.get("type") in _RESULTS]
-    role = str(entry.get("role") or "user").casefold()
-    text = plain_text(content)
-    if role in ("tool", "function") and not results:
-        failed = entry.get("is_error")
-        call_id = text_or_none(get(entry, "tool_call_id", "id"))
-        results = [Result(call_id, text, failed if isinstance(failed, bool) else None)]
-    role = "tool" if role == "user" and results else _ROLES.get(role, role)
-    named = tuple(call for call in calls if call[1])
-    return ChatMessage(role, text, named, tuple(results), unread + len(calls) - len(named))
+    parts = content if isinstance(content, list) else [{"text": plain_text(content)}] if content else []
+    invocations = entry.get("toolInvocations")
+    if all_objects(invocations) and not any(isinstance(part, dict) and "toolInvocation" in part for part in parts):
+        parts = [*({"toolInvocation": invocation} for invocation in invocations), *parts]
+    calls, unread = _listed_calls(entry)
+    if role == "tool" and not any(_result(part) for part in parts):
+        failed = entry.get("is_error", True if entry.get("status") == "error" else None)
+        result = Result(
+            text_or_none(get(entry, *_IDS)), plain_text(content), failed if isinstance(failed, bool) else None
+        )
+        yield ChatMessage("tool", plain_text(content), tuple(calls), (result,), unread)
+        return
+    messages = [ChatMessage(role or default_role, "")]
+    for part in parts:
+        part = part["message_content"] if isinstance(part, dict) and "message_content" in part else part
+        call, result = _call(part), _result(part)
+        is_text = isinstance(part, str) or (isinstance(part, dict) and _is_text(part))
+        starts = call is not None or is_text or (isinstance(part, dict) and part.get("type") == "step-start")
+        if messages[-1].results and starts and role != "user":
+            messages.append(ChatMessage(role or default_role, ""))
+        last = messages[-1]
+        named = call is not None and bool(call[1])
+        messages[-1] = ChatMessage(
+            last.role,
+            "\n".join(filter(None, (last.text, plain_text([part]) if is_text else ""))),
+            (*last.calls, call) if named and call is not None else last.calls,
+            last.results if result is None else (*last.results, result),
+            last.unread + (call is not None and not named),
+        )
+    extra = [call for call in calls if call[0] is None or all(call not in message.calls for message in messages)]
+    messages[-1] = replace(messages[-1], calls=(*messages[-1].calls, *extra), unread=messages[-1].unread + unread)
+    for message in messages:
+        if not message.results:
+            has_calls = message.calls and not role
+            yield replace(message, role="assistant") if has_calls else message
+        elif message.role == "user" and not message.calls:
+            yield replace(message, role="tool")
+        else:
+            if message.text or message.calls or message.unread:
+                yield replace(message, role=role or "assistant", results=())
+            yield ChatMessage("tool", "", (), message.results)
 
 
-def _calls(value: Any) -> tuple[list[tuple[str | None, str]], int]:
-    """The calls in the list of a message, and the number of other entries."""
-    if isinstance(value, str):  # in attributes of spans
-        value = json.loads(value) if value.strip().startswith("[") else [value] if value.strip() else None
-    entries = value if isinstance(value, list) else [] if value is None else [value]
-    calls = [_call(call) for call in entries if isinstance(call, dict)]
-    return calls, len(entries) - len(calls)
+def _listed_calls(entry: Mapping[str, Any]) -> tuple[list[tuple[str | None, str]], int]:
+    """The calls in the list of a message, and the number of entries that cannot be read."""
+    more = entry.get("additional_kwargs")
+    value = get(entry, "tool_calls", "toolCalls") or (more.get("tool_calls") if isinstance(more, dict) else None)
+    value = (
+        [entry["function_call"]] if value is None and isinstance(entry.get("function_call"), dict) else parsed(value)
+    )
+    entries = value if isinstance(value, list) else [value] if value else []
+    calls = [call for listed in entries if (call := _call(listed, certain=True)) is not None]
+    named = [call for call in calls if call[1]]
+    return named, len(calls) - len(named)
 
 
-def _call(part: Mapping[str, Any]) -> tuple[str | None, str]:
-    function = part.get("function")
-    name = get(function if isinstance(function, dict) else part, "name", "tool_name")
-    return text_or_none(get(part, "id", "call_id")), str(name or "")
+def _call(part: Any, *, certain: bool = False) -> tuple[str | None, str] | None:
+    """The id and the name of a call, with an empty name if it cannot be read; None for anything else.
+
+    Args:
+        part: a part of a message, or an entry of a list of calls.
+        certain: it is an entry of a list of calls.
+    """
+    if not isinstance(part, dict):
+        return (None, "") if certain else None
+    kind = str(part.get("type") or "")
+    wrapper = next((part[name] for name in _WRAPPERS if isinstance(part.get(name), dict)), None)
+    is_call = LIKE_CALLS.fullmatch(kind) or (kind in ("", "dynamic-tool") and "toolName" in part)
+    if kind == _HOSTED or part.get("providerExecuted") is True or kind.startswith("tool-approval"):
+        return None
+    if not is_call and kind.startswith("tool-") and "state" in part:
+        return text_or_none(part.get("toolCallId")), kind.removeprefix("tool-")  # a part of a UI message
+    if not (certain or is_call or wrapper is not None):
+        return None
+    inner = part if wrapper is None else wrapper
+    inner = inner["function"] if isinstance(inner.get("function"), dict) else inner
+    if "description" in inner:  # the definition of a tool
+        return None
+    name = next((inner[key] for key in _NAMES if isinstance(inner.get(key), str)), "")
+    return text_or_none(get({**(wrapper or {}), **part}, *_IDS)), name
 
 
-def _result(part: Mapping[str, Any]) -> Result:
-    text = plain_text(get(part, "response", "result", "content") or "")
-    call_id = text_or_none(get(part, "tool_use_id", "tool_call_id", "id"))
-    return Result(call_id, text, True if part.get("is_error") is True else None)
+def _result(part: Any) -> Result | None:
+    """The result in a part of a message; None for other parts."""
+    if not isinstance(part, dict):
+        return None
+    kind, invocation = str(part.get("type") or ""), part.get("toolInvocation")
+    part = invocation if isinstance(invocation, dict) else part
+    inner = next((part[name] for name in _RESULT_WRAPPERS if isinstance(part.get(name), dict)), None)
+    state = part.get("state")
+    if inner is None and not (_LIKE_RESULTS.fullmatch(kind) or state in _DONE or kind == "mcp_call"):
+        return None
+    inner = part if inner is None else inner
+    value = get(inner, *_VALUES)
+    typed = str(value["type"]) if kind.startswith("tool-") and isinstance(value, dict) and "type" in value else ""
+    failed = (
+        *(kind == "tool-error", state in _FAILED, typed in _FAILED_VALUES, inner.get("status") == "error"),
+        *(inner.get(name) is True for name in ("isError", "is_error")),
+        kind == "mcp_call" and bool(inner.get("error")),
+    )
+    text = plain_text(get(value, "value", "reason") if typed else value)
+    return Result(text_or_none(get(inner, *_IDS)), text, True if any(failed) else None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import pairwise
@@ -27,16 +27,19 @@ from ctxbench.labelling.trace_messages import (
     Interner,
     LogFindings,
     Record,
+    all_objects,
     call_names,
     get,
     holds_calls,
-    input_messages,
     is_stream,
     parsed,
+    read_answer,
     read_messages,
+    read_request,
     read_response,
     same_tool,
     seconds,
+    set_exchange,
     set_summary,
     text_or_none,
 )
@@ -163,8 +166,13 @@ def _call(entry: Any) -> Call:
 
 
 REQUESTS = ("request", "req", "input_body", "requestBody", "request_body", "body", "payload", "input")
-RESPONSES = ("response", "resp", "res", "completion", "responseBody", "response_body", "output", "result")
+RESPONSES = (
+    *("response", "resp", "res", "completion", "responseBody", "response_body", "preferred_output", "output", "result"),
+)
 _TEXTS = ("response", "completion", "output")  # fields in which a text is the answer
+_OF_LINES = ("messages", "contents", "prompt", "input")  # fields of a request that is the whole line
+_TOOLS = ("tools", "functions", "toolConfig")
+_OF_AI_SDK = ("steps", "content", "toolCalls")  # fields with the answers of the AI SDK
 _TIMES = ("time", "timestamp", "ts", "created_at", "createdAt", "created", "startTime", "start_time")
 _CONVERSATIONS = (
     *("conversation", "conversation_id", "conversationId", "session_id", "sessionId"),
@@ -174,36 +182,84 @@ _USERS = ("user", "user_id", "userId")
 _OF_SPANS = ("spanId", "span_id", "traceId", "trace_id")  # fields of log records of OpenTelemetry, which have a `body`
 _SHOWN = 5  # fields that a message names
 _HOSTED = ("provider", "provider-defined")  # types of the AI SDK for tools that the provider runs
+_EMPTY: tuple[Any, ...] = (None, "", {}, [])
 
 
-@dataclass(frozen=True, slots=True)
-class BodyTurn:
-    """A line with a request to a model.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """A line with a request to a model, and perhaps with its response.
 
     Attributes:
-        turn: the line as a turn.
+        field: the field of the line with the request.
+        request, answers: their messages.
+        offered: the offered tools, as objects or names; None if the line does not list them.
+        identity: `conversation`, `user`, `workspace`, `turn` and `time`, as far as the line has them.
         passed_over: ignored fields of the line.
         response: `read`, `unread` (the calls are unknown), `missing`, or empty for a body alone, whose answer is in
             the next one.
         unread: the fields of an unread response.
     """
 
-    turn: dict[str, Any]
+    field: str
+    request: list[ChatMessage]
+    answers: list[ChatMessage]
+    offered: list[Any] | None
+    identity: dict[str, Any]
     passed_over: tuple[str, ...] = ()
     response: str = ""
     unread: tuple[str, ...] = ()
 
 
-def as_turn(data: Mapping[str, Any]) -> BodyTurn | None:
-    """Convert a body, or a request with its response, into a turn; None if the line is neither."""
-    name = _request_field(data)
-    if name is not None:
-        return _pair(data, name)
-    if _is_turn(data) or not _is_body(data) or not any(name in data for name in ("tools", "functions")):
+def exchange_of(data: Mapping[str, Any]) -> Exchange | None:
+    """A body, or a request with its response; None if the line is neither.
+
+    Raises:
+        TypeError, ValueError: its messages are in an unknown form.
+    """
+    responses = _responses(data)
+    field = _request_field(data, responses)
+    if field is None:
         return None
-    if is_eval(data):  # with `input`, and names of tools for what is expected
-        return None
-    return BodyTurn(_turn(data, offered=offered_tools(data), sources=(data,))[0])
+    if field != "steps":
+        responses.pop(field, None)
+    value = data if field in _OF_LINES and not isinstance(_inner(data[field]), dict) else _inner(_requests(data)[field])
+    request = value if isinstance(value, dict) else {}
+    answers = {name: _answers(name, response) for name, response in responses.items()}
+    name = next((name for name in answers if answers[name] is not None), None)
+    offered = next((tools for source in (request, data) if (tools := offered_tools(source)) is not None), None)
+    if offered is None and name is not None and ("model" in request or field not in _OF_LINES):
+        offered = []  # a body without tools
+    response = responses[name] if name is not None else None
+    identity, used = _identities((data, response if isinstance(response, dict) else {}, request))
+    # the calls of a text answer are known only if the line lists the tools of the model
+    is_unread = name is None or (isinstance(response, str) and not is_stream(response) and offered is None)
+    is_body = not responses and value is data
+    state = "" if is_body else "missing" if not responses else "unread" if is_unread else "read"
+    read = {field, *([name] if name else responses), *used, *_TOOLS, *(_OF_AI_SDK if name in _OF_AI_SDK else ())}
+    parts = [part for field, answer in responses.items() for part in _parts(field, answer)] if state == "unread" else []
+    return Exchange(
+        field=field,
+        request=read_request(value) or [],
+        answers=(answers[name] if name else None) or [],
+        offered=offered,
+        identity=identity,
+        passed_over=() if is_body else tuple(field for field in data if field not in read),
+        response=state,
+        unread=tuple(parts),
+    )
+
+
+def read_exchange(exchange: Exchange, position: int, interner: Interner) -> Record:
+    """The record of a request with its response.
+
+    Raises:
+        TypeError: a tool has no name.
+    """
+    offered = None if exchange.offered is None else interner.names(tuple(map(named, exchange.offered)))
+    record = Record(position=position, **exchange.identity, offered=offered, cumulative=True)
+    set_exchange(record, exchange.request, exchange.answers, interner)
+    record.doubtful = exchange.response == "unread"
+    return record
 
 
 def unread_responses(data: Mapping[str, Any], *, has_tools: bool) -> list[str]:
@@ -213,18 +269,21 @@ def unread_responses(data: Mapping[str, Any], *, has_tools: bool) -> list[str]:
         data: the turn.
         has_tools: the turn lists the tools of the model, so that an answer of text alone has no calls.
     """
-    responses = [name for name in RESPONSES if data.get(name) not in (None, "", {}, [])]
+    responses = [name for name in RESPONSES if data.get(name) not in _EMPTY]
     texts = [name for name in responses if isinstance(text := parsed(data[name]), str) and not is_stream(text)]
     calls = [name for name in data if name not in TURN_FIELDS and holds_calls(name, data[name])]
     return list(dict.fromkeys([*(name for name in responses if name not in texts or not has_tools), *calls]))
 
 
-def unread_line(data: Mapping[str, Any]) -> Message:
+def unread_line(data: Any) -> Message:
     """The fault of a line that is neither a turn nor a span."""
-    if isinstance(data.get("run_type"), str) and "inputs" in data:
-        return Message("labelling.langsmith-run")
+    if not isinstance(data, dict):
+        is_printed = isinstance(data, str) and _PRINTED.match(data)
+        return Message("labelling.printed-span" if is_printed else "labelling.json-object-per-line")
     if is_eval(data):
         return Message("labelling.eval-in-log")
+    if any(isinstance(part, dict | list) and _answers("", part) is not None for part in _responses(data).values()):
+        return Message("labelling.answer-alone")
     name = next((name for name in REQUESTS if isinstance(_inner(data.get(name)), dict)), None)
     fields = ", ".join(map(repr, list(data if name is None else _inner(data[name]))[:_SHOWN])) or "no fields"
     if name is not None:
@@ -233,50 +292,65 @@ def unread_line(data: Mapping[str, Any]) -> Message:
     return Message("labelling.not-a-turn", fields=fields, hint=hint, known=TURN_FIELDS)
 
 
-def _request_field(data: Mapping[str, Any]) -> str | None:
+_PRINTED = re.compile(
+    r"\s*[{,]?\s*'?(?:traceId|resource|instrumentationScope|parentSpanContext)'?: ?(?:'|\{|undefined)"
+)
+
+
+def _requests(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a line that may have a request; of an answer of the AI SDK, the request of its first step."""
+    steps = data.get("steps")
+    step = {"steps": steps[0].get("request")} if all_objects(steps) else {}
+    return {**{name: data[name] for name in (*REQUESTS, *_OF_LINES) if name in data}, **step}
+
+
+def _request_field(data: Mapping[str, Any], responses: Mapping[str, Any]) -> str | None:
     """The field of a line with the request."""
-    if "messages" in data:
-        return "messages" if not _is_turn(data) and _is_body(data) and _has_response(data) else None
-    is_log_record = any(name in data for name in _OF_SPANS) and not _has_response(data)
-    for name in REQUESTS:
-        value = _inner(data.get(name))
+    if "offered" in data or "called" in data or (isinstance(data.get("text"), str) and not is_answer(data)):
+        return None  # a turn
+    has_tools = any(name in data for name in _TOOLS)
+    for name in ("messages", "contents"):
+        if name in data:
+            is_request = bool(responses) or (has_tools and not is_eval(data))
+            return name if is_request and isinstance(data[name], list) else None
+    is_log_record = any(name in data for name in _OF_SPANS) and not responses
+    for name, value in _requests(data).items():
+        value = _inner(value)
         if isinstance(value, dict) and _is_body(value) and not (name == "body" and is_log_record):
             return name
-        if name == "input" and isinstance(value, list) and read_response(value) and _has_response(data):
+        others = {field: response for field, response in responses.items() if field != name}
+        if name == "input" and isinstance(value, list) and read_response(value) and others:
             return name
-    return None
+        is_text = name in ("prompt", "input") and isinstance(value, str)
+        if is_text and any(
+            isinstance(response, dict | list) and _answers("", response) for response in others.values()
+        ):
+            return name
+    return "input" if has_tools and _is_body(data) and not is_eval(data) else None
 
 
-def _is_turn(data: Mapping[str, Any]) -> bool:
-    return "offered" in data or "called" in data or isinstance(data.get("text"), str)
+def is_answer(data: Mapping[str, Any]) -> bool:
+    """Whether a line is an answer of the AI SDK, in which `text` is the text of the answer."""
+    return any(name in data for name in ("steps", "toolCalls", "finishReason"))
 
 
-def _has_response(data: Mapping[str, Any]) -> bool:
-    return any(data.get(name) is not None for name in RESPONSES)
+def _responses(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The responses in a line by field, likeliest first."""
+    sdk = {name: data[name] for name in ("text", "content", "toolCalls", "toolResults") if name in data}
+    first = {name: {name: data[name]} for name in ("steps",) if all_objects(data.get(name))}
+    if is_answer(data) and isinstance(data.get("content"), list):
+        first["content"] = sdk
+    last = {"toolCalls": sdk} if isinstance(data.get("toolCalls"), list) else {}
+    listed = {name: _inner(data[name]) for name in RESPONSES if data.get(name) not in _EMPTY}
+    if isinstance(data.get("stream"), list | str):  # of requests: whether to stream
+        listed["stream"] = {"stream": data["stream"]}
+    return {**first, **listed, **last}
 
 
-def _pair(data: Mapping[str, Any], name: str) -> BodyTurn:
-    """The turn of a request, in a field or the whole line, and of its response."""
-    value = data if name == "messages" else _inner(data[name])
-    request = value if isinstance(value, dict) else {"input": value}
-    fields = [field for field in RESPONSES if field != name and data.get(field) not in (None, "", {}, [])]
-    answers = {field: _answers(field, _inner(data[field])) for field in fields}
-    field = next((field for field in fields if answers[field] is not None), None)
-    offered = offered_tools(request)
-    if offered is None:
-        offered = offered_tools(data)
-    is_whole = "model" in request or name not in ("input", "messages")
-    if offered is None and field is not None and is_whole:
-        offered = []  # a body without tools
-    response = _inner(data[field]) if field is not None else None
-    sources = (data, response if isinstance(response, dict) else {}, request)
-    turn, used = _turn(request, (answers[field] if field else None) or (), offered=offered, sources=sources)
-    read = {name, *([field] if field else fields), *used, "tools", "functions"}
-    # the calls of a text answer are known only if the line lists the tools of the model
-    is_text_alone = isinstance(response, str) and offered is None
-    state = "missing" if not fields else "unread" if field is None or is_text_alone else "read"
-    unread = [part for field in fields for part in _parts(field, _inner(data[field]))] if state == "unread" else []
-    return BodyTurn(turn, tuple(field for field in data if field not in read), state, tuple(unread))
+def _answers(field: str, response: Any) -> list[ChatMessage] | None:
+    """The messages of a response; a text is one in some fields alone, unless it is a stream."""
+    is_text = isinstance(response, str) and not is_stream(response)
+    return None if is_text and field not in _TEXTS else read_answer(response)
 
 
 def _parts(field: str, response: Any) -> list[str]:
@@ -287,13 +361,6 @@ def _parts(field: str, response: Any) -> list[str]:
     return [f"{field}.{name}" for name in names]
 
 
-def _answers(field: str, response: Any) -> list[Any] | None:
-    if isinstance(response, str):
-        is_answer = field in _TEXTS and not is_stream(response)
-        return [{"role": "assistant", "content": response}] if is_answer else None
-    return read_response(response)
-
-
 def _inner(value: Any) -> Any:
     """A body without its enclosing object or JSON text."""
     value = parsed(value)
@@ -302,21 +369,15 @@ def _inner(value: Any) -> Any:
 
 
 def _is_body(value: Mapping[str, Any]) -> bool:
-    return isinstance(value.get("messages"), list) or isinstance(value.get("input"), str | list)
+    if isinstance(value.get("messages"), list) or isinstance(value.get("contents"), list):
+        return True
+    has_text = isinstance(value.get("prompt"), str) and any(name in value for name in ("model", *_TOOLS))
+    return (isinstance(value.get("input"), str | list) or has_text) and not isinstance(value.get("type"), str)
 
 
-def _turn(
-    request: Mapping[str, Any],
-    answers: Collection[Any] = (),
-    *,
-    offered: list[Any] | None,
-    sources: tuple[Mapping[str, Any], ...],
-) -> tuple[dict[str, Any], set[str]]:
-    """A request with its answers as a turn, and the fields of the line (the first source) that it uses."""
-    messages = request["messages"] if isinstance(request.get("messages"), list) else input_messages(request["input"])
-    turn: dict[str, Any] = {"messages": [*messages, *answers]}
-    if offered is not None:
-        turn["offered"] = offered
+def _identities(sources: tuple[Mapping[str, Any], ...]) -> tuple[dict[str, Any], set[str]]:
+    """Who sent a request and when, and the fields of the line (the first source) that say it."""
+    identity: dict[str, Any] = {}
     used: set[str] = set()
     readers: tuple[tuple[str, tuple[str, ...], Callable[[Any], Any]], ...] = (
         ("time", _TIMES, seconds),
@@ -330,9 +391,9 @@ def _turn(
         matches = ((source, name) for source in searched for name in names if read(source.get(name)) is not None)
         source, name = next(matches, (None, ""))
         if source is not None:
-            turn[key] = source[name]
+            identity[key] = read(source[name])
             used |= {name} if source is sources[0] else set()
-    return turn, used
+    return identity, used
 
 
 def _identity(value: Any) -> str | None:
@@ -345,7 +406,9 @@ def _number(value: Any) -> int | None:
 
 def offered_tools(request: Mapping[str, Any]) -> list[Any] | None:
     """The `tools` (or `functions`) of a request, without those that the provider runs; None if it has neither."""
-    tools = request.get("tools") if request.get("tools") is not None else request.get("functions")
+    config = request.get("toolConfig")
+    tools = get(request, "tools", "functions") or (config.get("tools") if isinstance(config, dict) else None)
+    tools = get(request, "tools", "functions") if tools is None else tools
     if isinstance(tools, dict):  # by name, as in the AI SDK
         return [name for name, tool in tools.items() if not (isinstance(tool, dict) and tool.get("type") in _HOSTED)]
     if not isinstance(tools, list):
@@ -354,10 +417,11 @@ def offered_tools(request: Mapping[str, Any]) -> list[Any] | None:
 
 
 def _declared(tool: Any) -> list[Any]:
-    """The tools in an entry: itself, or the declarations of Gemini."""
-    for name in ("functionDeclarations", "function_declarations"):
-        if isinstance(tool, dict) and isinstance(tool.get(name), list):
-            return list(tool[name])
+    """The tools in an entry: itself, or the declarations in it of Gemini, Bedrock or OpenInference."""
+    for name in ("functionDeclarations", "function_declarations", "toolSpec", "tool", "json_schema"):
+        inner = parsed(tool[name]) if isinstance(tool, dict) and name in tool else None
+        if isinstance(inner, list | dict):
+            return list(inner) if isinstance(inner, list) else _declared(inner)
     return [tool]
 
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from ctxbench.io.errors import InputError, ParameterError
+from ctxbench.labelling.trace_exports import read_spans, recorded_tools
 from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_traces
-from ctxbench.labelling.trace_spans import Span, as_gen_ai, operation, recorded_tools
 from ctxbench.model.items import Catalog, Item
 
 NAMES = ("checkIsbn", "orderBook")
@@ -127,11 +127,17 @@ def test_tools_are_objects_or_their_text_and_those_of_the_provider_are_left_out(
     assert [tool["name"] for tool in recorded_tools(json.dumps([json.loads(tool) for tool in TOOLS]))] == list(NAMES)
 
 
-def test_other_spans_are_left_as_they_are():
-    one = Span(trace="t", id="1", name="GET /", attributes={"http.method": "GET"})
-    assert as_gen_ai(one) is one
-    assert operation({"operation.name": "http.request"}) == ""
-    assert operation({"operation.name": "ai.toolCall shop"}) == "ai.toolCall"
+@pytest.mark.parametrize(
+    ("attributes", "kind"),
+    [
+        ({"http.method": "GET"}, ""),
+        ({"operation.name": "http.request"}, ""),
+        ({"operation.name": "ai.toolCall shop", "ai.toolCall.name": "checkIsbn"}, "tool"),
+    ],
+)
+def test_the_operation_of_a_span_says_its_kind(attributes, kind):
+    (span,) = read_spans({"traceId": "t", "spanId": "1", "name": "GET /", "attributes": attributes})
+    assert (span.kind, span.name) == (kind, "checkIsbn" if kind else "GET /")
 
 
 def test_a_log_without_messages_says_which_spans_it_holds(tmp_path):

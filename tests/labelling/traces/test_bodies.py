@@ -7,9 +7,9 @@ import json
 import pytest
 
 from ctxbench.io.errors import InputError
-from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_traces, read_records
+from ctxbench.labelling.trace_import import LogFiles, TraceSettings, TraceSource, import_traces
 from ctxbench.labelling.trace_messages import LogFindings
-from ctxbench.labelling.trace_turns import as_turn, conversations
+from ctxbench.labelling.trace_turns import conversations, exchange_of
 from ctxbench.model.items import Catalog, Item
 
 CATALOG = Catalog([Item(type="tool", name=name, description=name) for name in ("refund", "cancel", "search")])
@@ -38,8 +38,9 @@ OUTPUT = {
 def read(tmp_path, rows, history=20):
     path = tmp_path / "log.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    findings = LogFindings()
-    return read_records([path], findings, history=history), findings
+    reader = LogFiles(TraceSource(logs=(path,), catalog=Catalog([])), history=history)
+    list(reader.read())
+    return reader.records(), reader.findings
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,7 @@ def test_a_request_without_tools_was_offered_none(tmp_path):
     ],
 )
 def test_other_lines_are_left_as_they_are(data):
-    assert as_turn(data) is None
+    assert exchange_of(data) is None
 
 
 def said(*texts):

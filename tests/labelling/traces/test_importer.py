@@ -400,7 +400,7 @@ def test_names_that_are_not_found_are_counted_and_listed(made):
         ({"turn": True}, "'turn' must be a whole number"),
         ({"time": "noon"}, "'time' must be ISO 8601"),
         ({"user": ["a"]}, "'user' must be a text"),
-        ({"messages": [3]}, "'messages' must be a list of messages"),
+        ({"messages": [3]}, "expected a list of messages"),
         ({"offered": "deploy"}, "'offered' must be a list"),
         ({"offered": [3]}, "'offered', entry 1"),
         ({"exposure": "some"}, "'exposure' must be full or partial"),
@@ -427,7 +427,7 @@ def test_a_line_that_is_wrong_is_left_out_and_named(made, fields, fault):
 
 def test_a_file_of_another_kind_is_an_error_that_lists_its_lines(made):
     with pytest.raises(InputError) as caught:
-        made("not json", row("a"), '{"level": "info", "msg": "started"}', "[1, 2]")
+        made(row("a"), "not json", '{"level": "info", "msg": "started"}', "[1, 2]")
     text = str(caught.value)
     assert "3 lines cannot be read, 1 can" in text
     assert "neither a turn" in text

@@ -8,7 +8,7 @@ import pytest
 
 from ctxbench.io.errors import InputError, ParameterError
 from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_into, import_traces
-from ctxbench.labelling.trace_messages import call_names, is_stream, read_response
+from ctxbench.labelling.trace_messages import call_names, is_stream, read_messages, read_response
 from ctxbench.model.items import Catalog, Item
 
 CATALOG = Catalog([Item(type="tool", server="shop", name=name, description=name) for name in ("refund", "cancel")])
@@ -22,15 +22,15 @@ EVENTS = f"data: {json.dumps(CHUNK)}\n\ndata: [DONE]\n\n"
 READ = {"choices": [{"message": {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "refund"}}]}}]}
 SAID = {"choices": [{"message": {"role": "assistant", "content": "Hello."}}]}
 
+STARTED = f"data: {json.dumps(CHUNK)}\n\n"
+ENDED = {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
+
 UNREAD = {
-    "steps of the AI SDK": ({"messages": ASK, "tools": ["refund"], "result": {"steps": STEPS}}, "result.steps"),
-    "their text read alone": ({"request": REQUEST, "result": {"text": "Done.", "steps": STEPS}}, "result.steps"),
-    "events": ({"request": REQUEST, "response": EVENTS}, "response"),
+    "events without an end": ({"request": REQUEST, "response": STARTED}, "response"),
     "chunks a line": ({"request": REQUEST, "response": f"{json.dumps(CHUNK)}\n{json.dumps(CHUNK)}"}, "response"),
     "a list of chunks": ({"request": REQUEST, "response": [CHUNK, CHUNK]}, "response"),
     "a data stream": ({"request": REQUEST, "response": '0:"Do"\n9:{"toolCallId":"1"}\n'}, "response"),
     "a table of traces": ({"id": "t", "input": json.dumps({"messages": ASK}), "output": "Done."}, "output"),
-    "another field of a body": ({"request": REQUEST, "toolCalls": [{"toolName": "refund"}]}, "toolCalls"),
     "a response of a turn": ({"messages": ASK, "offered": "*", "response": READ}, "response"),
     "uses of tools": ({"messages": ASK, "tool_uses": [{"name": "refund", "input": {}}]}, "tool_uses"),
     "labels of an eval": ({"messages": ASK, "expected_tools": ["refund"]}, "expected_tools"),
@@ -78,9 +78,26 @@ def test_where_others_can_be_read_what_could_not_is_no_label_and_not_complete(lo
 
 
 def test_unread_responses_are_counted_one_by_one(log):
-    rows = [row for row, _ in list(UNREAD.values())[:7]]
+    rows = [row for row, _ in list(UNREAD.values())[:5]]
     made = imported(log(*rows, {"request": REQUEST, "response": READ}, {"request": REQUEST}))
-    assert (made.report.counts["responses_unread"], made.report.counts["responses_missing"]) == (7, 1)
+    assert (made.report.counts["responses_unread"], made.report.counts["responses_missing"]) == (5, 1)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"messages": ASK, "tools": ["refund"], "result": {"steps": STEPS}},
+        {"request": REQUEST, "result": {"text": "Done.", "steps": STEPS}},
+        {"prompt": "refund 17", "text": "Done.", "steps": STEPS, "finishReason": "stop"},
+        {"request": REQUEST, "response": EVENTS},
+        {"request": REQUEST, "stream": [CHUNK, ENDED]},
+        {"request": REQUEST, "toolCalls": [{"toolName": "refund"}]},
+    ],
+)
+def test_answers_in_steps_and_streams_are_read(log, row):
+    made = imported(log(row))
+    assert [label.item.name for label in made.dataset.labels] == ["refund"]
+    assert made.report.counts["responses_unread"] == 0
 
 
 @pytest.mark.parametrize(
@@ -169,9 +186,9 @@ def test_a_span_that_cannot_be_read_costs_no_line(log):
 
 def test_of_several_answers_the_first_is_read_and_hosted_calls_are_none():
     two = {"choices": [{"message": {"role": "assistant", "content": "a"}}, READ["choices"][0]]}
-    assert read_response(two) == [{"role": "assistant", "content": "a"}]
+    assert read_response(two) == read_messages([{"role": "assistant", "content": "a"}])
     hosted = {"role": "assistant", "content": [{"type": "server_tool_use", "name": "web_search", "input": {}}]}
-    assert (call_names(hosted), read_response(hosted)) == (set(), [hosted])
+    assert (call_names(hosted), read_response(hosted)) == (set(), read_messages([hosted]))
     history = {"text": "Done.", "toolCalls": [], "request": {"body": {"messages": READ["choices"]}}}
     assert read_response(history) is not None
 

@@ -8,9 +8,10 @@ import pytest
 
 from ctxbench.io.errors import InputError
 from ctxbench.labelling.record_files import EXPECTED, FORBIDDEN, OTHERWISE, QUERY
-from ctxbench.labelling.trace_import import read_records
-from ctxbench.labelling.trace_messages import LogFindings, read_response
-from ctxbench.labelling.trace_turns import as_turn
+from ctxbench.labelling.trace_import import LogFiles, TraceSource
+from ctxbench.labelling.trace_messages import read_response
+from ctxbench.labelling.trace_turns import exchange_of
+from ctxbench.model.items import Catalog
 
 MESSAGES = [{"role": "system", "content": "S"}, {"role": "user", "content": "refund 17"}]
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("refund", "search")]
@@ -23,8 +24,9 @@ RESPONSE = {"id": "r", "choices": [{"message": ANSWER}]}
 def read(tmp_path, *rows):
     path = tmp_path / "log.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    findings = LogFindings()
-    return read_records([path], findings, history=20), findings
+    reader = LogFiles(TraceSource(logs=(path,), catalog=Catalog([])), history=20)
+    list(reader.read())
+    return reader.records(), reader.findings
 
 
 @pytest.mark.parametrize(
@@ -153,7 +155,7 @@ def test_tools_of_the_provider_are_not_offered_and_geminis_are_unpacked(tmp_path
     ],
 )
 def test_lines_without_a_body_are_left_as_they_are(data):
-    assert as_turn(data) is None
+    assert exchange_of(data) is None
 
 
 def test_the_fault_of_a_line_says_what_stands_in_place_of_a_request(tmp_path):
@@ -176,8 +178,3 @@ def test_a_hand_written_eval_is_named_whatever_its_fields_are_called(tmp_path, i
 def test_a_turn_that_says_what_would_have_been_right_is_a_turn(tmp_path, beside):
     (record,), _ = read(tmp_path, {"text": "refund order 17", "expected": ["refund"], **beside})
     assert record.text
-
-
-def test_a_run_of_langsmith_is_named(tmp_path):
-    with pytest.raises(InputError, match="a run of LangSmith, whose exports are not supported"):
-        read(tmp_path, {"id": "1", "run_type": "llm", "inputs": {"messages": [MESSAGES]}, "outputs": {}})

@@ -1,0 +1,642 @@
+"""Sessions of coding agents, and transcripts: files with one message or event a line, or with a list of them.
+
+A message of the user is a request; all up to the next one is its turn. Tools that were called, skills that were loaded
+and files of the catalog that were read in it are what it needed. What programs insert as messages of the user (results
+of tools, reminders, contexts, notices of interruptions) is no request.
+
+Sources: Claude Code (`SDKMessage`, https://docs.claude.com/en/api/agent-sdk/typescript, and the transcripts in
+`~/.claude/projects`), Codex (`RolloutItem` and `ResponseItem`, https://github.com/openai/codex/tree/main/codex-rs/protocol),
+Copilot CLI (`SessionEvent` of https://www.npmjs.com/package/@github/copilot-sdk), chats of VS Code
+(`ISerializableChatData`, https://github.com/microsoft/vscode/blob/main/src/vs/workbench/contrib/chat/common/chatModel.ts),
+Gemini CLI (`ConversationRecord`, https://github.com/google-gemini/gemini-cli) and Cline
+(`api_conversation_history.json`, https://github.com/cline/cline).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from ctxbench.datasets.queries import group_pairs
+from ctxbench.io.errors import Fault, Message
+from ctxbench.labelling.kinds import LOG, ImportKind
+from ctxbench.labelling.record_files import UNKNOWN, NameResolver, snake
+from ctxbench.labelling.trace_labels import is_shell
+from ctxbench.labelling.trace_messages import (
+    LIKE_CALLS,
+    Call,
+    LogFindings,
+    Record,
+    get,
+    parsed,
+    plain_text,
+    result_status,
+    seconds,
+)
+from ctxbench.model.items import Catalog, ItemKey
+from ctxbench.model.requests import Message as ChatTurn
+
+_FIELDS = {
+    "role": ("role", "sender", "speaker", "from", "author"),
+    "type": ("type", "event", "kind", "message_type"),
+    "message": ("message", "payload", "data", "attachment"),  # of an event
+    "session": (
+        *("sessionId", "session_id", "conversation_id", "conversationId", "conversation", "thread_id", "threadId"),
+        *("chat_id", "chatId", "dialogue_id", "dialog_id", "test_id", "task_id", "run_id", "trace_id", "session"),
+    ),
+    "messages": ("chat_messages", "conversations", "transcript", "messages"),
+    "time": ("timestamp", "time", "ts", "created_at", "createdAt", "created", "date"),
+    "text": ("content", "text", "message", "value", "body", "parts", "utterance", "prompt"),
+    "calls": ("tool_calls", "toolCalls", "toolRequests", "function_calls", "function_call"),
+    "name": ("mcpToolName", "name", "tool_name", "toolName", "tool", "toolId"),
+    "server": ("mcpServerName", "server_name", "serverName", "server", "namespace"),
+    "id": ("tool_use_id", "tool_call_id", "toolCallId", "call_id", "callId", "callID", "id"),
+    "input": ("input", "arguments", "args", "parameters", "params", "action"),
+    "output": ("content", "output", "result", "response", "text", "error"),
+    "skill": ("skill", "skill_name", "skillName", "name", "command"),
+    "read": ("file_path", "filePath", "path", "absolute_path", "target_file", "filename", "paths", "files"),
+    "shell": ("command", "cmd", "script", "code"),
+}
+"""Names of fields by what they hold; of several the first one is read."""
+_TYPES = {
+    **dict.fromkeys(("user", "human", "user_message", "user_input", "user_prompt", "queued_command"), "user"),
+    **dict.fromkeys(("assistant", "assistant_message", "agent_message", "ai", "gemini"), "assistant"),
+}
+_ROLES = {
+    **_TYPES,
+    **dict.fromkeys(("customer", "client"), "user"),
+    **dict.fromkeys(("agent", "bot", "chatbot", "model", "gpt"), "assistant"),
+    **dict.fromkeys(("tool", "function", "tool_result", "observation"), "tool"),
+    **dict.fromkeys(("system", "developer"), "system"),
+}
+_CALL = re.compile(rf"{LIKE_CALLS.pattern}|tool_?request|local_shell_call|tool\.execution_start", re.IGNORECASE)
+_RESULT = re.compile(
+    r"(?:\w+[-_])?(?:tool|function)[-_]?(?:call[-_]?)?(?:result|response|output|error)|tool\.execution_complete",
+    re.IGNORECASE,
+)
+_INNER_CALLS = ("functionCall", "toolCall", "toolUse", "function", "value")  # objects in a part with its members
+_INNER_RESULTS = ("functionResponse", "toolResult", "toolResponse")
+_FAILURES = ("error", "failed", "failure", "cancelled", "canceled", "denied", "rejected")
+_EXIT = re.compile(r"exit(?:ed with)?[ _]code[\"']?:? *[1-9]", re.IGNORECASE)  # of a shell
+_END = 300  # characters at the ends of a result that are searched for the exit code
+
+_USES = {
+    **dict.fromkeys(("skill", "activateskill", "useskill", "loadskill", "slashcommand"), "skill"),
+    **dict.fromkeys(("read", "readfile", "readfiles", "readmanyfiles", "readtextfile", "view", "viewfile"), "read"),
+    **dict.fromkeys(("openfile", "fsread", "strreplaceeditor", "strreplacebasededittool"), "read"),
+    **dict.fromkeys(("execcommand", "shellcommand", "unifiedexec", "runshellcommand", "runinterminal"), "shell"),
+}
+"""Tools of agents that load skills, read files, or run commands, which may read files, too."""
+_READERS = ("cat", "head", "tail", "less", "more", "bat", "nl", "sed", "awk", "type", "get-content", "gc")
+_SHELL_WORDS = ("bash", "sh", "zsh", "-c", "-lc", "sudo", "pwsh", "-Command")
+_STEPS = re.compile(r"&&|\|\|?|;|\n")  # between the commands of a script
+_WITH_SERVER = re.compile(r"__|[./:]|^mcp[_-]")
+
+_INJECTED = re.compile(
+    r"<(system-reminder|environment_details|environment_context|user_instructions|ide_\w+|local-command-\w+|bash-\w+"
+    r"|turn_aborted|user_shell_command|task-notification|subagent_notification|permissions instructions|skill"
+    r"|collaboration_mode|command-message|user-memory-input|system_notification|current_datetime|reminder\w*"
+    r"|editorContext|workspace_info|agents_md|new-diagnostics|session-start-hook|user-prompt-submit-hook)\b[^>]*>"
+    r".*?(?:</\1>|\Z)",
+    re.DOTALL,
+)
+_NOT_TYPED = re.compile(
+    r"\[Request interrupted by user|Caveat: The messages below were generated|This session is being continued from"
+    r"|# AGENTS\.md instructions|API Error|Stop hook feedback|Base directory for this skill:|\[SYSTEM NOTIFICATION"
+    r"|\[TASK RESUMPTION\]|<teammate-message|Another language model started"
+)
+_INSERTED = ("isMeta", "isSynthetic", "isVisibleInTranscriptOnly", "isAutopilotContinuation")
+_TEXT_RESULT = re.compile(r"\[\w+(?: for [^\n]*)?\] Result:\s*")  # of Cline
+_WRAPPED = re.compile(r"<(task|feedback|user_message|userRequest|user_query)>\s*(.*?)\s*</\1>", re.DOTALL)
+_CODEX_REQUEST = "## My request for Codex:"  # after the context of an editor
+_MENTION = re.compile(r"[/$]([\w:.-]+)")
+_TAGGED = re.compile(r"<(use_mcp_tool|read_file|execute_command|use_skill)>(.*?)</\1>", re.DOTALL)  # calls of Cline
+_TAG = re.compile(r"<([\w-]+)>\s*([^<]*?)\s*</\1>")
+
+_N_RESULTS, _RESULT_LENGTH = 5, 1000  # results that go with the next request, and their characters
+_COMPACTIONS = ("compacted", "compact_boundary", "session.compaction_complete", "compaction")
+
+
+class SessionNames:
+    """Names the items that a session used: tools, skills, and files by the ends of their paths."""
+
+    def __init__(self, catalog: Catalog, resolver: NameResolver) -> None:
+        self._resolver = resolver
+        self._skills = group_pairs((item.name.casefold(), item.id) for item in catalog if item.type == "skill")
+        files = (item for item in catalog if item.type not in ("tool", "message", "memory"))
+        paths = ((_path_parts(str(item.metadata.get("path", item.name))), item.id) for item in files)
+        self._files = group_pairs((parts[-1].casefold(), (parts, item_id)) for parts, item_id in paths if parts)
+
+    def skill(self, name: str) -> str:
+        """The id of a skill, also with the name of its plugin before a colon; of an unknown one with its name."""
+        plain = name.strip(" /").casefold()
+        ids = self._skills.get(plain) or self._skills.get(plain.rpartition(":")[2], [])
+        return ids[0] if len(ids) == 1 else ItemKey("skill", None, name.strip(" /") or "?").id
+
+    def file(self, path: str, folder: str) -> str:
+        """The id of a file that was read; empty if there is none, or if there are several.
+
+        The path of the item is the end of the path that was read. A file in the root of the catalog, such as CLAUDE.md,
+        is read from the working folder or a folder above it.
+
+        Args:
+            path: the path that was read.
+            folder: the working folder; empty if it is unknown.
+        """
+        parts, above = _path_parts(path), _path_parts(folder)
+        is_absolute = path.startswith(("/", "\\", "file:")) or path[1:2] == ":"
+        is_above = above[: len(parts) - 1] == parts[:-1] if is_absolute else len(parts) == 1
+        matches = [
+            (len(end), item_id)
+            for end, item_id in (self._files.get(parts[-1].casefold(), ()) if parts else ())
+            if parts[-len(end) :] == end and (len(end) > 1 or not above or is_above)
+        ]
+        longest = [item_id for length, item_id in matches if length == max(matches)[0]]
+        if not longest and len(parts) > 1 and parts[-1] == "SKILL.md":
+            return self.skill(parts[-2])
+        return longest[0] if len(longest) == 1 else ""
+
+    def needed(self, name: str, arguments: Any, folder: str) -> list[str]:
+        """The names of the items that a call used; empty for a tool of the agent that used none.
+
+        Args:
+            name: the name of the tool.
+            arguments: its input.
+            folder: the working folder.
+        """
+        if self.is_item(name):
+            return [name]
+        use = _use(name)
+        values = arguments if isinstance(arguments, dict) else {"command": arguments}
+        value = get(values, *_FIELDS[use]) if use else None
+        if use == "skill":
+            return [self.skill(value.strip(" /").split(" ")[0])] if isinstance(value, str) else []
+        paths = _printed_files(value, values) if use == "shell" else value if isinstance(value, list) else [value]
+        items = [self.file(path.strip(), folder) for path in paths if isinstance(path, str)]
+        return list(dict.fromkeys(filter(None, items)))
+
+    def is_item(self, name: str) -> bool:
+        """Whether a called name may be of an item, and not of a tool that is part of the agent."""
+        return self._resolver.resolve(name).rule != UNKNOWN or _WITH_SERVER.search(name) is not None
+
+    def offered(self, tools: Sequence[Any], skills: Any) -> tuple[str, ...]:
+        """The names in lists of tools and skills, without those that are part of the agent."""
+        names = [entry.get("name") if isinstance(entry, dict) else entry for entry in tools]
+        ids = [self.skill(name) for name in skills or () if isinstance(name, str)]
+        is_skill = [self._resolver.resolve(item).key is not None for item in ids]
+        tool_names = (name for name in names if isinstance(name, str) and name and self.is_item(name))
+        return (*tool_names, *(item for item, is_known in zip(ids, is_skill, strict=True) if is_known))
+
+
+def _use(name: str) -> str:
+    """What a tool of an agent does: `skill`, `read` or `shell`; empty for others."""
+    return _USES.get(re.sub(r"[\W_]", "", name.casefold())) or ("shell" if is_shell(name) else "")
+
+
+def _path_parts(path: str) -> tuple[str, ...]:
+    """The parts of a path of any system, without a root and dots."""
+    plain = re.sub(r"^(?:file://)?(?:/?[A-Za-z]:)?", "", path.strip().replace("\\", "/"))
+    return tuple(part for part in PurePosixPath(plain).parts if part not in ("/", "//", ".", "~"))
+
+
+def _printed_files(command: Any, values: Mapping[str, Any]) -> list[str]:
+    """The files that a command of a shell prints, such as `cat a.md` or `cd docs && sed -n 1,80p a.md`."""
+    text = " ".join(map(str, command)) if isinstance(command, list) else str(command)
+    base = str(get(values, "workdir", "cwd") or "")
+    paths: list[str] = []
+    for step in _STEPS.split(text):
+        try:
+            words = shlex.split(step)
+        except ValueError:  # a step of a quoted script
+            words = re.sub("[\"']", " ", step).split()
+        words = [word for word in words if word not in _SHELL_WORDS] or [""]
+        targets = [word if word[:1] in "/~" or not base else f"{base}/{word}" for word in words[1:] if word[:1] != "-"]
+        if words[0] == "cd" and targets:
+            base = targets[0]
+        elif words[0].casefold() in _READERS and not any(word[:2] == "-i" or ">" in word for word in words):
+            paths += targets
+    return paths
+
+
+@dataclass(slots=True)
+class _Conversation:
+    """A conversation so far.
+
+    Attributes:
+        offered: names of tools and skills that were listed; None without a list.
+        record: the open turn.
+        is_command: the message is a command of the program, which is a request only if the model answers.
+        calls: the calls of the open turn by id: the tool, the items that it used, and the status.
+        waiting: ids of calls without a result.
+        results: of the open turn, which go with the next request.
+    """
+
+    name: str
+    offered: tuple[str, ...] | None = None
+    record: Record | None = None
+    is_command: bool = False
+    n_turns: int = 0
+    n_parts: int = 1
+    calls: dict[str, tuple[str, list[str], str]] = field(default_factory=dict)
+    waiting: list[str] = field(default_factory=list)
+    results: list[tuple[str, str]] = field(default_factory=list)
+
+
+class SessionReader:
+    """Reads the events of sessions, file by file, into records of turns.
+
+    Several sessions may be in one file, and a session in several files: a resumed one repeats events, which are read
+    once. Subagents, and what follows a summary of the conversation (compaction), are conversations of their own.
+    """
+
+    def __init__(self, names: SessionNames, findings: LogFindings) -> None:
+        self._names = names
+        self._findings = findings
+        self._conversations: dict[str, _Conversation] = {}
+        self._files: dict[str, Path] = {}  # by names of conversations that are unique in a file alone
+        self._ids: set[str] = set()  # of events
+        self._roots: dict[str, str] = {}  # first messages of subagents that have no ids
+        self._file, self._session, self._folder = Path(), "", ""
+        self._chat: Any = None  # of VS Code, recorded as changes
+        self._last = 0, Fault("")
+
+    def start_file(self, path: Path) -> Iterator[Record]:
+        """Begin a file; gives the turns of a chat that the file before recorded as changes."""
+        chat, self._chat = self._chat, None
+        if isinstance(chat, dict):
+            yield from self.read(chat, *self._last)
+        self._file, self._session, self._folder = path, "", ""
+
+    def finish(self) -> Iterator[Record]:
+        """The turns that are open at the end of all files."""
+        yield from self.start_file(Path())
+        for conversation in self._conversations.values():
+            yield from self._close(conversation)
+
+    def read(self, value: Any, position: int, at: Fault) -> Iterator[Record]:
+        """Read a document of the file; gives the turns that it ended.
+
+        Args:
+            value: an event, or an object with a list of them; anything else is a fault.
+            position: its 1-based position in the log.
+            at: its file and line.
+        """
+        self._last = position, at
+        try:
+            if isinstance(value.get("kind"), int) and ("v" in value or "k" in value):
+                self._chat = _changed(self._chat, value)
+                return
+            for line in _lines_of(value):
+                yield from self._read_line(line, position)
+        except (TypeError, ValueError, AttributeError, LookupError, RecursionError):
+            self._findings.faults.append(Fault(Message("labelling.not-an-event"), at.path, at.line))
+
+    def _read_line(self, line: dict[str, Any], position: int) -> Iterator[Record]:
+        message = next((line[name] for name in _FIELDS["message"] if isinstance(line.get(name), dict)), line)
+        kinds = [source.get(name) for source in (line, message) for name in ("type", "subtype")]
+        unique = line.get("uuid") or (line.get("id") if "parentId" in line else None)
+        if unique in self._ids:
+            self._findings.counts["lines_twice"] += 1
+            return
+        self._ids |= {unique} if isinstance(unique, str) else set()
+        conversation, role = self._conversation(line, message, kinds), _role(line, message)
+        tools = get(message, "dynamic_tools", "tools", "available_tools")
+        if isinstance(tools, list) and role != "assistant":
+            conversation.offered = self._names.offered(tools, message.get("skills"))
+        if any(kind in _COMPACTIONS for kind in kinds) or line.get("isCompactSummary") is True:
+            yield from self._cut(conversation)
+            return
+        calls, results = _uses({**message, "type": message.get("type") or kinds[0]}, role)
+        if kinds[0] == "skill.invoked" and message.get("trigger") != "context-load":
+            calls = [("", "skill", message)]
+        text = _text(message)
+        is_user = role == "user" and not results
+        if is_user and _is_typed(line, message):
+            time = next((time for source in (line, message) if (time := _time(source)) is not None), None)
+            yield from self._read_request(conversation, Record(position=position, text=text, time=time))
+        elif kinds[0] == "skill.invoked" and message.get("trigger") == "user-invoked":
+            self._add_explicit(conversation, [message["name"]])
+        elif kinds[0] != "event_msg" and (role in ("assistant", "tool") or calls or results):  # Codex repeats items
+            answer = text if role == "assistant" and line.get("isApiErrorMessage") is not True else None
+            self._read_answer(conversation, answer, calls, results)
+        elif not is_user:
+            self._findings.counts["events_other"] += 1
+
+    def _conversation(self, line: Mapping[str, Any], message: Mapping[str, Any], kinds: Sequence[Any]) -> _Conversation:
+        """The conversation of an event: of its session, or of a subagent in it. Sets those of the file."""
+        context = message.get("context")
+        sources = (line, message, context if isinstance(context, dict) else {})
+        self._folder = next((source["cwd"] for source in sources if isinstance(source.get("cwd"), str)), self._folder)
+        names = [
+            (key, str(s[key])) for s in sources[:2] for key in _FIELDS["session"] if isinstance(s.get(key), str | int)
+        ]
+        key, name = names[0] if names else ("", self._session or self._unique(self._file.stem, self._file.parent.name))
+        if kinds[0] in ("session_meta", "session.start") and not self._session:  # a fork repeats that of its origin
+            self._session = name = str(get(message, "sessionId", "id") or name)
+        elif key and key not in _FIELDS["session"][:2]:
+            name = self._unique(name, self._file.stem)
+        agent = get(line, "agentId", "parent_tool_use_id") or message.get("parentToolCallId")
+        if line.get("isSidechain") is True and not agent:
+            unique = str(line.get("uuid"))
+            agent = self._roots[unique] = self._roots.get(str(line.get("parentUuid")), unique)
+        name = f"{name}-{agent}" if agent else name
+        return self._conversations.setdefault(name, _Conversation(name))
+
+    def _unique(self, name: str, folder: str) -> str:
+        """A name of a conversation that no other file has."""
+        names = (name, f"{folder}-{name}", f"{folder}-{name}-{len(self._files)}")
+        return next(choice for choice in names if self._files.setdefault(choice, self._file) == self._file)
+
+    def _read_request(self, conversation: _Conversation, record: Record) -> Iterator[Record]:
+        """Begin a turn with a message of the user; what a program inserted begins none."""
+        text, tags = record.text or "", dict(_TAG.findall(record.text or ""))
+        command, before = tags.get("command-name", "").strip("/"), conversation.record
+        if text.lstrip().startswith("<skill>"):  # one that the message before named
+            self._add_explicit(conversation, [tags.get("name", "")])
+        request = f"/{command} {tags.get('command-args', '')}".strip() if command else _typed_text(text)
+        is_repeated = before is not None and before.text == request and not (conversation.calls or before.after)
+        if request is None or is_repeated:
+            return
+        yield from self._close(conversation)
+        record.text, record.offered = request, conversation.offered
+        record.tool_results, conversation.results = tuple(conversation.results), []
+        conversation.record, conversation.is_command = record, bool(command)
+        mention = _MENTION.match(request)
+        self._add_explicit(conversation, [mention[1]] if mention else [])
+
+    def _add_explicit(self, conversation: _Conversation, skills: Sequence[str]) -> None:
+        if conversation.record is not None:
+            conversation.record.explicit += tuple(map(self._names.skill, skills))
+
+    def _read_answer(
+        self,
+        conversation: _Conversation,
+        text: str | None,
+        calls: Sequence[tuple[str, str, Any]],
+        results: Sequence[tuple[str, str, bool | None]],
+    ) -> None:
+        """Add an answer, calls (id, name, input) and results (id, text, failed) to the open turn."""
+        if conversation.record is None:
+            self._findings.counts.update(records_without_request=1, calls_without_request=len(calls))
+            return
+        if text is not None:
+            conversation.is_command = False
+            conversation.record.after = (ChatTurn("assistant", text),) if text else conversation.record.after
+        for identity, name, arguments in calls:
+            key = identity or f"#{len(conversation.calls)}"
+            if key not in conversation.calls:
+                items = self._names.needed(name, arguments, self._folder)
+                conversation.calls[key] = name, items, "ok"
+                conversation.waiting.append(key)
+                self._findings.outside.update([] if items else [name])
+        for identity, output, failed in results:
+            key = identity or next(iter(conversation.waiting), "")
+            if key in conversation.waiting:  # else repeated, or of an earlier turn
+                conversation.waiting.remove(key)
+                tool, items, _ = conversation.calls[key]
+                failed = (
+                    failed
+                    or (_use(tool) == "shell" and _EXIT.search(output[:_END] + output[-_END:]) is not None)
+                    or None
+                )
+                conversation.calls[key] = tool, items, result_status(output, tool, failed=failed)
+                conversation.results = [*conversation.results, (tool, output[:_RESULT_LENGTH])][-_N_RESULTS:]
+
+    def _cut(self, conversation: _Conversation) -> Iterator[Record]:
+        """End a conversation that was summarised; what follows is a conversation of its own."""
+        if conversation.record is not None:
+            conversation.record.doubtful = True  # the calls that follow may be of its request
+            yield from self._close(conversation)
+            conversation.n_parts, conversation.n_turns, conversation.results = conversation.n_parts + 1, 0, []
+
+    def _close(self, conversation: _Conversation) -> Iterator[Record]:
+        """The open turn of a conversation, unless it is a command that the model did not answer."""
+        record, calls, conversation.record = conversation.record, conversation.calls, None
+        conversation.calls, conversation.waiting = {}, []
+        if record is not None and (calls or not conversation.is_command):
+            part = f"-part-{conversation.n_parts}" if conversation.n_parts > 1 else ""
+            record.conversation, record.turn = f"{conversation.name}{part}", conversation.n_turns
+            conversation.n_turns += 1
+            record.calls = tuple(
+                Call(item, status, key if n == 0 else None)
+                for key, (_, items, status) in calls.items()
+                for n, item in enumerate(items)
+            )
+            yield record
+
+
+def _role(*sources: Mapping[str, Any]) -> str:
+    """The role of a message in an event: user, assistant, tool or system; empty if there is none."""
+    for source in reversed(sources):
+        for names, roles in ((_FIELDS["role"], _ROLES), (_FIELDS["type"], _TYPES)):
+            values = [source.get(name) for name in names]
+            texts = [value.get("role") if isinstance(value, dict) else value for value in values]
+            plain = [re.sub(r"[\W_]+", "_", snake(text)) for text in texts if isinstance(text, str)]
+            if role := next((roles[text] for text in plain if text in roles), ""):
+                return role
+    return ""
+
+
+def _time(source: Mapping[str, Any]) -> float | None:
+    times = (seconds(source.get(name)) for name in _FIELDS["time"])
+    return next((time for time in times if time is not None), None)
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    value = get(message, *_FIELDS["text"])
+    return plain_text(value.get("text", "") if isinstance(value, dict) else value)
+
+
+def _uses(
+    message: Mapping[str, Any], role: str
+) -> tuple[list[tuple[str, str, Any]], list[tuple[str, str, bool | None]]]:
+    """The calls (id, name, input) and results (id, text, failed) of a message, its parts, its lists and its text."""
+    calls: list[tuple[str, str, Any]] = []
+    results: list[tuple[str, str, bool | None]] = []
+    content, text = get(message, *_FIELDS["text"]), _text(message)
+    lists = [parsed(message.get(name)) for name in _FIELDS["calls"]]
+    listed = [call for value in lists for call in (value if isinstance(value, list) else [value])]
+    for part in (*(content if isinstance(content, list) else ()), *listed, message):
+        if not isinstance(part, dict):
+            continue
+        kind = next((part[name] for name in _FIELDS["type"] if isinstance(part.get(name), str)), "")
+        is_result = _RESULT.fullmatch(kind) or any(name in part for name in _INNER_RESULTS)
+        is_result = is_result or (part is message and role == "tool" and not results)
+        is_part = part is not message and any(isinstance(part.get(name), dict) for name in _INNER_CALLS)
+        is_call = not is_result and (_CALL.fullmatch(kind) or is_part or any(part is call for call in listed))
+        for name in (*_INNER_CALLS, *_INNER_CALLS, *_INNER_RESULTS):
+            part = {**part, **part[name]} if (is_call or is_result) and isinstance(part.get(name), dict) else part
+        identity, name = str(get(part, *_FIELDS["id"]) or ""), get(part, *_FIELDS["name"]) or kind
+        server, output = get(part, *_FIELDS["server"]), get(part, *_FIELDS["output"][0 if is_result else 1 :])
+        if is_call:
+            name = f"{server.strip('_')}__{name}" if isinstance(server, str) and server else str(name)
+            calls.append((identity, name, parsed(get(part, *_FIELDS["input"]))))
+        status = str(part.get("status")).casefold()
+        if is_result or (is_call and (output is not None or status in _FAILURES)):
+            marks = (part.get("is_error"), part.get("isError"), part.get("success") is False, part.get("error"))
+            failed = status in _FAILURES or any(mark not in (None, False, "", 0) for mark in marks)
+            output = get(output, "content", "message") or output if isinstance(output, dict) else output
+            results.append((identity, plain_text(output), failed or None))
+    for name, inner in _TAGGED.findall(text) if role == "assistant" else ():
+        values = dict(_TAG.findall(inner))
+        calls.append(("", "__".join(values[k] for k in ("server_name", "tool_name") if k in values) or name, values))
+    if role == "user" and (match := _TEXT_RESULT.match(text)) and not _WRAPPED.search(text):
+        results.append(("", text[match.end() :], None))
+    return calls, results
+
+
+def _is_typed(line: Mapping[str, Any], message: Mapping[str, Any]) -> bool:
+    """Whether a message of the user was typed by them and not inserted by the program or another agent."""
+    origin, source = line.get("origin"), message.get("source")
+    return not (
+        any(line.get(name) is True or message.get(name) is True for name in _INSERTED)
+        or (isinstance(origin, dict) and origin.get("kind", "human") != "human")
+        or (isinstance(source, str) and source.startswith(("skill-", "agent-", "system", "command-")))
+        or message.get("commandMode", "prompt") != "prompt"
+    )
+
+
+def _typed_text(text: str) -> str | None:
+    """What the user typed, without insertions; None if nothing is left of a text."""
+    wrapped = _WRAPPED.search(text)
+    plain = _INJECTED.sub("", text if wrapped is None else wrapped[2]).rpartition(_CODEX_REQUEST)[2].strip()
+    return None if text.strip() and (not plain or _NOT_TYPED.match(plain)) else plain
+
+
+def _lines_of(value: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The events of a document: itself, the requests of a chat of VS Code, or the messages of a session."""
+    session = {name: value[name] for name in _FIELDS["session"][:2] if isinstance(value.get(name), str)}
+    requests = value.get("requests")
+    lists = [requests, *(value.get(name) for name in _FIELDS["messages"] if not _role(value))]
+    entries = next((entries for entries in lists if isinstance(entries, list)), None)
+    if entries is None:
+        yield dict(value)
+    for entry in entries or ():
+        yield from (session | line for line in (_chat_messages(entry) if entries is requests else [entry]))
+
+
+def _chat_messages(request: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A request of a chat of VS Code, and the answer to it."""
+    response = [part for part in request.get("response") or () if isinstance(part, dict)]
+    metadata = (request.get("result") or {}).get("metadata") or {}
+    calls = [call for entry in metadata.get("toolCallRounds") or () for call in entry["toolCalls"]]
+    results = [
+        {"type": "tool_result", "call_id": call, "content": [{"text": part.get("value")} for part in output["content"]]}
+        for call, output in (metadata.get("toolCallResults") or {}).items()
+    ]
+    texts = [{"text": part["value"]} for part in response if isinstance(part.get("value"), str) and "kind" not in part]
+    calls = calls or [part for part in response if part.get("toolCallId")]
+    question = {"role": "user", "content": _text({"text": request.get("message")})}
+    answer = {"role": "assistant", "content": [*texts, *results], "tool_calls": calls}
+    return [{**question, "timestamp": request.get("timestamp")}, answer]
+
+
+def _changed(chat: Any, change: Mapping[str, Any]) -> Any:
+    """A chat of VS Code after a change: a first value (0), or one at a path that is set (1), appended (2) or deleted.
+
+    Raises:
+        TypeError, AttributeError, LookupError: the path is not in the chat.
+    """
+    kind, value = change["kind"], change.get("v")
+    if kind == 0:
+        return value
+    *path, last = change["k"]
+    target = chat
+    for key in path:
+        target = target[key]
+    if kind == 2:
+        target[last][change.get("i", len(target[last])) :] = value or []
+    elif kind == 1:
+        target[last] = value
+    else:
+        del target[last]
+    return chat
+
+
+def _matches(is_line: Callable[[Mapping[str, Any]], bool]) -> Callable[[Sequence[Any]], bool]:
+    return lambda values: any(isinstance(value, dict) and is_line(value) for value in values)
+
+
+def _is_claude_code(line: Mapping[str, Any]) -> bool:
+    is_event = isinstance(line.get("message"), dict) or any(name in line for name in ("uuid", "leafUuid", "subtype"))
+    return is_event and isinstance(line.get("type"), str) and ("sessionId" in line or "session_id" in line)
+
+
+def _is_codex(line: Mapping[str, Any]) -> bool:
+    types = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+    return line.get("type") in types and isinstance(line.get("payload"), dict)
+
+
+def _is_copilot(line: Mapping[str, Any]) -> bool:
+    chat = line["v"] if line.get("kind") == 0 and isinstance(line.get("v"), dict) else line
+    is_event = line.get("type") in ("session.start", "user.message", "assistant.message")
+    return (isinstance(chat.get("requests"), list) and "sessionId" in chat) or (
+        is_event and isinstance(line.get("data"), dict)
+    )
+
+
+def _is_gemini(line: Mapping[str, Any]) -> bool:
+    return "sessionId" in line and ("projectHash" in line or line.get("type") == "gemini")
+
+
+_NOT_TRANSCRIPTS = (
+    *("messages", "called", "offered", "spanId", "span_id", "traceId", "resourceSpans", "run_type"),
+    *("query", "question", "input", "prompt", "expected", "should_trigger"),
+)
+"""Fields of turns, spans and evals."""
+
+
+def _is_transcript(values: Sequence[Any]) -> bool:
+    objects = [value for value in values if isinstance(value, dict) and not value.keys() & set(_NOT_TRANSCRIPTS)]
+    roles = [_role(line) for value in objects for line in _lines_of(value) if isinstance(line, dict)]
+    return "user" in roles and 2 * sum(map(bool, roles)) >= len(roles) and 2 * len(objects) >= len(values)
+
+
+KINDS = tuple(
+    ImportKind(
+        name=name,
+        family=LOG,
+        title=title,
+        program=program,
+        request="a message of the user",
+        label="tools called, skills loaded and files of the catalog read up to the next message",
+        offered=offered,
+        matches=matches,
+    )
+    for name, title, program, offered, matches in (
+        (
+            "claude-code",
+            "sessions of Claude Code",
+            "`~/.claude/projects/*/*.jsonl`; `claude -p --output-format stream-json`",
+            "tools and skills that `init` lists",
+            _matches(_is_claude_code),
+        ),
+        (
+            "codex",
+            "sessions of Codex",
+            "`~/.codex/sessions/**/rollout-*.jsonl`",
+            "dynamic tools",
+            _matches(_is_codex),
+        ),
+        (
+            "copilot",
+            "sessions of Copilot CLI and chats of VS Code",
+            "`~/.copilot/session-state/*/events.jsonl`; `workspaceStorage/*/chatSessions/*` of VS Code",
+            "",
+            _matches(_is_copilot),
+        ),
+        ("gemini-cli", "sessions of Gemini CLI", "`~/.gemini/tmp/*/chats/*`", "", _matches(_is_gemini)),
+        (
+            "transcript",
+            "messages or events, one a line or in a list",
+            "Cline's `api_conversation_history.json`; logs of any agent",
+            "`tools` of a line",
+            _is_transcript,
+        ),
+    )
+)
+"""Kinds of sessions, in the order in which they are tried."""

@@ -1,0 +1,559 @@
+"""Spans in the forms of the programs that export them, and the kinds of logs.
+
+One table of attributes and one of fields serve all programs:
+
+* OpenTelemetry: OTLP's JSON mapping (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding), `to_json` of
+  the Python SDK, and the JavaScript SDK's `ReadableSpan` as `JSON.stringify` writes it; the GenAI conventions
+  (https://opentelemetry.io/docs/specs/semconv/gen-ai/) with attributes, with events, and with numbered attributes.
+* AI SDK (https://ai-sdk.dev/docs/ai-sdk-core/telemetry).
+* OpenInference (https://github.com/Arize-ai/openinference/tree/main/spec), flat or nested; rows of Phoenix
+  (https://arize.com/docs/phoenix/tracing/how-to-tracing/importing-and-exporting-traces/extract-data-from-spans).
+* Langfuse: observations of the UI, the API and the export to a storage
+  (https://langfuse.com/docs/api-and-data-platform/features/export-from-ui). Tools are in the input or in the metadata
+  (https://github.com/orgs/langfuse/discussions/14826).
+* LangSmith: runs (https://docs.langchain.com/langsmith/run-data-format), also of the bulk export.
+* Braintrust: spans (https://www.braintrust.dev/docs/reference/api/logs).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ctxbench.io.errors import Fault, Message
+from ctxbench.labelling.kinds import LOG, ImportKind
+from ctxbench.labelling.record_files import is_eval
+from ctxbench.labelling.trace_messages import (
+    Interner,
+    LogFindings,
+    Record,
+    all_objects,
+    first_of,
+    get,
+    holds_calls,
+    parsed,
+    seconds,
+    text_or_none,
+)
+from ctxbench.labelling.trace_spans import Span, SpanReader
+from ctxbench.labelling.trace_turns import (
+    RESPONSES,
+    Exchange,
+    exchange_of,
+    is_answer,
+    offered_tools,
+    read_exchange,
+    read_turn,
+    unread_line,
+    unread_responses,
+)
+
+TURN_MARKS = ("messages", "text", "called", "offered")
+"""Fields of a turn: a line with any of them is a turn."""
+
+_METADATA = "ai.telemetry.metadata."
+_SESSIONS = ("sessionId", "session_id", "conversationId", "conversation_id", "threadId", "thread_id", "chatId")
+_USERS = ("userId", "user_id", "user")
+_DEFINITIONS = ("tools", "functions", "tool_definitions", "toolDefinitions")
+_FIELDS: dict[str, tuple[str, ...]] = {
+    "trace": (
+        *("traceId", "trace_id", "root_span_id", "context.trace_id", "spanContext.traceId", "_spanContext.traceId"),
+    ),
+    "id": ("spanId", "span_id", "context.span_id", "spanContext.spanId", "_spanContext.spanId", "id"),
+    "parent": (
+        *("parentSpanId", "parent_span_id", "parentSpanContext.spanId", "parentObservationId", "parentId"),
+        *("parent_observation_id", "parent_run_id", "parent_id"),
+    ),
+    "start": (
+        *("startTimeUnixNano", "start_time_unix_nano", "startTime", "start_time", "metrics.start", "timestamp"),
+        "created",
+    ),
+    "kind": (
+        *("ai.operationId", "operation.name", "gen_ai.operation.name", "openinference.span.kind"),
+        *("langfuse.observation.type", "traceloop.span.kind", "span_attributes.type", "run_type", "span_kind", "type"),
+    ),
+    "name": ("span_attributes.name", "name", "type"),
+    "tool": ("gen_ai.tool.name", "ai.toolCall.name", "tool.name"),
+    "call": ("gen_ai.tool.call.id", "ai.toolCall.id", "tool_call.id", "tool.id"),
+    "request": (
+        *("gen_ai.input.messages", "gen_ai.prompt", "ai.prompt.messages", "ai.prompt", "llm.input_messages"),
+        *("input.value", "langfuse.observation.input", "inputs", "input"),
+    ),
+    "response": (
+        *("gen_ai.output.messages", "gen_ai.completion", "llm.output_messages", "output.value"),
+        *("langfuse.observation.output", "outputs", "output", "gen_ai.tool.call.result", "ai.toolCall.result"),
+    ),
+    "text": ("ai.response.text", "ai.result.text", "ai.response.object"),
+    "calls": ("ai.response.toolCalls", "ai.result.toolCalls"),
+    "tools": ("gen_ai.tool.definitions", "ai.prompt.tools", "llm.tools", "llm.request.functions", *_DEFINITIONS[2:]),
+    "conversation": (
+        *(_METADATA + name for name in _SESSIONS),
+        *("gen_ai.conversation.id", "session.id", "gen_ai.thread.id", "langfuse.session.id", *_SESSIONS[:2]),
+    ),
+    "user": (*(_METADATA + name for name in _USERS), "user.id", "enduser.id", "langfuse.user.id", *_USERS[:2]),
+    "status": ("status.code", "status.status_code", "status_code", "level", "status"),
+    "message": ("status.message", "status.description", "statusMessage", "status_message"),
+    "error": ("error", "error.type"),
+}
+"""The fields and attributes of spans by their meaning; a dot leads into an object."""
+_CALLS = ("ai.generatetext", "ai.streamtext", "ai.generateobject", "ai.streamobject")
+_KINDS = {
+    **dict.fromkeys(("chat", "text_completion", "generate_content", "llm", "generation"), "chat"),
+    **dict.fromkeys((f"{name}.{step}" for name in _CALLS for step in ("dogenerate", "dostream")), "chat"),
+    **dict.fromkeys(("execute_tool", "tool", "ai.toolcall"), "tool"),
+    **dict.fromkeys(("invoke_agent", "agent", *_CALLS), "agent"),
+    **dict.fromkeys(("chain", "task"), "chain"),
+}
+"""Kinds of spans by the names that programs give them, in lower case."""
+_GROUPS = ("observations", "data", "runs", "events", "spans", "child_runs")  # lists of spans in an object
+_EXPORTS = (
+    ("resourceSpans", "scopeSpans", "spans"),
+    ("resource_spans", "scope_spans", "spans"),
+    ("resourceLogs", "scopeLogs", "logRecords"),
+    ("resource_logs", "scope_logs", "log_records"),
+)
+_OF_SPANS = ("attributes", "parentSpanId", "parent_span_id", "parent_id", "startTimeUnixNano", "start_time", "body")
+_OBSERVATIONS = (
+    *("GENERATION", "TOOL", "AGENT", "SPAN", "EVENT", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING", "GUARDRAIL"),
+)
+_OF_OBSERVATIONS = ("traceId", "trace_id", "parentObservationId", "parent_observation_id")
+_OF_TRACES = ("bookmarked", "htmlPath", "observationCount", "release")  # fields of Langfuse's table of traces
+_INHERITED = ("sessionId", "session_id", "userId", "user_id")  # fields of a trace that are its observations', too
+_NUMBERED = re.compile(
+    r"(gen_ai\.(?:prompt|completion)|llm\.(?:input_messages|output_messages|tools|request\.functions))\.(\d+\..+)"
+)
+_MESSAGE = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message$")
+_DETAILS = ("gen_ai.client.inference.operation.details", "gen_ai.client.operation.exception")
+_ALONE = "labelling.answer-alone"
+_FAILED = ("2", "error", "status_code_error")
+
+
+def holds_spans(data: Mapping[str, Any]) -> bool:
+    """Whether a JSON object is an export, a span or a log record rather than a turn."""
+    return any(name in data for name, *_ in _EXPORTS) or _is_span(data) or any(True for _ in _listed(data))
+
+
+def is_export(data: Mapping[str, Any]) -> bool:
+    """Whether a JSON object is of a program whose spans may look like requests with their responses."""
+    return any(_is_observation(entry) or _is_run(entry) for entry in (data, *_listed(data)))
+
+
+def is_trace_row(data: Mapping[str, Any]) -> bool:
+    """Whether an object is of Langfuse's table of traces, without their observations."""
+    row = entry if isinstance(entry := first_of(data.get("data")), dict) else data
+    is_row = "id" in row and "timestamp" in row and any(name in row for name in _OF_TRACES)
+    return is_row and "type" not in row and not all_objects(row.get("observations"))
+
+
+def read_spans(data: Mapping[str, Any], position: int = 0) -> Iterator[Span]:
+    """Read the spans and log records of an export, or a single one.
+
+    Args:
+        data: an object for which `holds_spans` is true.
+        position: the position in the log, for spans without an id.
+
+    Raises:
+        TypeError, ValueError, AttributeError: it does not follow the specification.
+    """
+    for groups, scopes, entries in _EXPORTS:
+        for group in data.get(groups) or ():
+            shared = _attributes((group.get("resource") or {}).get("attributes"))
+            for scope in get(group, scopes, "instrumentationLibrarySpans") or ():
+                for entry in scope.get(entries) or ():
+                    yield _span(entry, shared, str(position))
+    if any(name in data for name, *_ in _EXPORTS):
+        return
+    nested = list(_listed(data))
+    trace = data.get("trace")
+    above = {**data, **trace} if isinstance(trace, dict) else data
+    inherited = {name: above[name] for name in _INHERITED if above.get(name) is not None}
+    if _is_span(data) or not nested:
+        yield _span(data, {}, str(position))
+        inherited = {}
+    for number, entry in enumerate(nested):
+        fields = {name: value for name, value in entry.items() if value is not None}
+        for span in read_spans({**inherited, **fields}, position):
+            yield span if span.id != str(position) else replace(span, id=f"{position}-{number}")
+
+
+def _listed(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The spans in the lists of an object."""
+    for name in _GROUPS:
+        entries = data.get(name)
+        for entry in entries if isinstance(entries, list) else ():
+            if isinstance(entry, dict) and _is_span(entry):
+                yield entry
+
+
+def _is_span(data: Mapping[str, Any]) -> bool:
+    """Whether an object is a span.
+
+    A turn may have the id of a trace, and an object called `context`. An object with a field of a turn is a span only
+    if it also has the id and another field of a span.
+    """
+    span_id = _field(data, *_FIELDS["id"][:-1])
+    if any(name in data for name in TURN_MARKS) and not (span_id and any(name in data for name in _OF_SPANS)):
+        return False
+    return span_id is not None or _field(data, *_FIELDS["trace"]) is not None or _is_observation(data) or _is_run(data)
+
+
+def _is_observation(data: Mapping[str, Any]) -> bool:
+    """Whether an object is an observation of Langfuse."""
+    kind = data.get("type")
+    if not isinstance(kind, str) or kind.upper() not in _OBSERVATIONS:
+        return False
+    has_body = kind.upper() == "GENERATION" and ("input" in data or "output" in data)
+    is_other = any(name in data for name in ("spanId", "span_id", "attributes"))
+    return not is_other and (has_body or any(name in data for name in _OF_OBSERVATIONS))
+
+
+def _is_run(data: Mapping[str, Any]) -> bool:
+    """Whether an object is a run of LangSmith or a span of Braintrust."""
+    return (isinstance(data.get("run_type"), str) and "inputs" in data) or "span_attributes" in data
+
+
+def _span(data: Mapping[str, Any], shared: Mapping[str, Any], default_id: str) -> Span:
+    """A span of any program in the one form."""
+    extra = _object(data.get("extra"))
+    metadata = _object(data.get("metadata")) or _object(extra.get("metadata"))
+    columns = {name.removeprefix("attributes."): data[name] for name in data if name.startswith("attributes.")}
+    attributes = {**shared, **_attributes(data.get("attributes")), **columns, **_object(metadata.get("attributes"))}
+    name = get(data, "eventName", "event_name") or attributes.get("event.name")
+    content = _value(data.get("body"))
+    events = [(str(name or ""), {**attributes, **(content if isinstance(content, dict) else {"content": content})})]
+    if "body" not in data:
+        listed = data.get("events")
+        events = [
+            (str(event.get("name") or ""), _attributes(event.get("attributes")))
+            for event in (listed if isinstance(listed, list) else ())
+        ]
+        for name, details in events:
+            attributes |= details if name in _DETAILS else {}
+    flat = {**data, "span_attributes": _object(data.get("span_attributes")), **_nested(attributes)}
+    if "run_type" in data:
+        flat["session_id"] = None  # of LangSmith: a project
+    fields = {role: _field(flat, *names) for role, names in _FIELDS.items()}
+    messages, answers = _of_events(events)
+    kind = _kind(flat)
+    if fields["text"] is not None or fields["calls"] is not None:
+        fields["response"] = {"text": fields["text"], "toolCalls": parsed(fields["calls"])}
+    request = messages if fields["request"] is None else fields["request"]
+    parameters = (flat.get("input.value"), flat.get("llm.invocation_parameters"), extra.get("invocation_params"))
+    bodies = (_object(request), metadata, extra, *map(_object, parameters))
+    listed_tools = (fields["tools"], *(get(body, *_DEFINITIONS) for body in bodies))
+    tools = next((value for value in listed_tools if value is not None), None)
+    thrown = [str(details.get("exception.message") or "") for name, details in events if name == "exception"]
+    return Span(
+        trace=_hex(fields["trace"] or fields["id"] or default_id),
+        id=_hex(fields["id"] or default_id),
+        parent=_hex(fields["parent"] or first_of(parsed(data.get("span_parents")))),
+        name=str((fields["tool"] if kind == "tool" else None) or fields["name"] or ""),
+        kind=kind,
+        start=seconds(fields["start"]),
+        conversation=text_or_none(fields["conversation"] or get(metadata, *_SESSIONS)),
+        user=text_or_none(fields["user"] or get(metadata, *_USERS)),
+        request=request,
+        response=fields["response"] if fields["response"] is not None else answers,
+        tools=None if tools is None or not kind else recorded_tools(tools),
+        call=text_or_none(fields["call"]),
+        failed=bool(fields["error"]) or str(fields["status"]).casefold() in _FAILED,
+        message=" ".join(filter(None, (*(str(fields[role] or "") for role in ("error", "message")), *thrown))),
+        is_log="body" in data,
+    )
+
+
+def _kind(flat: Mapping[str, Any]) -> str:
+    """The kind of a span, by its fields that name one, else by its attributes of the GenAI conventions."""
+    values = (_field(flat, name) for name in _FIELDS["kind"])
+    values = (*values, name if isinstance(name := flat.get("name"), str) and name.startswith("ai.") else None)
+    names = [value.split(" ")[0].casefold() for value in values if isinstance(value, str)]
+    if kind := next((_KINDS[name] for name in names if name in _KINDS), ""):
+        return kind
+    if flat.get("gen_ai.operation.name") is not None:
+        return ""
+    is_model_call = any(name in flat for name in ("gen_ai.input.messages", "gen_ai.request.model", "gen_ai.prompt"))
+    return "tool" if "gen_ai.tool.name" in flat else "chat" if is_model_call else ""
+
+
+def _of_events(events: list[tuple[str, dict[str, Any]]]) -> tuple[list[Any] | None, list[Any] | None]:
+    """The messages of the request and of the answer in events and log records of the GenAI conventions."""
+    messages: list[Any] = []
+    answers: list[Any] = []
+    for name, data in events:
+        if match := _MESSAGE.match(name):
+            messages.append({"role": match[1], **data})
+        elif name == "gen_ai.choice" and str(data.get("index", 0)) == "0":
+            message = parsed(data.get("message"))
+            inner = message if isinstance(message, dict) else {"content": message}
+            answers.append({**data, **inner, "role": "assistant"})
+        for target, attribute in ((messages, "gen_ai.input.messages"), (messages, "gen_ai.prompt"),
+                                  (answers, "gen_ai.output.messages"), (answers, "gen_ai.completion")):  # fmt: skip
+            value = parsed(data.get(attribute))
+            target += value if isinstance(value, list) else [] if value is None else [["user", value]]
+    return messages or None, answers or None
+
+
+def recorded_tools(value: Any) -> list[Any]:
+    """The tools of a model call, each an object or its JSON text, without those that the provider runs.
+
+    Raises:
+        TypeError: it is not a list or an object.
+    """
+    tools = parsed(value)
+    if not isinstance(tools, list | dict):
+        raise TypeError
+    tools = [parsed(tool) for tool in tools] if isinstance(tools, list) else tools
+    return offered_tools({"tools": tools if isinstance(tools, list) else [tools] if "name" in tools else tools}) or []
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """An object, also from its JSON text; empty for other values."""
+    value = parsed(value)
+    return value if isinstance(value, dict) else {}
+
+
+def _field(data: Mapping[str, Any], *names: str) -> Any:
+    """The first value of some fields that is not null; dots may lead into objects."""
+    for name in names:
+        if (value := data.get(name)) is None and "." in name:
+            value = data
+            for part in name.split("."):
+                value = value.get(part) if isinstance(value, dict) else None
+        if value is not None and value != "":
+            return value
+    return None
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """Attributes as an object, from OTLP's list of keys and values, an object, or its text."""
+    if isinstance(value, list):
+        return {str(entry["key"]): _value(entry.get("value")) for entry in value if "key" in entry}
+    return dict(_object(value))
+
+
+def _value(value: Any) -> Any:
+    """A value without the wrapper of OTLP, if it has one."""
+    if not isinstance(value, dict) or len(value) != 1:
+        return value
+    ((kind, inner),) = value.items()
+    match kind.replace("_", "").casefold():
+        case "stringvalue" | "boolvalue" | "doublevalue" | "bytesvalue":
+            return inner
+        case "intvalue":
+            return int(inner)
+        case "arrayvalue":
+            return [_value(entry) for entry in (inner or {}).get("values") or ()]
+        case "kvlistvalue":
+            return _attributes((inner or {}).get("values") or [])
+    return value
+
+
+def _nested(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Attributes with lists in place of numbered ones, such as `gen_ai.prompt.0.role`."""
+    lists: dict[str, dict[str, Any]] = {}
+    for name, value in attributes.items():
+        if match := _NUMBERED.match(name):
+            lists.setdefault(match[1], {})[match[2]] = value
+    names = ("llm.input_messages", "llm.output_messages", "llm.tools")
+    dotted = {name: _tree(parsed(attributes[name])) for name in names if name in attributes}
+    return {**attributes, **dotted, **{name: _tree(entries) for name, entries in lists.items()}}
+
+
+def _tree(value: Any) -> Any:
+    """Objects whose names have dots as objects in objects; those with numbers alone as lists."""
+    if isinstance(value, list):
+        return [_tree(entry) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    groups: dict[str, Any] = {}
+    for name, inner in value.items():
+        first, dot, rest = name.partition(".")
+        if dot and isinstance(groups.setdefault(first, {}), dict):
+            groups[first][rest] = inner
+        elif not dot:
+            groups[first] = inner
+    tree = {name: _tree(inner) for name, inner in groups.items()}
+    return [tree[name] for name in sorted(tree, key=int)] if tree and all(n.isdecimal() for n in tree) else tree
+
+
+def _hex(value: Any) -> str:
+    return str(value or "").removeprefix("0x").casefold()
+
+
+class LogReader:
+    """Reads the documents of logs one by one: turns, requests with their responses, and spans."""
+
+    def __init__(self, findings: LogFindings, *, history: int) -> None:
+        self._findings = findings
+        self._interner = Interner(history=history)
+        self._spans = SpanReader(findings, self._interner)
+        self._records: list[Record] = []
+
+    def records(self) -> list[Record]:
+        """All records read, spans last."""
+        return [*self._records, *self._spans.records()]
+
+    def read(self, value: Any, position: int, at: Fault) -> bool:
+        """Read a document; adds its faults.
+
+        Args:
+            value: the document, in JSON types.
+            position: its 1-based position in the log.
+            at: its file and line, for faults.
+
+        Returns:
+            Whether a part of it could be read.
+        """
+        counts, faults = self._findings.counts, self._findings.faults
+        n_faults, n_spans = len(faults), counts["spans"] - counts["spans_unreadable"]
+        data = {name: parsed(text) for name, text in value.items() if text != ""} if _is_row(value) else value
+        try:
+            self._read(data, position, at)
+        except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
+            key = "labelling.not-a-span" if holds_spans(data) else "labelling.messages-form"
+            faults.append(replace(at, message=Message(key)))
+        if len(faults) == n_faults or counts["spans"] - counts["spans_unreadable"] > n_spans:
+            return True
+        if isinstance(data, dict):
+            self._findings.unread.update(name for name in (*RESPONSES, "called") if data.get(name))
+        return False
+
+    def _read(self, data: Any, position: int, at: Fault) -> None:
+        faults = self._findings.faults
+        if not isinstance(data, dict):
+            faults.append(replace(at, message=unread_line(data)))
+        elif is_trace_row(data):
+            faults.append(replace(at, message=Message("labelling.langfuse-traces")))
+        elif is_export(data):
+            self._read_spans(read_spans(data, position), position, at)
+        elif (exchange := exchange_of(data)) is not None:
+            self._read_exchange(exchange, data, position)
+        elif holds_spans(data):
+            self._read_spans(read_spans(data, position), position, at)
+        elif (
+            any(name in data for name in TURN_MARKS) and not is_eval(data) and not is_answer(data)
+        ):  # all may have `text`
+            record = read_turn(data, position, at, findings=self._findings, interner=self._interner)
+            self._records += [] if record is None else [record]
+            if record is not None and "called" not in data:
+                self._findings.unread.update(unread_responses(data, has_tools=record.offered is not None))
+        else:
+            faults.append(replace(at, message=unread_line(data)))
+
+    def _read_spans(self, spans: Iterator[Span], position: int, at: Fault) -> None:
+        for span in spans:
+            try:
+                self._spans.add(span, position)
+            except (TypeError, ValueError, AttributeError, RecursionError):
+                self._findings.faults.append(replace(at, message=Message("labelling.span-form", name=span.id)))
+                self._findings.counts["spans_unreadable"] += 1
+                self._findings.unread[span.name or "span"] += 1
+
+    def _read_exchange(self, exchange: Exchange, data: Mapping[str, Any], position: int) -> None:
+        record = read_exchange(exchange, position, self._interner)
+        self._records.append(record)
+        findings = self._findings
+        if record.text is None:
+            findings.roles.update(message.role for message in (*exchange.request, *exchange.answers))
+        findings.ignored.update(exchange.passed_over)
+        findings.unread.update(name for name in exchange.passed_over if holds_calls(name, data[name]))
+        findings.unread.update(exchange.unread)
+        findings.counts["responses_unread"] += exchange.response == "unread"
+        findings.counts["responses_missing"] += exchange.response == "missing"
+
+
+def _is_row(value: Any) -> bool:
+    """Whether a document is a row of a table, whose values are all texts."""
+    return isinstance(value, dict) and bool(value) and all(isinstance(text, str) for text in value.values())
+
+
+def kind_of(value: Any) -> str:
+    """The name of the kind of a document of a log; empty if it is none."""
+    try:
+        return _kind_of({name: parsed(text) for name, text in value.items() if text} if _is_row(value) else value)
+    except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
+        return ""
+
+
+def _kind_of(data: Any) -> str:
+    if not isinstance(data, dict):
+        return "otel" if unread_line(data).key == "labelling.printed-span" else ""
+    first = next(_listed(data), data)
+    if is_trace_row(data) or _is_observation(first):
+        return "langfuse"
+    if _is_run(first):
+        return "braintrust" if "span_attributes" in first else "langsmith"
+    text = str(data)
+    exchange = exchange_of(data)
+    if exchange is None and holds_spans(data):
+        return "openinference" if "openinference.span.kind" in text or "llm.input_messages" in text else "otel"
+    if exchange is None:
+        is_turn = any(isinstance(data.get(name), list) for name in ("messages", "called", "offered"))
+        other = "turns" if is_turn and not is_eval(data) else ""
+        return "ai-sdk" if is_answer(data) else "openai" if unread_line(data).key == _ALONE else other
+    if exchange.field in ("prompt", "steps") or "toolCallId" in text or is_answer(data):
+        return "ai-sdk"
+    if any(mark in text for mark in ("'tool_use'", "'input_schema'", "'stop_reason'")):
+        return "anthropic"
+    is_example = (exchange.field == "messages" and not exchange.response) or "preferred_output" in data
+    return "fine-tuning" if is_example else "openai"
+
+
+def _log(name: str, title: str, program: str, **texts: str) -> ImportKind:
+    """A kind of log; the files of which the first document of any kind is of this one are of this kind."""
+    usual = {
+        "request": "the user's message of a model call",
+        "label": "tools that the model called, unless the call failed",
+        "offered": "the tools of the request",
+    }
+    return ImportKind(
+        **{**usual, **texts},
+        name=name,
+        family=LOG,
+        title=title,
+        program=program,
+        matches=lambda values: next(filter(None, map(kind_of, values)), "") == name,
+    )
+
+
+KINDS = (
+    _log(
+        "langfuse",
+        "observations of Langfuse",
+        "table Observations of the UI, API `/api/public/observations`, a folder of traces",
+    ),
+    _log("langsmith", "runs of LangSmith", "`Client.list_runs`, API `/runs/query`, bulk export"),
+    _log("braintrust", "spans of Braintrust", "API `/v1/project_logs/ID/fetch`, download of logs"),
+    _log(
+        "openinference",
+        "spans of OpenInference and Phoenix",
+        "OTLP/JSON, `get_spans_dataframe` as parquet, CSV or JSON",
+    ),
+    _log(
+        "otel",
+        "spans of OpenTelemetry and of the AI SDK",
+        "OTLP/JSON, `to_json` of Python, `JSON.stringify` of JavaScript",
+    ),
+    _log(
+        "ai-sdk",
+        "results of the Vercel AI SDK",
+        "logged results of `generateText`, payloads of `onStepFinish` and `onFinish`",
+    ),
+    _log(
+        "fine-tuning",
+        "fine-tuning examples of OpenAI",
+        "JSON lines with `messages` and `tools`, or with `preferred_output`",
+    ),
+    _log("anthropic", "requests to Anthropic with their responses", "logs of an application or a gateway"),
+    _log("openai", "requests to OpenAI with their responses or streams", "logs of an application or a gateway"),
+    _log(
+        "turns",
+        "turns in the form of ctxbench",
+        "an application that writes them",
+        label="`called`",
+        offered="`offered`",
+    ),
+)
+"""The kinds of logs, except the sessions of coding agents."""

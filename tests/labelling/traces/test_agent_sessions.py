@@ -1,0 +1,635 @@
+"""Sessions of coding agents and transcripts: requests, labels, what is inserted, subagents, compaction and damage."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from ctxbench.io.errors import CtxbenchError
+from ctxbench.labelling.agent_sessions import KINDS
+from ctxbench.labelling.trace_import import LogFiles, TraceSettings, TraceSource, import_traces, redactor_for
+from ctxbench.model.items import Catalog, Item
+
+CATALOG = Catalog(
+    [
+        *(Item(type="tool", server="shop", name=name) for name in ("track_order", "refund_order")),
+        Item(type="skill", name="pdf", text="Make PDFs", metadata={"path": ".claude/skills/pdf/SKILL.md"}),
+        Item(type="skill", name="kit:review", text="Review"),
+        Item(type="rule", name="CLAUDE.md", text="Be brief"),
+        Item(type="rule", name="web/CLAUDE.md", text="No jQuery"),
+        Item(type="rule", name=".cursor/rules/api.mdc", text="REST"),
+        Item(type="reference", name="docs/refunds.md", text="30 days"),
+    ]
+)
+TRACK, REFUND = "tool:shop:track_order", "tool:shop:refund_order"
+CLAUDE = {"sessionId": "s1", "cwd": "/w/app", "isSidechain": False}
+
+
+def user(text, **fields):
+    return {**CLAUDE, "type": "user", "message": {"role": "user", "content": text}, **fields}
+
+
+def assistant(*parts, **fields):
+    content = [{"type": "text", "text": part} if isinstance(part, str) else part for part in parts]
+    return {**CLAUDE, "type": "assistant", "message": {"role": "assistant", "content": content}, **fields}
+
+
+def use(name, call="c1", **arguments):
+    return {"type": "tool_use", "id": call, "name": name, "input": arguments}
+
+
+def result(text="done", call="c1", **fields):
+    return user([{"type": "tool_result", "tool_use_id": call, "content": text, **fields}])
+
+
+def codex(kind, **payload):
+    return {"timestamp": "2026-01-01T00:00:00Z", "type": kind, "payload": payload}
+
+
+def said(text, role="user"):
+    return codex("response_item", type="message", role=role, content=[{"type": "input_text", "text": text}])
+
+
+def ran(name, call="c1", output="done", **arguments):
+    yield codex("response_item", type="function_call", name=name, call_id=call, arguments=json.dumps(arguments))
+    yield codex("response_item", type="function_call_output", call_id=call, output=output)
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Import sessions, each a list of lines or the text of a file."""
+
+    def run(*files, catalog=CATALOG, **settings):
+        paths = [tmp_path / f"log-{number}.jsonl" for number in range(len(files))]
+        for path, lines in zip(paths, files, strict=True):
+            path.write_text(lines if isinstance(lines, str) else "\n".join(map(json.dumps, lines)), "utf-8")
+        source = TraceSource(logs=tuple(paths), catalog=catalog)
+        return import_traces(source, TraceSettings(name="mine", **settings), redact=redactor_for(catalog))
+
+    return run
+
+
+def labels(imported):
+    """The required items by the text of the request, in the order of the requests."""
+    ids = {query.request.id: query.request.text for query in imported.dataset.queries}
+    assert len(set(ids.values())) == len(ids)
+    required = {text: [] for text in ids.values()}
+    for label in imported.dataset.labels:
+        required[ids[label.query]].append(label.item.id)
+    return required
+
+
+def requests(imported):
+    return [query.request.text for query in imported.dataset.queries]
+
+
+def test_what_was_called_up_to_the_next_message_is_what_a_request_needed(read):
+    imported = read(
+        [
+            user("Where is my parcel?"),
+            assistant("I look.", use("mcp__shop__track_order"), use("Bash", "c2", command="ls")),
+            result("in transit"),
+            result("a.py", "c2"),
+            assistant("In transit."),
+            user([{"type": "text", "text": "And my money?"}]),
+            assistant(use("mcp__shop__refund_order", "c3")),
+            result("no such order", "c3", is_error=True),
+        ]
+    )
+    assert labels(imported) == {"Where is my parcel?": [TRACK], "And my money?": []}
+    _, second = imported.dataset.queries
+    assert [(m.role, m.content) for m in second.request.history] == [
+        ("user", "Where is my parcel?"),
+        ("assistant", "In transit."),
+    ]
+    assert second.request.tool_results == (("mcp__shop__track_order", "in transit"), ("Bash", "a.py"))
+    assert (second.request.conversation, second.request.turn) == ("s1", 1)
+    assert imported.report.unknown == {"Bash": 1}
+    assert imported.report.counts["signal_shell-instead"] == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "item"),
+    [
+        (use("Skill", skill="pdf"), "skill:pdf"),
+        (use("Skill", skill="office:pdf"), "skill:pdf"),
+        (use("Skill", skill="kit:review"), "skill:kit%3Areview"),
+        (use("SlashCommand", command="/pdf all pages"), "skill:pdf"),
+        (use("Read", file_path="/home/u/.claude/skills/pdf/SKILL.md"), "skill:pdf"),
+        (use("Read", file_path="/w/app/CLAUDE.md"), "rule:CLAUDE.md"),
+        (use("Read", file_path="/w/app/web/CLAUDE.md"), "rule:web%2FCLAUDE.md"),
+        (use("Read", file_path="/w/app/.cursor/rules/api.mdc"), "rule:.cursor%2Frules%2Fapi.mdc"),
+        (use("Read", file_path="docs/refunds.md"), "reference:docs%2Frefunds.md"),
+        (use("read_file", path=r"C:\w\app\docs\refunds.md"), "reference:docs%2Frefunds.md"),
+        (use("view", path="/w/app/docs/refunds.md"), "reference:docs%2Frefunds.md"),
+        (use("Bash", command="cd docs && cat refunds.md | head -5"), "reference:docs%2Frefunds.md"),
+        (use("shell", command=["bash", "-lc", "sed -n '1,80p' /w/app/CLAUDE.md"]), "rule:CLAUDE.md"),
+        (use("exec_command", cmd="cat CLAUDE.md", workdir="/w/app/web"), "rule:web%2FCLAUDE.md"),
+    ],
+)
+def test_skills_that_are_loaded_and_files_that_are_read_are_labels(read, call, item):
+    assert labels(read([user("Go."), assistant(call), result()])) == {"Go.": [item]}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        use("Read", file_path="/w/app/api/CLAUDE.md"),  # another file of that name
+        use("Read", file_path="/w/app/refunds.md"),
+        use("Edit", file_path="/w/app/docs/refunds.md"),
+        use("Write", file_path="/w/app/CLAUDE.md", content="x"),
+        use("Bash", command="cat > CLAUDE.md"),
+        use("Bash", command="sed -i s/a/b/ CLAUDE.md"),
+        use("Bash", command="rm docs/refunds.md && git add CLAUDE.md"),
+        use("Bash", command='echo "unclosed'),
+        use("Bash", command=None),
+        use("Read", file_path=["a", 3, None]),
+        use("Grep", pattern="x", path="/w/app/CLAUDE.md"),
+    ],
+)
+def test_what_is_written_or_only_alike_is_no_label(read, call):
+    imported = read([user("Go."), assistant(call), result()])
+    assert labels(imported) == {"Go.": []}
+    assert imported.report.unknown == {call["name"]: 1}
+
+
+def test_a_skill_that_the_catalog_does_not_have_is_listed(read):
+    imported = read([user("Go."), assistant(use("Skill", skill="docx"), use("mcp__shop__track_order", "c2"))])
+    assert labels(imported) == {"Go.": [TRACK]}
+    assert imported.report.unknown == {"skill:docx": 1}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        user("Base text of a skill", isMeta=True),
+        user("<system-reminder>Be brief.</system-reminder>"),
+        user([{"type": "text", "text": "[Request interrupted by user for tool use]"}]),
+        user("<local-command-stdout>ok</local-command-stdout>"),
+        user("<task-notification>done</task-notification>"),
+        user("API Error: 529 overloaded"),
+        user("done", origin={"kind": "task-notification"}),
+        user("Go."),  # repeated at once
+        {"type": "summary", "summary": "Parcels", "leafUuid": "x"},
+        {**CLAUDE, "type": "attachment", "attachment": {"type": "todo_reminder"}},
+        {**CLAUDE, "type": "file-history-snapshot", "messageId": "m", "snapshot": {}},
+        {**CLAUDE, "type": "progress", "data": {"type": "agent_progress", "prompt": "Find it."}},
+    ],
+)
+def test_what_the_program_inserts_is_no_request(read, line):
+    imported = read([user("Go."), line, assistant(use("mcp__shop__track_order")), result()])
+    assert labels(imported) == {"Go.": [TRACK]}
+
+
+def test_a_reminder_is_cut_from_a_request(read):
+    text = "<system-reminder>Be brief.</system-reminder>\nGo.\n<system-reminder>x</system-reminder>"
+    assert requests(read([user(text), assistant("Yes.")])) == ["Go."]
+
+
+def test_a_slash_command_is_a_request_with_an_explicit_item(read):
+    imported = read(
+        [
+            user(
+                "<command-message>pdf</command-message>\n<command-name>/pdf</command-name>\n<command-args>a.md</command-args>"
+            ),
+            user("Base text of the skill", isMeta=True),
+            assistant(use("mcp__shop__track_order")),
+        ]
+    )
+    assert labels(imported) == {"/pdf a.md": [TRACK]}
+    assert [key.id for key in imported.dataset.queries[0].request.explicit] == ["skill:pdf"]
+
+
+def test_a_command_that_the_model_does_not_answer_is_no_request(read):
+    lines = [user("<command-name>/clear</command-name>"), user("<local-command-stdout></local-command-stdout>")]
+    assert requests(read([*lines, user("Go."), assistant("Yes."), *lines])) == ["Go."]
+
+
+def test_subagents_and_compaction_are_conversations_of_their_own(read):
+    side = {"isSidechain": True}
+    imported = read(
+        [
+            user("Go."),
+            assistant(use("Task", prompt="Find the order.")),
+            user("Find the order.", **side, uuid="a"),
+            assistant(use("mcp__shop__track_order", "c2"), **side, uuid="b", parentUuid="a"),
+            user("Find more.", agentId="x", isSidechain=True),
+            result("found"),
+            {**CLAUDE, "type": "system", "subtype": "compact_boundary"},
+            user("This session is being continued from a previous conversation.", isCompactSummary=True),
+            assistant(use("mcp__shop__refund_order", "c3")),
+            user("And now?"),
+            assistant(use("mcp__shop__refund_order", "c4")),
+        ]
+    )
+    assert labels(imported) == {"Go.": [], "Find the order.": [TRACK], "Find more.": [], "And now?": [REFUND]}
+    names = {q.request.text: (q.request.conversation, q.request.turn) for q in imported.dataset.queries}
+    assert names["And now?"] == ("s1-part-2", 0)
+    assert len({conversation for conversation, _ in names.values()}) == 4
+    assert imported.report.counts["calls_without_request"] == 1
+
+
+def test_a_resumed_session_is_read_once(read):
+    first = [user("Go.", uuid="1"), assistant(use("mcp__shop__track_order"), uuid="2")]
+    imported = read(first, [*first, user("More.", uuid="3"), assistant(use("mcp__shop__refund_order", "c2"), uuid="4")])
+    assert labels(imported) == {"Go.": [TRACK], "More.": [REFUND]}
+    assert imported.report.counts["lines_twice"] == 2
+
+
+TOOLS_ALONE = Catalog(item for item in CATALOG if item.type == "tool")
+INIT = {"type": "system", "subtype": "init", "session_id": "s1"}
+
+
+@pytest.mark.parametrize(
+    ("tools", "complete"),
+    [
+        (["Bash", "mcp__shop__track_order", "mcp__shop__refund_order"], True),
+        (["Bash", "mcp__shop__track_order"], False),
+        (None, False),
+    ],
+)
+def test_tools_that_are_listed_were_offered(read, tools, complete):
+    lines = [
+        {**INIT, "tools": tools, "skills": ["pdf"]},
+        {"type": "user", "session_id": "s1", "message": {"role": "user", "content": "Go."}},
+        {"type": "assistant", "session_id": "s1", "message": {"role": "assistant", "content": [use("Bash", "c0")]}},
+        {
+            "type": "assistant",
+            "session_id": "s1",
+            "message": {"role": "assistant", "content": [use("mcp__shop__track_order")]},
+        },
+    ]
+    imported = read(lines, catalog=TOOLS_ALONE)
+    assert [query.partly_labelled for query in imported.dataset.queries] == [not complete]
+    assert len(imported.exposures[0].offered) == len(tools or ["Bash"]) - 1
+
+
+def test_codex(read):
+    imported = read(
+        [
+            codex("session_meta", id="x1", cwd="/w/app", dynamic_tools=[{"name": "track_order", "inputSchema": {}}]),
+            codex("turn_context", cwd="/w/app"),
+            said("# AGENTS.md instructions for /w/app\n\n<INSTRUCTIONS>x</INSTRUCTIONS>"),
+            said("<environment_context>\n<cwd>/w/app</cwd>\n</environment_context>"),
+            said("<permissions instructions>x</permissions instructions>", "developer"),
+            said("# Context from my IDE setup:\n\n## My request for Codex:\nWhere is it? $pdf"),
+            codex("event_msg", type="user_message", message="Where is it? $pdf"),
+            said("<skill>\n<name>pdf</name>\n<path>x</path>\nMake PDFs\n</skill>"),
+            codex("event_msg", type="token_count", info=None),
+            codex("response_item", type="reasoning", summary=[]),
+            *ran("shop__track_order"),
+            *ran("exec_command", "c2", "Process exited with code 1\nno such file", cmd="cat docs/refunds.md"),
+            *ran(
+                "shell",
+                "c3",
+                json.dumps({"output": "30 days", "metadata": {"exit_code": 0}}),
+                command=["cat", "CLAUDE.md"],
+            ),
+            said("It comes.", "assistant"),
+            codex("event_msg", type="agent_message", message="It comes."),
+            codex("compacted", message="summary"),
+            said("Pay me."),
+            codex("response_item", type="function_call", name="refund_order", namespace="mcp__shop__", call_id="c4"),
+            codex("event_msg", type="turn_aborted", reason="interrupted"),
+            said("<turn_aborted>\nx\n</turn_aborted>"),
+        ]
+    )
+    assert labels(imported) == {"Where is it? $pdf": [TRACK, "rule:CLAUDE.md"], "Pay me.": [REFUND]}
+    assert [key.id for key in imported.dataset.queries[0].request.explicit] == ["skill:pdf"]
+    assert [q.request.conversation for q in imported.dataset.queries] == ["x1", "x1-part-2"]
+
+
+def test_events_of_copilot(read):
+    def event(kind, number, **data):
+        return {"type": kind, "id": f"e{number}", "parentId": None, "timestamp": "2026-01-01T00:00:00Z", "data": data}
+
+    request = {"toolCallId": "t1", "name": "shop-track", "mcpServerName": "shop", "mcpToolName": "track_order"}
+    imported = read(
+        [
+            event("session.start", 1, sessionId="p1", version=1, context={"cwd": "/w/app"}),
+            event("user.message", 2, content="Go.", transformedContent="<current_datetime>x</current_datetime> Go."),
+            event("assistant.turn_start", 3, turnId="0"),
+            event("assistant.message", 4, messageId="m", content="", toolRequests=[{**request, "arguments": {}}]),
+            event(
+                "tool.execution_start",
+                5,
+                toolCallId="t1",
+                toolName="shop-track",
+                mcpServerName="shop",
+                mcpToolName="track_order",
+            ),
+            event("tool.execution_complete", 6, toolCallId="t1", success=True, result={"content": "in transit"}),
+            event("skill.invoked", 7, name="pdf", path="/x/SKILL.md", content="", trigger="agent-invoked"),
+            event("user.message", 8, content="The skill", source="skill-pdf"),
+            event(
+                "tool.execution_start",
+                9,
+                toolCallId="t2",
+                toolName="view",
+                arguments={"path": "/w/app/docs/refunds.md"},
+            ),
+            event("tool.execution_complete", 10, toolCallId="t2", success=False, error={"message": "denied"}),
+            event("assistant.message", 11, messageId="n", content="It comes.", toolRequests=[]),
+            event("user.message", 12, content="Thanks."),
+        ]
+    )
+    assert labels(imported) == {"Go.": [TRACK, "skill:pdf"], "Thanks.": []}
+    assert imported.dataset.queries[1].request.tool_results == (("shop__track_order", "in transit"), ("view", "denied"))
+    assert imported.dataset.queries[1].request.conversation == "p1"
+
+
+CHAT_REQUEST = {
+    "requestId": "r1",
+    "message": {"text": "Where is it?", "parts": []},
+    "timestamp": 1767225600000,
+    "response": [
+        {"kind": "toolInvocationSerialized", "toolId": "mcp_shop_track_order", "toolCallId": "t1"},
+        {"value": "It comes."},
+    ],
+    "result": {
+        "metadata": {
+            "toolCallRounds": [
+                {"response": "", "toolCalls": [{"id": "t1", "name": "mcp_shop_track_order", "arguments": "{}"}]},
+                {
+                    "response": "",
+                    "toolCalls": [{"id": "t2", "name": "read_file", "arguments": '{"filePath": "/w/docs/refunds.md"}'}],
+                },
+            ],
+            "toolCallResults": {"t1": {"content": [{"value": "in transit"}]}},
+        }
+    },
+}
+BARE_REQUEST = {key: value for key, value in CHAT_REQUEST.items() if key != "result"} | {
+    "requestId": "r2",
+    "message": "Again?",
+}
+
+
+def test_chats_of_vs_code(read):
+    chat = {
+        "version": 3,
+        "sessionId": "v1",
+        "responderUsername": "GitHub Copilot",
+        "requests": [CHAT_REQUEST, BARE_REQUEST],
+    }
+    expected = {"Where is it?": [TRACK, "reference:docs%2Frefunds.md"], "Again?": [TRACK]}
+    assert labels(read(json.dumps(chat, indent=2))) == expected
+    changes = [
+        {"kind": 0, "v": {**chat, "requests": []}},
+        {"kind": 2, "k": ["requests"], "v": [CHAT_REQUEST, {**CHAT_REQUEST, "message": {"text": "old"}}]},
+        {"kind": 2, "k": ["requests"], "v": [BARE_REQUEST], "i": 1},
+        {"kind": 1, "k": ["requests", 1, "message"], "v": {"text": "Again?"}},
+        {"kind": 3, "k": ["responderUsername"]},
+    ]
+    assert labels(read(changes)) == expected
+    assert read([*changes, {"kind": 1, "k": ["requests", 7, "x"], "v": 1}]).report.counts["lines_unreadable"] == 1
+
+
+def test_gemini_cli(read):
+    call = {
+        "id": "g1",
+        "name": "track_order",
+        "args": {},
+        "status": "success",
+        "result": [{"functionResponse": {"id": "g1", "name": "track_order", "response": {"output": "in transit"}}}],
+    }
+    wrong = {
+        "id": "g2",
+        "name": "refund_order",
+        "args": {},
+        "status": "error",
+        "result": [{"functionResponse": {"id": "g2", "response": {"error": "no"}}}],
+    }
+    session = {
+        "sessionId": "g",
+        "projectHash": "h",
+        "messages": [
+            {"id": "1", "type": "user", "content": [{"text": "Go."}]},
+            {"id": "2", "type": "gemini", "content": "Done.", "toolCalls": [call, wrong]},
+            {"id": "3", "type": "info", "content": "Request cancelled."},
+        ],
+    }
+    imported = read(json.dumps(session, indent=1))
+    assert labels(imported) == {"Go.": [TRACK]}
+    assert imported.dataset.queries[0].request.conversation == "g"
+
+
+TAGS = "<server_name>shop</server_name>\n<tool_name>track_order</tool_name>"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"role": "assistant", "content": [use("track_order")]},
+        {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "track_order", "arguments": "{}"}}]},
+        {"role": "assistant", "content": None, "function_call": {"name": "track_order", "arguments": "{}"}},
+        {"role": "model", "parts": [{"functionCall": {"name": "track_order", "args": {}}}]},
+        {"role": "assistant", "content": [{"type": "toolCall", "id": "c", "name": "track_order", "arguments": {}}]},
+        {"type": "message", "message": {"role": "assistant", "content": [use("track_order")]}},
+        {"type": "tool_call", "tool": "track_order", "args": {}},
+        {"event": "tool_call", "name": "track_order", "arguments": "{}"},
+        {"type": "tool_call", "server": "shop", "tool": "track_order"},
+        {"type": "function_call", "name": "track_order", "call_id": "c", "arguments": "{}"},
+        {
+            "role": "assistant",
+            "content": f"<use_mcp_tool>\n{TAGS}\n<arguments>{{}}</arguments>\n</use_mcp_tool>",
+        },
+    ],
+)
+def test_transcripts_with_and_without_an_id_of_the_session(read, call):
+    lines = [
+        {"role": "user", "content": "Go."},
+        call,
+        {"role": "user", "content": "Yes."},
+        {"role": "user", "content": "Yes, all."},
+    ]
+    assert labels(read(lines)) == {"Go.": [TRACK], "Yes.": [], "Yes, all.": []}
+    assert labels(read(json.dumps(lines, indent=1))) == {"Go.": [TRACK], "Yes.": [], "Yes, all.": []}
+    mixed = [
+        {"session_id": name, **line, "content": f"{line['content']} {name}"}
+        if line.get("role") == "user"
+        else {"session_id": name, **line}
+        for line in lines
+        for name in ("a", "b")
+    ]
+    found = labels(read(mixed))
+    assert {text: items for text, items in found.items() if items} == {"Go. a": [TRACK], "Go. b": [TRACK]}
+
+
+def test_two_files_without_ids_of_sessions_are_two_conversations(read):
+    lines = [
+        {"test_id": "t1", "role": "user", "content": "Go."},
+        {"test_id": "t1", "role": "assistant", "content": "Yes."},
+    ]
+    imported = read(lines, [{**line, "content": f"{line['content']}!"} for line in lines])
+    assert len({query.request.conversation for query in imported.dataset.queries}) == 2
+    assert [query.request.turn for query in imported.dataset.queries] == [0, 0]
+
+
+def test_cline(read):
+    lines = [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "<task>\nGo.\n</task>"},
+                {"type": "text", "text": "<environment_details>x</environment_details>"},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "<read_file>\n<path>docs/refunds.md</path>\n</read_file>"}],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "[read_file for 'docs/refunds.md'] Result:"},
+                {"type": "text", "text": "30 days"},
+            ],
+        },
+        {"role": "assistant", "content": "Done."},
+        {"role": "user", "content": "[attempt_completion] Result:\n<feedback>\nMore.\n</feedback>"},
+    ]
+    imported = read(json.dumps(lines))
+    assert labels(imported) == {"Go.": ["reference:docs%2Frefunds.md"], "More.": []}
+    assert imported.dataset.queries[1].request.tool_results == (("read_file", "30 days"),)
+
+
+def test_results_are_redacted(read):
+    key = "sk-ant-api03-" + "a1B2" * 20
+    imported = read([user("Go."), assistant(use("Bash", command="env")), result(f"KEY={key}"), user("More.")])
+    ((_, text),) = imported.dataset.queries[1].request.tool_results
+    assert key not in text
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"query": "Go.", "expected": ["track_order"], "role": "user"}],
+        [{"messages": [{"role": "user", "content": "Go."}], "offered": []}],
+        [{"_id": "1", "text": "A document", "title": "T"}],
+        [{"id": "o", "traceId": "t", "type": "AGENT", "input": "x"}],
+        [{"input": "Go.", "history": [{"role": "user", "content": "x"}], "expected_tools": ["a"]}],
+        [{"name": "track_order", "description": "x", "inputSchema": {}}],
+        [{"id": "r", "run_type": "llm", "inputs": {}, "session_id": "s"}],
+        ["plain text", "user"],
+    ],
+)
+def test_other_files_are_no_sessions(rows):
+    assert [kind.name for kind in KINDS if kind.matches(rows)] == []
+
+
+SESSIONS = {
+    "claude-code": [user("Go.", uuid="1"), assistant(use("Skill", skill="pdf")), result()],
+    "codex": [codex("session_meta", id="x"), said("Go."), *ran("shop__track_order")],
+    "copilot": [{"version": 3, "sessionId": "v", "requests": [CHAT_REQUEST, BARE_REQUEST]}],
+    "gemini-cli": [
+        {
+            "sessionId": "g",
+            "projectHash": "h",
+            "messages": [
+                {"type": "user", "content": "Go."},
+                {"type": "gemini", "toolCalls": [{"name": "a", "result": [1]}]},
+            ],
+        }
+    ],
+    "transcript": [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "a"}}]},
+        {"role": "tool", "tool_call_id": "c", "content": "x"},
+    ],
+}
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+def test_kinds_are_recognised_by_content(name):
+    assert next(kind.name for kind in KINDS if kind.matches(SESSIONS[name])) == name
+
+
+def mutated(value, draw):
+    """A value with some parts of it replaced by others."""
+    if draw.random() < 0.06:
+        return draw.choice([None, 0, -1, "", "x", [], {}, [None], {"a": 1}, True, 1e300, [[]], "\ud800"])
+    if isinstance(value, dict):
+        return {
+            key if draw.random() > 0.03 else draw.choice(["type", "content", ""]): mutated(part, draw)
+            for key, part in value.items()
+        }
+    return [mutated(part, draw) for part in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+def test_damaged_sessions_end_without_a_traceback(read, name):
+    draw = random.Random(name)
+    for _ in range(60):
+        lines = [mutated(line, draw) for line in SESSIONS[name]]
+        try:
+            read([user("Go."), *lines] if draw.random() < 0.5 else lines)
+        except CtxbenchError:
+            continue
+
+
+STOPPED = """
+import os, signal, sys
+from pathlib import Path
+from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_traces
+from ctxbench.model.items import Catalog, Item
+
+def stop(step, done, total):
+    if done * 2 > total:
+        os.kill(os.getpid(), signal.SIGINT)
+
+catalog = Catalog([Item(type="tool", server="shop", name="track_order")])
+source = TraceSource(logs=tuple(map(Path, sys.argv[1:])), catalog=catalog)
+import_traces(source, TraceSettings(name="mine"), redact=None, progress=stop)
+"""
+
+
+@pytest.mark.parametrize("form", ["lines", "list", "sessions"])
+def test_ctrl_c_keeps_what_was_read_and_the_same_import_goes_on(tmp_path, monkeypatch, form):
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
+    answer = {"role": "assistant", "content": [use("track_order", "c")]}
+    messages = [[{"role": "user", "content": f"{'Go.' * 500} {n}"}, answer] for n in range(2000)]
+    if form == "sessions":
+        rows = [{"session_id": f"s{n // 30}", **line} for n, pair in enumerate(messages) for line in pair]
+    else:
+        rows = [
+            {"messages": [*messages[n - n % 3], *messages[n]][-4:], "offered": ["track_order"]} for n in range(2000)
+        ]
+    paths = (tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    for path, part in zip(paths, (rows[:500], rows[500:]), strict=True):
+        path.write_text(json.dumps(part) if form == "list" else "\n".join(map(json.dumps, part)), "utf-8")
+    catalog = Catalog([Item(type="tool", server="shop", name="track_order")])
+    source, settings = TraceSource(logs=paths, catalog=catalog), TraceSettings(name="mine")
+    whole = import_traces(source, settings, redact=None)
+    process = subprocess.run(
+        [sys.executable, "-c", STOPPED, *map(str, paths)], capture_output=True, text=True, check=False
+    )
+    assert process.returncode in (-signal.SIGINT, 130)
+    assert process.stderr.endswith("continues\n")
+    assert len(list((tmp_path / "cache" / "imports").iterdir())) == 1
+    read = []
+    monkeypatch.setattr(LogFiles, "_read_document", counted(read, LogFiles._read_document))
+    resumed = import_traces(source, settings, redact=None)
+    assert 0 < len(read) < len(rows) * 0.6
+    assert resumed.dataset.hash == whole.dataset.hash
+    assert resumed.report == whole.report
+    assert list((tmp_path / "cache" / "imports").iterdir()) == []
+
+
+def counted(calls, function):
+    def run(self, document, **settings):
+        calls.append(document)
+        return function(self, document, **settings)
+
+    return run
+
+
+def test_a_damaged_state_of_an_import_is_read_anew(read, tmp_path, monkeypatch):
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("pathlib.Path.read_bytes", lambda _: b"\x80damaged")
+    assert requests(read([user("Go."), assistant("Yes.")])) == ["Go."]
