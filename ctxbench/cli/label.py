@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.cli.common import dataset_inputs, print_json, selector_inputs
+from ctxbench.cli.tune import next_step_line
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.layout import FOLDER, LOG, QRELS, Exposure, read_exposures
 from ctxbench.datasets.lookup import open_dataset
@@ -43,12 +44,12 @@ from ctxbench.model.requests import Request
 from ctxbench.search.embedders import open_embedder, open_vectors
 from ctxbench.search.resources import LocalResources
 from ctxbench.search.tokens import open_counter
+from ctxbench.tuning.held_out import next_step
 
 MESSAGES = 4  # last messages of the history
 SHOWN = 9  # choices with a number
 LEAST = 5  # choices that a long request leaves room for
 GRADES = ("irrelevant", "helpful", "required")
-ENOUGH = 50  # labels from which a fit is worth a try
 
 tell = partial(say, err=True)
 
@@ -273,10 +274,12 @@ def label(
             raise
         changed = work.save(session).changed
         after, made = session.report(), len(set(work.dataset.labels) - labels)
-        command, reason = next_command(work.dataset, folder, asks=session.next() is not None)
+        dataset = work.dataset
+    with progress() as bar:
+        line = next_step_line(next_step(dataset, embedder=embedder, progress=bar), str(folder)) if minutes > 0 else ""
     if as_json:
         reports = {"before": _report_json(before), "after": _report_json(after)}
-        print_json({**reports, "asked": n_answers, "labels": made, "changed": len(changed), "next": command})
+        print_json({**reports, "asked": n_answers, "labels": made, "changed": len(changed), "next": line})
         return
     if minutes > 0:
         recent = f"{n_answers:,} new" if n_answers >= 0 else f"{-n_answers:,} earlier undone"
@@ -286,27 +289,7 @@ def label(
             f"{count(made, 'label')} made or changed in {count(len(changed), 'query', 'queries')}: {folder / QRELS}",
         )
     _print_figures(before if minutes > 0 else None, after)
-    say(f"next: {command}", f"  {reason}")
-
-
-def next_command(dataset: Dataset, folder: Path, *, asks: bool = True) -> tuple[str, str]:
-    """The command that follows for a dataset in a folder, and why: label more, fit a selector, or run an experiment.
-
-    Args:
-        dataset: the dataset.
-        folder: its folder.
-        asks: whether there is a question left to label.
-    """
-    n = sum(label.grade == 2 for label in dataset.judged().labels)
-    if n >= ENOUGH:
-        fit = ["calibrate", "probability", str(folder), "--out", f"{folder}-fits.json", "--folds", "5"]
-        return shlex.join(
-            ["ctxbench", *fit]
-        ), f"fits a selector to {n:,} labels, and measures the gain on requests that it was not fitted to"
-    if asks:
-        more = f"continues; {count(ENOUGH - n, 'more label')} until `ctxbench calibrate`"
-        return shlex.join(["ctxbench", "data", "label", str(folder), "--minutes", "20"]), more
-    return "ctxbench run EXPERIMENT.yaml", f"with `datasets: [{folder}]` in that file, which `ctxbench init` writes"
+    say(*filter(None, [line]))
 
 
 def make_pool_for(dataset: Dataset, selectors: list[str], embedder: str, exposures: Mapping[str, Exposure]) -> Pool:

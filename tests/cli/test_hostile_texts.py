@@ -196,7 +196,7 @@ def test_questions_on_a_terminal_are_made_fit(place):
     words = ("data", "label", "log", "--selectors", "bm25", "--embedder", "hashing")
     code, said = process(place, *words, typed=typed, **PLAIN)
     assert faults(said.replace("\r", "\n")) == []
-    assert (code, "next: ctxbench data label log" in said) == (0, True), said
+    assert (code, "next: `ctxbench data label log" in said) == (0, True), said
 
 
 def test_a_bug_and_a_terminal_without_unicode_and_names_that_are_no_text_are_made_fit(place):
