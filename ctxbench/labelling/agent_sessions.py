@@ -603,7 +603,7 @@ KINDS = tuple(
         title=title,
         program=program,
         request="a message of the user",
-        label="tools called, skills loaded and files of the catalog read up to the next message",
+        label="tools called, skills loaded, and files of the catalog read, up to the next message",
         offered=offered,
         matches=matches,
     )
@@ -612,14 +612,14 @@ KINDS = tuple(
             "claude-code",
             "sessions of Claude Code",
             "`~/.claude/projects/*/*.jsonl`; `claude -p --output-format stream-json`",
-            "tools and skills that `init` lists",
+            "tools and skills in the event `init`",
             _matches(_is_claude_code),
         ),
         (
             "codex",
             "sessions of Codex",
             "`~/.codex/sessions/**/rollout-*.jsonl`",
-            "dynamic tools",
+            "tools in `dynamic_tools`",
             _matches(_is_codex),
         ),
         (
@@ -632,9 +632,9 @@ KINDS = tuple(
         ("gemini-cli", "sessions of Gemini CLI", "`~/.gemini/tmp/*/chats/*`", "", _matches(_is_gemini)),
         (
             "transcript",
-            "messages or events, one a line or in a list",
-            "Cline's `api_conversation_history.json`; logs of any agent",
-            "`tools` of a line",
+            "messages or events of any agent, one per line or in a list",
+            "an agent of your own; `api_conversation_history.json` of Cline",
+            "`tools` in the file",
             _is_transcript,
         ),
     )
