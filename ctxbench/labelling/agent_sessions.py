@@ -613,7 +613,7 @@ KINDS = tuple(
         title=title,
         program=program,
         request="a message of the user",
-        label="tools called, skills loaded and files of the catalog read up to the next message",
+        label="tools called, skills loaded, and files of the catalog read, up to the next message",
         offered=offered,
         matches=matches,
     )
@@ -622,6 +622,7 @@ KINDS = tuple(
             "claude-code",
             "sessions of Claude Code",
             "`~/.claude/projects/*/*.jsonl`; `claude -p --output-format stream-json`",
+<<<<<<< HEAD
             "tools and skills that `init` lists",
             _has_line(
                 lambda line: (
@@ -630,11 +631,16 @@ KINDS = tuple(
                     and (isinstance(line.get("message"), dict) or bool(line.keys() & {"uuid", "leafUuid", "subtype"}))
                 )
             ),
+=======
+            "tools and skills in the event `init`",
+            _matches(_is_claude_code),
+>>>>>>> wt-docs
         ),
         (
             "codex",
             "sessions of Codex",
             "`~/.codex/sessions/**/rollout-*.jsonl`",
+<<<<<<< HEAD
             "dynamic tools",
             _has_line(
                 lambda line: (
@@ -642,6 +648,10 @@ KINDS = tuple(
                     and line.get("type") in ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
                 )
             ),
+=======
+            "tools in `dynamic_tools`",
+            _matches(_is_codex),
+>>>>>>> wt-docs
         ),
         (
             "copilot",
@@ -675,9 +685,9 @@ KINDS = tuple(
         ),
         (
             "transcript",
-            "messages or events, one a line or in a list",
-            "Cline's `api_conversation_history.json`; logs of any agent",
-            "`tools` of a line",
+            "messages or events of any agent, one per line or in a list",
+            "an agent of your own; `api_conversation_history.json` of Cline",
+            "`tools` in the file",
             _is_transcript,
         ),
     )
