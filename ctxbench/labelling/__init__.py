@@ -28,13 +28,9 @@ Modules:
     eval_forms: Records of evals from files of evaluation programs and trigger evals of skills.
     evals: Datasets from evals, hand-written or of evaluation programs.
     git_history: Datasets from git history: commits as queries, changed files as labels.
-<<<<<<< HEAD
-    judgment_files: Make datasets of collections in the forms of search programs, and export datasets to these.
-=======
     import_files: Import files of any kind: recognise each, group them by family, read each family.
     judgment_files: Read collections (BEIR, MTEB, TREC, AutoRAG ...) and lists of items, and export datasets.
     kinds: The kinds of files that are imported, and their recognition.
->>>>>>> wt-docs
     overlap: Near-duplicate items, and items that a search confuses.
     pools: Pools of what selectors offer, and predictions of what queries require.
     published: Datasets from installed packages, and files fetched from publishers.
@@ -43,18 +39,11 @@ Modules:
     review: Labels that selectors contradict, and agreement between two labellings.
     sampling: The stratified sample of queries to label, and estimates from the answers to it.
     session: A labelling session and the folder that it is stored in.
-<<<<<<< HEAD
-=======
     sources: Any file as documents, by its content.
->>>>>>> wt-docs
     trace_exports: Spans in the forms of the programs that export them, and the kinds of logs.
     trace_import: Import logs: read them, report what is unreadable, and write a dataset.
     trace_labels: Queries and labels from turns, and the report of an import.
     trace_messages: Records of a log, and chat messages in the formats of providers and libraries.
-<<<<<<< HEAD
-    trace_spans: Spans in one form, how they are linked, and the records of their model calls.
-=======
     trace_spans: Spans in one form, their links in a trace, and the records of their model calls.
->>>>>>> wt-docs
     trace_turns: Turns from rows and API bodies, and turns grouped into conversations.
 """

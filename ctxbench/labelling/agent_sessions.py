@@ -622,8 +622,7 @@ KINDS = tuple(
             "claude-code",
             "sessions of Claude Code",
             "`~/.claude/projects/*/*.jsonl`; `claude -p --output-format stream-json`",
-<<<<<<< HEAD
-            "tools and skills that `init` lists",
+            "tools and skills in the event `init`",
             _has_line(
                 lambda line: (
                     isinstance(line.get("type"), str)
@@ -631,27 +630,18 @@ KINDS = tuple(
                     and (isinstance(line.get("message"), dict) or bool(line.keys() & {"uuid", "leafUuid", "subtype"}))
                 )
             ),
-=======
-            "tools and skills in the event `init`",
-            _matches(_is_claude_code),
->>>>>>> wt-docs
         ),
         (
             "codex",
             "sessions of Codex",
             "`~/.codex/sessions/**/rollout-*.jsonl`",
-<<<<<<< HEAD
-            "dynamic tools",
+            "tools in `dynamic_tools`",
             _has_line(
                 lambda line: (
                     isinstance(line.get("payload"), dict)
                     and line.get("type") in ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
                 )
             ),
-=======
-            "tools in `dynamic_tools`",
-            _matches(_is_codex),
->>>>>>> wt-docs
         ),
         (
             "copilot",

@@ -356,40 +356,20 @@ KINDS = (
     _collection(
         name="autorag",
         title="questions of AutoRAG",
-<<<<<<< HEAD
-        program="`qa.parquet` and `corpus.parquet`, also as JSON lines or CSV",
-        label="one document of each group in `retrieval_gt`",
-=======
         program="`qa.parquet` and `corpus.parquet`, or the same as JSON lines or CSV",
-        request="`query`",
         label="`retrieval_gt`: one document of each group",
->>>>>>> wt-docs
         matches=_is_role("groups"),
     ),
     _collection(
         name="trec",
         title="qrels of TREC",
-<<<<<<< HEAD
-        program="`qrels.txt`, with queries and documents in JSON lines or separated by tabs",
-=======
         program="a file of qrels, with queries and documents as JSON lines or separated by tabs",
-        request=_QUERY,
-        label=_DOCUMENT,
->>>>>>> wt-docs
         matches=_is_role("labels", is_plain=True),
     ),
     _collection(
         name="beir",
-<<<<<<< HEAD
-        title="queries, documents and qrels of BEIR, MTEB, ranx or Hugging Face",
-        program="folders with `corpus`, `queries` and `qrels` (JSON, JSON lines, CSV or parquet); `Qrels.save` of ranx",
-=======
-        family=COLLECTION,
         title="queries and qrels of BEIR, MTEB, Hugging Face or ranx",
         program="folders with `corpus`, `queries` and `qrels`, as JSON lines, JSON, CSV, TSV or parquet",
-        request=_QUERY,
-        label=_DOCUMENT,
->>>>>>> wt-docs
         matches=_is_role("labels", "queries", "export", is_plain=False),
     ),
     _collection(
@@ -402,23 +382,12 @@ KINDS = (
     _items(
         name="tools",
         title="tools of MCP, OpenAI, Anthropic or the AI SDK",
-<<<<<<< HEAD
-        program="the result of `tools/list`, or `tools` of a request",
-=======
         program="a result of `tools/list`, or `tools` of a request",
-        request="",
-        label="",
->>>>>>> wt-docs
         matches=is_tool_list,
     ),
     _items(
         name="skills",
-<<<<<<< HEAD
-        title="skills",
-=======
-        family=CATALOG,
         title="skills of agents",
->>>>>>> wt-docs
         program="`SKILL.md`, with `name` and `description`",
         matches=_has_fields({"name", "description"}),
     ),
@@ -431,13 +400,7 @@ KINDS = (
     _items(
         name="documents",
         title="documents or chunks",
-<<<<<<< HEAD
-        program="documents of LangChain, nodes and stores of LlamaIndex, any list with an id and a text",
-=======
         program="documents of LangChain, nodes and stores of LlamaIndex, any list of objects with an id and a text",
-        request="",
-        label="",
->>>>>>> wt-docs
         matches=_is_role("documents", "texts"),
     ),
 )
