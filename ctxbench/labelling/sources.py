@@ -86,7 +86,7 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         matches = [path]
         if not path.exists() and glob.has_magic(str(path)):
-            matches = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]
+            matches = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207
         inside = [file for match in matches for file in (_below(match) if match.is_dir() else [match])]
         if not inside:
             raise StorageError(Message("labelling.no-files", path=path))
