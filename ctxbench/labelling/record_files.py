@@ -69,8 +69,8 @@ class NameResolver:
 
     1. `id`: an id such as `tool:tracker:create_issue`; the only rule for items that are not tools.
     2. `name`: the exact name of a tool.
-    3. `joined`: server and name, joined by `__`, `.`, `/` or `:`, perhaps with the prefix `mcp__` or `functions.`; any
-       server, if no tool of that server has the name but one without a server has.
+    3. `joined`: server and name, joined by `__`, `.`, `/` or `:`, perhaps with the prefix `mcp__` or `functions.`, or
+       by `_` after `mcp_`; over a catalog without servers any server.
     4. `cleaned`: as 3 and 2, ignoring case, with any other characters as one separator.
     5. `cut`: a name of 55 to 64 characters that, without a hash of 4 to 12 hexadecimal digits at its end, is the start
        of the joined name of an item.
@@ -121,9 +121,10 @@ class NameResolver:
 
     def _by_rules(self, requested: str, name: str) -> Resolved:
         plain = _PREFIX.sub("", name, count=1) if _PREFIX.match(name) else name
+        joint = re.compile("_") if name[:4].casefold() == "mcp_" else _JOINT
         for rule, keys in (
             ("name", self._by_name.get(name, [])),
-            ("joined", self._joined(plain) or self._joined(name)),
+            ("joined", self._joined(plain) or self._joined(name) or self._joined(plain, joint)),
             ("cleaned", self._cleaned(plain) or self._cleaned(name)),
             ("cut", self._cut(plain) if CUT_FROM <= len(name) <= 64 else []),
         ):
@@ -134,11 +135,11 @@ class NameResolver:
                 return Resolved(requested, None, AMBIGUOUS, tuple(keys))
         return Resolved(requested, None, UNKNOWN)
 
-    def _joined(self, name: str) -> list[ItemKey]:
-        """The items with the parts before and after a separator as server and name."""
-        splits = sorted({(_clean(name[: at.start()]), _clean(name[at.end() :])) for at in _JOINT.finditer(name)})
+    def _joined(self, name: str, joint: re.Pattern[str] = _JOINT) -> list[ItemKey]:
+        """The items with the parts around a separator as server and name; or as name, if none has a server."""
+        splits = sorted({(_clean(name[: at.start()]), _clean(name[at.end() :])) for at in joint.finditer(name)})
         keys = [key for split in splits for key in self._by_parts.get(split, ())]
-        return keys or [key for _, tool in splits for key in self._by_parts.get(("", tool), ())]
+        return keys or [key for _, tool in splits if not self._by_joined for key in self._by_parts.get(("", tool), ())]
 
     def _cleaned(self, name: str) -> list[ItemKey]:
         cleaned = _clean(name)
