@@ -234,7 +234,8 @@ def _asserted(
 ) -> tuple[str, list[Any]] | None:
     """The role and the labels of an assertion; None if it does not name items.
 
-    What an answer contains is a label only if it is the name of an item, and no plain word.
+    What an answer contains is a label only if it is the name of an item, and no plain word. Names of which one is
+    enough are no labels.
     """
     kind, value = str(assertion.get("type")), assertion.get("value")
     is_negative, kind = kind.startswith("not-"), kind.removeprefix("not-")
@@ -247,13 +248,15 @@ def _asserted(
     entries = value if isinstance(value, list) else []
     named = [entry.get("name") if isinstance(entry, dict) else entry for entry in entries]
     names = [name.strip() for name in named if isinstance(name, str) and name.strip()]
-    if not names or kind not in (*_ONE, *_ANY, *_ALL, *_OF_TOOLS) or (is_negative and kind in _ALL):
+    if not names or kind not in (*_ONE, *_ANY, *_ALL, *_OF_TOOLS):
         return None
+    if len(names) > 1 and kind in (_ALL if is_negative else _ANY):
+        return None  # one of them is enough
     if kind not in _OF_TOOLS and any(
         finder.resolve(name).key is None or not (kind == "equals" or _IDENTIFIER.search(name)) for name in names
     ):
         return None
-    return ("forbidden", names) if is_negative else ("expected", [names] if kind in _ANY else names)
+    return "forbidden" if is_negative else "expected", names
 
 
 # deepeval and ragas
