@@ -160,8 +160,9 @@ def import_evals(
     reader.put_in_groups()
     order = {path: number for number, path in enumerate(files)}
     draft.faults.sort(key=lambda fault: (order.get(Path(fault.path or ""), 0), fault.line))
+    has_labels = any(part.has_labels for part in parts)
     for part in parts:
-        reader.check_part(part)
+        reader.check_part(part, has_labels=has_labels)
     refuse_empty(draft.queries, where, draft.faults, expected='{"query": text, "expected": [names]}')
     forms = list(dict.fromkeys(part.form for part in parts))
     labelling = str(Message("labelling.card-triggers" if forms == ["trigger evals"] else "labelling.card-golden"))
@@ -364,14 +365,18 @@ class _EvalReader:
         self.draft.ids[UNNAMED] += [] if published else [query_id]
         return query_id
 
-    def check_part(self, part: EvalRows) -> None:
-        """Hint at ignored fields that hold items; a file without requests or labels is a fault.
+    def check_part(self, part: EvalRows, *, has_labels: bool) -> None:
+        """Hint at ignored fields that hold items; a file without requests is a fault, and so are files without labels.
 
         The fault has the mapping that the values of the fields suggest.
+
+        Args:
+            part: the records of a file.
+            has_labels: whether any of the files has labels.
         """
         records = [row.data for row in part.rows]
         evidence = FieldEvidence.of(records, self._finder.resolve)
-        if part.has_labels and part.has_requests:
+        if has_labels and part.has_requests:
             for name, keys in evidence.items.items():
                 if name.partition(".")[0] in part.passed_over:
                     hint = Message("labelling.ignored-items", name=name)

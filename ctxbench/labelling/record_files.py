@@ -356,18 +356,8 @@ OFFERED = ("tools", "functions", "available", "available_tools", "offered_tools"
 GRADES = ("grade", "gain", "relevance", "score")  # members of labels that are objects
 OTHERWISE = {
     "query": (
-        *(
-            "message",
-            "text",
-            "user_message",
-            "user_query",
-            "user_input",
-            "user_prompt",
-            "user_request",
-            "utterance",
-            "query_text",
-        ),
-        *("request_text", "question_text", "message_text", "instruction", "task"),
+        *("message", "text", "user_message", "user_query", "user_input", "user_prompt", "user_request", "utterance"),
+        *("query_text", "request_text", "question_text", "message_text", "instruction", "task"),
     ),
     "id": ("case_id", "test_id", "eval_id", "example_id", "question_id", "request_id", "uuid"),
 }

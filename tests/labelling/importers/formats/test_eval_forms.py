@@ -274,6 +274,15 @@ def test_a_manual_skill_keeps_its_evals_out_with_a_note(tmp_path):
     assert found.ids[BY_HAND] == ["slides: use slides"]
 
 
+def test_evals_of_what_a_skill_does_are_requests_without_labels(tmp_path):
+    write(skills(tmp_path, "pdf") / "pdf" / "t.json", '[{"query": "read it", "should_trigger": true}]')
+    rows = [{"id": 1, "prompt": "Merge two files", "expected_output": "One file", "files": []}]
+    write(tmp_path / "pdf" / "evals.json", json.dumps({"skill_name": "pdf", "evals": rows}))
+    found = triggers(tmp_path)
+    assert labels(found) == {"read it": ["pdf"], "Merge two files": []}
+    assert found.counts[UNSAID] == len(found.dataset.unlabelled) == 1
+
+
 def test_evals_of_skills_may_name_the_expected_skill(tmp_path):
     skills(tmp_path, "pdf", "xls")
     write(tmp_path / "evals.json", json.dumps({"name": "x", "cases": [{"prompt": "read it", "expected_skill": "pdf"}]}))
