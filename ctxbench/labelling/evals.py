@@ -30,7 +30,7 @@ from ctxbench.catalogs.instructions import rules_folder
 from ctxbench.catalogs.tool_lists import as_option, describes_item
 from ctxbench.datasets.dataset import split_of
 from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_pairs, minimal_groups
-from ctxbench.io.errors import SHOWN, Fault, InputError, Message, check_choice, none_found, suggest
+from ctxbench.io.errors import SHOWN, Fault, InputError, Message, check_choice, merge_equal_faults, none_found, suggest
 from ctxbench.io.rows import Row
 from ctxbench.labelling.conversion import PASSED_OVER, RENAMED, Conversion, Draft, ImportSettings, grading, refuse_empty
 from ctxbench.labelling.eval_forms import (
@@ -160,6 +160,7 @@ def import_evals(
     reader.put_in_groups()
     order = {path: number for number, path in enumerate(files)}
     draft.faults.sort(key=lambda fault: (order.get(Path(fault.path or ""), 0), fault.line))
+    draft.faults[:] = merge_equal_faults(draft.faults)
     has_labels = any(part.has_labels for part in parts)
     for part in parts:
         reader.check_part(part, has_labels=has_labels)
