@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -343,7 +343,7 @@ class _EvalReader:
             DatasetQuery(
                 request=Request(id=query_id, text=text, available=available),
                 split=_split(row),
-                tags=tuple(_tags(row)),
+                tags=_tags(row),
                 needs_nothing=needs_nothing,
                 partly_labelled=is_partial and bool(groups),
             )
@@ -355,14 +355,14 @@ class _EvalReader:
     def _query_id(self, record: _Eval) -> str:
         """The id of the query of a record; that of another file's query gets the name of its file before it."""
         row, published = record.row, read_id(record.row, record.fields["id"])
-        query_id = self.draft.query_id(published or record.default_id)
-        first = self._lines.get(query_id)
-        if first is not None and first.path != row.path:
-            query_id = self.draft.query_id(f"{record.part.name}-{published or record.default_id}")
-            first = self._lines.get(query_id)
-        if first is not None:
+        name = published or record.default_id
+        for candidate in (name, f"{record.part.name}-{name}"):
+            query_id = self.draft.query_id(candidate)
+            first = self._lines.setdefault(query_id, row)
+            if first is row or first.path == row.path:
+                break
+        if first is not row:
             row.fault(Message("labelling.query-twice", name=query_id, line=first.line))
-        self._lines.setdefault(query_id, row)
         self.draft.ids[UNNAMED] += [] if published else [query_id]
         return query_id
 
@@ -391,9 +391,8 @@ class _EvalReader:
         likely = {"query": request, "expected": "".join(labels[:1]), "forbidden": labels and evidence.forbidden()}
         names = {**self._mapped, **{role: name for role, name in likely.items() if name}}
         option = as_option(names or {"query" if not part.has_requests else "expected": "FIELD"})
-        key = "labelling.no-request-field" if not part.has_requests else "labelling.expected-missing"
-        if labels:
-            key = "labelling.map-choice" if len(labels) > 1 else "labelling.map-labels"
+        key = "labelling.expected-missing" if part.has_requests else "labelling.no-request-field"
+        key = "labelling.map-choice" if len(labels) > 1 else "labelling.map-labels" if labels else key
         message = Message(
             key,
             fields=", ".join([*fields[:_SHOWN], "..."][: len(fields)]) or "none",
@@ -540,9 +539,9 @@ def _split(row: Row) -> str:
     return split
 
 
-def _tags(row: Row) -> Iterator[str]:
+def _tags(row: Row) -> tuple[str, ...]:
     value = row.data.get("tags")
-    entries = [part.strip() for part in value.split(",")] if isinstance(value, str) else row.take("tags", list, [])
+    entries = value.split(",") if isinstance(value, str) else row.take("tags", list, [])
     if not all(isinstance(entry, str) for entry in entries):
         row.fault(Message("labelling.field-choice", name="tags", choices="a list of texts", got=value))
-    yield from (entry for entry in entries if entry and isinstance(entry, str))
+    return tuple(entry.strip() for entry in entries if isinstance(entry, str) and entry.strip())
