@@ -391,6 +391,7 @@ class _EvalReader:
         likely = {"query": request, "expected": "".join(labels[:1]), "forbidden": labels and evidence.forbidden()}
         names = {**self._mapped, **{role: name for role, name in likely.items() if name}}
         option = as_option(names or {"query" if not part.has_requests else "expected": "FIELD"})
+        option = shlex.join(option.split(" ", 1))
         key = "labelling.expected-missing" if part.has_requests else "labelling.no-request-field"
         key = "labelling.map-choice" if len(labels) > 1 else "labelling.map-labels" if labels else key
         message = Message(
@@ -400,7 +401,7 @@ class _EvalReader:
             hint=f"; did you mean {request!r}?" if request else ".",
             missing="expected items" if part.has_requests else "the request and expected items",
             option=option,
-            command=f"{self.draft.settings.command} {shlex.join(option.split(' ', 1))}",
+            command=f"{self.draft.settings.command} {option}",
             names=REQUESTS,
             expected=EXPECTED,
             forbidden=FORBIDDEN,

@@ -357,6 +357,7 @@ GRADES = ("grade", "gain", "relevance", "score")  # members of labels that are o
 OTHERWISE = {
     "query": (
         *("message", "text", "user_message", "user_query", "user_input", "user_prompt", "user_request", "utterance"),
+        *("user_question", "user_utterance", "user_says", "customer_message", "customer_query", "customer_question"),
         *("query_text", "request_text", "question_text", "message_text", "instruction", "task"),
     ),
     "id": ("case_id", "test_id", "eval_id", "example_id", "question_id", "request_id", "uuid"),
@@ -606,7 +607,8 @@ def with_names(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str
     """A record with fields renamed by the mapping, without other names of mapped fields."""
     roots = {theirs if theirs in data else theirs.partition(".")[0] for theirs in names.values()}
     mapped = {field: value for field, value in _mapped_values(data, names).items() if value is not None}
-    return {name: value for name, value in data.items() if name not in roots} | mapped
+    others = {name: value for name, value in data.items() if name not in roots}
+    return {snake(name) if snake(name) in READ_BESIDE else name: value for name, value in others.items()} | mapped
 
 
 def _mapped_values(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

@@ -360,6 +360,11 @@ def test_the_mapping_that_works_is_proposed_with_its_command(tmp_path, rows, opt
     assert all(names for names in labels(found).values())
 
 
+def test_a_command_with_blanks_in_a_field_is_quoted(tmp_path):
+    with pytest.raises(InputError, match=r"FOLDER --map 'query=The words'`"):
+        imported(tmp_path / "e.json", [{"The words": "pay", "expected": ["refund_order"]}])
+
+
 def test_several_fields_of_items_are_a_choice_and_none_is_taken(tmp_path):
     with pytest.raises(InputError) as error:
         imported(tmp_path / "e.json", [{"query": "pay", "first": "refund_order", "second": "stop_order"}])
