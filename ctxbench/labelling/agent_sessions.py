@@ -425,6 +425,7 @@ class SessionReader:
                 )
                 conversation.calls[key] = tool, items, result_status(output, tool, failed=failed)
                 conversation.results = [*conversation.results, (tool, output[:_LENGTH])][-_N_RESULTS:]
+                self._findings.counts["results_cut"] += len(output) > _LENGTH
 
     def _cut(self, conversation: _Conversation) -> Iterator[Record]:
         """End a conversation that was summarised; what follows is a conversation of its own."""
@@ -638,8 +639,12 @@ KINDS = tuple(
             "tools in `dynamic_tools`",
             _has_line(
                 lambda line: (
-                    isinstance(line.get("payload"), dict)
-                    and line.get("type") in ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+                    (
+                        isinstance(line.get("payload"), dict)
+                        and line.get("type")
+                        in ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+                    )
+                    or (line.get("type") == "thread.started" and "thread_id" in line)
                 )
             ),
         ),

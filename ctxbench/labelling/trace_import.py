@@ -43,7 +43,7 @@ class LogFiles:
     Attributes:
         findings: counts and faults.
         names: finds the items of names.
-        turns: the records of sessions.
+        has_sessions: whether a file has sessions of agents.
     """
 
     def __init__(self, source: TraceSource, *, history: int) -> None:
@@ -52,13 +52,14 @@ class LogFiles:
         self._paths, self._kind = source.logs, source.kind
         self._rows = LogReader(self.findings, history=history)
         self._sessions = SessionReader(SessionNames(source.catalog, self.names), self.findings)
-        self.turns: list[Record] = []
+        self._turns: list[Record] = []
         self._hashes: set[bytes] = set()  # of documents
-        self._n_files = self._n_documents = self._n_readable = 0
+        self._n_files = self._n_documents = 0
+        self.has_sessions = False
 
     def records(self) -> list[Record]:
         """All records read."""
-        return [*self.turns, *self._rows.records()]
+        return [*self._turns, *self._rows.records()]
 
     def read(self, progress: ProgressListener = silent) -> Iterator[None]:
         """Read the files from where reading stopped; gives control back after each document.
@@ -73,17 +74,18 @@ class LogFiles:
         counts, faults = self.findings.counts, self.findings.faults
         for number, path in list(enumerate(self._paths))[self._n_files :]:
             if self._n_documents == 0:
-                self.turns += self._sessions.start_file(path)
+                self._turns += self._sessions.start_file(path)
             yield from self._read_file(path, partial(_report_progress, progress, sum(sizes[:number]), sum(sizes)))
             self._n_files, self._n_documents = number + 1, 0
-        self.turns += self._sessions.finish()
-        counts["lines_unreadable"] = n_wrong = counts["lines"] - self._n_readable - counts["lines_twice"]
-        if faults and n_wrong > self._n_readable:
-            raise _unreadable(faults, f"traces: {n_wrong} lines cannot be read, {self._n_readable} can")
+        self._turns += self._sessions.finish()
+        n_wrong, n_readable = counts["lines_unreadable"], counts["lines"] - counts["lines_unreadable"]
+        if faults and n_wrong > n_readable:
+            raise _unreadable(faults, f"traces: {n_wrong} lines cannot be read, {n_readable} can")
 
     def _read_file(self, path: Path, progress: Callable[[int], object]) -> Iterator[None]:
         values = [document.value for document in sample(path)]
         is_session = self._kind in _SESSIONS or any(kind.matches(values) for kind in KINDS)
+        self.has_sessions |= is_session
         counts, faults = self.findings.counts, self.findings.faults
         n_faults = len(faults)
         try:
@@ -91,26 +93,26 @@ class LogFiles:
                 if n <= self._n_documents:  # read before the interruption
                     del faults[n_faults:]
                     continue
-                counts["lines"] += 1 + len(faults) - n_faults
-                self._n_readable += self._read_document(document, is_session=is_session)
+                counts.update(lines=1 + len(faults) - n_faults, lines_unreadable=len(faults) - n_faults)
+                counts["lines_unreadable"] += not self._read_document(document, is_session=is_session)
                 self._n_documents, n_faults = n, len(faults)
                 yield
         except InputError as error:
             faults += error.faults
-        counts["lines"] += len(faults) - n_faults
+        counts.update(lines=len(faults) - n_faults, lines_unreadable=len(faults) - n_faults)
 
     def _read_document(self, document: Document, *, is_session: bool) -> bool:
-        """Read a document; returns whether it, or a part of it, could be read, and was not repeated."""
+        """Read a document; returns whether it, or a part of it, could be read."""
         counts, at = self.findings.counts, Fault("", document.path, document.line)
         if is_session:
-            before = len(self.findings.faults), counts["lines_twice"]
-            self.turns += self._sessions.read(document.value, counts["lines"], at)
-            return before == (len(self.findings.faults), counts["lines_twice"])
+            n_faults = len(self.findings.faults)
+            self._turns += self._sessions.read(document.value, counts["lines"], at)
+            return n_faults == len(self.findings.faults)
         text = document.text.strip() or json.dumps(document.value)
         digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         if digest in self._hashes:
             counts["lines_twice"] += 1
-            return False
+            return True
         self._hashes.add(digest)
         return self._rows.read(document.value, counts["lines"], at)
 
@@ -123,18 +125,20 @@ def _unreadable(faults: Sequence[Fault], subject: str) -> InputError:
     return InputError(merge_equal_faults(faults)[:_SHOWN], subject=subject)
 
 
-def _check_turns(groups: Sequence[object], logs: Sequence[Path], findings: LogFindings) -> None:
+def _check_turns(groups: Sequence[object], logs: Sequence[Path], reader: LogFiles) -> None:
     """Check that the logs have a turn.
 
     Raises:
         InputError: lines are wrong.
         ParameterError: no line has a user message.
     """
+    findings, n, files = reader.findings, reader.findings.counts, ", ".join(map(str, logs))
     if groups:
         return
     if findings.faults:
         raise _unreadable(findings.faults, "traces")
-    n, files = findings.counts, ", ".join(map(str, logs))
+    if reader.has_sessions:
+        raise ParameterError(Message("labelling.session-without-request", files=files, lines=n["lines"]))
     if not n["lines"]:
         raise ParameterError(Message("labelling.empty-log", files=files))
     raise ParameterError(
@@ -268,10 +272,10 @@ def import_traces(
     reader = _read_logs(source, settings, progress)
     findings = reader.findings
     groups = list(conversations(reader.records(), findings, history=settings.history))
-    _check_turns(groups, source.logs, findings)
+    _check_turns(groups, source.logs, reader)
     builder = Builder(source.catalog, source.scopes, reader.names, settings.assume_full, redact, findings)
     builder.add_conversations(groups, progress)
-    if not reader.turns:  # an agent may have used its own tools alone
+    if not reader.has_sessions:  # an agent may have used its own tools alone
         _check_catalog(builder)
         _check_labels(builder, source.logs)
     report = _report(builder)

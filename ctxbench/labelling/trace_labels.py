@@ -28,7 +28,16 @@ from ctxbench.model.requests import Request, SessionItem
 
 COUNTS: dict[str, tuple[str, ...]] = {
     "read": (
-        *("lines", "lines_twice", "lines_unreadable", "events_other", "spans", "spans_twice", "spans_unreadable"),
+        *(
+            "lines",
+            "lines_twice",
+            "lines_unreadable",
+            "events_other",
+            "results_cut",
+            "spans",
+            "spans_twice",
+            "spans_unreadable",
+        ),
         "spans_without_parent",
         *("spans_without_content", "spans_other", "model_calls_of_helpers", "logs_without_span"),
         *("records_without_request", "responses_unread", "responses_missing"),
@@ -160,6 +169,7 @@ NOTES = {
     for key in (
         *("labelling.turns-without-offered", "labelling.turns-assumed-full", "labelling.full-but-doubtful"),
         *("labelling.full-but-not-all-tools", "labelling.lines-unreadable", "labelling.lines-twice"),
+        "labelling.results-cut",
         *("labelling.spans-unreadable", "labelling.spans-twice", "labelling.calls-twice"),
         *("labelling.spans-without-parent", "labelling.spans-without-content", "labelling.logs-without-span"),
         *("labelling.records-without-request", "labelling.responses-unread", "labelling.responses-missing"),
