@@ -244,8 +244,7 @@ class _Conversation:
         offered: names of tools and skills that were listed; None without a list.
         record: the open turn.
         is_command: the message is a command of the program, which is a request only if the model answers.
-        calls: the calls of the open turn by id: the tool, the items that it used, and the status.
-        waiting: ids of calls without a result.
+        calls: the calls of the open turn by id: the tool, the items that it used, and the status, empty without result.
         results: of the open turn, which go with the next request.
     """
 
@@ -256,7 +255,6 @@ class _Conversation:
     n_turns: int = 0
     n_parts: int = 1
     calls: dict[str, tuple[str, list[str], str]] = field(default_factory=dict)
-    waiting: list[str] = field(default_factory=list)
     results: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -410,14 +408,12 @@ class SessionReader:
             key = identity or f"#{len(conversation.calls)}"
             if key not in conversation.calls:
                 items = self._names.needed(name, arguments, self._folder)
-                conversation.calls[key] = name, items, "ok"
-                conversation.waiting.append(key)
+                conversation.calls[key] = name, items, ""
                 self._findings.outside.update([] if items else [name])
         for identity, output, failed in results:
-            key = identity or next(iter(conversation.waiting), "")
-            if key in conversation.waiting:  # else repeated, or of an earlier turn
-                conversation.waiting.remove(key)
-                tool, items, _ = conversation.calls[key]
+            key = identity or next((key for key, (*_, status) in conversation.calls.items() if not status), "")
+            tool, items, status = conversation.calls.get(key, ("", [], "earlier"))
+            if not status:  # else repeated, or of an earlier turn
                 failed = (
                     failed
                     or (_use(tool) == "shell" and _EXIT.search(output[:_LENGTH] + output[-_LENGTH:]) is not None)
@@ -437,13 +433,13 @@ class SessionReader:
     def _close(self, conversation: _Conversation) -> Iterator[Record]:
         """The open turn of a conversation, unless it is a command that the model did not answer."""
         record, calls, conversation.record = conversation.record, conversation.calls, None
-        conversation.calls, conversation.waiting = {}, []
+        conversation.calls = {}
         if record is not None and (calls or not conversation.is_command):
             part = f"-part-{conversation.n_parts}" if conversation.n_parts > 1 else ""
             record.conversation, record.turn = f"{conversation.name}{part}", conversation.n_turns
             conversation.n_turns += 1
             record.calls = tuple(
-                Call(item, status, key if n == 0 else None)
+                Call(item, status or "ok", key if n == 0 else None)
                 for key, (_, items, status) in calls.items()
                 for n, item in enumerate(items)
             )

@@ -12,15 +12,14 @@ import re
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 
 from ctxbench import __version__
-from ctxbench.datasets.dataset import Dataset, name_fault, name_of_path
+from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import copy_other_files, refuse_loss, write_files
 from ctxbench.datasets.layout import CARD, EXPOSURE, Exposure, own_files, read_card, write_exposures
 from ctxbench.io.console import ProgressListener, silent
@@ -75,21 +74,22 @@ class LogFiles:
         for number, path in list(enumerate(self._paths))[self._n_files :]:
             if self._n_documents == 0:
                 self._turns += self._sessions.start_file(path)
-            yield from self._read_file(path, partial(_report_progress, progress, sum(sizes[:number]), sum(sizes)))
+            yield from self._read_file(path, progress, sum(sizes[:number]), sum(sizes))
             self._n_files, self._n_documents = number + 1, 0
         self._turns += self._sessions.finish()
         n_wrong, n_readable = counts["lines_unreadable"], counts["lines"] - counts["lines_unreadable"]
         if faults and n_wrong > n_readable:
             raise _unreadable(faults, f"traces: {n_wrong} lines cannot be read, {n_readable} can")
 
-    def _read_file(self, path: Path, progress: Callable[[int], object]) -> Iterator[None]:
+    def _read_file(self, path: Path, progress: ProgressListener, before: int, total: int) -> Iterator[None]:
         values = [document.value for document in sample(path)]
         is_session = self._kind in _SESSIONS or any(kind.matches(values) for kind in KINDS)
         self.has_sessions |= is_session
         counts, faults = self.findings.counts, self.findings.faults
         n_faults = len(faults)
         try:
-            for n, document in enumerate(documents(path, faults, progress), start=1):
+            read = documents(path, faults, lambda n: progress("reading traces, bytes", before + n, total))
+            for n, document in enumerate(read, start=1):
                 if n <= self._n_documents:  # read before the interruption
                     del faults[n_faults:]
                     continue
@@ -115,10 +115,6 @@ class LogFiles:
             return True
         self._hashes.add(digest)
         return self._rows.read(document.value, counts["lines"], at)
-
-
-def _report_progress(progress: ProgressListener, before: int, total: int, n: int) -> None:
-    progress("reading traces, bytes", before + n, total)
 
 
 def _unreadable(faults: Sequence[Fault], subject: str) -> InputError:
@@ -226,22 +222,6 @@ class TraceSettings:
         if self.history < 0:
             raise ParameterError(f"history must be 0 messages or more, got {self.history}")
 
-    @classmethod
-    def of_folder(
-        cls, out: Path, *, name: str | None, licence: str | None, history: int, all_offered: bool
-    ) -> TraceSettings:
-        """Settings of an import into a folder; the dataset is named after the folder by default.
-
-        Raises:
-            ParameterError: the name is invalid, or the history is negative.
-        """
-        settings = cls(
-            name=name_of_path(out, "traces") if name is None else name, history=history, assume_full=all_offered
-        )
-        if fault := name_fault(settings.name):
-            raise ParameterError(f"{fault} (--name)")
-        return settings if licence is None else replace(settings, licence=licence)
-
 
 def import_traces(
     source: TraceSource,
@@ -320,35 +300,6 @@ def interrupts() -> Iterator[list[int]]:
         yield signals
     finally:
         signal.signal(signal.SIGINT, handler)
-
-
-def import_into(
-    folder: Path,
-    source: TraceSource,
-    settings: TraceSettings,
-    *,
-    redact: bool = True,
-    patterns: Path | None = None,
-    progress: ProgressListener = silent,
-) -> TraceImport:
-    """Make a dataset of logs and write it into a folder, all of it or nothing.
-
-    Args:
-        folder: the folder of the dataset.
-        source: logs and catalog.
-        settings: settings of the import.
-        redact: whether to redact texts.
-        patterns: a file with patterns for the redaction.
-        progress: called with the step and its progress.
-
-    Raises:
-        UserError: as `import_traces` and `write_import`; the folder is checked first.
-    """
-    refuse_overwriting(folder)
-    redactor = redactor_for(source.catalog, patterns) if redact else None
-    result = import_traces(source, settings, redact=redactor, progress=progress)
-    write_import(result, folder)
-    return result
 
 
 def write_import(result: TraceImport, folder: Path | str) -> None:
