@@ -18,6 +18,8 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import getitem
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -562,25 +564,22 @@ def _chat_messages(request: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _changed(chat: Any, change: Mapping[str, Any]) -> Any:
-    """A chat of VS Code after a change: a first value (0), or one at a path that is set (1), appended (2) or deleted.
+    """A chat of VS Code after a change: first of all (0), or at a path something set (1), appended (2) or deleted (3).
 
     Raises:
         TypeError, AttributeError, LookupError: the path is not in the chat.
     """
-    kind, value = change["kind"], change.get("v")
-    if kind == 0:
-        return value
-    *path, last = change["k"]
-    target = chat
-    for key in path:
-        target = target[key]
-    if kind == 2:
+    document: Any = {"chat": chat}
+    value = change.get("v")
+    path = ["chat", *change.get("k", ())]
+    target, last = reduce(getitem, path[:-1], document), path[-1]
+    if change["kind"] == 2:
         target[last][change.get("i", len(target[last])) :] = value or []
-    elif kind == 1:
-        target[last] = value
-    else:
+    elif change["kind"] == 3:
         del target[last]
-    return chat
+    else:
+        target[last] = value
+    return document["chat"]
 
 
 _NOT_TRANSCRIPTS = {

@@ -256,12 +256,13 @@ def import_traces(
     builder = Builder(source.catalog, source.scopes, reader.names, settings.assume_full, redact, findings)
     builder.add_conversations(groups, progress)
     if not reader.has_sessions:  # an agent may have used its own tools alone
-        _check_catalog(builder)
         _check_labels(builder, source.logs)
     report = _report(builder)
+    times = sorted(query.request.time for query in builder.queries if query.request.time is not None)
+    origin = {"kind": "logs of an agent", "files": len(source.logs), "turns": len(builder.queries)}
     about = {
         "licence": settings.licence,
-        "source": _origin(builder, len(source.logs)),
+        "source": origin | ({"from": times[0], "to": times[-1]} if times else {}),
         "labelling": report.labelling(),
         "notes": {"traces": report.as_dict()},
     }
@@ -292,14 +293,13 @@ def _read_logs(source: TraceSource, settings: TraceSettings, progress: ProgressL
 def interrupts() -> Iterator[list[int]]:
     """Note the signals of Ctrl-C in a list instead of raising `KeyboardInterrupt`; only in the main thread."""
     signals: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield signals
-        return
-    handler = signal.signal(signal.SIGINT, lambda number, _: signals.append(number))
+    is_main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, lambda number, _: signals.append(number)) if is_main else None
     try:
         yield signals
     finally:
-        signal.signal(signal.SIGINT, handler)
+        if is_main:
+            signal.signal(signal.SIGINT, handler)
 
 
 def write_import(result: TraceImport, folder: Path | str) -> None:
@@ -357,35 +357,32 @@ def redactor_for(catalog: Catalog, patterns: Path | None = None) -> Redactor:
     return redactor(patterns, keep=names, ordinary={word for text in texts for word in _WORD.findall(text)})
 
 
-def _check_catalog(builder: Builder) -> None:
-    """Check that a name of the log is in the catalog.
-
-    Raises:
-        ParameterError: the log has names, and none is resolved.
-    """
-    resolved = builder.resolved_names()
-    if not resolved or any(match.key is not None or match.rule == AMBIGUOUS for match in resolved):
-        return
-    names = list(unresolved(resolved, builder.name_counts, UNKNOWN))
-    raise ParameterError(
-        f"{none_found(names, 'names of the log', 'the catalog', builder.catalog.ids)}. "
-        "Check that this is the catalog of the agent that wrote the log."
-    )
-
-
 def _check_labels(builder: Builder, logs: Sequence[Path]) -> None:
-    """Check that calls and responses in the logs gave a label.
+    """Check that names, calls and responses in the logs gave a label.
 
     Raises:
-        ParameterError: no query has a label or needs nothing, and something was not read.
+        ParameterError: no query has a label or needs nothing, and no name is in the catalog, or something was not read.
     """
-    findings, n = builder.findings, builder.findings.counts
-    lost = {"unreadable": n["calls_unread"] or "none", "lost": n["calls_without_request"] or "none"}
-    is_unread = findings.unread or builder.calls_not_found or n["calls_unread"] or n["calls_without_request"]
-    if builder.labels or n["queries_nothing"] or not is_unread:
+    findings, n, resolved = builder.findings, builder.findings.counts, builder.resolved_names()
+    if builder.labels or n["queries_nothing"]:
         return
-    names = {"fields": listed(findings.unread), "names": listed(builder.calls_not_found)}
-    raise ParameterError(Message("labelling.nothing-read", files=", ".join(map(str, logs)), **names, **lost))
+    if resolved and all(match.rule == UNKNOWN for match in resolved):
+        names = list(unresolved(resolved, builder.name_counts, UNKNOWN))
+        raise ParameterError(
+            f"{none_found(names, 'names of the log', 'the catalog', builder.catalog.ids)}. "
+            "Check that this is the catalog of the agent that wrote the log."
+        )
+    if findings.unread or builder.calls_not_found or n["calls_unread"] or n["calls_without_request"]:
+        raise ParameterError(
+            Message(
+                "labelling.nothing-read",
+                files=", ".join(map(str, logs)),
+                fields=listed(findings.unread),
+                names=listed(builder.calls_not_found),
+                unreadable=n["calls_unread"] or "none",
+                lost=n["calls_without_request"] or "none",
+            )
+        )
 
 
 def _report(builder: Builder) -> TraceReport:
@@ -409,10 +406,3 @@ def _report(builder: Builder) -> TraceReport:
         redaction=None if builder.redactor is None else builder.redactor.counts,
         examples=tuple(str(fault) for fault in merge_equal_faults(findings.faults)[:_EXAMPLES]),
     )
-
-
-def _origin(builder: Builder, files: int) -> dict[str, object]:
-    """The card's `source`."""
-    times = sorted(query.request.time for query in builder.queries if query.request.time is not None)
-    origin: dict[str, object] = {"kind": "logs of an agent", "files": files, "turns": len(builder.queries)}
-    return origin | ({"from": times[0], "to": times[-1]} if times else {})
