@@ -653,7 +653,8 @@ def _message(entry: Any, default_role: str) -> Iterator[ChatMessage]:
     """A message in the plain form; several if results of tools are followed by further texts or calls."""
     entry = _unwrapped(entry)
     role, content = _role(entry), get(entry, "parts", "content", "contents")
-    if content is not None and not isinstance(content, str | list | dict):
+    is_unknown = not role and default_role == "user" and "content" not in entry
+    if is_unknown or (content is not None and not isinstance(content, str | list | dict)):
         raise TypeError
     parts = content if isinstance(content, list) else [{"text": plain_text(content)}] if content else []
     invocations = entry.get("toolInvocations")

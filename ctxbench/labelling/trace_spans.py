@@ -74,13 +74,18 @@ class SpanTree:
         self._nodes = nodes
         self._findings = findings
         self._ancestors = {node.id: self._path(node) for node in nodes.values()}
-        chats = [node.record for node in nodes.values() if node.kind == "chat" and node.record and node.record.users]
+        chats = [node for node in nodes.values() if node.kind == "chat" and node.record is not None]
+        asked = {user_hash for chat in chats if chat.record is not None for user_hash in chat.record.user_hashes}
+        last = {node.id: set(node.record.user_hashes[-1:]) for node in nodes.values() if node.record is not None}
         for node in nodes.values():
             if node.kind == "chain":
-                last = set(node.record.user_hashes[-1:]) if node.record is not None else set()
-                is_root = bool(last) and not self._ancestors[node.id]
-                is_request = is_root and (not chats or any(last & set(chat.user_hashes) for chat in chats))
-                node.kind = "agent" if is_request else ""
+                is_root = bool(last[node.id]) and not self._ancestors[node.id]
+                node.kind = "agent" if is_root and (not asked or last[node.id] & asked) else ""
+        self._wrappers: set[str] = set()  # agents around another, with its request or none
+        paths = [[above.id for above in self._ancestors[chat.id] if above.kind == "agent"] for chat in chats]
+        for path in paths:
+            self._wrappers |= {agent for agent in path[:-1] if last[agent] <= asked}
+        self._wrappers -= {path[-1] for path in paths if path}
         self._order = sorted(nodes.values(), key=lambda node: (self._start(node), node.position))
         self._mains: dict[str, Record] = {}
 
@@ -130,9 +135,10 @@ class SpanTree:
             self._mains[node.id] = record
             if agent is not None and agent.record is not None and record.offered is None:
                 record.offered = agent.record.offered
+        answered = {above.id for main_id in self._mains for above in self._ancestors[main_id]}
         for node in self._order:
             outermost = node.kind == "agent" and not any(a.kind in ("agent", "tool") for a in self._ancestors[node.id])
-            if outermost and node.record is not None and node.record.text is not None and node.id not in users:
+            if outermost and node.record is not None and node.record.text is not None and node.id not in answered:
                 node.record.unit = f"{self._trace}/{node.id}"
                 self._mains[node.id] = node.record
 
@@ -179,7 +185,8 @@ class SpanTree:
 
     def _agents(self, node: Span) -> list[str]:
         """Ids of the agents that a span is part of, outermost first."""
-        return [above.id for above in self._ancestors[node.id] if above.kind == "agent"]
+        agents = [above.id for above in self._ancestors[node.id] if above.kind == "agent"]
+        return [agent for agent in agents if agent not in self._wrappers]
 
     def _record_with_call(self, call: Call, begin: float) -> Record | None:
         """The record whose messages have the id of a call; of several the one with its name, then the latest."""

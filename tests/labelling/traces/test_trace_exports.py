@@ -483,6 +483,42 @@ def test_what_has_no_request_is_refused_with_what_to_do(imported, document, advi
         imported(document)
 
 
+def test_an_agent_around_another_is_not_another_agent(imported):
+    def agent(own_id, parent, **inputs):
+        return {**RUN, "id": own_id, "name": own_id, "run_type": "agent", "parent_run_id": parent, "inputs": inputs}
+
+    rows = [
+        agent("workflow", None),
+        agent("shop", "workflow"),
+        {**RUN, "parent_run_id": "shop", "inputs": BODY, "outputs": CALLED},
+    ]
+    assert labels(imported(*rows)) == {ASK: ["track_order"]}
+    with_request = [agent("workflow", None, messages=[USER]), *rows[1:]]
+    assert labels(imported(*with_request)) == {ASK: ["track_order"]}
+    assert len(imported(*with_request).dataset) == 1
+    planned = [agent("workflow", None, messages=[{"role": "user", "content": "money back"}]), *rows[1:]]
+    assert labels(imported(*planned)) == {"money back": ["track_order"]}
+
+
+def test_the_events_of_a_batch_of_langfuse_are_one_observation(imported):
+    body = {"id": "s1", "traceId": "t1", "name": "chat", "input": BODY}
+    events = [
+        {"id": "e0", "type": "trace-create", "body": {"id": "t1"}},
+        {"id": "e1", "type": "generation-create", "body": body},
+        {
+            "id": "e2",
+            "type": "generation-update",
+            "body": {"id": "s1", "traceId": "t1", "input": None, "output": CALLED},
+        },
+    ]
+    assert labels(imported({"batch": events, "metadata": {}})) == {ASK: ["track_order"]}
+
+
+def test_messages_without_a_role_are_no_requests(imported):
+    with pytest.raises(InputError, match="list of messages"):
+        imported({"messages": [{"info": {"role": "user"}, "parts": [{"type": "text", "text": ASK}]}]})
+
+
 def test_a_span_has_who_asked_and_when():
     data = {**JS_SPAN, "attributes": {**SDK_SPAN, "ai.telemetry.metadata.sessionId": "s", "user.id": "anna"}}
     (span,) = read_spans({**data, "parentSpanContext": {"spanId": "s0"}})
