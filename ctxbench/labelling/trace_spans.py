@@ -300,7 +300,6 @@ class SpanReader:
         if span.id in nodes:
             self._findings.counts["spans_twice"] += 1
             return
-        nodes[span.id] = span
         span.position = position
         self._findings.counts["spans_other"] += span.kind in ("", "chain")
         if span.kind == "tool":
@@ -312,6 +311,7 @@ class SpanReader:
             span.record = record
         if span.record is None or span.record.users:
             span.request = span.response = span.tools = None
+        nodes[span.id] = span
 
     def records(self) -> Iterator[Record]:
         """The records of all traces, each trace by time.
