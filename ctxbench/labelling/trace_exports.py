@@ -195,19 +195,16 @@ def _is_span(data: Mapping[str, Any]) -> bool:
     if it also has the id and another field of a span.
     """
     span_id, trace = _field(data, *_FIELDS["id"][:-1]), _field(data, *_FIELDS["trace"])
-    if any(name in data for name in TURN_MARKS) and not (span_id and any(name in data for name in _OF_SPANS)):
-        return False
+    is_turn = any(name in data for name in TURN_MARKS) and not (span_id and any(name in data for name in _OF_SPANS))
     has_id = any(isinstance(identity, str | int) for identity in (span_id, trace))
-    return has_id or _is_observation(data) or _is_run(data)
+    return not is_turn and (has_id or _is_observation(data) or _is_run(data))
 
 
 def _is_observation(data: Mapping[str, Any]) -> bool:
     """Whether an object is an observation of Langfuse."""
-    kind = data.get("type")
-    if not isinstance(kind, str) or kind.upper() not in _OBSERVATIONS:
-        return False
-    has_body = kind.upper() == "GENERATION" and ("input" in data or "output" in data)
-    is_other = any(name in data for name in ("spanId", "span_id", "attributes"))
+    kind = str(data.get("type")).upper()
+    has_body = kind == "GENERATION" and ("input" in data or "output" in data)
+    is_other = kind not in _OBSERVATIONS or any(name in data for name in ("spanId", "span_id", "attributes"))
     return not is_other and (has_body or any(name in data for name in _OF_OBSERVATIONS))
 
 

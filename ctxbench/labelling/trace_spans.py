@@ -268,12 +268,9 @@ def _linked(
 ) -> list[tuple[Span, Record, Span]]:
     """The model calls that share user messages with the first ones, directly or through other calls."""
     user_hashes = {user_hash for _, record, _ in first for user_hash in record.user_hashes}
-    while True:
-        linked = [member for member in members if user_hashes & set(member[1].user_hashes)]
-        linked_hashes = {user_hash for _, record, _ in linked for user_hash in record.user_hashes}
-        if linked_hashes <= user_hashes:
-            return linked
-        user_hashes |= linked_hashes
+    for _, record, _ in [*members, *reversed(members)] * 2:
+        user_hashes |= set(record.user_hashes) if user_hashes & set(record.user_hashes) else set()
+    return [member for member in members if user_hashes & set(member[1].user_hashes)]
 
 
 class SpanReader:

@@ -316,16 +316,16 @@ def _identity(value: Any) -> str | None:
     return str(value) or None if isinstance(value, str | int) and not isinstance(value, bool) else None
 
 
-def _number(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
 _IDENTITY: dict[str, tuple[Callable[[Any], Any], tuple[str, ...], str]] = {
     "time": (seconds, _TIMES, "ISO 8601 or seconds since 1970"),
     "conversation": (_identity, _CONVERSATIONS, "a text"),
     "user": (_identity, _USERS, "a text"),
     "workspace": (_identity, ("workspace",), "a text"),
-    "turn": (_number, ("turn",), "a whole number of 0 or more"),
+    "turn": (
+        lambda value: value if _identity(value) and isinstance(value, int) and value >= 0 else None,
+        ("turn",),
+        "a whole number of 0 or more",
+    ),
 }
 """Fields of a turn that say who sent it and when: how they are read, their names in logs, what is expected."""
 _CHOICES = (("exposure", ("full", "partial"), "full or partial"), ("needs", ("nothing",), "'nothing' or absent"))
