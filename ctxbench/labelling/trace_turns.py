@@ -158,7 +158,7 @@ _TEXTS = ("response", "completion", "output")  # fields in which a text is the a
 _OF_LINES = ("messages", "contents", "prompt", "input")  # fields of a request that is the whole line
 _OPTIONS = ("model_parameters", "invocation_params", "parameters", "options")  # fields that may have the tools
 _TOOLS = ("tools", "functions", "toolConfig")
-_OF_AI_SDK = ("steps", "content", "toolCalls")  # fields with the answers of the AI SDK
+_OF_AI_SDK = ("steps", "content", "toolCalls", "toolResults", "text")  # fields with the answers of the AI SDK
 _TIMES = ("time", "timestamp", "ts", "created_at", "createdAt", "created", "startTime", "start_time")
 _CONVERSATIONS = (
     *("conversation", "conversation_id", "conversationId", "session_id", "sessionId"),
@@ -189,7 +189,8 @@ def read_exchange(
     answers = {name: _answers(name, response) for name, response in responses.items()}
     name = next((name for name in answers if answers[name] is not None), None)
     response = responses[name] if name is not None else None
-    sources = (body, data, *(source for name in _OPTIONS if isinstance(source := data.get(name), dict)))
+    options = (response, *map(data.get, _OPTIONS))  # a response of OpenAI repeats the tools of its request
+    sources = (body, data, *(source for source in options if isinstance(source, dict)))
     offered = next((tools for source in sources if (tools := offered_tools(source)) is not None), None)
     if offered is None and name is not None and ("model" in body or field not in _OF_LINES):
         offered = []  # a body without tools
@@ -285,7 +286,8 @@ def _responses(data: Mapping[str, Any]) -> dict[str, Any]:
     first = {name: {name: data[name]} for name in ("steps",) if all_objects(data.get(name))}
     if is_answer(data) and isinstance(data.get("content"), list):
         first["content"] = sdk
-    last = {"toolCalls": sdk} if isinstance(data.get("toolCalls"), list) else {}
+    has_answer = isinstance(data.get("toolCalls"), list) or isinstance(data.get("text"), str)
+    last = {"toolCalls": sdk} if is_answer(data) and has_answer else {}
     listed = {name: _inner(data[name]) for name in RESPONSES if data.get(name) not in _EMPTY}
     streams = {name: data[name] for name in ("stream", "chunks") if isinstance(data.get(name), list | str)}
     listed |= {name: {"stream": events} for name, events in streams.items()}

@@ -261,6 +261,29 @@ FORMS = {
     "inputs and outputs": ("openai", {"inputs": BODY, "outputs": {"choices": [{"message": CALLED}]}}),
     "body of a stream": ("openai", {"request": {"body": BODY}, "response": {"status": 200, "body": sse(CHUNKS)}}),
     "openai, chunks": ("openai", {"request": BODY, "response": CHUNKS}),
+    "openai, tools of the response": (
+        "openai",
+        {"request": {"model": "m", "input": ASK}, "response": {"output": [FUNCTION_CALL], "tools": FLAT_TOOLS}},
+    ),
+    "ai sdk, flat": (
+        "ai-sdk",
+        {"prompt": ASK, "tools": list(NAMES), "text": "", "toolCalls": [SDK_CALL], "toolResults": [SDK_RESULT]},
+    ),
+    "bedrock": (
+        "anthropic",
+        {
+            "request": {
+                "messages": [{"role": "user", "content": [{"text": ASK}]}],
+                "toolConfig": {"tools": [{"toolSpec": {"name": name, "inputSchema": {}}} for name in NAMES]},
+            },
+            "response": {
+                "output": {
+                    "message": {"role": "assistant", "content": [{"toolUse": {"toolUseId": "c1", "name": NAMES[0]}}]}
+                },
+                "stopReason": "tool_use",
+            },
+        },
+    ),
     "openai, stream": ("openai", {"request": BODY, "stream": CHUNKS}),
     "openai, text of a stream": ("openai", {"request": BODY, "response": sse(CHUNKS)}),
     "openai, responses": (
