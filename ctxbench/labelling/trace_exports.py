@@ -184,8 +184,7 @@ def _entries(data: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], dict[
         *bodies.values(),
         *(row for name in _GROUPS if all_objects(data.get(name)) for row in data[name]),
     ):
-        if any(True for _ in _entries(row)):
-            yield from _entries({**inherited, **{name: value for name, value in row.items() if value is not None}})
+        yield from _entries({**inherited, **{name: value for name, value in row.items() if value is not None}})
 
 
 def _is_span(data: Mapping[str, Any]) -> bool:
@@ -406,7 +405,8 @@ class LogReader:
         try:
             self._read(data, position, at)
         except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
-            key = "labelling.not-a-span" if holds_spans(data) else "labelling.messages-form"
+            is_export = isinstance(data, dict) and (any(name in data for name, *_ in _EXPORTS) or _is_span(data))
+            key = "labelling.not-a-span" if is_export else "labelling.messages-form"
             faults.append(replace(at, message=Message(key)))
         if len(faults) == n_faults or counts["spans"] - counts["spans_unreadable"] > n_spans:
             return True

@@ -144,21 +144,22 @@ class SpanTree:
 
     def _main_record_of(self, node: Span) -> Record | None:
         """The record that a nested span belongs to: of an ancestor, of the same agent, or the latest before it."""
-        if (main := self._main_record_above(node)) is not None:
-            return main
+        return self._main_record_above(node) or self._latest_record(node)
+
+    def _main_record_above(self, node: Span) -> Record | None:
+        """The record of the nearest main model call among the ancestors, else that of the outermost model call."""
+        above = next((above for above in reversed(self._ancestors[node.id]) if above.id in self._mains), None)
+        if above is not None:
+            return self._mains[above.id]
+        outermost = next((above for above in self._ancestors[node.id] if above.kind == "chat"), None)
+        return None if outermost is None else self._latest_record(outermost)
+
+    def _latest_record(self, node: Span) -> Record | None:
+        """The latest record before a span, of the same agent if it has one."""
         unit = f"{self._trace}/{next(iter(self._agents(node)), '')}"
         same_unit = [record for record in self._mains.values() if record.unit == unit] or list(self._mains.values())
         before = [record for record in same_unit if record.time is None or record.time <= self._start(node)]
         return before[-1] if before else same_unit[0] if same_unit else None
-
-    def _main_record_above(self, node: Span) -> Record | None:
-        """The record of the nearest model call among the ancestors, or the main record of that call."""
-        for above in reversed(self._ancestors[node.id]):
-            if above.id in self._mains:
-                return self._mains[above.id]
-            if above.kind == "chat":
-                return self._main_record_of(above)
-        return None
 
     def _outermost_calls(self) -> list[tuple[Span, Record, Span | None]]:
         """The model calls outside of nested agents, tools and model calls, each with its agent."""

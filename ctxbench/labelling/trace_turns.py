@@ -141,18 +141,8 @@ def _call(entry: Any) -> Call:
 
 REQUESTS = ("request", "req", "input_body", "requestBody", "request_body", "body", "payload", "input", "inputs")
 RESPONSES = (
-    *(
-        "response",
-        "resp",
-        "res",
-        "completion",
-        "responseBody",
-        "response_body",
-        "preferred_output",
-        "output",
-        "outputs",
-        "result",
-    ),
+    *("response", "resp", "res", "completion", "responseBody", "response_body", "preferred_output"),
+    *("output", "outputs", "result"),
 )
 _TEXTS = ("response", "completion", "output")  # fields in which a text is the answer
 _OF_LINES = ("messages", "contents", "prompt", "input")  # fields of a request that is the whole line

@@ -542,6 +542,21 @@ def test_messages_without_a_role_are_no_requests(imported):
         imported({"messages": [{"info": {"role": "user"}, "parts": [{"type": "text", "text": ASK}]}]})
 
 
+def test_spans_far_below_each_other_are_read(imported):
+    attributes = {"gen_ai.operation.name": "chat"}
+    chain = [
+        {"traceId": "t", "spanId": f"s{n}", "parentSpanId": f"s{n - 1}", "name": "chat", "attributes": attributes}
+        for n in range(1500)
+    ]
+    request = {**attributes, "gen_ai.input.messages": [USER], "gen_ai.output.messages": [CALLED]}
+    made = imported(*chain, {"traceId": "t", "spanId": "u", "name": "chat", "attributes": request})
+    assert labels(made) == {ASK: ["track_order"]}
+    document = chain[0]
+    for _ in range(100):
+        document = {"data": [document]}
+    assert kind_of(document) == "otel"
+
+
 def test_a_span_has_who_asked_and_when():
     data = {**JS_SPAN, "attributes": {**SDK_SPAN, "ai.telemetry.metadata.sessionId": "s", "user.id": "anna"}}
     (span,) = read_spans({**data, "parentSpanContext": {"spanId": "s0"}})
