@@ -107,10 +107,12 @@ class SpanTree:
                     main.nested = (*main.nested, NestedCall(record.offered, record.calls))
                     main.unread += record.unread
         self._attach_calls()
+        conversation = next((n.conversation for n in self._nodes.values() if n.conversation), self._trace or None)
+        user = next((n.user for n in self._nodes.values() if n.user), None)
         for node_id, record in self._mains.items():
-            near = [self._nodes[node_id], *reversed(self._ancestors[node_id]), *self._nodes.values()]
-            record.conversation = next((n.conversation for n in near if n.conversation), self._trace or None)
-            record.user = next((n.user for n in near if n.user), None)
+            near = [self._nodes[node_id], *reversed(self._ancestors[node_id])]
+            record.conversation = next((n.conversation for n in near if n.conversation), conversation)
+            record.user = next((n.user for n in near if n.user), user)
             yield record
 
     def _find_main_records(self) -> None:
@@ -189,21 +191,10 @@ class SpanTree:
         agents = [above.id for above in self._ancestors[node.id] if above.kind == "agent"]
         return [agent for agent in agents if agent not in self._wrappers]
 
-    def _record_with_call(self, call: Call, begin: float) -> Record | None:
-        """The record whose messages have the id of a call; of several the one with its name, then the latest."""
-        names = [
-            (record, [record_call.name for record_call in record.calls if record_call.id == call.id])
-            for record in self._mains.values()
-        ]
-        holders = [(record, matches) for record, matches in names if matches and call.id is not None]
-
-        def order(holder: tuple[Record, list[str]]) -> tuple[bool, bool, float]:
-            time = holder[0].time or 0.0
-            return not any(same_tool(name, call.name) for name in holder[1]), time > begin, -time
-
-        return min(holders, key=order)[0] if holders else None
-
     def _attach_calls(self) -> None:
+        """Add the calls of tool spans to the records of the model calls that they belong to."""
+        records = self._mains.values()
+        holders = group_pairs((call.id, record) for record in records for call in record.calls if call.id is not None)
         for node in self._order:
             if node.called is None:
                 continue
@@ -214,7 +205,7 @@ class SpanTree:
                 continue
             record = (
                 self._main_record_above(node)
-                or self._record_with_call(node.called, self._start(node))
+                or _record_with_call(node.called, self._start(node), holders.get(node.called.id or "", []))
                 or self._main_record_of(node)
             )
             if record is None:
@@ -234,6 +225,17 @@ class SpanTree:
             path[above.id] = above
             above = self._nodes.get(above.parent)
         return tuple(reversed(path.values()))[:-1]
+
+
+def _record_with_call(call: Call, begin: float, holders: list[Record]) -> Record | None:
+    """Of the records whose messages have the id of a call, that with its name, then the latest before its begin."""
+
+    def order(record: Record) -> tuple[bool, bool, float]:
+        names = [holder.name for holder in record.calls if holder.id == call.id]
+        time = record.time or 0.0
+        return not any(same_tool(name, call.name) for name in names), time > begin, -time
+
+    return min(holders, key=order, default=None)
 
 
 def helpers_of(outer: Iterable[tuple[Span, Record, Span | None]], with_tools: Collection[str]) -> set[str]:
