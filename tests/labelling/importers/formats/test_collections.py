@@ -140,6 +140,15 @@ def test_qrels_of_ranx_and_lines_without_a_header(tmp_path):
         assert labels_of(import_collection([*texts, path]).dataset) == EXPECTED
 
 
+def test_objects_by_id_are_rows(tmp_path):
+    corpus = write(tmp_path / "corpus.json", {name: {"title": "T", "text": text} for name, text in TEXTS.items()})
+    queries = write(tmp_path / "queries.json", QUESTIONS)
+    qrels = write(tmp_path / "qrels.json", {"q1": {"d1": 1}, "q2": {"d2": 1, "d3": 0}})
+    assert labels_of(import_collection([corpus, queries, qrels]).dataset) == EXPECTED
+    (item,) = items_of(write(tmp_path / "one.json", [{"title": "A title", "text": "Some text"}]))
+    assert (item.name, item.text) == ("A title", "Some text")
+
+
 def test_pairs_name_documents_by_their_text(tmp_path):
     texts = list(TEXTS.values())
     triplets = rows(
@@ -241,6 +250,8 @@ def test_rules_and_skills_in_any_folder_are_known_by_their_front_matter(tmp_path
         [{"q": {}}],
         [{"documents": [1, None]}],
         [{"queries": 1, "relevant_docs": 2}],
+        [{"train": {"loss": 0.5}}],
+        [{"name": "a", "version": "1", "description": "a package"}],
     ],
 )
 def test_other_files_are_of_no_kind(values):
