@@ -58,6 +58,7 @@ class ImportSettings:
         type: the type of items, one of `ITEM_TYPES`.
         grades: from published scores to 0, 1 or 2; None = the only positive score means 2.
         licence: the licence; None = from an export of ctxbench, else not stated.
+        command: the command of the import, for messages that propose a mapping.
 
     Raises:
         ParameterError: the name, the type or a grade is invalid.
@@ -68,6 +69,7 @@ class ImportSettings:
     type: str = "reference"
     grades: Mapping[int, int] | None = None
     licence: str | None = None
+    command: str = "ctxbench data import FILE -c CATALOG --out FOLDER"
 
     def __post_init__(self) -> None:
         if self.type not in ITEM_TYPES:

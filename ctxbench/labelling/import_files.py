@@ -162,22 +162,21 @@ def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: 
     unknown: list[Path] = []
     forced = None if kind in (None, TRACES) else kind_named(kind)
     for path in data_files(paths):
-        values = [document.value for document in sample(path)]
-        recognised = recognise(values)
+        recognised = recognise([document.value for document in sample(path)])
         of_catalog = recognised is not None and recognised.family == CATALOG
-        if forced is not None and (forced.family == CATALOG or not of_catalog):
+        if forced is not None and (forced.family == CATALOG or not of_catalog) and (recognised or path in paths):
             recognised = forced
-        elif recognised is None and has_catalog and any(isinstance(value, dict) for value in values):
-            recognised = kind_named(GOLDEN)
         if recognised is None:
             unknown.append(path)
         else:
             kinds[path] = recognised
-    given = [path for path in unknown if path in paths] or (unknown if not kinds else [])
-    if given:
-        raise InputError([Fault(_unknown(path), path) for path in given])
-    families = dict.fromkeys(kind.family for kind in kinds.values())
-    makes = [family for family in families if family != CATALOG]
+    if has_catalog and all(kind.family in (EVALS, CATALOG) for kind in kinds.values()):
+        evals = [path for path in unknown if any(isinstance(document.value, dict) for document in sample(path, 3))]
+        kinds |= dict.fromkeys(evals, kind_named(GOLDEN))
+        unknown = [path for path in unknown if path not in evals]
+    if faulty := [path for path in unknown if path in paths] or (unknown if not kinds else []):
+        raise InputError([Fault(_unknown(path), path) for path in faulty])
+    makes = list(dict.fromkeys(kind.family for kind in kinds.values() if kind.family != CATALOG))
     if len(makes) > 1 and set(makes) != {EVALS, COLLECTION}:
         firsts = [next(path for path, kind in kinds.items() if kind.family == family) for family in makes]
         files = [f"{path} ({kinds[path].title})" for path in firsts]

