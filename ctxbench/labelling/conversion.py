@@ -492,7 +492,8 @@ def _list_key(values: Sequence[Any]) -> str | None:
     parts = {key: part for key, part in values[0].items() if isinstance(part, list | dict)}
     lists = [key for key in parts if (key in _LISTS and isinstance(parts[key], list)) or key == _STORE]
     entries = list(values[0].values())
-    has_texts = all(isinstance(entry, str) and " " in entry.strip() for entry in entries)
+    is_ids = all(re.search(r"\d", str(key)) for key in values[0])
+    has_texts = is_ids and all(isinstance(entry, str) and " " in entry.strip() for entry in entries)
     has_rows = all(isinstance(entry, dict) and isinstance(entry.get("text"), str) for entry in entries)
     is_by_id = len(entries) > 1 and (has_texts or has_rows) and _NAMES.isdisjoint(_plain_names(tuple(values[0])))
     return lists[0] if lists and (len(parts) == 1 or lists == [_STORE]) else "" if is_by_id else None
