@@ -264,6 +264,11 @@ def all_objects(value: Any) -> TypeGuard[list[dict[str, Any]]]:
     return isinstance(value, list) and bool(value) and all(isinstance(entry, dict) for entry in value)
 
 
+def _first_alone(answers: list[Any]) -> list[Any]:
+    """The first of several answers, also of the first request of a batch."""
+    return (answers[0] if isinstance(first_of(answers), list) else answers)[:1]
+
+
 def call_names(value: Any) -> set[str]:
     """The names of all possible calls in a response."""
     if isinstance(value, list):
@@ -276,7 +281,7 @@ def call_names(value: Any) -> set[str]:
         if key in ("tool_calls", "toolCalls") and isinstance(inner, list):
             calls += [_call(entry, certain=True) for entry in inner]
         elif key not in _NO_ANSWERS:
-            names |= call_names(inner[:1] if key in _FIRST_ALONE and isinstance(inner, list) else inner)
+            names |= call_names(_first_alone(inner) if key in _FIRST_ALONE and isinstance(inner, list) else inner)
     return names | {call[1] for call in calls if call is not None and call[1]}
 
 
@@ -348,8 +353,8 @@ def _answers(response: Any) -> list[ChatMessage] | None:
         fields = {**response, "response": inner.get("messages") if isinstance(inner, dict) else None}
         for name in (*_FIRST_ALONE, "stream", "output", "messages", "response", "message"):
             value = fields.get(name)
-            while name in _FIRST_ALONE and isinstance(value, list) and value[1:]:
-                value = value[:1]
+            if name in _FIRST_ALONE and isinstance(value, list):
+                value = _first_alone(value)
             if isinstance(value, list | dict):
                 return _answers(value)
     message = _unwrapped(response)
