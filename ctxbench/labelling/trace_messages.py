@@ -1,7 +1,10 @@
 """Records of a log, and chat messages in the formats of providers and libraries.
 
 Sources: OpenAI's chat completions (`choices`) and responses (`output`), `function_call` of OpenAI's first tools,
-Anthropic's messages (`content`), Gemini (`candidates`, `functionCall`), Bedrock's Converse (`toolUse`); the AI SDK's
+streams of OpenAI and Anthropic (https://platform.openai.com/docs/api-reference/chat-streaming,
+https://docs.anthropic.com/en/docs/build-with-claude/streaming), Anthropic's messages (`content`), Gemini (`candidates`,
+`functionCall`), Bedrock's Converse (`toolUse`), LangChain's messages as objects and as constructors (`lc`;
+https://python.langchain.com/api_reference/core/messages.html), OpenInference's messages; the AI SDK's
 `ModelMessage` (https://ai-sdk.dev/docs/reference/ai-sdk-core/model-message), `UIMessage`
 (https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message; `toolInvocations` before version 5) and results of
 `generateText` (https://ai-sdk.dev/docs/reference/ai-sdk-core/generate-text).
