@@ -17,7 +17,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist workst
 REPORTS := baselines embedders ablations presets gate learned strategies abstention comparators expansion hybrid \
 	multi-topic domains coverage regret gate-intervals questions overlap memory memory-stores memory-contexts assembly codebase
 
-.PHONY: demo test test-rest test-all versions lint schemas codes bench reports $(REPORTS) clean
+.PHONY: demo test test-rest test-all versions lint schemas codes kinds bench reports $(REPORTS) clean
 
 demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the path of an HTML report
 	$(BIN)/ctxbench run experiments/presets.yaml
@@ -96,6 +96,9 @@ strategies: $(VENV)/.demo  ## experiments/strategies.md: every registered strate
 
 codes: $(VENV)/.test  ## experiments/guide/codes.md: the code of every message, from ctxbench/report/messages
 	$(BIN)/python experiments/guide/codes.py
+
+kinds: $(VENV)/.test  ## datasets/README.md: the kinds of files that `ctxbench data import` reads, from their models
+	$(BIN)/python experiments/guide/kinds.py
 
 abstention: $(VENV)/.demo  ## reports/abstention.md: can it offer less, or nothing, where less is needed?
 	$(BIN)/python experiments/strategies/abstention.py

@@ -1,6 +1,6 @@
 """ctxbench measures what a context selector offers an AI agent's model, and how many tokens that costs.
 
-For notebooks and programs. Data: `load`, `dataset`, `catalog`, and `from_logs` (a dataset from an agent's logs).
+For notebooks and programs. Data: `load`, `dataset`, `catalog`, and `from_file` (a dataset from files of any kind).
 Selectors: names, `pipeline`, `answers`. Results: `evaluate` measures selectors on labels, `run` runs an experiment in
 YAML, `tune` finds the best preset, `check` compares with a baseline, `select` answers one request. Labels: `label` asks
 what requests need, `review` lists labels that look wrong. `conversation` shows the context of a stored reply.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ctxbench.api.labelling import Question as Question
     from ctxbench.api.labelling import Review as Review
     from ctxbench.api.labelling import conversation as conversation
-    from ctxbench.api.labelling import from_logs as from_logs
+    from ctxbench.api.labelling import from_file as from_file
     from ctxbench.api.labelling import label as label
     from ctxbench.api.labelling import review as review
     from ctxbench.api.results import Checked as Checked
@@ -82,7 +82,7 @@ _MODULES = {
         "Question",
         "Review",
         "conversation",
-        "from_logs",
+        "from_file",
         "label",
         "review",
     ),

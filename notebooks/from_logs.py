@@ -33,9 +33,9 @@ settings = {"embedder": "hashing", "counter": "chars/4"}  # no model is loaded: 
 # %% [markdown]
 # ## A log
 #
-# One line per turn: the question, what was offered, and what was called. `datasets/log-formats.md` lists the
-# fields, and OpenTelemetry spans are read as well. Here the log is made up out of the dataset `smoke`, which comes with
-# the package: an agent whose BM25 search offers three items a request, and a model that calls what it needs of them.
+# One line per turn: the question, what was offered, and what was called. `datasets/README.md` lists what else is read:
+# sessions of coding agents, exports of Langfuse and others, evals. Here the log is made up out of the dataset `smoke`,
+# which comes with the package: an agent whose BM25 search offers three items a request, and a model that calls what it needs of them.
 
 # %%
 smoke = ctxbench.load("smoke")
@@ -59,7 +59,7 @@ turns[0]
 # *labelled in part*: it needs what was called, and perhaps more. Figures leave such requests out until somebody looked.
 
 # %%
-mine = ctxbench.from_logs(folder / "log.jsonl", smoke, folder / "mine")
+mine = ctxbench.from_file(folder / "log.jsonl", smoke, out=folder / "mine")
 print(f"{len(mine.queries)} requests, {len(mine.labels)} labels; {len(mine.dataset.unlabelled)} not labelled in full")
 
 # %% [markdown]

@@ -37,8 +37,9 @@ def rows(text):
 def example(tmp_path_factory):
     """The dataset of the page as a folder: each fenced block under the file name that stands before it."""
     folder = tmp_path_factory.mktemp("desk")
-    blocks = re.findall(r"^`([^`\n]+)`\n\n```\w+\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == PAGE.count("\n```") // 2 == 5
+    text = section(PAGE, "An example")
+    blocks = re.findall(r"^`([^`\n]+)`\n\n```\w+\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == text.count("\n```") // 2 == 5
     for name, text in blocks:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, "utf-8")

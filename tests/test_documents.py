@@ -144,6 +144,12 @@ def test_codes_of_messages_are_listed() -> None:
     assert (ROOT / "experiments" / "guide" / "codes.md").read_text("utf-8") == page(), "run `make codes`"
 
 
+def test_kinds_of_imports_are_listed() -> None:
+    page = runpy.run_path(str(ROOT / "experiments" / "guide" / "kinds.py"))["page"]
+    text = (ROOT / "datasets" / "README.md").read_text("utf-8")
+    assert text == page(text), "run `make kinds`"
+
+
 def test_targets_of_make_exist() -> None:
     targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     named = {match[1] for code in CODED if (match := re.match(r"make ([\w-]+)", code))}

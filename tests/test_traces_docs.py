@@ -19,7 +19,7 @@ from ctxbench.labelling.trace_turns import TURN_FIELDS
 from ctxbench.model.items import Catalog, Item
 
 ROOT = Path(__file__).parents[1]
-PAGE = "\n".join((ROOT / "datasets" / f"{name}.md").read_text("utf-8") for name in ("traces", "log-formats"))
+PAGE = (ROOT / "datasets" / "traces.md").read_text("utf-8")
 
 
 def section(title):
@@ -52,17 +52,16 @@ def example(tmp_path_factory):
 def test_the_example_gives_the_queries_of_the_table(example):
     table = rows(section("An example"))
     dataset = example.dataset
-    assert len(table) == len(dataset) == 5
-    for (query_id, text, labels, state, signals), query, exposure in zip(
+    assert len(table) == len(dataset) == 4
+    for (query_id, labels, state, signals), query, exposure in zip(
         table, dataset.queries, example.exposures, strict=True
     ):
         assert query_id == f"`{query.id}`"
-        assert text == query.request.text
         assert names([labels]) == [label.item.id for label in dataset.labels_of(query.id)]
         partly = "partly" if query.partly_labelled else "wholly" if labels else "unlabelled"
         assert state == ("needs nothing" if query.needs_nothing else partly)
         assert tuple(names([signals])) == exposure.signals
-    assert dataset.unlabelled == ("c1-1", "c1-2", "c3-0")
+    assert dataset.unlabelled == ("c1-1", "c1-2")
     assert [key.id for key in example.exposures[1].wanted] == ["tool:forge:list_runs"]
     assert example.report.counts["lines_unreadable"] == 0
 
@@ -70,12 +69,11 @@ def test_the_example_gives_the_queries_of_the_table(example):
 @pytest.mark.parametrize(
     ("title", "table", "expected"),
     [
-        ("JSON lines", 0, TURN_FIELDS),
-        ("JSON lines", 1, STATUSES),
+        ("Turns", 0, TURN_FIELDS),
+        ("Turns", 1, STATUSES),
         ("What becomes a label", 0, SIGNALS),
         ("Redaction", 0, (*KINDS, "workspace")),
         ("What is counted", 0, [name for part in COUNTS.values() for name in part]),
-        ("`exposure.jsonl`", 0, [field.name for field in dataclasses.fields(Exposure)]),
     ],
 )
 def test_each_table_has_every_name_and_no_other(title, table, expected):
@@ -107,6 +105,11 @@ def test_the_file_of_own_patterns_is_valid(tmp_path):
     assert keep == ("support@corp.example",)
     text = "CUST-7 on plan gold: support@corp.example or +49 171 2345678"
     assert redactor(path).text(text) == "<customer-1> on plan <plan-1>: support@corp.example or +49 171 2345678"
+
+
+def test_each_field_of_the_exposures_is_named():
+    last = PAGE.rpartition("`exposure.jsonl`")[2]
+    assert {field.name for field in dataclasses.fields(Exposure)} <= set(names([last]))
 
 
 def test_what_the_report_puts_in_words_is_counted():

@@ -1,7 +1,7 @@
 """The functions and classes that `import ctxbench` offers.
 
 For notebooks and programs: `load`, `dataset`, `catalog`, `select`, `evaluate`, `run`, `tune`, `check`, `answers`,
-`pipeline`, `conversation`, `from_logs`, `label`, `review`. They take names, frames, lists of dicts and functions; no
+`pipeline`, `conversation`, `from_file`, `label`, `review`. They take names, frames, lists of dicts and functions; no
 files are needed. They return result objects with `to_frame`, `per_query`, `compare`, `explain` and `plot`. Runs,
 tunings and checks are those of the commands. `experiments/guide/python.md` shows an example.
 
@@ -10,7 +10,7 @@ Start with `evaluation`, then `inputs`. pandas and matplotlib are imported when 
 Modules:
     evaluation: The functions `evaluate`, `run` and `tune`: measure selectors on labels, run experiments, find presets.
     inputs: Datasets, catalogs, selectors and presets from files, frames or Python.
-    labelling: The functions `from_logs`, `label`, `review` and `conversation`: labels and stored conversations.
+    labelling: The functions `from_file`, `label`, `review` and `conversation`: labels and stored conversations.
     plots: Plots of results, and the items that selectors confuse.
     results: Results as frames, `check` against a baseline, and `select` for one request.
 """

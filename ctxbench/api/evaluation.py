@@ -19,7 +19,7 @@ from ctxbench.api.plots import new_axes
 from ctxbench.api.results import Results
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.evaluation import runner
-from ctxbench.evaluation.experiment import DEFAULT_METRICS, Experiment
+from ctxbench.evaluation.experiment import DEFAULT_METRICS, Experiment, read_groups
 from ctxbench.evaluation.inputs import Prepared, open_experiment, prepare
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.io.console import ProgressListener, nothing_said, silent
@@ -46,6 +46,7 @@ def evaluate(
     split: str = "",
     sample: int = 0,
     metrics: Sequence[str] | None = None,
+    groups: str | Sequence[str] | Mapping[str, str] = (),
     embedder: EmbedderGiven = "minilm",
     counter: str = "o200k",
     seed: int = 0,
@@ -65,6 +66,9 @@ def evaluate(
         split: whose queries are asked; empty = all.
         sample: how many of these at most, drawn by groups; 0 = all.
         metrics: names, such as `R@5`, each of which every table shows; None = the usual ones.
+        groups: fields of items, such as `conversation`, `path` or `metadata.document`, or such fields by name. Items
+            of one value are ranked as one group by metrics such as `conversation:R@5`; if none is named, by `R@5`,
+            `R@10` and `nDCG@10` of the group. Every item must have the field.
         embedder: its name, such as `minilm`, or a function from a list of texts to an array of their vectors, shape
             (n_texts, n_dimensions).
         counter: what counts prompt tokens, such as `o200k`.
@@ -101,6 +105,7 @@ def evaluate(
         selectors=tuple(selector_spec(name, selector) for name, selector in named.items()),
         metrics=DEFAULT_METRICS if metrics is None else tuple(metrics),
         metrics_named=metrics is not None,
+        groups=read_groups(groups),
         embedder=embedder_name(embedder),
         tokens=counter,
         seed=seed,

@@ -1,4 +1,4 @@
-"""The functions `from_logs`, `label`, `review` and `conversation`: labels and stored conversations."""
+"""The functions `from_file`, `label`, `review` and `conversation`: labels and stored conversations."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from ctxbench.datasets.queries import group_pairs
 from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Message, ParameterError, StorageError, UnknownNameError
 from ctxbench.io.files import cache_dir
+from ctxbench.labelling.import_files import check_target, import_files, import_options, plan_import, write_import
 from ctxbench.labelling.pools import Pool, Predictor, make_pool, open_selectors, usual_selectors
 from ctxbench.labelling.review import Corrections, Finding, findings, write_patch
 from ctxbench.labelling.session import LabelFolder, LabellingSession, LabelPrompt, PromptAnswer
 from ctxbench.labelling.session import opened as opened_folder
-from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_into, scopes_of
+from ctxbench.labelling.trace_import import scopes_of
 from ctxbench.model.items import Catalog, ItemKey
 from ctxbench.search.embedders import open_embedder
 from ctxbench.search.resources import local_resources
@@ -38,66 +39,59 @@ if TYPE_CHECKING:
 SelectorsGiven: TypeAlias = "Mapping[str, Any] | Sequence[str]"
 
 
-def from_logs(
-    logs: str | Path | Sequence[str | Path],
-    items: Catalog | Data | str | Path,
-    out: str | Path,
+def from_file(
+    path: str | Path | Sequence[str | Path],
+    catalog: Catalog | Data | str | Path | None = None,
     *,
-    name: str | None = None,
-    licence: str | None = None,
-    history: int = 20,
-    all_offered: bool = False,
-    renames: Mapping[str, str] | None = None,
-    redact: bool | str | Path = True,
+    out: str | Path | None = None,
+    kind: str | None = None,
+    names: Mapping[str, str] | None = None,
+    **options: Any,
 ) -> Data:
-    """Make a dataset from the logs of an agent, in a folder; `ctxbench data import traces` does the same.
-
-    Called items are a part of the needed ones. A query to which not everything was offered is labelled in part only,
-    and figures leave it out until somebody has labelled it (`label`). So is a query that may get other items than
-    tools, such as rules or skills, because no log shows when those are needed.
+    """Make a dataset of files of any kind: logs and sessions, evals, collections; `ctxbench data import` does the same.
 
     Args:
-        logs: files of JSON lines of turns, or of OpenTelemetry spans.
-        items: the catalog that the agent chose from, or the name or folder of a dataset or a file of items.
-        out: the folder; an earlier import there is replaced unless somebody has labelled it.
-        name: of the dataset; None = the folder's.
-        licence: of the log's texts, for the card.
-        history: how many earlier messages a query keeps, >= 0.
-        all_offered: turns without a list of what was offered were offered everything.
-        renames: the new id by the old id that the log has.
-        redact: whether names, addresses and keys in texts are replaced by placeholders; a file adds patterns of yours.
+        path: a file, a folder or a pattern, or several.
+        catalog: the items; or the name or folder of a dataset, or a file of items. None = the items in the files, such
+            as documents, skills or a list of tools.
+        out: the folder to write to; an earlier import there is replaced unless somebody has labelled it. None = the
+            dataset is in memory alone.
+        kind: the kind of the files (`datasets/README.md` lists all); None = recognised by content.
+        names: the names of fields in the files: `{"query": "question", "expected": "relevance.doc_id"}`.
+        options: fields of `ImportOptions` (`history`, `all_offered`, `renames`, `redact`, `nothing_else`) and of
+            `ImportSettings` (`name`, `version`, `licence`, `grades`, `type`).
 
     Raises:
-        UserError: a log, the catalog or the folder is faulty; nothing is written then.
+        UserError: a file is missing, of no known kind, or faulty; nothing is written then.
 
     Example:
         >>> import json, pathlib, tempfile
-        >>> folder = pathlib.Path(tempfile.mkdtemp())
-        >>> tools = ctxbench.catalog([{"name": "area"}, {"name": "mail"}])
-        >>> turn = {"text": "the area of a triangle", "offered": "*", "called": ["area"]}
-        >>> _ = (folder / "log.jsonl").write_text(json.dumps(turn))
-        >>> ctxbench.from_logs(folder / "log.jsonl", tools, folder / "mine").labels["item"].tolist()
+        >>> log = pathlib.Path(tempfile.mkdtemp()) / "log.jsonl"
+        >>> _ = log.write_text(json.dumps({"text": "the area of a triangle", "offered": "*", "called": ["area"]}))
+        >>> ctxbench.from_file(log, ctxbench.catalog([{"name": "area"}, {"name": "mail"}])).labels["item"].tolist()
         ['tool:area']
     """
-    folder = Path(out)
-    settings = TraceSettings.of_folder(folder, name=name, licence=licence, history=history, all_offered=all_offered)
     scopes: Mapping[str, tuple[ItemKey, ...]] = {}
-    if isinstance(items, Catalog):
-        catalog = items
-    elif isinstance(items, Data):
-        catalog, scopes = items.dataset.current_catalog, items.dataset.scopes
+    if isinstance(catalog, Data):
+        items: Catalog | None = catalog.dataset.current_catalog
+        scopes = catalog.dataset.scopes
+    elif catalog is None or isinstance(catalog, Catalog):
+        items = catalog
     else:
-        catalog, scopes = open_catalog(str(items)), scopes_of(dataset_folder(str(items)))
-    source = TraceSource(
-        logs=tuple(Path(log) for log in ([logs] if isinstance(logs, str | Path) else logs)),
-        catalog=catalog,
-        scopes=scopes,
-        renames={ItemKey.parse(old): ItemKey.parse(new) for old, new in (renames or {}).items()},
-    )
-    import_into(
-        folder, source, settings, redact=bool(redact), patterns=None if isinstance(redact, bool) else Path(redact)
-    )
-    return load(folder)
+        items, scopes = open_catalog(str(catalog)), scopes_of(dataset_folder(str(catalog)))
+    paths = [Path(file) for file in ([path] if isinstance(path, str | Path) else path)]
+    settings = import_options(kind=kind, names=names or {}, folder=None if out is None else Path(out), **options)
+    if out is not None:
+        check_target(plan_import(paths, kind=kind, has_catalog=items is not None), Path(out))
+    imported = import_files(paths, items, options=settings, scopes=scopes)
+    if imported.dataset is None:
+        raise ParameterError(
+            "the files are a catalog without requests; pass them as `catalog`, with a file of requests"
+        )
+    if out is None:
+        return Data(imported.dataset)
+    write_import(imported, imported.dataset, Path(out))
+    return load(out)
 
 
 @dataclass(frozen=True, eq=False)

@@ -262,6 +262,10 @@ _CONVENTIONS = (
 )
 
 
+_BY_FIELD = {"applyTo": 6, "paths": 2, "globs": 3, "alwaysApply": 3, "name": 8, "description": 3}
+"""The position in `_CONVENTIONS` by a field of front matter, the most telling first."""
+
+
 @dataclass(frozen=True, slots=True)
 class _RuleFile:
     """One file that was read.
@@ -365,11 +369,40 @@ def rules_folder(folder: Path) -> Source:
             for convention in _CONVENTIONS:
                 if convention.pattern.fullmatch(path):
                     _take(read, path, convention)
-        for path in [p for p, file in read.files.items() if file.part == "CLAUDE.md"]:
-            _follow(read, path, importer=read.files[path], depth=1)
+        _follow_all(read)
         return read.parts() or [_nothing(folder, "AGENTS.md, CLAUDE.md, Cursor, Copilot, SKILL.md")]
 
     return read
+
+
+def is_instructions(path: Path) -> bool:
+    """Whether the path of a file is one where programs look for rules or skills, such as `AGENTS.md`."""
+    parts = path.absolute().parts[-4:]
+    paths = ["/".join(parts[start:]) for start in range(len(parts))]
+    return any(convention.pattern.fullmatch(path) for convention in _CONVENTIONS for path in paths)
+
+
+def rule_files(paths: Sequence[Path]) -> list[SnapshotPart]:
+    """The parts of files of rules and skills in any folder, each of a convention by its path or else by its fields.
+
+    Their names are relative to the folder that holds all of them, outside of `.cursor` and the like.
+    """
+    parts = Path(os.path.commonpath([path.absolute().parent for path in paths])).parts
+    hidden = next((n for n, name in enumerate(parts) if name in (".cursor", ".claude", ".github")), len(parts))
+    read = _Folder(Path(*parts[:hidden]))
+    for path in sorted(path.absolute().relative_to(read.root).as_posix() for path in paths):
+        named = (convention for convention in _CONVENTIONS if convention.pattern.fullmatch(path))
+        fields = read_page(read_text(read.root / path)).fields
+        by_field = (_CONVENTIONS[n] for name, n in _BY_FIELD.items() if name in fields)
+        if convention := next(named, None) or next(by_field, None):
+            _take(read, path, convention)
+    _follow_all(read)
+    return read.parts()
+
+
+def _follow_all(read: _Folder) -> None:
+    for path in [path for path, file in read.files.items() if file.part == "CLAUDE.md"]:
+        _follow(read, path, importer=read.files[path], depth=1)
 
 
 def references_folder(folder: Path) -> Source:

@@ -29,7 +29,6 @@ from ctxbench.catalogs.snapshots import (
     refuse_other,
     write_snapshot,
 )
-from ctxbench.catalogs.tool_lists import read_field_names, tool_list
 from ctxbench.cli.common import print_json
 from ctxbench.datasets.layout import agent_of
 from ctxbench.datasets.lookup import user_folder
@@ -141,21 +140,9 @@ def _sources(request: CaptureRequest, bar: Progress) -> Iterator[Source]:
     yield from (references_folder(folder) for folder in request.references)
 
 
-def import_tools(
-    path: Path, *, out: Path | None, server: str | None, names: str | None, as_json: bool, hide_keys: bool = False
-) -> int:
-    """Turn a file of tool definitions into a catalog; keys in texts are reported, or hidden if `hide_keys`.
-
-    `names` says what the list calls a tool's fields, see `read_field_names`.
-
-    Raises:
-        UserError: the file is no list of tools, `names` no mapping, or the folder is missing or holds something else.
-    """
-    if out is None:
-        raise ParameterError(f"name the folder that the tools of {path} go to: --out FOLDER")
-    refuse_other(out)
-    tools = tool_list(path, server=server, names=read_field_names(names) if names else None)
-    code = keep([tools], out=out, as_json=as_json, hide_keys=hide_keys)
+def keep_parts(parts: Sequence[SnapshotPart], *, out: Path, as_json: bool, hide_keys: bool) -> int:
+    """Write the parts of an import as a catalog; keys in texts are reported, or hidden if `hide_keys`."""
+    code = keep([lambda: parts], out=out, as_json=as_json, hide_keys=hide_keys)
     if not as_json:
         _say_next(out)
     return code

@@ -26,6 +26,7 @@ from ctxbench.gate.comparability import open_edited
 from ctxbench.gate.gate import GateCheck, accept, check_gate, check_runs
 from ctxbench.gate.results import Check
 from ctxbench.gate.settings import guard_exit
+from ctxbench.gate.verdict import missed_text
 from ctxbench.io.cache import refuse_outputs
 from ctxbench.io.console import drop_output, printing_to_stderr, progress, say, show_text, write_own
 from ctxbench.io.documents import line_of, load_yaml
@@ -90,6 +91,10 @@ def find_places(done: GateCheck) -> Locations:
         files=dict(_agents(done.file.path)),
         external_file=external_file,
         embedder=line_of(experiment.lines, ("embedder",)),
+        minimums={
+            str(metric): line_of(experiment.lines, ("gate", "at_least", str(metric)))
+            for metric in done.file.settings.minimums
+        },
         gone=lambda file: not (_root() / file).exists(),
         item=item,
         query=finding(lines.query),
@@ -364,6 +369,10 @@ def _accept(request: CheckRequest, *, as_json: bool) -> None:
                 **files,
                 "accepted": [check_files.summary_dict(summary) for summary in done.summaries],
                 "pins": [check_files.pin_dict(pin) for pin in done.pins],
+                "missed": [
+                    {"dataset": dataset, "selector": selector, **check_files.minimum_dict(verdict)}
+                    for dataset, selector, verdict in done.missed
+                ],
                 "error": None,
             }
         )
@@ -373,6 +382,8 @@ def _accept(request: CheckRequest, *, as_json: bool) -> None:
         say("no texts of requests and items are written, as in the baseline that was there; delete it to take them in")
     for pin in done.pins:
         say(f"a pin does not hold, and a check will fail (line {pin.line}): query {pin.query}, {pin.message}")
+    for dataset, selector, verdict in done.missed:
+        say(f"below the minimum, and a check will fail: {selector} on {dataset}: {missed_text(verdict)}")
     say(*(f"accepted: {check_texts.summary_text(summary)}" for summary in done.summaries))
     if not (done.unchanged or done.removed):  # where there was none, there is no diff
         say(f"accepted: {done.folder}, all of it new or changed; look at it, and commit it")

@@ -5,36 +5,47 @@ from __future__ import annotations
 import logging
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ctxbench.catalogs.agent_file import is_agent_file, open_catalog
+from ctxbench.catalogs.agent_file import is_agent_file
 from ctxbench.catalogs.git_history import GitRepository
+from ctxbench.catalogs.tool_lists import OTHER_NAMES, read_field_names
+from ctxbench.cli.capture import keep_parts
 from ctxbench.cli.common import dataset_inputs, print_json
 from ctxbench.cli.select import find_catalog
+from ctxbench.cli.tune import next_step_line
 from ctxbench.datasets import lookup
 from ctxbench.datasets.dataset import Dataset, name_fault, name_of_path
 from ctxbench.datasets.files import create_dataset, read_dataset, write_dataset
 from ctxbench.datasets.files import validate as faults_of
-from ctxbench.datasets.layout import CARD, RENAMES, read_card, write_known_items
+from ctxbench.datasets.layout import write_known_items
 from ctxbench.datasets.lookup import dataset_folder, import_own, open_dataset
 from ctxbench.datasets.queries import unlabelled_words
 from ctxbench.io.cache import refuse_outputs, row_with
 from ctxbench.io.console import progress, say
 from ctxbench.io.documents import dump_json, dump_jsonl, dump_yaml
-from ctxbench.io.errors import Fault, InputError, ParameterError, UserError, count, quoted
+from ctxbench.io.errors import InputError, ParameterError, UserError, count, quoted
 from ctxbench.io.files import write_atomic
-from ctxbench.labelling import evals, judgment_files, published
-from ctxbench.labelling.conversion import Conversion, ImportSettings, read_grades
+from ctxbench.labelling import judgment_files, published, record_files
+from ctxbench.labelling.conversion import FIELD_NAMES, ImportSettings, read_grades
 from ctxbench.labelling.git_history import HistorySettings, grown_history, history_dataset
+from ctxbench.labelling.import_files import (
+    Imported,
+    ImportOptions,
+    ImportPlan,
+    check_target,
+    import_files,
+    plan_import,
+    write_import,
+)
+from ctxbench.labelling.kinds import CATALOG, EVALS, LOG
 from ctxbench.labelling.rebase import read_renames
-from ctxbench.labelling.record_files import read_eval_names
-from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_into, refuse_overwriting, scopes_of
-from ctxbench.labelling.trace_labels import kind_notes
+from ctxbench.labelling.trace_import import scopes_of
+from ctxbench.tuning.held_out import next_step
 
 _STATES = {
     "cached": "on this machine, ready to use",
@@ -299,198 +310,191 @@ def _folder_name(repository: Path) -> str:
 
 
 NEXT_MINUTES = 20
+_SHOWN = 3  # requests that --dry-run shows
 
 
-def import_traces(
-    logs: list[Path],
-    *,
-    catalog: str,
-    out: Path,
-    settings: TraceSettings,
-    renames: Path | None = None,
-    redact: bool | Path,
-    as_json: bool,
-) -> None:
-    """Make a dataset of logs, write it, and print what it holds and what to do next.
+@dataclass(frozen=True, kw_only=True)
+class ImportRequest:
+    """What `ctxbench data import` was asked for; the fields are its options."""
 
-    What the catalog means for the labels is said on standard error before a log is read.
+    paths: Sequence[str]
+    catalog: str | None
+    out: Path | None
+    kind: str | None
+    names: str | None
+    dry_run: bool
+    item_type: str | None
+    grades: str | None
+    name: str | None
+    licence: str | None
+    version: str | None
+    history: int | None
+    all_offered: bool
+    renames: Path | None
+    redact: Path | None
+    no_redact: bool
+    nothing_else: bool
+    server: str | None
+    hide_keys: bool
+    source: Path | None
+    own_files: bool
+    dataset: str | None
+    keep: int | None
 
-    Args:
-        logs: files of turns or spans.
-        catalog: a file of items, a dataset's folder, or its name; or an agent file, whose items the dataset then
-            reads anew each time.
-        out: the folder to write.
-        settings: see there.
-        renames: a file of ids that the logs have, old to new.
-        redact: whether texts are redacted; a path names a file of own patterns.
-        as_json: print the report as JSON.
+    @property
+    def command(self) -> str:
+        """The command, without the mapping of fields."""
+        catalog = ["-c", self.catalog] if self.catalog else []
+        out = ["--out", str(self.out)] if self.out else ["--dry-run"]
+        kind = ["--as", self.kind] if self.kind else []
+        return shlex.join(["ctxbench", "data", "import", *self.paths, *catalog, *out, *kind])
+
+    def options(self) -> ImportOptions:
+        """The options of `import_files`.
+
+        Raises:
+            ParameterError: an option is invalid, or two exclude each other.
+        """
+        if self.no_redact and self.redact is not None:
+            raise ParameterError("--redact and --no-redact exclude each other; leave one out")
+        return ImportOptions(
+            kind=self.kind,
+            names=read_field_names(self.names, allowed=_MAPPED) if self.names else {},
+            settings=ImportSettings(
+                name=self.name,
+                version=self.version,
+                type=self.item_type or ImportSettings.type,
+                grades=None if self.grades is None else read_grades(self.grades),
+                licence=self.licence,
+                command=self.command,
+            ),
+            history=20 if self.history is None else self.history,
+            all_offered=self.all_offered,
+            renames={} if self.renames is None else read_renames(self.renames),
+            redact=not self.no_redact,
+            patterns=self.redact,
+            nothing_else=self.nothing_else,
+            server=self.server,
+        )
+
+    def check_options(self, plan: ImportPlan) -> None:
+        """Check that each option is of the family of the files.
+
+        Raises:
+            ParameterError: an option is for files of another family.
+        """
+        for family, names in _OPTIONS.items():
+            used = [name for name in names if getattr(self, name) not in (None, False)]
+            if used and not plan.of_family(family):
+                option = used[0].replace("_", "-")
+                titles = ", ".join(kind.title for kind in plan.titles)
+                raise ParameterError(f"--{option} is for {_FAMILIES[family]}; the files are {titles}")
+
+
+_MAPPED = tuple(dict.fromkeys((*record_files.MAPPED, *OTHER_NAMES, *FIELD_NAMES)))
+_FAMILIES = {
+    LOG: "logs",
+    EVALS: "evals",
+    CATALOG: "lists of tools or documents",
+}
+_OPTIONS = {
+    LOG: ("history", "all_offered", "renames", "redact", "no_redact"),
+    EVALS: ("nothing_else",),
+    CATALOG: ("server", "hide_keys"),
+}
+
+
+def import_any(request: ImportRequest, *, as_json: bool) -> int:
+    """Import files of any kind, or a public dataset, and print what was found; returns the exit code.
 
     Raises:
-        StorageError, InputError, ParameterError: a log, the catalog or the folder is not what it should be.
+        UserError: files are missing, of no kind, or faulty; or the folder holds something else.
     """
-    refuse_overwriting(out)  # before a catalog is read, which may take long
-    items, scopes = open_catalog(catalog), scopes_of(dataset_folder(catalog))
-    if all(log.is_file() for log in logs):  # else nothing will be read
-        say(*kind_notes(items), err=True)
+    first = request.paths[0]
+    if request.kind == "dataset" or (first in lookup.importers() and not Path(first).exists()):
+        if len(request.paths) > 1:
+            raise ParameterError(f"one public dataset at a time; got {', '.join(request.paths)}")
+        import_dataset(first, out=request.out, source=request.source, own_files=request.own_files, as_json=as_json)
+        return 0
+    if request.kind == "run":
+        import_run(request, as_json=as_json)
+        return 0
+    if request.out is None and not request.dry_run:
+        raise ParameterError("name the folder for the result: --out FOLDER; or use --dry-run")
+    return _import_paths(request, as_json=as_json)
+
+
+def _import_paths(request: ImportRequest, *, as_json: bool) -> int:
+    options, out = request.options(), request.out
+    if out is not None and options.settings.name is None:
+        options = replace(options, folder=out)
+    catalog = None if request.catalog is None else find_catalog(request.catalog)
+    scopes = {} if request.catalog is None else scopes_of(dataset_folder(request.catalog))
+    plan = plan_import([Path(path) for path in request.paths], kind=request.kind, has_catalog=catalog is not None)
+    request.check_options(plan)
+    say(*kind_lines(plan), err=as_json)
+    if out is not None:
+        check_target(plan, out)
     with progress() as bar:
-        source = TraceSource(
-            logs=tuple(logs),
-            catalog=items,
-            scopes=scopes,
-            renames={} if renames is None else read_renames(renames),
-        )
-        imported = import_into(
-            out,
-            source,
-            settings,
-            redact=bool(redact),
-            patterns=redact if isinstance(redact, Path) else None,
-            progress=bar,
-        )
-    if is_agent_file(catalog):
-        write_dataset(imported.dataset.of_agent(Path(catalog)), out)
-        write_known_items(out, items.ids)
-    next_step = shlex.join(["ctxbench", "data", "label", str(out), "--minutes", str(NEXT_MINUTES)])
+        imported = import_files(plan, catalog, options=options, scopes=scopes, progress=bar)
+    if imported.dataset is None:
+        if request.dry_run or out is None:
+            say(f"{count(sum(len(part.items) for part in imported.parts), 'item')}; nothing was written (--dry-run)")
+            return 0
+        return keep_parts(imported.parts, out=out, as_json=as_json, hide_keys=request.hide_keys)
+    if request.dry_run or out is None:
+        say(found_line(imported))
+        for query in imported.dataset.queries[:_SHOWN]:
+            _show_query(imported.dataset.take([query.id]), as_json=False)
+        say("nothing was written (--dry-run)")
+        return 0
+    agent = Path(request.catalog) if request.catalog and is_agent_file(request.catalog) else None
+    dataset = imported.dataset.of_agent(agent)
+    replaced = write_import(imported, dataset, out)
+    write_known_items(out, dataset.catalog.ids)
+    with progress() as bar:
+        line = next_step_line(next_step(dataset, progress=bar), str(out))
     if as_json:
-        print_json({"dataset": str(out), "hash": imported.dataset.hash, **imported.report.as_dict(), "next": next_step})
-        return
-    lines = imported.report.lines()
-    if imported.report.is_labelled:
-        lines[0] = f"{out}: {lines[0]}"
-    say(*lines)
-    if imported.dataset.unlabelled:
-        say(f"Only wholly labelled queries are measured with. To label more: {next_step}")
+        print_json({**imported.as_dict(), "written": str(out), "replaced": replaced, "next": line})
+        return 0
+    say(f"{out}: {found_line(imported)}", *imported.lines(), line)
+    return 0
 
 
-def redaction(patterns: Path | None, *, off: bool) -> bool | Path:
-    """Whether texts are redacted, and with which own patterns.
-
-    Raises:
-        ParameterError: patterns are named and redaction is off.
-    """
-    if off and patterns is not None:
-        raise ParameterError("--redact and --no-redact exclude each other; leave one out")
-    return not off if patterns is None else patterns
-
-
-_SHOWN = 10  # renamed items that a message names
-_GOLDEN = (
-    "An item that `expected` does not name counts as not needed, whatever its kind; a record without `expected` "
-    "is unlabelled."
-)
-_TRIGGERS = (
-    "A skill whose file does not name a request counts as not needed if the request should trigger another one. "
-    "Else that is unknown, and the request is unlabelled (with --nothing-else it needs nothing)."
-)
-_TRIGGERS_ALONE = (
-    "A skill whose file does not name a request counts as not needed; a request that should trigger none needs "
-    "nothing, as --nothing-else says."
-)
+def kind_lines(plan: ImportPlan) -> Iterator[str]:
+    """What each file was taken for, one line per kind."""
+    for kind, paths in plan.titles.items():
+        names = f"{paths[0]}" if len(paths) == 1 else f"{len(paths):,} files from {paths[0]} on"
+        yield f"{names}: {kind.title} (--as {kind.name})"
+    if plan.skipped:
+        some = ", ".join(str(path) for path in plan.skipped[:_SHOWN])
+        more = ", ..." if len(plan.skipped) > _SHOWN else ""
+        yield f"{count(len(plan.skipped), 'file')} of no known kind left out: {some}{more}"
 
 
-def settings(
-    *, name: str | None, item_type: str, grades: str | None, licence: str | None, version: str | None
-) -> ImportSettings:
-    """The settings of an import, from the options of the command line.
+def found_line(imported: Imported) -> str:
+    """What an import found, in one line."""
+    found = imported.found
+    text = f"{count(found['requests'], 'request')}, {count(found['labels'], 'label')}"
+    text += f", {count(found['forbidden'], 'forbidden item')}, {count(found['offered'], 'offered set')}"
+    dataset = imported.dataset
+    left = "" if dataset is None else unlabelled_words(dataset.counts["unlabelled"], dataset.counts["partly_labelled"])
+    return f"{text}; {left}" if left else text
+
+
+def import_run(request: ImportRequest, *, as_json: bool) -> None:
+    """Write a TREC run as answers that `ctxbench score` reads.
 
     Raises:
-        ParameterError: the name, the type or the mapping of grades is none.
+        ParameterError: the dataset or the file for the answers is not named.
     """
-    return ImportSettings(
-        name=name,
-        version=version,
-        type=item_type,
-        grades=None if grades is None else read_grades(grades),
-        licence=licence,
-    )
-
-
-def import_beir(folder: Path, how: ImportSettings, *, out: Path, as_json: bool) -> None:
-    """Make a dataset of a BEIR folder."""
-    _written(lambda: judgment_files.import_beir(folder, how), out, label_note=_documents(how), as_json=as_json)
-
-
-def import_trec(
-    qrels: Sequence[str], how: ImportSettings, *, queries: Path, corpus: Path, out: Path, as_json: bool
-) -> None:
-    """Make a dataset of TREC qrels (each as PATH or SPLIT=PATH), queries and documents.
-
-    Raises:
-        ParameterError: two files are given for one split.
-    """
-    files: dict[str, Path] = {}
-    for text in qrels:
-        split, sign, path = text.partition("=")
-        name, file = (split, path) if sign and not Path(text).exists() else ("", text)
-        if name in files:
-            raise ParameterError(
-                f"two files of qrels for {f'split {name!r}' if name else 'no split'}; name their splits"
-            )
-        files[name] = Path(file)
-    make = partial(judgment_files.import_trec, files, queries=queries, corpus=corpus, settings=how)
-    _written(make, out, label_note=_documents(how), as_json=as_json)
-
-
-def import_autorag(qa: Path, how: ImportSettings, *, corpus: Path, out: Path, as_json: bool) -> None:
-    """Make a dataset of AutoRAG's questions and corpus."""
-    make = partial(judgment_files.import_autorag, qa, corpus=corpus, settings=how)
-    _written(make, out, label_note=_documents(how), as_json=as_json)
-
-
-def import_golden(
-    file: Path, how: ImportSettings, *, catalog: str, out: Path, names: str | None = None, as_json: bool
-) -> None:
-    """Make a dataset of hand-written evals over a catalog.
-
-    `names` says what the file calls the fields, see `read_field_names`.
-    """
-    mapping = read_eval_names(names or "")
-    items, agent = find_catalog(catalog), Path(catalog) if is_agent_file(catalog) else None
-
-    def make() -> Conversion:
-        named = replace(how, name=how.name or name_of_path(out, "evals"))
-        try:
-            conversion = evals.import_golden(file, items, settings=named, names=mapping)
-        except InputError as error:
-            if followed := _followed(out):
-                raise InputError([*error.faults, Fault(followed, file)], subject=error.subject) from error
-            raise
-        dataset = conversion.dataset.of_agent(agent)
-        source = {**dataset.about["source"], "path": _path_from(out, file)}
-        return replace(conversion, dataset=replace(dataset, about={**dataset.about, "source": source}))
-
-    _written(make, out, label_note=_GOLDEN, as_json=as_json, replace_import=True)
-
-
-def _path_from(folder: Path, file: Path) -> str:
-    """The path of a file relative to a folder; where there is none (another drive), its name."""
-    try:
-        return Path(os.path.relpath(file.absolute(), folder.absolute())).as_posix()
-    except ValueError:
-        return file.name
-
-
-def _followed(folder: Path) -> str:
-    """That the dataset which an import would replace follows renamed items, whose old ids the file may have."""
-    renames = read_card(folder).get(RENAMES) if (folder / CARD).is_file() else None
-    if not isinstance(renames, dict) or not renames:
-        return ""
-    pairs = ", ".join(f"{old} is {new} now" for old, new in list(renames.items())[:_SHOWN])
-    return f"{folder} follows renamed items; write their new ids in the evals, too: {pairs}"
-
-
-def import_triggers(folder: Path, how: ImportSettings, *, nothing_else: bool, out: Path, as_json: bool) -> None:
-    """Make a dataset of a folder of skills and their trigger evals."""
-    make = partial(evals.import_triggers, folder, settings=how, nothing_else=nothing_else)
-    _written(make, out, label_note=_TRIGGERS_ALONE if nothing_else else _TRIGGERS, as_json=as_json)
-
-
-def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) -> None:
-    """Write a TREC run as answers that `ctxbench score` reads."""
-    read = {"the ranking": [run], **dataset_inputs(dataset)}
+    if request.dataset is None or request.out is None:
+        raise ParameterError("a ranking becomes answers: name the dataset with -d, and the file with --out")
+    run, out, keep = Path(request.paths[0]), request.out, 5 if request.keep is None else request.keep
+    read = {"the ranking": [run], **dataset_inputs(request.dataset)}
     refuse_outputs({"--out": out}, read, may_replace={"--out": row_with("query", "items", "ranking")})
     with progress() as bar:
-        opened = open_dataset(dataset, notify=bar.say)
+        opened = open_dataset(request.dataset, notify=bar.say)
     answers, odd = judgment_files.answers_of_run(judgment_files.read_run(run), opened, keep=keep)
     write_atomic(out, dump_jsonl(answers))
     if as_json:
@@ -504,43 +508,3 @@ def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) 
         )
     )
     say(f"{len(answers):,} answers, at most {keep} items offered in each, written to {out}")
-
-
-def _documents(how: ImportSettings) -> str:
-    return (
-        f"A document that the labels of a query do not name counts as not needed, whatever its --type (here "
-        f"{how.type}); a query without a required document is unlabelled."
-    )
-
-
-def _written(
-    make: Callable[[], Conversion], out: Path, *, label_note: str, as_json: bool, replace_import: bool = False
-) -> None:
-    """Make a dataset, write it, and print what was counted on the way.
-
-    Args:
-        make: makes it.
-        out: the folder to write.
-        label_note: whether an item without a label is not needed; printed before anything is written.
-        as_json: print JSON.
-        replace_import: replace what an earlier import made of the same file, if nothing was added to it.
-    """
-    conversion = make()
-    dataset = conversion.dataset
-    say(label_note, err=True)
-    replaced = create_dataset(dataset, out, replace=replace_import)
-    write_known_items(out, dataset.catalog.ids)
-    if as_json:
-        print_json({**conversion.as_dict(), "written": str(out), **({"replaced": True} if replaced else {})})
-        return
-    counts = dataset.counts
-    if not dataset.labels and not counts["needs_nothing"]:
-        say(f"0 labels: {count(len(dataset), 'request')} to label")
-    say(*conversion.lines())
-    splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
-    say(
-        f"dataset {dataset.name}: {count(len(dataset), 'query', 'queries')} ({splits}), "
-        f"{count(len(dataset.labels), 'label')} over {count(len(dataset.catalog), 'item')}; "
-        f"{unlabelled_words(counts['unlabelled'], counts['partly_labelled'])}"
-    )
-    say(f"written to {out}{', in place of what an earlier import of the file made' if replaced else ''}")

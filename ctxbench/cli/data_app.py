@@ -408,5 +408,8 @@ def from_feedback(
     write_labels(store, workspace, out, as_json=json_)
 
 
-data_app.registered_commands += [*label_app.registered_commands, *curate_app.registered_commands]
-data_app.add_typer(import_app, name="import")
+data_app.registered_commands += [
+    *import_app.registered_commands,
+    *label_app.registered_commands,
+    *curate_app.registered_commands,
+]

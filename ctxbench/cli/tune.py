@@ -26,6 +26,7 @@ from ctxbench.io.files import cache_dir, read_text
 from ctxbench.model.requests import Batch
 from ctxbench.pipelines.fits import KINDS, LINEAR, PROBABILITY, WEIGHTS, Fit, read_calibrations, write_calibrations
 from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.report import wording
 from ctxbench.report.pages import refuse_foreign_tables
 from ctxbench.report.tuning_document import write_markdown, write_report
 from ctxbench.report.tuning_tables import advice, console_table
@@ -36,7 +37,8 @@ from ctxbench.selectors.definition import TunedPreset, definition_hash, paramete
 from ctxbench.selectors.definitions import agent_definition, find_definition, is_file, read_presets, write_presets
 from ctxbench.selectors.external import all_empty
 from ctxbench.selectors.selector import value_text
-from ctxbench.tuning.fit_examples import METRIC, labelled_queries, make_examples
+from ctxbench.tuning.fit_examples import ALL, METRIC, labelled_queries, make_examples
+from ctxbench.tuning.held_out import NextStep
 from ctxbench.tuning.inputs import TuningInputs
 from ctxbench.tuning.linear_fits import WeightFigures, fit_columns, linear_index
 from ctxbench.tuning.policy import PolicyFile, read_policies
@@ -57,7 +59,7 @@ from ctxbench.tuning.preset_files import (
 )
 from ctxbench.tuning.query_fits import FoldFigures, columns_of, measure
 from ctxbench.tuning.query_fits import fit as fit_queries
-from ctxbench.tuning.results import LEARNED_NORMAL, DatasetTuning, PolicyOutcome, SettingResult, Tuning
+from ctxbench.tuning.results import COMPLETE, LEARNED_NORMAL, DatasetTuning, PolicyOutcome, SettingResult, Tuning
 from ctxbench.tuning.tuner import tune
 
 _OWN_CUT = (
@@ -644,3 +646,29 @@ def _table(figures: FoldFigures | WeightFigures) -> list[str]:
 def _estimate_text(value: Estimate) -> str:
     digits = 3 if value.value <= 1 else 2
     return f"{value.value:.{digits}f} [{value.interval.low:.{digits}f}, {value.interval.high:.{digits}f}]"
+
+
+def next_step_line(step: NextStep, folder: str) -> str:
+    """The last line of an import: the command to run next, with what a fit gains if that was measured.
+
+    Args:
+        step: as of `next_step`.
+        folder: of the dataset, as the user named it.
+    """
+    arguments = ["probability", folder, *["--split", ALL] * (step.split == ALL), "--out", f"{Path(folder)}-fits.json"]
+    fitting = f"`{shlex.join(['ctxbench', 'calibrate', *arguments])}`"
+    command = {
+        "calibrate": fitting,
+        "label": f"`{shlex.join(['ctxbench', 'data', 'label', folder, '--minutes', '20'])}`",
+        "run": f"`ctxbench run EXPERIMENT.yaml`, with `datasets: [{folder}]` and `selectors: [bm25, learned]` in it",
+    }[step.action]
+    if step.gain is None:
+        return f"next: {command}" + (f" (gain not measured: {step.why})" if step.why else "")
+    gain = (
+        f"completeness {wording.signed(COMPLETE, step.gain.difference)} points on {step.gain.n:,} held-out requests, "
+        f"{1 - step.gain.alpha:.0%} CI {wording.difference_interval(COMPLETE, step.gain)}"
+    )
+    if step.tokens is not None:
+        gain += f"; {step.tokens.other:,.0f} prompt tokens a request, {step.tokens.base:,.0f} before"
+    vain = "" if step.action == "calibrate" else f"; {fitting} has no significant gain yet"
+    return f"next: {command}{vain} ({gain})"

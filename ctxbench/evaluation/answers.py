@@ -527,6 +527,7 @@ class Labels:
         kinship: which items are siblings.
         pool: how many items each query's search may offer, shape (n_queries,).
         body_tokens: of what the model loads of each item on demand, shape (n_items,); None = it cannot be counted.
+        groups: by the name of a grouping, the number of each item's group, shape (n_items,).
     """
 
     dataset: Dataset
@@ -534,6 +535,7 @@ class Labels:
     kinship: Kinship
     pool: IntArray
     body_tokens: IntArray | None
+    groups: Mapping[str, IntArray] = field(default_factory=dict)
 
     @classmethod
     def of(cls, dataset: Dataset, item_tokens: IntArray, count: TextTokens | None = None) -> Labels:
@@ -588,6 +590,7 @@ class Labels:
             pool=self.pool[span],
             body_tokens=self.body_tokens,
             model_use=_model_use(table),
+            groups=self.groups,
         )
 
     @cached_property

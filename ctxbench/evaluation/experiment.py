@@ -100,6 +100,38 @@ class InlineSelector(FileModel):
     name: Name = Field(description="The name in tables.")
 
 
+GROUP_FIELDS = ("conversation", "kind", "path", "server", "title", "type", "user", "workspace")
+
+
+def read_groups(value: Any) -> dict[str, str]:
+    """The fields of items whose values are ranked as groups, by the name that metrics have before the colon.
+
+    Args:
+        value: a field, a list of fields, or fields by name. A field is one of `GROUP_FIELDS` or a member of the
+            metadata, such as `metadata.document`; its last part is its name.
+
+    Raises:
+        ParameterError: it is none of these, a field is unknown, or two fields would have one name.
+    """
+    fields = [value] if isinstance(value, str) else value
+    pairs = list(fields.items()) if isinstance(fields, Mapping) else [(None, text) for text in _listed(fields)]
+    groups: dict[str, str] = {}
+    for name, text in pairs:
+        if not isinstance(text, str) or not (text in GROUP_FIELDS or re.fullmatch(r"metadata(\.[^.]+)+", text)):
+            hint = suggest(str(text), (*GROUP_FIELDS, "metadata.MEMBER"))
+            raise ParameterError(Message("evaluation.group-field", field=text, hint=hint))
+        group = text.rpartition(".")[2] if name is None else name
+        if not isinstance(group, str) or not re.fullmatch(r"[\w-]+", group) or group in groups:
+            raise ParameterError(Message("evaluation.group-name", name=group, field=text))
+        groups[group] = text
+    return groups
+
+
+def _listed(value: Any) -> list[Any]:
+    """A list or tuple as a list; anything else is the only entry."""
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
 _ENTRIES = parsed(  # validated one by one, so that a faulty one hides no other
     lambda entries: entries,
     Annotated[list[str | NamedSelector | InlineSelector | ExternalBlock], Field(min_length=1)],
@@ -128,6 +160,11 @@ class ExperimentFile(ExperimentFields):
     """An experiment file."""
 
     compare_to: str = Field("", description="The selector that the others are compared with; by default the first.")
+    groups: Annotated[dict[str, str], parsed(read_groups, str | list[str] | dict[str, str])] = Field(
+        default_factory=dict,
+        description="Fields of items, such as `conversation` or `metadata.document`, or such fields by name. Items of "
+        "one value are ranked as one group by metrics such as `conversation:R@5`.",
+    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -149,6 +186,7 @@ class Experiment:
         compare_to: the selector that the others are compared with.
         lines: the line of everything in the file by its path, for faults found when it is opened.
         metrics_named: whether the user named the metrics; tables then show every one of them.
+        groups: as `read_groups` gives them.
     """
 
     name: str
@@ -166,6 +204,7 @@ class Experiment:
     sample: int = 0
     lines: Mapping[YamlPath, int] = field(default_factory=dict)
     metrics_named: bool = False
+    groups: Mapping[str, str] = field(default_factory=dict)
 
     def make_selectors(
         self, resources: Resources, memo: MutableMapping[str, Any], *, required: Required | None = None
@@ -231,6 +270,7 @@ def experiment_of(
         compare_to=reader.compare_to(content, [spec.name for spec in selectors]),
         lines=lines,
         metrics_named="metrics" in data,
+        groups=(content.groups if isinstance(content, ExperimentFile) else None) or {},
     )
     return experiment, sorted(faults, key=lambda fault: fault.line)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ctxbench.datasets.dataset import Dataset, select_queries
 from ctxbench.datasets.layout import read_weights
@@ -16,11 +18,11 @@ from ctxbench.evaluation.experiment import Experiment, examine
 from ctxbench.evaluation.metrics import Metric, parse_metric, parse_metrics
 from ctxbench.evaluation.run_folder import LONGEST_NAME
 from ctxbench.io.console import nothing_said
-from ctxbench.io.errors import Fault, InputError, Message, UserError
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, suggest
 from ctxbench.io.files import cache_dir, file_name
 from ctxbench.io.rows import YamlForm
-from ctxbench.model.arrays import IntArray
-from ctxbench.model.items import Catalog
+from ctxbench.model.arrays import FactCodes, IntArray
+from ctxbench.model.items import Catalog, Item
 from ctxbench.model.strategies import Analyses, Step
 from ctxbench.pipelines.fits import calibration_faults, fit_notices
 from ctxbench.pipelines.pipeline import Pipeline
@@ -46,6 +48,7 @@ class Prepared:
         embedder: not loaded yet.
         counter: counts prompt tokens.
         item_tokens: prompt tokens of every item that is there by dataset, each of shape (n_items,).
+        groups: by dataset and name, the number of the group of every item, each of shape (n_items,).
     """
 
     experiment: Experiment
@@ -58,6 +61,7 @@ class Prepared:
     embedder: Embedder
     counter: TokenCounter
     item_tokens: Mapping[str, IntArray]
+    groups: Mapping[str, Mapping[str, IntArray]]
 
     def resources(self, *, progress: Callable[[int, int], None] | None = None) -> LocalResources:
         """Resources over the vector store of this machine."""
@@ -107,13 +111,21 @@ def prepare(
             opened[entry.selected.name] = entry
     datasets = {name: entry.selected for name, entry in opened.items()}
     for index, text in enumerate(experiment.metrics):
-        form.attempt(partial(parse_metric, text), "metrics", index)
+        form.attempt(partial(_metric_of, text, experiment.groups), "metrics", index)
     embedder = form.attempt(lambda: open_embedder(experiment.embedder), "embedder")
     counter = form.attempt(lambda: counting(open_counter(experiment.tokens, cache=cache_dir())), "tokens")
     counted = {
         name: form.attempt(partial(count_tokens, counter, dataset.current_catalog), "tokens")
         for name, dataset in datasets.items()
         if counter is not None
+    }
+    groups = {
+        name: {
+            group: codes
+            for group, field in experiment.groups.items()
+            if (codes := form.attempt(partial(item_groups, dataset, field), "groups")) is not None
+        }
+        for name, dataset in datasets.items()
     }
     form.check_names()
     if embedder is not None and counter is not None:
@@ -131,11 +143,68 @@ def prepare(
         references={name: entry.reference for name, entry in opened.items()},
         measured={name: entry.measured for name, entry in opened.items()},
         drawn={name: entry.drawn for name, entry in opened.items()},
-        metrics=parse_metrics(experiment.metrics),
+        metrics=with_groups(parse_metrics(experiment.metrics), experiment.groups),
         embedder=embedder,
         counter=counter,
         item_tokens={name: counts for name, counts in counted.items() if counts is not None},
+        groups=groups,
     )
+
+
+GROUP_METRICS = ("R@5", "R@10", "nDCG@10")  # of groups of which no metric is named
+
+
+def with_groups(metrics: Sequence[Metric], groups: Iterable[str]) -> tuple[Metric, ...]:
+    """Add `GROUP_METRICS` to some metrics for each group of items that none of them is of."""
+    named = {metric.group for metric in metrics}
+    added = [parse_metric(f"{group}:{name}") for group in groups if group not in named for name in GROUP_METRICS]
+    return (*metrics, *added)
+
+
+def _metric_of(text: str, groups: Collection[str]) -> Metric:
+    """A metric of items, or of these groups of items.
+
+    Raises:
+        UnknownNameError, ParameterError: it is none.
+    """
+    metric = parse_metric(text)
+    if metric.group not in ("", *groups):
+        hint = suggest(metric.group, groups) if groups else ""
+        raise ParameterError(Message("evaluation.metric-group", metric=metric, group=metric.group, hint=hint))
+    return metric
+
+
+def item_groups(dataset: Dataset, field: str) -> IntArray:
+    """The number of each item's group, items of one value of a field being a group; shape (n_items,).
+
+    Args:
+        dataset: whose items.
+        field: an attribute of items, or a member of their metadata such as `metadata.document`; its value is a text or
+            number. `path` is that of a file, or of the file that a chunk is of.
+
+    Raises:
+        ParameterError: items have no such value; names the first of them.
+    """
+    codes = FactCodes.of(_group_of(item, field) for item in dataset.catalog).code
+    without = [dataset.catalog.ids[position] for position in np.flatnonzero(codes < 0).tolist()]
+    if without:
+        raise ParameterError(
+            Message(
+                "evaluation.items-without-group", dataset=dataset.name, n=len(without), first=without[:3], field=field
+            )
+        )
+    return codes
+
+
+def _group_of(item: Item, field: str) -> str | None:
+    """The value of a field as text; None where it has none."""
+    value: Any = item.path if field == "path" and item.is_file else None
+    if field != "path":
+        first, *members = field.split(".")
+        value = getattr(item, first)
+        for member in members:
+            value = value.get(member) if isinstance(value, Mapping) else None
+    return str(value) if isinstance(value, str | int | float) and value != "" else None
 
 
 def _told_once(faults: Sequence[Fault]) -> list[Fault]:

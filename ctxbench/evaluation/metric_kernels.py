@@ -11,7 +11,21 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.model.arrays import DEPTH, SESSION, BoolArray, Evidence, FloatArray, Grade, IntArray, Via, owners
+from ctxbench.model.arrays import (
+    DEPTH,
+    SESSION,
+    BoolArray,
+    Evidence,
+    FloatArray,
+    Grade,
+    IntArray,
+    Judgments,
+    OfferedItems,
+    Rankings,
+    Via,
+    firsts,
+    owners,
+)
 
 NEVER = np.inf  # the rank of what is not in a ranking
 
@@ -199,6 +213,59 @@ class Joined:
         return self.total(query[top], grade[top] / np.log2(rank[top] + 1.0))
 
 
+class RolledUp(Joined):
+    """Labels joined to rankings of groups of items, such as the sessions that messages are from; for ranking metrics.
+
+    * A group has the grade and the rank of its best item. It is held by the session if one of its items is. How much is
+      shown of an item does not count.
+    * An alternatives group of items is met by any of the groups that hold one of the alternatives. Those that are met
+      by the very same groups count once. Of `[[a, b], [c]]`, "(a or b) and c", with a and c in group 1 and b in group
+      2, group 1 meets both alternatives groups and group 2 meets the first.
+
+    Where there are no alternatives, metrics equal those of ir-measures on qrels and runs of groups.
+
+    Args:
+        joined: labels and rankings of items; there must be rankings.
+        group_of: the number of each item's group, shape (n_items,).
+    """
+
+    def __init__(self, joined: Joined, group_of: IntArray) -> None:
+        labels, offered, rankings = joined.labels, joined.evidence.offered, joined.evidence.rankings
+        if rankings is None:
+            raise RuntimeError("groups were ranked without rankings")
+        label_start, label = _best_rows(labels.start, group_of[labels.item], -labels.grade)
+        offered_start, row = _best_rows(offered.start, group_of[offered.item], offered.origin)
+        ranked_start, ranked = _best_rows(rankings.start, group_of[rankings.item], np.arange(len(rankings.item)))
+        grade, item = labels.grade[label], group_of[labels.item[label]]
+        group = np.where(grade == Grade.REQUIRED, np.arange(len(label)), -1)
+        super().__init__(
+            Evidence(
+                judgments=Judgments(start=label_start, item=item, grade=grade, group=group),
+                offered=OfferedItems(start=offered_start, item=group_of[offered.item[row]], origin=offered.origin[row]),
+                rankings=Rankings(start=ranked_start, item=group_of[rankings.item[ranked]], given=rankings.given),
+            )
+        )
+        required = np.flatnonzero(joined.label_group >= 0)
+        alternative = self.label_group[self.label_of(joined.label_query[required], group_of[labels.item[required]])]
+        meets: dict[int, set[int]] = {}
+        for need, position in zip(joined.label_group[required].tolist(), alternative.tolist(), strict=True):
+            meets.setdefault(need, set()).add(position)
+        needs = [sorted(positions) for positions in dict.fromkeys(map(frozenset, meets.values()))]
+        query, rank, in_session = self.group_query, self.first_rank, self.session_met  # of each required group of items
+        self.group_query = np.array([query[need[0]] for need in needs], dtype=np.int64)
+        self.first_rank = np.array([rank[need].min() for need in needs], dtype=np.float64)
+        self.session_met = np.array([in_session[need].any() for need in needs], dtype=np.bool_)
+        self.need = self.total(self.group_query)
+
+
+def _best_rows(start: IntArray, group: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
+    """The row of each group of each query that comes first by `order`: CSR starts, and rows, rising."""
+    key = owners(start) * (int(group.max(initial=0)) + 1) + group
+    by_key = np.lexsort((order, key))
+    rows = np.sort(by_key[firsts(key[by_key])])
+    return np.searchsorted(rows, start), rows
+
+
 def _take(values: IntArray, row: IntArray) -> IntArray:
     """`values[row]`, -1 where row is -1."""
     if not len(values):
@@ -356,13 +423,14 @@ def average_precision(j: Joined, k: int) -> FloatArray:
     """Sum over open groups of (groups met by the rank that first meets it / that rank) / open groups.
 
     With one item a group this is average precision as trec_eval has it. Of two alternatives the second one
-    ranked is neither met nor forgiven: it takes up a rank.
+    ranked is neither met nor forgiven: it takes up a rank. What meets several groups at one rank counts there once.
     """
     rows = ~j.session_met & (j.first_rank <= k)
     query, rank = j.group_query[rows], j.first_rank[rows]
     by_rank = np.lexsort((rank, query))
     query, rank = query[by_rank], rank[by_rank]
-    n_met = np.arange(1, len(query) + 1) - np.searchsorted(query, query)
+    number = np.cumsum(firsts(query, rank))
+    n_met = number - number[np.searchsorted(query, query)] + 1
     return _mask(_ratio(j.total(query, n_met / rank), j.open_need), j.has_ranking)
 
 

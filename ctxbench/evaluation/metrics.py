@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxbench.evaluation import metric_kernels
-from ctxbench.evaluation.metric_kernels import Joined
+from ctxbench.evaluation.metric_kernels import Joined, RolledUp
 from ctxbench.io.errors import Fault, Message, ParameterError, UnknownNameError, raise_faults
 from ctxbench.model import registry
 from ctxbench.model.arrays import DEPTH, Evidence, FloatArray, IntArray, Via
@@ -379,24 +379,27 @@ def metric_names() -> tuple[str, ...]:
     return (*METRICS, *registry.names("metric"))
 
 
-_FORM = re.compile(r"([A-Za-z_]+)(?:@([0-9]+))?")
+_FORM = re.compile(r"(?:([\w-]+):)?([A-Za-z_]+)(?:@([0-9]+))?")
 
 
 @dataclass(frozen=True, order=True)
 class Metric:
-    """A metric with its cutoff. Equal, hashed and ordered by name and cutoff.
+    """A metric with its cutoff. Equal, hashed and ordered by name, cutoff and group.
 
     Attributes:
         name: of a declaration, ours or a package's.
         k: how many ranks are read, 1 to `DEPTH`; 0 = the whole ranking, or no ranking metric.
+        group: the name of the groups of items that are ranked in place of items (see `RolledUp`); empty = items.
 
     Raises:
         UnknownNameError: no metric has this name.
-        ParameterError: the cutoff is missing, not taken, or out of range.
+        ParameterError: the cutoff is missing, not taken, or out of range, or the metric reads more than rankings and
+            has a group.
     """
 
     name: str
     k: int = 0
+    group: str = ""
 
     def __post_init__(self) -> None:
         cutoff = self.declaration.cutoff
@@ -406,9 +409,12 @@ class Metric:
             raise ParameterError(f"metric {self.name!r} takes no cutoff, got @{self.k}")
         if not 0 <= self.k <= DEPTH:
             raise ParameterError(f"the cutoff of metric {self.name!r} must be 1 to {DEPTH}, got {self.k}")
+        if self.group and self.declaration.needs != ("rankings",):
+            names = ", ".join(name for name, declared in METRICS.items() if declared.needs == ("rankings",))
+            raise ParameterError(f"metric {self.name!r} has no figures of groups; those of rankings have: {names}")
 
     def __str__(self) -> str:
-        return f"{self.name}@{self.k}" if self.k else self.name
+        return f"{self.group}{':' * bool(self.group)}{self.name}{f'@{self.k}' * bool(self.k)}"
 
     @property
     def declaration(self) -> Declaration:
@@ -418,11 +424,14 @@ class Metric:
     @property
     def parts(self) -> tuple[Metric, ...]:
         """The metrics whose values by query this one is made of: itself, or others if only a mean makes sense."""
-        return tuple(Metric(name, self.k) for name in self.declaration.parts) or (self,)
+        return tuple(Metric(name, self.k, self.group) for name in self.declaration.parts) or (self,)
 
     @property
     def ir_measures(self) -> str | None:
-        """The name of the equal measure of ir-measures 0.4 where no alternatives are labelled; None = has none."""
+        """The name of the equal measure of ir-measures 0.4 where no alternatives are labelled; None = has none.
+
+        Of groups it is that over the qrels and the run of groups.
+        """
         form = self.declaration.ir_measures
         return f"{form}@{self.k}" if form and self.k else form
 
@@ -431,7 +440,7 @@ FORBIDDEN_OFFERED = Metric("forbidden_offered")  # measured without being named 
 
 
 def parse_metric(text: str) -> Metric:
-    """Read a metric by its name (`nDCG@10`, `completeness`) or by an alias (`COMP@5`, `recall_all@5`).
+    """Read a metric by its name (`nDCG@10`, `session:R@5`) or by an alias (`COMP@5`, `recall_all@5`).
 
     Raises:
         UnknownNameError: no metric has this name; the message has the closest ones.
@@ -440,15 +449,16 @@ def parse_metric(text: str) -> Metric:
     match = _FORM.fullmatch(text.strip())
     if match is None:
         raise UnknownNameError("metric", text, _written_names())
-    name = ALIASES.get(match[1], match[1])
+    group, written, k = match.groups(default="")
+    name = ALIASES.get(written, written)
     if name not in METRICS and name not in metric_names():
         cased = [metric for metric in METRICS if metric.lower() == name.lower()]
-        spelt = text.strip().replace(match[1], cased[0]) if cased else ""
+        spelt = f"{match[0][: match.start(2)]}{cased[0]}{match[0][match.end(2) :]}" if cased else ""
         where = Message("selectors.did-you-mean", name=spelt) if cased else ""
         raise UnknownNameError("metric", text, _written_names(), where=where)
-    if match[2] is not None and int(match[2]) == 0:
-        raise ParameterError(f"the cutoff of metric {name!r} must be 1 to {DEPTH}, got {match[2]}")
-    return Metric(name, int(match[2] or 0))
+    if k and int(k) == 0:
+        raise ParameterError(f"the cutoff of metric {name!r} must be 1 to {DEPTH}, got {k}")
+    return Metric(name, int(k or 0), group)
 
 
 def parse_metrics(texts: Sequence[str]) -> tuple[Metric, ...]:
@@ -508,7 +518,13 @@ def unavailable(metrics: Iterable[Metric], evidence: Evidence) -> dict[Metric, s
         "model_use": "evaluation.no-model-use",
     }
     absent = {name: Message(reason) for name, reason in reasons.items() if getattr(evidence, name) is None}
-    missing = {metric: [absent[name] for name in metric.declaration.needs if name in absent] for metric in metrics}
+    missing = {
+        metric: [
+            *(absent[name] for name in metric.declaration.needs if name in absent),
+            *[Message("evaluation.no-groups", group=metric.group)] * (metric.group not in ("", *evidence.groups)),
+        ]
+        for metric in metrics
+    }
     return {metric: "; ".join(texts) for metric, texts in missing.items() if texts}
 
 
@@ -530,11 +546,13 @@ def evaluate(
     requested = list(metrics)
     missing = unavailable(requested, evidence)
     joined = Joined(evidence) if joined is None else joined
+    groups = {metric.group for metric in requested if metric.group and metric not in missing}
+    by_group = {"": joined, **{group: RolledUp(joined, evidence.groups[group]) for group in groups}}
     values: dict[Metric, FloatArray] = {}
     for metric in (part for combined in requested if combined not in missing for part in combined.parts):
         compute = metric.declaration.compute
         if compute is not None and metric not in values:
-            value, complete = compute(joined, metric.k), evidence.judgments.complete
+            value, complete = compute(by_group[metric.group], metric.k), evidence.judgments.complete
             if complete is not None and not metric.declaration.partial:
                 value = np.where(complete, value, np.nan)
             values[metric] = value

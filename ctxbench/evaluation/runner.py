@@ -67,8 +67,13 @@ class DatasetRun:
         external = {spec.name: spec.external for spec in prepared.experiment.selectors}
         self.keys = {n: self._key(selector, external[n]) for n, selector in self.selectors.items()}
         self.metrics = with_forbidden(prepared.metrics, self.dataset)
-        metrics = [str(metric) for metric in self.metrics]
-        self.values_key = content_key(metrics, prepared.counter.name, prepared.item_tokens[name].tolist(), code_hash())
+        self.values_key = content_key(
+            [str(metric) for metric in self.metrics],
+            prepared.experiment.groups,
+            prepared.counter.name,
+            prepared.item_tokens[name].tolist(),
+            code_hash(),
+        )
         self._offered_by: dict[str, StoredAnswers] = {}  # finished parts whose sizes others take
 
     def _key(self, selector: Selector, external: bool) -> str:
@@ -192,7 +197,8 @@ class DatasetRun:
     @cached_property
     def labels(self) -> Labels:
         """The labels that every selector's answers are compared with; made once."""
-        return Labels.of(self.dataset, self.prepared.item_tokens[self.name], self.resources.text_tokens)
+        labels = Labels.of(self.dataset, self.prepared.item_tokens[self.name], self.resources.text_tokens)
+        return replace(labels, groups=self.prepared.groups[self.name])
 
     def _part(self, name: str, answers: StoredAnswers) -> Part:
         values, reasons, forbidden = self._measured(answers)
@@ -448,6 +454,7 @@ def manifest(prepared: Prepared, selectors: Mapping[str, Selector], *, commit: s
             "seed": experiment.seed,
             "metrics": [str(metric) for metric in prepared.metrics],
             "metrics_named": experiment.metrics_named,
+            **({"groups": dict(experiment.groups)} if experiment.groups else {}),
         },
         "datasets": {
             name: {

@@ -56,7 +56,7 @@ from ctxbench.gate.baseline_rows import (
 )
 from ctxbench.gate.comparability import Comparability, open_edited, unasked
 from ctxbench.gate.differences import differences, is_unmoved, noise_margin
-from ctxbench.gate.results import PinFailure
+from ctxbench.gate.results import MinimumVerdict, PinFailure
 from ctxbench.gate.settings import CheckSettings, GateFile, plugin_steps
 from ctxbench.gate.snapshots import NEAR, AnswerFact, Identity, SelectorSnapshot, content_hash, first_ids
 from ctxbench.io.documents import dump_json, dump_jsonl
@@ -298,6 +298,7 @@ class AcceptedBaseline:
         removed: files of selectors and datasets that are gone, and of vectors that were not given this time.
         texts: whether texts were written.
         pins: those of the gate file that what was written does not hold.
+        missed: dataset, selector and minimum of those that are not reached.
         summaries: a few numbers on each selector on each dataset.
     """
 
@@ -307,6 +308,7 @@ class AcceptedBaseline:
     removed: tuple[Path, ...]
     texts: bool = True
     pins: tuple[PinFailure, ...] = ()
+    missed: tuple[tuple[str, str, MinimumVerdict], ...] = ()
     summaries: tuple[AcceptedFigures, ...] = ()
 
 
@@ -733,7 +735,7 @@ def _drawn(file: GateFile, bases: Sequence[SelectorSnapshot]) -> Iterator[tuple[
 def _selectors_unchanged(file: GateFile, bases: Sequence[SelectorSnapshot]) -> bool:
     """Whether selectors, versions and metrics are those of the baseline."""
     experiment = file.experiment
-    parts = {part for metric in file.settings.metrics for part in metric.parts}
+    parts = {part for metric in file.settings.measured for part in metric.parts}
     if any(spec.external or spec.like is not None for spec in experiment.selectors):
         return False
     current_versions = versions()

@@ -43,6 +43,7 @@ from ctxbench.gate.results import (
     SelectorCheck,
     Verdict,
     judge_metrics,
+    judge_minimums,
 )
 from ctxbench.gate.settings import CheckSettings, GateFile, Pin, examine_gate
 from ctxbench.gate.snapshots import ItemFact, SelectorSnapshot, failures, first_ids, size
@@ -209,7 +210,9 @@ class _PairCheck:
             by_group=self._net_by_group() if self.base.nondeterministic or self.head.nondeterministic else None,
             deterministic=self._deterministic,
         )
-        verdict, reasons = decide_verdict(metrics, pins, facts, alpha=1.0 - settings.confidence)
+        minimums = judge_minimums(self.head, settings)
+        missed = [minimum for minimum in minimums if minimum.missed]
+        verdict, reasons = decide_verdict(metrics, pins, facts, alpha=1.0 - settings.confidence, missed=missed)
         allowed_unmet = [unmet_text(unmet, "gate.unmet-allowed")] if settings.allow_removed and unmet else []
         return SelectorCheck(
             dataset=self.head.dataset,
@@ -222,6 +225,7 @@ class _PairCheck:
             swaps=differ.swaps,
             causes=(*causes, *price_causes(prices, self.head)),
             metrics=metrics,
+            minimums=minimums,
             pins=pins,
             unmet=tuple(facts.unmet),
             token_changes=prices,
@@ -379,7 +383,7 @@ def check_gate(
             before = accepted_settings(head, file.baseline)
             settings, loosened = stricter_settings(file.settings, before, bases)
             file = replace(
-                file, settings=settings, experiment=replace(file.experiment, metrics=tuple(map(str, settings.metrics)))
+                file, settings=settings, experiment=replace(file.experiment, metrics=tuple(map(str, settings.measured)))
             )
         if (answers := None if faults else reuse_answers(file, bases)) is None:
             from ctxbench.gate.snapshot_sources import ask  # slow to import
@@ -518,6 +522,12 @@ def accept(
         return replace(
             done,
             pins=tuple(failure for snapshot in snapshots for failure in pin_failures(file.settings.pins, snapshot)),
+            missed=tuple(
+                (snapshot.dataset, snapshot.selector, minimum)
+                for snapshot in snapshots
+                for minimum in judge_minimums(snapshot, file.settings)
+                if minimum.missed
+            ),
             summaries=tuple(
                 summarise_selector(snapshot, file.settings.judged(snapshot.metrics)) for snapshot in snapshots
             ),

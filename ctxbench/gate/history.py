@@ -188,10 +188,17 @@ def stricter_settings(
     }
     stricter = {name: getattr(before, name) for name, is_looser in numbers.items() if is_looser}
     loosened += [Loosened(name, _text(value), _text(getattr(current, name))) for name, value in stricter.items()]
+    minimums = dict(current.minimums)
+    for metric, least in before.minimums.items():
+        now = current.minimums.get(metric)
+        minimums[metric] = least if now is None else now.stricter(least)
+        if minimums[metric] != now:
+            loosened.append(Loosened(f"at_least {metric}", str(least), "" if now is None else str(now)))
     metrics = (*current.metrics, *gone)
     tolerances = {metric: current.tolerance(metric) for metric in (*metrics, FORBIDDEN_OFFERED)}
     tolerances |= {metric: before.tolerance(metric) for metric in (*gone, *looser)}
-    return replace(current, metrics=metrics, tolerances=tolerances, seed=before.seed, **stricter), tuple(loosened)
+    stricter |= {"metrics": metrics, "tolerances": tolerances, "minimums": minimums, "seed": before.seed}
+    return replace(current, **stricter), tuple(loosened)
 
 
 def lost_pins(current: Sequence[Pin], before: Sequence[Pin], renamed: Mapping[str, str]) -> tuple[Pin, ...]:

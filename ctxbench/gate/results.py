@@ -12,10 +12,16 @@ from typing import Any
 import numpy as np
 
 from ctxbench.catalogs.mcp_config import CapturedServer
-from ctxbench.evaluation.comparisons import agreeing, estimates, gain_loss_interval, grouped_compare
+from ctxbench.evaluation.comparisons import (
+    agreeing,
+    estimates,
+    gain_loss_interval,
+    grouped_compare,
+    grouped_estimate,
+)
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.statistics import Comparison, Estimate, Scale, correct, critical, estimate
-from ctxbench.gate.settings import CheckSettings
+from ctxbench.gate.settings import CheckSettings, Minimum
 from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.io.errors import Message, message_code
 from ctxbench.model.arrays import FloatArray, IntArray
@@ -258,6 +264,28 @@ class MetricVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MinimumVerdict:
+    """Whether a metric reaches its minimum.
+
+    Attributes:
+        metric: its name.
+        minimum: of the gate file, or of the baseline where that is stricter.
+        estimate: the mean now with its interval, over all queries of the dataset, new ones included; NaN where the
+            metric cannot be computed for the selector.
+    """
+
+    metric: str
+    minimum: Minimum
+    estimate: Estimate
+
+    @property
+    def missed(self) -> bool:
+        """Whether the mean (or the lower end of its interval) is unknown, or below the minimum beyond rounding."""
+        reached = self.estimate.interval.low if self.minimum.by == "lower" else self.estimate.value
+        return not reached >= self.minimum.value - _ROUNDING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PinFailure:
     """A pin that does not hold.
 
@@ -295,6 +323,7 @@ class SelectorCheck:
         causes: most costly first: required items lost net, then lost, then fewest gained, then changes of others; then
             items with changed token counts, those that add most first.
         metrics: judged, in the order of the settings.
+        minimums: of the metrics that apply to a query, reached or missed.
         pins: that do not hold.
         unmet: requirements that no item can meet any more; empty if that was allowed.
         token_changes: items with changed token counts, those that add most tokens first.
@@ -323,6 +352,7 @@ class SelectorCheck:
     swaps: tuple[str, ...] = ()
     causes: tuple[CauseGroup, ...] = ()
     metrics: tuple[MetricVerdict, ...] = ()
+    minimums: tuple[MinimumVerdict, ...] = ()
     pins: tuple[PinFailure, ...] = ()
     unmet: tuple[UnmetRequirement, ...] = ()
     token_changes: tuple[TokenChange, ...] = ()
@@ -345,6 +375,11 @@ class SelectorCheck:
     def outdated(self) -> tuple[CapturedServer, ...]:
         """The servers whose tools may differ from those captured; then no verdict is `same` or `better`."""
         return tuple(server for server in self.servers if server.outdated)
+
+    @property
+    def missed(self) -> tuple[MinimumVerdict, ...]:
+        """The minimums that are not reached; then the verdict is at best `worse`."""
+        return tuple(minimum for minimum in self.minimums if minimum.missed)
 
     @property
     def counted(self) -> bool:
@@ -535,6 +570,21 @@ def judge_metrics(pairs: Sequence[MetricPair], settings: CheckSettings) -> list[
         )
         for index, row in enumerate(rows)
     ]
+
+
+def judge_minimums(snapshot: SelectorSnapshot, settings: CheckSettings) -> tuple[MinimumVerdict, ...]:
+    """Judge the minimums by all queries of one side; a metric that applies to none of them has no verdict.
+
+    A metric that cannot be computed for the selector misses its minimum: nothing shows that it is reached. Intervals
+    hold where only queries of different groups are independent.
+    """
+    rows, verdicts = _PairValues.of(MetricPair(base=snapshot, head=snapshot, queries=[*snapshot.queries])), []
+    for metric, minimum in settings.minimums.items():
+        values = rows.head.get(metric, np.full(len(rows.groups), np.nan))
+        mean = grouped_estimate(values, rows.groups, scale=rows.scale(metric), level=settings.confidence)
+        if mean.n or not rows.has(metric):
+            verdicts.append(MinimumVerdict(metric=str(metric), minimum=minimum, estimate=mean))
+    return tuple(verdicts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -179,6 +179,31 @@ class Pin(FileModel):
                 yield self.model_copy(update={**bare, name: limit})
 
 
+def _level(value: object) -> float:
+    """A mean that must be reached, above 0 and at most 1: a number, or per cent as a text."""
+    level = _per_cent(value) if isinstance(value, str) else _number(value)
+    if not 0 < level <= 1:
+        raise ParameterError(Message("gate.minimum-value", value=value))
+    return level
+
+
+class Minimum(FileModel):
+    """A mean of a metric that a selector must reach on every dataset, whatever the baseline."""
+
+    noun = "a minimum"
+    value: Annotated[float, parsed(_level, float | str)] = Field(description="The mean, such as `0.9` or `90%`.")
+    by: Literal["value", "lower"] = Field(
+        default="value", description="What must reach it: the mean, or the lower end of its interval."
+    )
+
+    def __str__(self) -> str:
+        return f"{self.value:g}{' by lower' * (self.by == 'lower')}"
+
+    def stricter(self, minimum: Minimum) -> Minimum:
+        """The loosest one that is missed wherever this one or another one is."""
+        return Minimum(value=max(self.value, minimum.value), by=self.by if self.by == "lower" else minimum.by)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CheckSettings:
     """The settings of a check.
@@ -190,6 +215,7 @@ class CheckSettings:
         max_lost_required: how many more required items a selector may lose on a dataset than it gains; None = one for
             every 400 queries that need something, at least 1.
         repeats: how often each query is put to an external selector, 1 to 100.
+        minimums: by metric, which need not be one of `metrics`.
         pins: in the order of the file.
         allow_removed: leave out queries that are gone, changed or relabelled instead of refusing to judge, and let
             required items be gone (`unmet`).
@@ -201,6 +227,7 @@ class CheckSettings:
     confidence: float = 0.95
     max_lost_required: int | None = None
     repeats: int = 1
+    minimums: Mapping[Metric, Minimum] = field(default_factory=dict)
     pins: tuple[Pin, ...] = ()
     allow_removed: bool = False
     seed: int = 0
@@ -208,6 +235,11 @@ class CheckSettings:
     def judged(self, measured: Collection[Metric]) -> tuple[Metric, ...]:
         """The metrics to judge: those named, and `forbidden_offered` where it is among the `measured`."""
         return tuple(dict.fromkeys([*self.metrics, *([FORBIDDEN_OFFERED] * (FORBIDDEN_OFFERED in measured))]))
+
+    @property
+    def measured(self) -> tuple[Metric, ...]:
+        """The metrics that are named, judged or with a minimum."""
+        return tuple(dict.fromkeys([*self.metrics, *self.minimums]))
 
     def tolerance(self, metric: Metric) -> Tolerance:
         """The tolerance of a metric; `total_tokens` has that of `tokens` by default."""
@@ -222,6 +254,7 @@ class CheckSettings:
     def as_dict(self) -> dict[str, Any]:
         """All that decides a verdict, with defaults filled in, as a baseline keeps it."""
         unnamed = [metric for metric in (FORBIDDEN_OFFERED,) if metric not in self.metrics]
+        minimums = {str(metric): minimum.model_dump() for metric, minimum in self.minimums.items()}
         return {
             "metrics": {str(metric): self.tolerance(metric).as_json for metric in self.metrics},
             "not_named": {str(metric): self.tolerance(metric).as_json for metric in unnamed},
@@ -230,6 +263,7 @@ class CheckSettings:
             "repeats": self.repeats,
             "seed": self.seed,
             "pins": [pin.as_dict() for pin in self.pins],
+            **({"at_least": minimums} if minimums else {}),  # older baselines have none
         }
 
     @classmethod
@@ -243,6 +277,7 @@ class CheckSettings:
             confidence=float(row["confidence"]),
             max_lost_required=None if max_lost is None else int(max_lost),
             repeats=int(row["repeats"]),
+            minimums={parse_metric(name): Minimum(**value) for name, value in {**row.get("at_least", {})}.items()},
             pins=tuple(map(Pin.model_validate, row["pins"])),
             seed=int(row["seed"]),
         )
@@ -266,6 +301,13 @@ def _judged_metric(text: object) -> Metric:
 
 def _metric_name(text: object) -> str:
     _judged_metric(text)
+    return str(text)
+
+
+def _minimum_metric(text: object) -> str:
+    """The name of a metric that can have a minimum."""
+    if (metric := _judged_metric(text)).declaration.better == "lower":
+        raise ParameterError(Message("gate.minimum-of-cost", metric=metric))
     return str(text)
 
 
@@ -298,6 +340,10 @@ def _baseline_folder(value: object) -> str:
     return value
 
 
+_Minimum: TypeAlias = Annotated[
+    Minimum,
+    parsed(lambda value: value if isinstance(value, Mapping) else {"value": value}, float | str | Minimum),
+]
 _Metrics: TypeAlias = Texts[Annotated[Metric, parsed(_judged_metric, str)]]
 
 
@@ -321,16 +367,22 @@ class GateSection(FileModel):
         description="How many more required items may be lost than gained; by default 1 for every 400 queries.",
     )
     repeats: int = Field(default=1, ge=1, le=100, description="How often each query is put to an external selector.")
+    at_least: dict[Annotated[str, parsed(_minimum_metric, str)], _Minimum] = Field(
+        default_factory=dict,
+        description="By metric, the mean that every selector must reach on every dataset, whatever the baseline.",
+    )
     pins: Texts[Pin] = Field(default=(), description="Demands on the offers of single queries.")
 
     def faults(self, context: Any) -> Iterator[tuple[YamlPath, str]]:  # noqa: ARG002 (of the base)
         """See `FileModel.faults`."""
         yield from _list_faults(self, "metrics")
-        first: dict[Metric, str] = {}
+        for setting in ("tolerance", "at_least"):
+            first: dict[Metric, str] = {}
+            for name in getattr(self, setting):
+                if first.setdefault(metric := parse_metric(name), name) != name:
+                    yield (setting, name), Message("gate.named-twice", field=setting, name=metric)
         for name, tolerance in self.tolerance.items():
             metric = parse_metric(name)
-            if first.setdefault(metric, name) != name:
-                yield ("tolerance", name), Message("gate.named-twice", field="tolerance", name=metric)
             if tolerance.amount >= 1 and (tolerance.relative or metric.declaration.scale != "amount"):
                 yield ("tolerance", name), Message("gate.tolerance-too-large", tolerance=tolerance, metric=metric)
 
@@ -434,12 +486,13 @@ def examine_gate(path: Path) -> tuple[GateFile, list[Fault]]:
         confidence=section.confidence,
         max_lost_required=section.max_lost_required,
         repeats=section.repeats,
+        minimums={parse_metric(name): minimum for name, minimum in section.at_least.items()},
         pins=tuple(pin.at(line_of(lines, ("gate", "pins", index))) for index, pin in enumerate(section.pins)),
         seed=experiment.seed,
     )
     gate = GateFile(
         path=path,
-        experiment=replace(experiment, metrics=tuple(map(str, settings.metrics))),
+        experiment=replace(experiment, metrics=tuple(map(str, settings.measured))),
         baseline=path.parent / (fields.baseline or f"{path.stem}.baseline"),
         settings=settings,
     )

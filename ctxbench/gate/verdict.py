@@ -6,6 +6,7 @@ metric values are facts of these queries and have no p-value; chance is then in 
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from ctxbench.gate.results import (
     Cause,
     Change,
     MetricVerdict,
+    MinimumVerdict,
     PinFailure,
     SelectorCheck,
     UnmetRequirement,
@@ -413,18 +415,25 @@ class LossFacts:
 
 
 def decide_verdict(
-    metrics: Sequence[MetricVerdict], pins: Sequence[PinFailure], facts: LossFacts, *, alpha: float
+    metrics: Sequence[MetricVerdict],
+    pins: Sequence[PinFailure],
+    facts: LossFacts,
+    *,
+    alpha: float,
+    missed: Sequence[MinimumVerdict] = (),
 ) -> tuple[Verdict, tuple[str, ...]]:
-    """Decide the verdict: the worst of pins, losses and metrics, with at least one reason.
+    """Decide the verdict: the worst of pins, minimums, losses and metrics, with at least one reason.
 
     Args:
         metrics: judged.
         pins: that do not hold.
         facts: what else is known.
         alpha: at or below which lost items of a selector that is not deterministic are no chance.
+        missed: the minimums that are not reached.
     """
     by = {verdict: [metric for metric in metrics if metric.verdict is verdict] for verdict in Verdict}
     worse: list[str] = [Message("gate.pin-broken", query=failure.query, failure=failure.message) for failure in pins]
+    worse += map(missed_text, missed)
     worse += [unmet_text(facts.unmet)] if facts.unmet else []
     unsure: list[str] = []
     if facts.too_many and facts.p <= alpha:
@@ -448,6 +457,19 @@ def decide_verdict(
     if better := [metric for metric in by[Verdict.BETTER] if not (moved and metric.metric == _ADDED)]:
         return Verdict.BETTER, (*(f"{_change_text(metric)}{_p_text(metric, facts)}" for metric in better), *moved)
     return Verdict.SAME, ("; ".join((*moved, _same_reason(metrics, facts, reported=_ADDED if moved else ""))),)
+
+
+def missed_text(missed: MinimumVerdict) -> Message:
+    """A minimum that is not reached: `completeness 85.0% is below the minimum of 90.0%`."""
+    metric, least, estimate = parse_metric(missed.metric), missed.minimum.value, missed.estimate
+    if math.isnan(estimate.value):
+        return Message("gate.metric-not-computable", metric=metric)
+    value, minimum = levels(metric, estimate.value, least).split(" -> ")
+    if missed.minimum.by == "value":
+        return Message("gate.minimum-missed", metric=metric, value=value, minimum=minimum)
+    low, minimum = levels(metric, estimate.interval.low, least).split(" -> ")
+    values = {"value": value, "low": low, "minimum": minimum, "level": estimate.interval.level}
+    return Message("gate.minimum-missed-lower", metric=metric, **values)
 
 
 def _moved_into_sessions(metrics: Sequence[MetricVerdict]) -> tuple[str, ...]:

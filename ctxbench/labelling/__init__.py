@@ -6,10 +6,12 @@ silently. For users: `datasets/README.md`, `datasets/traces.md`, `datasets/label
 
 Where to start, and the rule of each task:
     Public datasets: `BFCL` in `published`. Files are pinned by version and SHA-256; no data goes into this repository.
-    Other formats: `conversion`, then `judgment_files`. The definitions of items are those that were offered; a file
-        with unreadable labels is refused.
-    Logs: `trace_import`, then `Builder` in `trace_labels`. Items that were called are required; others are unknown,
-        except in turns that offered everything.
+    Files of users: `kinds` (what is read, and how it is recognised), then `import_files`. `sources` reads any file as
+        documents; each family has one reader. Content decides, never a name; a label is never guessed.
+    Evals: `eval_forms` turns the files of programs into records, `evals` reads these.
+    Collections: `conversion`, then `judgment_files`. A file with unreadable labels is refused.
+    Logs: `trace_exports` and `agent_sessions`, then `Builder` in `trace_labels`. Items that were called are required;
+        others are unknown, except in turns that offered everything.
     Git history: `history_dataset` in `git_history`. A dataset cut after a commit holds the same items in the same order
         for all queries up to it.
     Labelling: `session`, then `Queue` in `sampling`. The stratified sample is drawn before the first answer;
@@ -18,25 +20,30 @@ Where to start, and the rule of each task:
     Curation: `curation`, then `rebase`. A report names everything that is dropped.
 
 Modules:
+    agent_sessions: Sessions of coding agents, and transcripts.
     answer_log: The log of labelling answers, and the state of each query.
     benchmarks: Importers of LoCoMo, LongMemEval, LiveMCPBench, MetaTool and ToolLens.
-    conversion: Build a dataset from documents, queries and scored pairs.
+    conversion: Read the documents, queries and scored pairs of a collection, and collect them for a dataset.
     curation: Compare datasets, make new splits, find leaked names, and compute statistics.
-    evals: Datasets from hand-written evals and from trigger evals of skills.
+    eval_forms: Records of evals from files of evaluation programs and trigger evals of skills.
+    evals: Datasets from evals, hand-written or of evaluation programs.
     git_history: Datasets from git history: commits as queries, changed files as labels.
-    judgment_files: Read BEIR, TREC and AutoRAG files as datasets, and export datasets to them.
+    import_files: Import files of any kind: recognise each, group them by family, read each family.
+    judgment_files: Read collections (BEIR, MTEB, TREC, AutoRAG ...) and lists of items, and export datasets.
+    kinds: The kinds of files that are imported, and their recognition.
     overlap: Near-duplicate items, and items that a search confuses.
     pools: Pools of what selectors offer, and predictions of what queries require.
     published: Datasets from installed packages, and files fetched from publishers.
     rebase: Move a dataset to a changed catalog, following renamed items.
-    record_files: Read records from JSON, YAML, CSV or Parquet, and resolve their field and item names.
+    record_files: What the fields of records hold, and which items their names, paths and phrases mean.
     review: Labels that selectors contradict, and agreement between two labellings.
     sampling: The stratified sample of queries to label, and estimates from the answers to it.
     session: A labelling session and the folder that it is stored in.
+    sources: Any file as documents, by its content.
     trace_exports: Spans in the forms of the programs that export them, and the kinds of logs.
     trace_import: Import logs: read them, report what is unreadable, and write a dataset.
     trace_labels: Queries and labels from turns, and the report of an import.
     trace_messages: Records of a log, and chat messages in the formats of providers and libraries.
-    trace_spans: Spans in one form, how they are linked, and the records of their model calls.
+    trace_spans: Spans in one form, their links in a trace, and the records of their model calls.
     trace_turns: Turns from rows and API bodies, and turns grouped into conversations.
 """

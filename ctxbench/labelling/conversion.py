@@ -1,9 +1,9 @@
-"""Build a dataset from documents, queries and scored pairs.
+"""Read the documents, queries and scored pairs of a collection, and collect them for a dataset.
 
 * The id of a document becomes the name of an item of one type: `MED-10` is `reference:MED-10`. Its title becomes the
   description. The title of a tool becomes its name, if it is unique, and its text the description; in the layout of
   BEIR its server and input schema are kept.
-* `train`, `training`, `dev`, `valid` and `validation` become `tuning`; other splits keep their name.
+* `train`, `training`, `dev`, `val`, `valid` and `validation` become `tuning`; other splits keep their name.
 * A single positive score in all files means required (2). Several need a mapping from the user. Scores of 0 and below
   mean irrelevant (0) unless they are mapped.
 * A label for a missing document is dropped and counted. If it was required, its query is kept as partly labelled (or
@@ -14,32 +14,35 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import count, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 from ctxbench.catalogs.snapshots import read_item
-from ctxbench.catalogs.tool_lists import SCHEMA_KEYS, SERVER_KEYS
-from ctxbench.datasets.dataset import SPLITS, Dataset, name_fault, name_of_path, split_of
+from ctxbench.catalogs.tool_lists import SCHEMA_KEYS, SERVER_KEYS, value_at
+from ctxbench.datasets.dataset import SPLITS, Dataset, name_fault, name_of_path
 from ctxbench.datasets.layout import ABOUT
-from ctxbench.datasets.queries import DatasetQuery, Label, read_query
+from ctxbench.datasets.queries import DatasetQuery, Label, group_pairs
 from ctxbench.io.documents import read_json
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, none_found, raise_faults
-from ctxbench.io.files import iter_lines, read_bytes, readable
-from ctxbench.io.rows import Row, jsonl_rows
-from ctxbench.model.arrays import Grade
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, raise_faults
+from ctxbench.io.files import decoded_lines, open_unpacked, read_bytes, readable
+from ctxbench.io.rows import Row
+from ctxbench.labelling.record_files import parse_list, snake
+from ctxbench.labelling.sources import SAMPLE, documents, sample
 from ctxbench.model.items import ITEM_TYPES, Catalog, Item, ItemKey, read_key
-from ctxbench.model.requests import Request
 
 EXPORT_KEY = "ctxbench"  # key of `metadata` for fields that the format lacks
 EXPORT_FILE = "export.json"  # in an export: file names, the card, and fields that the format lacks
 SOURCE = "publisher"  # the `source` of labels that came with the files
 PASSED_OVER = "ignored fields"
 RENAMED = "percent-encoded query ids"
-_TUNING = ("train", "training", "dev", "valid", "validation")
+_TUNING = ("train", "training", "dev", "val", "valid", "validation")
 _SHOWN = 3  # ids, or files, that a line lists
 
 T = TypeVar("T")
@@ -55,6 +58,7 @@ class ImportSettings:
         type: the type of items, one of `ITEM_TYPES`.
         grades: from published scores to 0, 1 or 2; None = the only positive score means 2.
         licence: the licence; None = from an export of ctxbench, else not stated.
+        command: the command of the import, for messages that propose a mapping.
 
     Raises:
         ParameterError: the name, the type or a grade is invalid.
@@ -65,6 +69,7 @@ class ImportSettings:
     type: str = "reference"
     grades: Mapping[int, int] | None = None
     licence: str | None = None
+    command: str = "ctxbench data import FILE -c CATALOG --out FOLDER"
 
     def __post_init__(self) -> None:
         if self.type not in ITEM_TYPES:
@@ -163,7 +168,7 @@ class Draft:
     stated: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.ids: dict[str, list[str]] = {oddity: [] for oddity in self.odd}
+        self.ids: dict[str, list[str]] = defaultdict(list, {oddity: [] for oddity in self.odd})
 
     def query_id(self, published: str) -> str:
         """A query id for qrels and runs: blanks are percent-encoded, and counted."""
@@ -219,46 +224,19 @@ class Draft:
         return Conversion(dataset=dataset, ids=self.ids)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedDocument:
-    """A published document; `server` and `schema` are for tools."""
-
-    id: str
-    title: str
-    text: str
-    server: str | None = None
-    schema: Mapping[str, Any] | None = None
-
-    def item(self, item_type: str, *, by_title: bool = False) -> Item:
-        """The item of the document; with `by_title`, a tool is named by its title."""
-        if item_type != "tool":
-            return Item(type=item_type, name=self.id, title=self.title, description=self.title, text=self.text)
-        title = "" if by_title else self.title
-        return Item(
-            type="tool",
-            server=self.server,
-            name=self.title if by_title else self.id,
-            title=title,
-            description=": ".join(filter(None, (title, self.text))),
-            schema=self.schema,
-        )
-
-
 def unique_entries(noun: str, entries: Iterable[tuple[str, Row, T]]) -> dict[str, T]:
-    """Entries by id, without entries that have no id; a repeated id is a fault.
+    """Entries by id, without entries that have no id; a repeated id is a fault, unless the entries are equal.
 
     Args:
         noun: the name of an entry in faults.
         entries: the id, the row and the entry.
     """
-    unique: dict[str, T] = {}
-    lines: dict[str, int] = {}
+    unique: dict[str, tuple[Row, T]] = {}
     for name, row, entry in entries:
-        if name in unique:
-            row.fault(f"{noun} {name!r} occurs twice, first in line {lines[name]}")
-        elif name:
-            unique[name], lines[name] = entry, row.line
-    return unique
+        first, equal = unique.setdefault(name, (row, entry))
+        if name and equal != entry:
+            row.fault(f"{noun} {name!r} occurs twice, first in line {first.line}")
+    return {name: entry for name, (_, entry) in unique.items() if name}
 
 
 def refuse_empty(entries: Sized, path: Path, faults: list[Fault], *, expected: str) -> None:
@@ -281,16 +259,14 @@ def grading(scores: Iterable[int], grades: Mapping[int, int] | None, where: Path
     """
     n_labels = Counter(scores)
     positive = sorted(score for score in n_labels if score > 0)
-    if grades is None:
-        if len(positive) > 1:
-            counts = [f"{score} ({n_labels[score]:,} labels)" for score in positive[:10]]
-            example = ",".join(f"{score}={2 if score == positive[-1] else 1}" for score in positive[:10])
-            message = Message("labelling.scores-need-grades", scores=counts, example=example)
-            raise InputError([Fault(message, where)])
-        return {score: 2 if score > 0 else 0 for score in n_labels}
+    if grades is None and len(positive) > 1:
+        counts = [f"{score} ({n_labels[score]:,} labels)" for score in positive[:10]]
+        example = ",".join(f"{score}={2 if score == positive[-1] else 1}" for score in positive[:10])
+        raise InputError([Fault(Message("labelling.scores-need-grades", scores=counts, example=example), where)])
+    grades = dict.fromkeys(positive, 2) if grades is None else grades
     if missing := [score for score in positive if score not in grades]:
-        score_list = ", ".join(str(score) for score in missing[:10])
-        raise InputError([Fault(f"scores {score_list} are not in the mapping of grades (--grades)", where)])
+        listed = ", ".join(map(str, missing[:10]))
+        raise InputError([Fault(f"scores {listed} are not in the mapping of grades (--grades)", where)])
     return {score: grades.get(score, 0) for score in n_labels}
 
 
@@ -328,28 +304,36 @@ def _some(names: Sequence[str], limit: int = _SHOWN) -> str:
     return ", ".join(unique[:limit]) + (", ..." if len(unique) > limit else "")
 
 
-DUPLICATES = "repeated label rows"
-NO_QUERY = "labels for missing queries"
-NO_DOCUMENT = "labels for missing documents"
-PARTLY = "partly labelled queries (missing documents)"
-UNLABELLED = "unlabelled queries (no required document)"
-NEGATIVE = "labels with negative scores"
-SEVERAL = "queries labelled in several splits"
-DETAILS = "label details without a label"
-ODD = (DUPLICATES, NO_QUERY, NO_DOCUMENT, PARTLY, UNLABELLED, NEGATIVE, SEVERAL, RENAMED, DETAILS)
-
-_IDS = ("_id", "id", "docno", "docid", "doc_id", "qid", "query_id")
-_TEXTS = ("text", "contents", "body", "query")
+ODD = DUPLICATES, NO_QUERY, NO_DOCUMENT, PARTLY, UNLABELLED, NEGATIVE, SEVERAL, _, DETAILS = (
+    "repeated label rows",
+    "labels for missing queries",
+    "labels for missing documents",
+    "partly labelled queries (missing documents)",
+    "unlabelled queries (no required document)",
+    "labels with negative scores",
+    "queries labelled in several splits",
+    RENAMED,
+    "label details without a label",
+)
+IMPLIED, OVERLAP = "groups implied by other groups", "unlabelled queries (overlapping groups)"
+GROUP_ODD = (NO_DOCUMENT, PARTLY, UNLABELLED, IMPLIED, OVERLAP, RENAMED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedQuery:
-    """A published query; `exported` has the fields that an export of ctxbench adds, None in other files."""
+    """A published query.
+
+    Attributes:
+        id, text, row: as published.
+        exported: the fields that an export of ctxbench adds; None in other files.
+        groups: documents of which one each is required; None if judgments say what is required.
+    """
 
     id: str
     text: str
-    row: Row
+    row: Row = field(compare=False)
     exported: Mapping[str, Any] | None = None
+    groups: Sequence[Sequence[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,241 +348,427 @@ class Judgment:
     line: int
 
 
-def read_documents(path: Path, settings: ImportSettings, faults: list[Fault]) -> dict[str, Item]:
-    """The items of a corpus in JSON lines or tab-separated lines, by published id.
+_QUERY_IDS = ("query_id", "queryid", "qid", "q_id", "question_id", "topic_id", "topic")
+_DOCUMENT_IDS = (
+    *("chunk_id", "chunk_link", "doc_id", "docid", "docno", "document_id", "passage_id", "corpus_id", "pid", "node_id"),
+)
+_QUESTIONS = ("query", "question", "anchor")
+_PASSAGES = (
+    *("contents", "content", "page_content", "body", "chunk", "chunk_text", "passage", "passage_text", "document"),
+    *("memory",),
+)
+_TITLES = ("title", "heading", "chunk_heading", "section", "name")
+_LOCATIONS = ("url", "link", "path", "file_path", "source", "file_name", "filename", "file", *_TITLES)
+_FIELDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "documents": {
+        "id": ("id", *_DOCUMENT_IDS),
+        "text": ("text", *_PASSAGES),
+        "title": _TITLES,
+        "location": _LOCATIONS,
+    },
+    "queries": {"id": ("id", *_QUERY_IDS), "text": ("text", *_QUESTIONS, "contents", "body", "title")},
+    "labels": {
+        "query": _QUERY_IDS,
+        "document": _DOCUMENT_IDS,
+        "score": ("score", "relevance", "label", "grade", "rel", "gain", "rating"),
+    },
+    "groups": {"id": ("id", *_QUERY_IDS), "text": _QUESTIONS, "expected": ("retrieval_gt",)},
+    "pairs": {
+        "id": ("id", *_QUERY_IDS),
+        "text": _QUESTIONS,
+        "positive": ("positive", "positives", "pos", "positive_passages", "positive_ctxs"),
+        "negative": ("negative", "negatives", "neg", "negative_passages", "negative_ctxs", "hard_negative_ctxs"),
+    },
+    "set": {
+        "documents": ("corpus", "documents"),
+        "queries": ("queries",),
+        "labels": ("relevant_docs", "qrels", "labels"),
+    },
+}
+"""The fields of rows by role, with their names in snake case, likeliest first."""
+FIELD_NAMES = tuple(dict.fromkeys(name for fields in _FIELDS.values() for name in fields))
+_NAMES = {name for fields in _FIELDS.values() for names in fields.values() for name in names}
+_ROLES = ("export", "documents", "set", "pairs", "texts", "queries", "groups", "labels")  # in the order of faults
+_LISTS = ("documents", "docs", "chunks", "nodes", "corpus", "passages", "data", "rows", "results", "queries", "qrels")
+_STORE = "docstore/data"  # documents by id in a store of LlamaIndex
+_OF_LOGS = {"role", "messages", "session_id", "trace_id", "span_id"}
+_SCHEMAS = ("schema", *SCHEMA_KEYS)
+_METADATA = ("metadata", "meta", "extra_info")
+_UNREAD = ("embedding", "embeddings", "vector", EXPORT_KEY, *_METADATA)
+_PLAIN = {  # the fields of lines without a header
+    ("labels", 4): ("query_id", "iteration", "doc_id", "score"),
+    ("texts", 2): ("id", "text"),
+    ("texts", 3): ("id", "title", "text"),
+}
+_WHOLE = re.compile(r"\s*([-+]?\d{1,18})(?:\.0*)?\s*")
+_SHARD = re.compile(r"-\d+-of-\d+$")  # of parquet files of Hugging Face
+_SPLIT = re.compile(r"(?:^|[\W_])(train|training|dev|val|valid|validation|test)(?=[\W_]|$)", re.IGNORECASE)
+_PATHS = {
+    "labels": re.compile("qrel|judg|label|relevan", re.IGNORECASE),
+    "queries": re.compile("quer|topic|question", re.IGNORECASE),
+    "documents": re.compile("corpus|doc|passage|collection|chunk", re.IGNORECASE),
+}
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
-    JSON lines have an id (`_id`, `id`, `docno`, `docid` or `doc_id`), a `text` (`contents`, `body`) and perhaps a
-    `title`; tools may have a server and an input schema. Other fields are ignored. Lines of a `.tsv` file are `id text`
-    or `id title text`.
 
-    Raises:
-        StorageError: the file cannot be read.
+@lru_cache(maxsize=4096)
+def _plain_names(names: tuple[str, ...]) -> dict[str, str]:
+    """The names of fields by their form in `_FIELDS`, which is the same for `_id` and `id`."""
+    return {snake(name).strip("_"): name for name in sorted(names, reverse=True)}
+
+
+@lru_cache(maxsize=4096)
+def _candidates(role: str, name: str, names: tuple[str, ...]) -> list[str]:
+    """The names of a row that a field may have, likeliest first."""
+    plain = _plain_names(names)
+    return [plain[theirs] for theirs in _FIELDS[role][name] if theirs in plain]
+
+
+def _key(data: Mapping[str, Any], role: str, name: str, names: Mapping[str, str]) -> str | None:
+    """What a row calls a field, by the user's names or `_FIELDS`; None if it is missing or null."""
+    if name in names and value_at(data, names[name]) is not None:
+        return names[name]
+    return next((key for key in _candidates(role, name, tuple(data)) if data[key] is not None), None)
+
+
+def role_of(values: Sequence[Any], names: Mapping[str, str] = NO_NAMES) -> str:
+    """The role of a file in a collection by its first values; empty if it has none.
+
+    The roles are `documents`, `queries`, `texts` (either of the two), `labels`, `groups` (queries with labels), `pairs`
+    (queries with documents), `set` (all of a collection) and `export` (the card of an export).
     """
-    own_faults: list[Fault] = []
-    rows = list(_rows(path, own_faults, ("title", "text")))
-    documents = [_document(row) for row in rows]
-    n_named = Counter((document.server, name) for document in documents for name in {document.title, document.id})
-    entries = []
-    for row, document in zip(rows, documents, strict=True):
-        by_title = bool(document.title) and n_named[document.server, document.title] == 1
-        item = _item(row, document, settings.type, by_title=by_title)
-        entries += [(document.id, row, item)] if item is not None else []
-    items = unique_entries("document", entries)
-    faults += sorted(own_faults, key=lambda fault: fault.line)
-    refuse_empty(items, path, faults, expected="one document a line")
-    return items
+    lines = [value for value in values if isinstance(value, str)]
+    if lines:
+        n_read = {role: sum(bool(_fields(line, role)) for line in lines) for role in ("labels", "texts")}
+        return next((role for role, n in n_read.items() if 2 * n > len(lines)), "")
+    key = _list_key(values)
+    listed = values if key is None else values[0][key] if key else values[0]
+    listed = list(islice(_by_id(listed) if isinstance(listed, dict) else listed, SAMPLE))
+    rows = [_body(value) for value in listed if isinstance(value, dict)]
+    plain = {name for row in rows for name in _plain_names(tuple(row))}
+    if not rows or plain & _OF_LOGS:
+        return ""
+
+    def has(role: str, *fields: str) -> bool:
+        return 2 * sum(all(_key(row, role, name, names) for name in fields) for row in rows) > len(rows)
+
+    marks = {*_DOCUMENT_IDS, *_PASSAGES, *_LOCATIONS} - {"title"}
+    roles = {
+        "set": has("set", "queries", "labels"),
+        "export": {"format", "files", "plain"} <= plain,
+        "labels": all(map(_is_scores, rows)) or (has("labels", "query", "document") and not has("documents", "text")),
+        "groups": has("groups", "text", "expected"),
+        "pairs": has("pairs", "text", "positive"),
+        "queries": has("queries", "id", "text") and bool(plain & {*_QUERY_IDS, *_QUESTIONS}),
+        "documents": has("documents", "text") and (any(row.get("title") for row in rows) or bool(plain & marks)),
+        "texts": has("documents", "id", "text"),
+    }
+    return next((role for role, applies in roles.items() if applies), "")
 
 
-def _item(row: Row, document: PublishedDocument, item_type: str, *, by_title: bool) -> Item | None:
-    """The item of a document; None if it has no id, or if the exported item cannot be read."""
-    exported = _exported(row)
-    if exported is None or not document.id:
-        return document.item(item_type, by_title=by_title) if document.id else None
-    item = read_item(row.nested({"_id": document.id, **exported}))
-    if item is not None and item.search_text != document.text:
-        row.fault(Message("labelling.export-text-changed", name=document.id, key=EXPORT_KEY))
-    return item
+def _fields(line: str, role: str) -> dict[str, str]:
+    """The fields of a line without a header, which tabs or (in labels) blanks separate; empty if it has others."""
+    values = line.split() if role == "labels" and line.count("\t") in (0, 3) else line.split("\t")
+    return dict(zip(_PLAIN.get((role, len(values)), ()), values, strict=False))
 
 
-def _document(row: Row) -> PublishedDocument:
-    schemas = [row.data[name] for name in ("schema", *SCHEMA_KEYS) if isinstance(row.data.get(name), dict)]
-    servers = [row.data[name] for name in SERVER_KEYS if isinstance(row.data.get(name), str)]
-    return PublishedDocument(
-        id=_id(row),
-        title=row.take("title", str, ""),
-        text=_text(row),
-        server=servers[0] if servers and servers[0] else None,
-        schema=schemas[0] if schemas else None,
+def _is_scores(value: Mapping[str, Any]) -> bool:
+    """Whether a value has grades of documents by query."""
+    return bool(value) and all(
+        isinstance(scores, dict) and scores and all(type(score) is int and score < 100 for score in scores.values())
+        for scores in value.values()
     )
 
 
-def read_queries(path: Path, faults: list[Fault]) -> list[PublishedQuery]:
-    """The queries of a file in JSON lines (an id and a `text` or `query`) or tab-separated lines (`id text`).
+def _body(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of a document that a library wrapped: `kwargs` of LangChain, `__data__` of LlamaIndex."""
+    return next((inner for key in ("kwargs", "__data__") if isinstance(inner := value.get(key), dict)), value)
 
-    Raises:
-        StorageError: the file cannot be read.
-    """
-    rows = _rows(path, faults, ("text",))
-    published = (PublishedQuery(id=_id(row), text=_text(row), row=row, exported=_exported(row)) for row in rows)
-    queries = unique_entries("query", ((query.id, query.row, query) for query in published))
-    refuse_empty(queries, path, faults, expected="one query a line")
-    return list(queries.values())
+
+def _list_key(values: Sequence[Any]) -> str | None:
+    """The key of the rows in the only value of a file: a list, or a store of LlamaIndex; empty if it has rows by id."""
+    if len(values) != 1 or not isinstance(values[0], dict):
+        return None
+    parts = {key: part for key, part in values[0].items() if isinstance(part, list | dict)}
+    lists = [key for key in parts if (key in _LISTS and isinstance(parts[key], list)) or key == _STORE]
+    entries = list(values[0].values())
+    is_ids = all(re.search(r"\d", str(key)) for key in values[0])
+    has_texts = is_ids and all(isinstance(entry, str) and " " in entry.strip() for entry in entries)
+    has_rows = all(isinstance(entry, dict) and isinstance(entry.get("text"), str) for entry in entries)
+    is_by_id = len(entries) > 1 and (has_texts or has_rows) and _NAMES.isdisjoint(_plain_names(tuple(values[0])))
+    return lists[0] if lists and (len(parts) == 1 or lists == [_STORE]) else "" if is_by_id else None
+
+
+def _by_id(rows: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The fields of texts or objects by id."""
+    for name, row in rows.items():
+        yield {**(_body(row) if isinstance(row, dict) else {"text": row}), "id": name}
+
+
+def _role_of_path(path: Path) -> str:
+    """The role that the name of a file, or of its folder, states; for files with no content that says more."""
+    parts = (path.name, path.parent.name)
+    return next((role for part in parts for role, pattern in _PATHS.items() if pattern.search(part)), "")
+
+
+@lru_cache
+def _split_of_path(path: Path) -> str:
+    """The split that the name of a file, or of its folder, states; a file in `qrels` is named after its split."""
+    stem = _SHARD.sub("", path.name.split(".")[0])
+    match = _SPLIT.search(stem) or _SPLIT.fullmatch(path.parent.name)
+    return stem if path.parent.name == "qrels" else match[1] if match else ""
 
 
 @dataclass
-class Assembly:
-    """Puts documents, queries and judgments together.
+class CollectionReader:
+    """Reads the files of a collection.
 
     Attributes:
-        draft: collects queries, labels and faults.
-        items: by published document id, in the order of the corpus.
-        queries: as published.
-        judgments: as published.
-        export: the `export.json` of the files, if they are an export of ctxbench.
-        splits: the splits of the labels of a query, by query.
+        settings: settings of the import.
+        names: the names of fields in the files, by field.
+        faults: where faults are added.
+        rows: the rows that were read, by role.
+        roles: the files by role, in the order in which they were read.
     """
 
-    draft: Draft
-    items: Mapping[str, Item]
-    queries: Sequence[PublishedQuery]
-    judgments: Sequence[Judgment]
-    export: ExportedCard | None
-    splits: dict[str, set[str]] = field(default_factory=dict)
+    settings: ImportSettings
+    names: Mapping[str, str]
+    faults: list[Fault] = field(default_factory=list)
+    rows: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
+    roles: dict[str, list[Path]] = field(default_factory=dict)
 
-    def conversion(self, *, form: str, files: Sequence[Path], labelling: str, where: Path) -> Conversion:
-        """Make the dataset; see `Draft.conversion`."""
-        self._check_match()
-        judgments, grades = self._judgments_by_query(), self._grades()
-        self.draft.stated.update(judgment.path.name for judgment in self.judgments)
-        for published in self.queries:
-            self._add(published, judgments[published.id], grades)
-        return self.draft.conversion(
-            Catalog(self.items.values()), form=form, files=files, labelling=labelling, where=where, export=self.export
+    def read(self, paths: Sequence[Path]) -> None:
+        """Read the rows of files, each by its role."""
+        plain = {path: self._role(path) for path in paths}
+        for role in (*_ROLES, ""):
+            for path in (path for path in paths if plain[path][0] == role):
+                self.roles.setdefault(role, []).append(path)
+                n_faults = len(self.faults)
+                rows = list(_plain_rows(path, role, self.faults) if plain[path][1] else self._entries(path, role))
+                for line, part, data in rows:
+                    for inner, fields in self._paired(data) if part == "pairs" else [(part, data)]:
+                        self.rows[inner].append(Row(fields, self.faults, path, line))
+                if len(self.faults) == n_faults and (not role or (not rows and role != "labels")):
+                    message = Message("labelling.no-role") if rows else Message("labelling.file-empty", expected="rows")
+                    self.faults.append(Fault(message, path))
+
+    def _role(self, path: Path) -> tuple[str, bool]:
+        """The role of a file, and whether it has lines without a header."""
+        first = sample(path)
+        values = [document.value for document in first]
+        tables = [document.value for document in first if isinstance(document.value, dict) and not document.text]
+        if tables and not any(_NAMES & {*_plain_names(tuple(row))} for row in tables) and not self.names:
+            values = ["\t".join(map(str, fields)) for row in tables for fields in (row, row.values())]
+        is_plain = bool(values) and all(isinstance(value, str) for value in values)
+        return role_of(values, self.names) or _role_of_path(path), is_plain
+
+    def _entries(self, path: Path, role: str) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
+        """The line, the role and the fields of each row of a file."""
+        list_key = _list_key([document.value for document in sample(path, 2)])
+        for document in documents(path, self.faults):
+            is_set = role == "set" and isinstance(document.value, dict)
+            keys = {part: _key(document.value, role, part, self.names) for part in _FIELDS["set"]} if is_set else {}
+            for part, key in keys.items() or [(role, list_key)]:
+                inner = document.value[key] if key else document.value
+                if part == "labels" and isinstance(inner, dict) and (is_set or _is_scores(inner)):
+                    yield from ((document.line, part, row) for row in _scored(inner))
+                elif key is not None and isinstance(inner, dict):
+                    yield from ((document.line, part, row) for row in _by_id(inner))
+                elif not is_set or key:
+                    entries = document.entries(key) if key else [document]
+                    wrong = [entry for entry in entries if not isinstance(entry.value, dict)]
+                    self.faults += [Fault(Message("labelling.not-a-row", got=e.value), path, e.line) for e in wrong]
+                    yield from ((e.line, part, _body(e.value)) for e in entries if isinstance(e.value, dict))
+
+    def _paired(self, data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """The query, the documents and the labels in a row; what has no id is named after the hash of its text."""
+        values = {name: self.value(Row(data, [], Path(), 0), "pairs", name) for name in _FIELDS["pairs"]}
+        query = values["id"] or _digest(values["text"])
+        yield "queries", {"id": query, "text": values["text"]}
+        for part, score in (("positive", 1), ("negative", 0)):
+            entries = values[part] if isinstance(values[part], list) else [values[part]]
+            for entry in filter(None, entries):
+                document = entry if isinstance(entry, dict) else {"text": entry}
+                key = _key(document, "documents", "id", self.names)
+                name = document[key] if key else _digest(document.get("text"))
+                yield "documents", {"id": name, **document}
+                yield "labels", {"query_id": query, "doc_id": name, "score": score}
+
+    def settle(self) -> None:
+        """Give rows of `texts` the role of their ids in the labels, else that of their path or the missing one."""
+        ids = {
+            part: {str(self.value(row, "labels", name)) for row in self.rows["labels"]}
+            for part, name in (("queries", "query"), ("documents", "document"))
+        }
+        for path, rows in group_pairs((row.path, row) for row in self.rows.pop("texts", [])).items():
+            names = {str(self.value(row, "queries", "id")) for row in rows}
+            named, roles = _role_of_path(path), [part for part in ids if names & ids[part]]
+            if len(roles) != 1:
+                roles = [named] if named in ids else [part for part in ids if not self.rows[part]]
+            if len(roles) == 1:
+                self.rows[roles[0]] += rows
+            else:
+                self.faults.append(Fault(Message("labelling.queries-or-documents"), path))
+
+    def value(self, row: Row, role: str, name: str) -> Any:
+        """The value of a field, an id as text; None if it is missing or null."""
+        key = _key(row.data, role, name, self.names)
+        value = None if key is None else value_at(row.data, key)
+        return str(value) if name in ("id", "query", "document") and type(value) is int else value
+
+    def text(self, row: Row, role: str, name: str) -> str:
+        """The text of a field; empty, with a fault, if it is missing or of another type."""
+        value = self.value(row, role, name)
+        if isinstance(value, str) and (value or name == "text"):
+            return value
+        row.fault(Message("labelling.collection-field", name=name, names=_FIELDS[role][name][:4], got=value))
+        return ""
+
+    def documents(self) -> dict[str, Item]:
+        """The items of documents by published id.
+
+        A document without an id has its location (a path, an address, a title), with a number if others have it, too.
+        Other fields, and those of `metadata`, are in the metadata of the item. A tool is named after its title, if that
+        is unique on its server.
+        """
+        rows = self.rows["documents"]
+        locations = [self._location(row) for row in rows]
+        n_located, numbers = Counter(locations), defaultdict[str, Iterator[int]](lambda: count(1))
+        names = [f"{name}#{next(numbers[name])}" if name and n_located[name] > 1 else name for name in locations]
+        names = [name or self.text(row, "documents", "id") for name, row in zip(names, rows, strict=True)]
+        titles = [self._title(row) for row in rows]
+        servers = [_first(row.data, SERVER_KEYS, str) for row in rows]
+        n_named = Counter(
+            (server, name) for server, *pair in zip(servers, titles, names, strict=True) for name in {*pair}
+        )
+        titled = [bool(title) and n_named[server, title] == 1 for server, title in zip(servers, titles, strict=True)]
+        items = map(self._item, rows, names, titles, servers, titled)
+        entries = zip(names, rows, items, strict=True)
+        return unique_entries("document", ((name, row, item) for name, row, item in entries if item))
+
+    def _location(self, row: Row) -> str:
+        """Where a document without an id is from; empty if it has one, or no location."""
+        parts = (("id", row), ("id", _metadata(row)), ("location", row), ("location", _metadata(row)))
+        values = (self.value(part, "documents", name) for name, part in parts)
+        has_id = self.value(row, "documents", "id") is not None
+        return "" if has_id else next((value for value in values if isinstance(value, str)), "")
+
+    def _title(self, row: Row) -> str:
+        title = self.value(row, "documents", "title") or self.value(_metadata(row), "documents", "title")
+        return title if isinstance(title, str) else ""
+
+    def _item(self, row: Row, name: str, title: str, server: str | None, is_titled: bool) -> Item | None:
+        """The item of a document; None if it has no id, or if the exported item cannot be read."""
+        text, exported = self.text(row, "documents", "text"), _exported(row)
+        if exported is not None and name:
+            item = read_item(row.nested({"_id": name, **exported}))
+            if item is not None and item.search_text != text:
+                row.fault(Message("labelling.export-text-changed", name=name, key=EXPORT_KEY))
+            return item
+        title, kind = "" if title == name else title, self.settings.type
+        skipped = {_key(row.data, "documents", field, self.names) for field in ("id", "text", "title")} | {*_UNREAD}
+        skipped |= {*SERVER_KEYS, *_SCHEMAS} if kind == "tool" else set()
+        fields = {**_metadata(row).data, **{key: value for key, value in row.data.items() if key not in skipped}}
+        metadata = {key: value for key, value in fields.items() if key not in _UNREAD and value is not None}
+        if not name or kind != "tool":
+            item = Item(type=kind, name=name or "-", title=title, description=title, text=text, metadata=metadata)
+            return item if name else None
+        return Item(
+            type="tool",
+            server=server,
+            name=title if is_titled else name,
+            title="" if is_titled else title,
+            description=text if is_titled else ": ".join(filter(None, (title, text))),
+            schema=_first(row.data, _SCHEMAS, dict),
+            metadata=metadata,
         )
 
-    def _check_match(self) -> None:
-        """Add a fault if no query, or no document, of the labels is in the files."""
-        queries = [query.id for query in self.queries]
-        for names, noun, where, expected in (
-            ([judgment.query for judgment in self.judgments], "queries", "the file of queries", queries),
-            ([judgment.document for judgment in self.judgments], "documents", "the corpus", list(self.items)),
-        ):
-            if expected and names and not set(names) & set(expected):
-                message = none_found(list(dict.fromkeys(names)), f"{noun} that labels name", where, expected)
-                self.draft.faults.append(Fault(message, self.judgments[0].path))
-
-    def _judgments_by_query(self) -> dict[str, dict[str, Judgment]]:
-        """The judgments by query and document; repeated ones are counted, contradicting ones are faults."""
-        ids, by_query = self.draft.ids, {query.id: dict[str, Judgment]() for query in self.queries}
-        for judgment in self.judgments:
-            query = judgment.query
-            if query not in by_query:
-                ids[NO_QUERY].append(query)
-                continue
-            if judgment.split:
-                self.splits.setdefault(query, set()).add(judgment.split if self.export else split_name(judgment.split))
-            first = by_query[query].setdefault(judgment.document, judgment)
-            if first is judgment:
-                ids[NEGATIVE] += [query] if judgment.score < 0 else []
-            elif first.score == judgment.score:
-                ids[DUPLICATES].append(query)
-            else:
-                pair = {"query": query, "document": judgment.document, "score": judgment.score}
-                earlier = {"first": first.score, "file": first.path.name, "line": first.line}
-                message = Message("labelling.score-conflict", **pair, **earlier)
-                self.draft.faults.append(Fault(message, judgment.path, judgment.line))
-        return by_query
-
-    def _grades(self) -> Mapping[int, int]:
-        """The grade of each score; empty, with a fault, if the grades are unknown."""
-        grades = self.draft.settings.grades
-        if grades is None and self.export is not None:
-            grades = {1: 1, 2: 2}
-        files = ", ".join(dict.fromkeys(str(judgment.path) for judgment in self.judgments))
-        try:
-            return grading((judgment.score for judgment in self.judgments), grades, files)
-        except InputError as error:
-            self.draft.faults += error.faults
-            return {}
-
-    def _add(self, published: PublishedQuery, judgments: Mapping[str, Judgment], grades: Mapping[int, int]) -> None:
-        """Add a query with its labels to the draft."""
-        ids, query = self.draft.ids, self._query(published)
-        labels: dict[str, Label] = {}
-        incomplete = False
-        for document, judgment in judgments.items():
-            grade = grades.get(judgment.score, 0)
-            if document in self.items:
-                key = self.items[document].key
-                labels[key.id] = Label(query.id, key, grade, source=SOURCE if published.exported is None else "")
-            else:
-                ids[NO_DOCUMENT].append(f"{judgment.query} {document}")
-                incomplete = incomplete or grade == Grade.REQUIRED
-        self._add_details(published, query.id, labels)
-        required = any(label.grade == Grade.REQUIRED for label in labels.values())
-        if incomplete and required:
-            ids[PARTLY].append(query.id)
-            query = replace(query, partly_labelled=True)
-        if query.partly_labelled or not (required or query.needs_nothing):
-            ids[UNLABELLED].append(query.id)
-        self.draft.queries.append(query)
-        self.draft.labels += labels.values()
-
-    def _query(self, published: PublishedQuery) -> DatasetQuery:
-        query_id = self.draft.query_id(published.id)
-        names = self.splits.get(published.id, set())
-        if len(names) > 1:
-            self.draft.ids[SEVERAL].append(published.id)
-        first = next((name for name in (*SPLITS, *sorted(names)) if name in names), "")
-        plain = DatasetQuery(request=Request(id=query_id, text=published.text), split=first or split_of(query_id))
-        if published.exported is None:
-            return plain
-        data = {"_id": query_id, "text": published.text, **published.exported}
-        data["split"] = first or data.get("split") or plain.split
-        data.pop("labels", None)
-        return read_query(published.row.nested(data), self.export.scopes if self.export else {}) or plain
-
-    def _add_details(self, published: PublishedQuery, query_id: str, labels: dict[str, Label]) -> None:
-        """Add the details of labels from an export; a detail with a grade is a label."""
-        for item_id, entry in published.row.nested(published.exported).take("labels", dict, {}).items():
-            row = published.row.nested(entry if isinstance(entry, dict) else {"entry": entry})
-            row.refuse_unknown(("grade", "via", "alternatives", "source", "quote"))
-            grade = row.optional("grade", int)
-            if item_id not in labels and grade is None:
-                self.draft.ids[DETAILS].append(f"{query_id} {item_id}")
-                continue
-            try:
-                label = labels.get(item_id) or Label(query_id, read_key(item_id), int(grade or 0))
-            except ParameterError as error:
-                row.fault(str(error))
-                continue
-            labels[item_id] = replace(
-                label,
-                via=row.take("via", str, "direct"),
-                alternatives=row.take("alternatives", str, ""),
-                source=row.take("source", str, ""),
-                quote=row.take("quote", str, ""),
+    def queries(self) -> list[PublishedQuery]:
+        """The queries, those of `groups` with their groups."""
+        rows = [(role, row) for role in ("queries", "groups") for row in self.rows[role]]
+        published = (
+            PublishedQuery(
+                id=self.text(row, role, "id"),
+                text=self.text(row, role, "text"),
+                row=row,
+                exported=_exported(row),
+                groups=_groups(row, self.value(row, role, "expected")) if role == "groups" else None,
             )
+            for role, row in rows
+        )
+        return list(unique_entries("query", ((query.id, query.row, query) for query in published)).values())
+
+    def judgments(self) -> Iterator[Judgment]:
+        """The labels; those of rows without a field for scores have score 1."""
+        paths = dict.fromkeys(row.path for row in self.rows["labels"])
+        stated = paths if len(paths) > 1 else self.roles.get("labels", ())  # queries in one file are of every split
+        for row in self.rows["labels"]:
+            query, document = (self.text(row, "labels", name) for name in ("query", "document"))
+            has_scores = _candidates("labels", "score", tuple(row.data)) or "score" in self.names
+            score = self.value(row, "labels", "score") if has_scores else 1
+            split = _split_of_path(row.path) if row.path in stated else ""
+            if (match := _WHOLE.fullmatch(str(score))) is None:
+                row.fault(Message("labelling.score-form", kind="whole", got=score))
+            elif query and document:
+                yield Judgment(query, document, int(match[1]), split, row.path, row.line)
 
 
-def _rows(path: Path, faults: list[Fault], columns: Sequence[str]) -> Iterator[Row]:
-    """The lines of a file as rows: JSON lines, or tab-separated lines of `.tsv` and `.txt` files."""
-    if path.suffix.lower() not in (".tsv", ".txt"):
-        yield from jsonl_rows(path, faults)
-        return
-    for line, text in iter_lines(path, faults):
-        if not text.strip():
+def _digest(text: Any) -> str:
+    return hashlib.sha256(str(text).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def _scored(labels: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The rows of labels by query: a document, a list of them, or scores by document."""
+    for query, entry in labels.items():
+        names = entry if isinstance(entry, list) else [entry]
+        scores = entry.items() if isinstance(entry, dict) else ((name, 1) for name in names)
+        yield from ({"query_id": query, "doc_id": name, "score": score} for name, score in scores)
+
+
+def _plain_rows(path: Path, role: str, faults: list[Fault]) -> Iterator[tuple[int, str, dict[str, str]]]:
+    """The line, the role and the fields of each line of a file without a header."""
+    for line, text in read_lines(path, faults):
+        if fields := _fields(text, role):
+            yield line, role, fields
             continue
-        fields = text.split("\t")
-        if 2 <= len(fields) <= 1 + len(columns):
-            yield Row(dict(zip(("_id", *columns[-(len(fields) - 1) :]), fields, strict=True)), faults, path, line)
-        else:
-            expected = "id and " + ", ".join(columns[-1:]) + (f" (or id, {', '.join(columns)})" if columns[1:] else "")
-            faults.append(Fault(Message("labelling.tabs", expected=expected, got=len(fields)), path, line))
+        expected, n_tabs = "id and text (or id, title, text)", len(text.split("\t"))
+        message = Message("labelling.tabs", expected=expected, got=n_tabs)
+        if role == "labels":
+            columns = ("query", "0", "document", "relevance")
+            message = Message("labelling.fields-by-blanks", n=4, columns=columns, got=len(text.split()))
+        faults.append(Fault(message, path, line))
 
 
-def _id(row: Row) -> str:
-    """The id, a text or a whole number; empty, with a fault, if it is missing."""
-    for name in _IDS:
-        value = row.data.get(name)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return str(value)
-        if value is not None:
-            return row.take(name, str, "", required=True)
-    row.fault(Message("labelling.no-id"))
-    return ""
+def read_lines(path: Path, faults: list[Fault]) -> Iterator[tuple[int, str]]:
+    """The lines of a text that are not blank, with their numbers."""
+    content, file = open_unpacked(path)
+    with file:
+        yield from ((line, text) for line, text in decoded_lines(content, path, faults) if text.strip())
 
 
-def _text(row: Row) -> str:
-    for name in _TEXTS:
-        if row.data.get(name) is not None:
-            return row.take(name, str, "")
-    row.fault(Message("labelling.no-text"))
-    return ""
+def _first(data: Mapping[str, Any], names: Iterable[str], kind: type[T]) -> T | None:
+    """The first value of a type that is not empty in some fields."""
+    return next((value for name in names if isinstance(value := data.get(name), kind) and value), None)
+
+
+def _metadata(row: Row) -> Row:
+    """The metadata of a document, as a row."""
+    return row.nested(_first(row.data, _METADATA, dict))
 
 
 def _exported(row: Row) -> Mapping[str, Any] | None:
     """The fields that an export of ctxbench writes to `metadata`; None in other files."""
-    metadata = row.data.get("metadata")
-    exported = metadata.get(EXPORT_KEY) if isinstance(metadata, dict) else None
+    exported = _metadata(row).data.get(EXPORT_KEY)
     return exported if isinstance(exported, dict) else None
+
+
+def _groups(row: Row, published: Any) -> list[list[str]]:
+    """The groups of document ids in `retrieval_gt`: a text is one document, a list of texts one group."""
+    value = parse_list(published) if isinstance(published, str) and published.strip().startswith("[") else published
+    value = [value] if isinstance(value, str) and value else value
+    groups = [value] if isinstance(value, list) and all(isinstance(name, str) for name in value) else value
+    is_lists = isinstance(groups, list) and all(isinstance(group, list) for group in groups)
+    if is_lists and all(isinstance(name, str) for group in groups for name in group):
+        return [group for group in groups if group]
+    row.fault(Message("labelling.retrieval-gt", got=published))
+    return []

@@ -1,15 +1,13 @@
-"""Read BEIR, TREC and AutoRAG files as datasets, and export datasets to them.
+"""Make datasets of documents, queries and labels in the forms of search programs, and export datasets to these.
 
-* BEIR: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`, as github.com/beir-cellar/beir reads them
-  (`beir/datasets/data_loader.py`): qrels have a header, then query id, corpus id and a whole number, separated by tabs,
-  quoted as in CSV.
-* TREC: qrels (`query 0 document relevance`) and runs (`query Q0 document rank score tag`), as trec_eval reads them
-  (github.com/usnistgov/trec_eval): a run is ordered by falling score, its rank is ignored, and of equal scores the
-  greater document id comes first.
-* AutoRAG: `retrieval_gt` is `[[a, b], [c]]`, (a or b) and c. Source: github.com/Marker-Inc-Korea/AutoRAG,
-  `autorag/utils/preprocess.py` (`cast_qa_dataset`): columns `qid`, `query`, `retrieval_gt`, and `doc_id` and `contents`
-  of the corpus. A list of texts is one group (any of them is enough); a text alone is one document. Other columns are
-  ignored.
+* BEIR (github.com/beir-cellar/beir, `beir/datasets/data_loader.py`): `corpus.jsonl`, `queries.jsonl`,
+  `qrels/<split>.tsv` with a header. MTEB and Hugging Face have these columns in parquet or JSON.
+* TREC (github.com/usnistgov/trec_eval): qrels are `query 0 document relevance`; runs, `query Q0 document rank score
+  tag`, are ordered by falling score, and of equal scores the greater document id comes first.
+* AutoRAG (github.com/Marker-Inc-Korea/AutoRAG, `autorag/utils/preprocess.py`): `retrieval_gt` is `[[a, b], [c]]`, (a or
+  b) and c. A list of texts is one group; a text alone is one document.
+* LlamaIndex (`EmbeddingQAFinetuneDataset`) and sentence-transformers (`InformationRetrievalEvaluator`, pairs and
+  triplets: sbert.net/docs/sentence_transformer/dataset_overview.html), ranx (amenra.github.io/ranx/qrels).
 
 An export has `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv` (BEIR) and `qrels/<split>.qrels` (TREC), with `run`
 also `runs/<selector>.run`, and `export.json`: the names of these files, the card, and fields that the format lacks.
@@ -23,172 +21,395 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
-from ctxbench.datasets.dataset import Dataset, split_of
-from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_pairs, minimal_groups
+from ctxbench.catalogs.instructions import rule_files
+from ctxbench.catalogs.snapshots import SnapshotPart
+from ctxbench.catalogs.tool_lists import OTHER_NAMES, is_tool_list, read_tool_list
+from ctxbench.datasets.dataset import SPLITS, Dataset, split_of
+from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_pairs, minimal_groups, read_query
 from ctxbench.evaluation.answers import Slice, StoredAnswers
 from ctxbench.evaluation.run_folder import RunFolder
 from ctxbench.io.documents import dump_json, dump_jsonl, read_json
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, none_found, raise_faults
-from ctxbench.io.files import atomic_folder, file_name, iter_lines, write_atomic
-from ctxbench.io.rows import Row
+from ctxbench.io.files import atomic_folder, file_name, write_atomic
 from ctxbench.labelling.conversion import (
+    DETAILS,
+    DUPLICATES,
     EXPORT_FILE,
     EXPORT_KEY,
+    GROUP_ODD,
+    IMPLIED,
+    NEGATIVE,
     NO_DOCUMENT,
+    NO_NAMES,
+    NO_QUERY,
     ODD,
+    OVERLAP,
     PARTLY,
-    RENAMED,
+    SEVERAL,
     SOURCE,
     UNLABELLED,
-    Assembly,
+    CollectionReader,
     Conversion,
     Draft,
     ExportedCard,
     ImportSettings,
     Judgment,
-    PublishedDocument,
-    read_documents,
-    read_queries,
+    PublishedQuery,
+    grading,
+    read_lines,
     refuse_empty,
-    unique_entries,
+    role_of,
+    split_name,
 )
-from ctxbench.labelling.record_files import parse_list, read_records
+from ctxbench.labelling.kinds import CATALOG, COLLECTION, ImportKind
 from ctxbench.model.arrays import DEPTH, Grade
 from ctxbench.model.candidates import Origin
-from ctxbench.model.items import Catalog, ItemKey
+from ctxbench.model.items import Catalog, Item, read_key
 from ctxbench.model.requests import Request
 from ctxbench.selectors.protocol import catalog_message, request_messages
 
 HEADER = ("query-id", "corpus-id", "score")
+RUN = ("query", "Q0", "document", "rank", "score", "tag")
+_LABELLED = {"labels", "set", "groups", "pairs"}  # roles of files with labels
+_DETAILS = ("via", "alternatives", "source", "quote")  # fields of labels that qrels lack
+FORMS = {"beir": "BEIR", "trec": "TREC", "autorag": "AutoRAG"}
 
 
-def import_beir(folder: Path | str, settings: ImportSettings | None = None) -> Conversion:
-    """Make a dataset of a BEIR folder. Ids, grades and splits: see `conversion`.
+@dataclass
+class Assembly:
+    """Puts documents, queries and judgments together.
 
-    The split of a query is that of its qrels (`tuning`, if there are several). A query without labels is unlabelled,
-    with a split by the hash of its id. An export of ctxbench gives an equal dataset.
-
-    Raises:
-        StorageError: a file is missing or cannot be read.
-        InputError: lines are unreadable, the header is wrong, ids are repeated, scores contradict each other or need a
-            mapping: all faults, with file and line.
+    Attributes:
+        draft: collects queries, labels and faults.
+        catalog: the catalog.
+        items: its items by published document id.
+        queries: as published.
+        judgments: as published.
+        export: the `export.json` of the files, if they are an export of ctxbench.
+        splits: the splits of the labels of a query, by query.
     """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise StorageError(
-            f"cannot read {folder}: no such folder; expected one with corpus.jsonl, queries.jsonl, qrels/"
+
+    draft: Draft
+    catalog: Catalog
+    items: Mapping[str, Item]
+    queries: Sequence[PublishedQuery]
+    judgments: Sequence[Judgment]
+    export: ExportedCard | None
+    splits: dict[str, set[str]] = field(default_factory=dict)
+
+    def conversion(self, *, form: str, files: Sequence[Path], labelling: str, where: Path) -> Conversion:
+        """Make the dataset; see `Draft.conversion`."""
+        self._check_match()
+        judgments, grades = self._judgments_by_query(), self._grades()
+        self.draft.stated.update(judgment.path.name for judgment in self.judgments)
+        for published in self.queries:
+            self._add(published, judgments[published.id], grades)
+        return self.draft.conversion(
+            self.catalog, form=form, files=files, labelling=labelling, where=where, export=self.export
         )
-    if (folder / "dataset.yaml").is_file():
-        raise InputError([Fault("this is a dataset of ctxbench (dataset.yaml), which needs no import", folder)])
-    qrels = sorted((folder / "qrels").glob("*.tsv"))
-    if not qrels:
-        raise StorageError(
-            f"cannot read {folder / 'qrels'}: no .tsv file there; expected one per split, such as test.tsv"
-        )
-    corpus, queries = folder / "corpus.jsonl", folder / "queries.jsonl"
-    draft = Draft(settings or ImportSettings(), ODD)
-    return Assembly(
-        draft=draft,
-        export=ExportedCard.from_folder(folder, draft.faults),
-        items=read_documents(corpus, draft.settings, draft.faults),
-        queries=read_queries(queries, draft.faults),
-        judgments=[judgment for path in qrels for judgment in read_qrels(path, draft.faults)],
-    ).conversion(form="BEIR", files=[corpus, queries, *qrels], labelling=_published("BEIR's layout"), where=folder)
 
+    def _check_match(self) -> None:
+        """Add a fault if no query, or no document, of the labels is in the files."""
+        queries = [query.id for query in self.queries]
+        for names, noun, where, expected in (
+            ([judgment.query for judgment in self.judgments], "queries", "the file of queries", queries),
+            ([judgment.document for judgment in self.judgments], "documents", "the corpus", list(self.items)),
+        ):
+            if expected and names and not set(names) & set(expected):
+                message = none_found(list(dict.fromkeys(names)), f"{noun} that labels name", where, expected)
+                self.draft.faults.append(Fault(message, self.judgments[0].path))
 
-def _published(form: str) -> str:
-    """The card's `labelling` of a published format."""
-    return str(Message("labelling.card-published", form=form))
+    def _judgments_by_query(self) -> dict[str, dict[str, Judgment]]:
+        """The judgments by query and document; repeated ones are counted, contradicting ones are faults."""
+        ids, by_query = self.draft.ids, {query.id: dict[str, Judgment]() for query in self.queries}
+        for judgment in self.judgments:
+            query = judgment.query
+            if query not in by_query:
+                ids[NO_QUERY].append(query)
+                continue
+            if judgment.split:
+                self.splits.setdefault(query, set()).add(judgment.split if self.export else split_name(judgment.split))
+            first = by_query[query].setdefault(judgment.document, judgment)
+            ids[NEGATIVE] += [query] if first is judgment and judgment.score < 0 else []
+            ids[DUPLICATES] += [query] if first is not judgment and first.score == judgment.score else []
+            if first.score != judgment.score:
+                pair = {"query": query, "document": judgment.document, "score": judgment.score}
+                earlier = {"first": first.score, "file": first.path.name, "line": first.line}
+                message = Message("labelling.score-conflict", **pair, **earlier)
+                self.draft.faults.append(Fault(message, judgment.path, judgment.line))
+        return by_query
 
-
-def read_qrels(path: Path, faults: list[Fault]) -> Iterator[Judgment]:
-    """Read the labels of one qrels file, which is named after its split, and add its faults."""
-    lines = iter_lines(path, faults)
-    number, header = next(lines, (1, ""))
-    if tuple(header.split("\t")) != HEADER:
-        message = Message("labelling.qrels-header", header=" ".join(HEADER), got=header)
-        faults.append(Fault(message, path, number))
-        return
-    for number, text in lines:
-        if not text.strip():
-            continue
+    def _grades(self) -> Mapping[int, int]:
+        """The grade of each score; empty, with a fault, if the grades are unknown."""
+        grades = self.draft.settings.grades
+        if grades is None and self.export is not None:
+            grades = {1: 1, 2: 2}
+        files = ", ".join(dict.fromkeys(str(judgment.path) for judgment in self.judgments))
         try:
-            fields = next(csv.reader([text], delimiter="\t")) if '"' in text else text.split("\t")
-        except csv.Error as error:
-            faults.append(Fault(f"malformed line: {error}", path, number))
-            continue
-        if len(fields) != len(HEADER):
-            faults.append(Fault(Message("labelling.tabs", expected="3 fields", got=len(fields)), path, number))
-            continue
-        if (score := score_of(fields[2], path, number, faults)) is not None:
-            yield Judgment(fields[0], fields[1], score, path.stem, path, number)
+            return grading((judgment.score for judgment in self.judgments), grades, files)
+        except InputError as error:
+            self.draft.faults += error.faults
+            return {}
+
+    def _add(self, published: PublishedQuery, judgments: Mapping[str, Judgment], grades: Mapping[int, int]) -> None:
+        """Add a query with its labels to the draft."""
+        ids, query = self.draft.ids, self._query(published)
+        if published.groups is not None:
+            self._add_groups(query, published.groups)
+            return
+        source = SOURCE if published.exported is None else ""
+        graded = {document: grades.get(judgment.score, 0) for document, judgment in judgments.items()}
+        present = {self.items[document].key: grade for document, grade in graded.items() if document in self.items}
+        labels = {key.id: Label(query.id, key, grade, source=source) for key, grade in present.items()}
+        missing = {document: grade for document, grade in graded.items() if document not in self.items}
+        ids[NO_DOCUMENT] += [f"{published.id} {document}" for document in missing]
+        self._add_details(published, query.id, labels)
+        required = any(label.grade == Grade.REQUIRED for label in labels.values())
+        if required and Grade.REQUIRED in missing.values():
+            ids[PARTLY].append(query.id)
+            query = replace(query, partly_labelled=True)
+        if query.partly_labelled or not (required or query.needs_nothing):
+            ids[UNLABELLED].append(query.id)
+        self.draft.queries.append(query)
+        self.draft.labels += labels.values()
+
+    def _add_groups(self, query: DatasetQuery, groups: Sequence[Sequence[str]]) -> None:
+        """Add a query that requires a document of each group; missing documents are left out of their groups.
+
+        A group with all documents of another one is implied by it and left out. If groups overlap otherwise, the query
+        is unlabelled.
+        """
+        ids, names = self.draft.ids, dict.fromkeys(name for group in groups for name in group)
+        ids[NO_DOCUMENT] += [f"{query.id} {name}" for name in names if name not in self.items]
+        required, n_implied, _ = minimal_groups(groups)  # missing groups imply others, too
+        present = [[name for name in group if name in self.items] for group in required]
+        minimal, n_implied_by_present, overlap = minimal_groups(present)
+        ids[IMPLIED] += [query.id] * (n_implied + n_implied_by_present)
+        minimal = [] if overlap else minimal
+        partly = not all(present) and bool(minimal)
+        if overlap or partly or not minimal:
+            ids[OVERLAP if overlap else PARTLY if partly else UNLABELLED].append(query.id)
+        self.draft.queries.append(replace(query, partly_labelled=partly))
+        keys = [[self.items[name].key for name in group] for group in minimal]
+        self.draft.labels += group_labels(query.id, keys, source=SOURCE)
+
+    def _query(self, published: PublishedQuery) -> DatasetQuery:
+        query_id = self.draft.query_id(published.id)
+        names = self.splits.get(published.id, set())
+        if len(names) > 1:
+            self.draft.ids[SEVERAL].append(published.id)
+        first = next((name for name in (*SPLITS, *sorted(names)) if name in names), "")
+        plain = DatasetQuery(request=Request(id=query_id, text=published.text), split=first or split_of(query_id))
+        if published.exported is None:
+            return plain
+        data = {"_id": query_id, "text": published.text, **published.exported}
+        data["split"] = first or data.get("split") or plain.split
+        data.pop("labels", None)
+        return read_query(published.row.nested(data), self.export.scopes if self.export else {}) or plain
+
+    def _add_details(self, published: PublishedQuery, query_id: str, labels: dict[str, Label]) -> None:
+        """Add the details of labels from an export; a detail with a grade is a label."""
+        for item_id, entry in published.row.nested(published.exported).take("labels", dict, {}).items():
+            row = published.row.nested(entry if isinstance(entry, dict) else {"entry": entry})
+            row.refuse_unknown(("grade", *_DETAILS))
+            grade = row.optional("grade", int)
+            if item_id not in labels and grade is None:
+                self.draft.ids[DETAILS].append(f"{query_id} {item_id}")
+                continue
+            try:
+                label = labels.get(item_id) or Label(query_id, read_key(item_id), int(grade or 0))
+            except ParameterError as error:
+                row.fault(str(error))
+                continue
+            labels[item_id] = replace(
+                label,
+                via=row.take("via", str, "direct"),
+                alternatives=row.take("alternatives", str, ""),
+                source=row.take("source", str, ""),
+                quote=row.take("quote", str, ""),
+            )
 
 
-def score_of(text: str, path: Path, line: int, faults: list[Fault]) -> int | None:
-    """The score in a text; None, and a fault, if it is not a whole number."""
-    try:
-        return int(text)
-    except ValueError:
-        faults.append(Fault(Message("labelling.score-form", kind="whole", got=text), path, line))
-        return None
-
-
-def import_trec(
-    qrels: Mapping[str, Path], *, queries: Path, corpus: Path, settings: ImportSettings | None = None
+def import_collection(
+    files: Sequence[Path],
+    catalog: Catalog | None = None,
+    *,
+    kind: str | None = None,
+    settings: ImportSettings | None = None,
+    names: Mapping[str, str] = NO_NAMES,
 ) -> Conversion:
-    """Make a dataset of TREC qrels, with queries and documents. Ids, grades and splits: see `conversion`.
+    """Make a dataset of the documents, queries and labels in files.
+
+    The role of each file follows from its fields, and from the ids in the labels where queries and documents have the
+    same fields. The split of a query is that of its labels (`tuning`, if there are several), which the name of their
+    file or folder states; else it follows from the hash of its id. A query without labels is unlabelled. An export of
+    ctxbench gives an equal dataset.
 
     Args:
-        qrels: files by split; with an empty name, queries get splits by the hash of their ids.
-        queries: JSON lines with an id and a text, or `.tsv` with `id text`.
-        corpus: JSON lines with an id, a text and perhaps a title, or `.tsv` with `id text` or `id title text`.
+        files: the files.
+        catalog: the items, named by id or unique name in the labels; for files without documents.
+        kind: the name of the kind, for the card.
         settings: settings of the import.
+        names: the names of fields in the files, by field.
 
     Raises:
-        ParameterError: there are no qrels.
-        StorageError: a file is missing or cannot be read.
-        InputError: lines are unreadable, ids are repeated, scores contradict each other or need a mapping: all faults,
-            with file and line.
+        StorageError: a file is missing or cannot be read, or is parquet and pyarrow is missing.
+        InputError: rows are unreadable, ids are repeated, scores contradict each other or need a mapping, documents,
+            queries or labels are missing: all faults, with file and line.
     """
-    if not qrels:
-        raise ParameterError("no qrels; expected at least one file, as PATH or SPLIT=PATH")
-    draft = Draft(settings or ImportSettings(), ODD)
-    return Assembly(
-        draft=draft,
-        export=ExportedCard.from_folder(queries.parent, draft.faults),
-        items=read_documents(corpus, draft.settings, draft.faults),
-        queries=read_queries(queries, draft.faults),
-        judgments=[
-            judgment for split, path in qrels.items() for judgment in read_trec_qrels(path, split, draft.faults)
-        ],
-    ).conversion(
-        form="TREC", files=[corpus, queries, *qrels.values()], labelling=_published("TREC's qrels"), where=queries
+    reader = CollectionReader(settings or ImportSettings(), names)
+    reader.read(files)
+    reader.settle()
+    draft = Draft(reader.settings, GROUP_ODD if "groups" in reader.roles else ODD, reader.faults)
+    if catalog is not None and reader.rows["documents"]:
+        raise ParameterError(Message("labelling.catalog-and-documents", paths=reader.roles.get("documents", files)))
+    items = reader.documents() if catalog is None else items_by_name(catalog)
+    catalog = Catalog(items.values()) if catalog is None else catalog
+    queries, judgments = reader.queries(), list(reader.judgments())
+    folder = next((query.row.path.parent for query in queries if query.exported is not None), None)
+    parts = ("queries", queries), ("documents", items), ("labels", {*reader.roles} & _LABELLED)
+    missing = [part for part, values in parts if not values]
+    if missing and not draft.faults:
+        present = [part for part, values in parts if values]
+        message = Message("labelling.collection-incomplete", present=present, missing=missing)
+        draft.faults.append(Fault(message, ", ".join(map(str, files))))
+    order = [str(path) for paths in reader.roles.values() for path in paths]
+    draft.faults.sort(key=lambda fault: (order.index(str(fault.path)) if str(fault.path) in order else -1, fault.line))
+    draft.stated["'retrieval_gt'"] = sum(len(query.groups or ()) for query in queries)
+    form = FORMS.get(kind or "", "a collection")
+    paths = [path for path in files if path not in reader.roles.get("export", ())]
+    export = ExportedCard.from_folder(folder, draft.faults) if folder else None
+    folders = [path.absolute().parent for path in paths]
+    return Assembly(draft, catalog, items, queries, judgments, export).conversion(
+        form=form,
+        files=paths,
+        labelling=str(Message("labelling.card-published", form=form)),
+        where=paths[0] if len(paths) == 1 else Path(os.path.commonpath(folders)),
     )
 
 
-def read_trec_qrels(path: Path, split: str, faults: list[Fault]) -> Iterator[Judgment]:
-    """Read the labels of one qrels file, and add its faults. An empty file has no labels."""
-    for number, (query, _, document, relevance) in _rows(path, ("query", "0", "document", "relevance"), faults):
-        if (score := score_of(relevance, path, number, faults)) is not None:
-            yield Judgment(query, document, score, split, path, number)
+def read_catalog_files(paths: Sequence[Path], kinds: Mapping[Path, ImportKind], options: Any) -> list[SnapshotPart]:
+    """Read the items of lists of tools and documents, and of files of skills and rules.
+
+    Args:
+        paths: the files.
+        kinds: their kinds, of `KINDS`.
+        options: the `settings` of the import, the `names` of fields, and the `server` of tools that name none.
+
+    Raises:
+        StorageError: a file cannot be read.
+        InputError: rows are unreadable or ids are repeated: all faults, with file and line.
+    """
+    by_kind = group_pairs((kinds[path].name, path) for path in paths)
+    rules = [path for name in ("skills", "rules") for path in by_kind.get(name, ())]
+    names = {field: theirs for field, theirs in options.names.items() if field in OTHER_NAMES}
+    parts = [read_tool_list(path, server=options.server, names=names) for path in by_kind.get("tools", ())]
+    parts += rule_files(rules) if rules else []
+    if documents := by_kind.get("documents", []):
+        reader = CollectionReader(options.settings, options.names)
+        reader.read(documents)
+        reader.rows["documents"] = [row for rows in reader.rows.values() for row in rows]
+        items = tuple(reader.documents().values())
+        raise_faults(reader.faults)
+        parts.append(
+            SnapshotPart(name=documents[0].name, kind="documents", items=items, origin=str(documents[0].parent))
+        )
+    return parts
 
 
-def _rows(path: Path, columns: Sequence[str], faults: list[Fault]) -> Iterator[tuple[int, list[str]]]:
-    """The lines of a file as fields; another number of fields is a fault."""
-    for number, text in iter_lines(path, faults):
-        fields = text.split()
-        if len(fields) == len(columns):
-            yield number, fields
-        elif fields:
-            message = Message("labelling.fields-by-blanks", n=len(columns), columns=columns, got=len(fields))
-            faults.append(Fault(message, path, number))
+def _is_role(*roles: str, is_plain: bool | None = None) -> Callable[[Sequence[Any]], bool]:
+    def matches(values: Sequence[Any]) -> bool:
+        return role_of(values) in roles and is_plain in (None, isinstance(values[0], str))
+
+    return matches
+
+
+def _has_fields(*names: set[str]) -> Callable[[Sequence[Any]], bool]:
+    """Whether a file has front matter with all of some fields."""
+
+    def matches(values: Sequence[Any]) -> bool:
+        front = values[0].get("front_matter") if values and isinstance(values[0], dict) else None
+        return isinstance(front, dict) and any(fields <= front.keys() for fields in names)
+
+    return matches
+
+
+_collection = partial(ImportKind, family=COLLECTION, request="a query", label="a document with a score above 0")
+_items = partial(ImportKind, family=CATALOG, request="", label="")
+KINDS = (
+    _collection(
+        name="qa-corpus",
+        title="queries, documents and labels in one file",
+        program="`EmbeddingQAFinetuneDataset` of LlamaIndex, evaluators of sentence-transformers",
+        label="a document in `relevant_docs` or `qrels`",
+        matches=_is_role("set"),
+    ),
+    _collection(
+        name="autorag",
+        title="questions of AutoRAG",
+        program="`qa.parquet` and `corpus.parquet`, or the same as JSON lines or CSV",
+        label="`retrieval_gt`: one document of each group",
+        matches=_is_role("groups"),
+    ),
+    _collection(
+        name="trec",
+        title="qrels of TREC",
+        program="a file of qrels, with queries and documents as JSON lines or separated by tabs",
+        matches=_is_role("labels", is_plain=True),
+    ),
+    _collection(
+        name="beir",
+        title="queries and qrels of BEIR, MTEB, Hugging Face or ranx",
+        program="folders with `corpus`, `queries` and `qrels`, as JSON lines, JSON, CSV, TSV or parquet",
+        matches=_is_role("labels", "queries", "export", is_plain=False),
+    ),
+    _collection(
+        name="pairs",
+        title="queries with their documents in one row",
+        program="pairs and triplets of sentence-transformers, passages of MS MARCO",
+        label="`positive` (required) and `negative` (irrelevant)",
+        matches=_is_role("pairs"),
+    ),
+    _items(
+        name="tools",
+        title="tools of MCP, OpenAI, Anthropic or the AI SDK",
+        program="a result of `tools/list`, or `tools` of a request",
+        matches=is_tool_list,
+    ),
+    _items(
+        name="skills",
+        title="skills of agents",
+        program="`SKILL.md`, with `name` and `description`",
+        matches=_has_fields({"name", "description"}),
+    ),
+    _items(
+        name="rules",
+        title="rules of Cursor, Claude Code and Copilot",
+        program="`.cursor/rules/*.mdc`, `.claude/rules/*.md`, `.github/instructions/*.instructions.md`",
+        matches=_has_fields({"globs"}, {"alwaysApply"}, {"applyTo"}, {"paths"}),
+    ),
+    _items(
+        name="documents",
+        title="documents or chunks",
+        program="documents of LangChain, nodes and stores of LlamaIndex, any list of objects with an id and a text",
+        matches=_is_role("documents", "texts"),
+    ),
+)
+
+
+def items_by_name(catalog: Catalog) -> dict[str, Item]:
+    """The items of a catalog by id, and by name where it is unique."""
+    by_name = group_pairs((item.name, item) for item in catalog)
+    return {name: items[0] for name, items in by_name.items() if len(items) == 1} | {item.id: item for item in catalog}
 
 
 def read_run(path: Path | str) -> dict[str, list[tuple[str, float]]]:
@@ -202,7 +423,12 @@ def read_run(path: Path | str) -> dict[str, list[tuple[str, float]]]:
     path = Path(path)
     faults: list[Fault] = []
     rows: dict[str, dict[str, float]] = {}
-    for number, fields in _rows(path, ("query", "Q0", "document", "rank", "score", "tag"), faults):
+    for number, text in read_lines(path, faults):
+        fields = text.split()
+        if len(fields) != len(RUN):
+            message = Message("labelling.fields-by-blanks", n=len(RUN), columns=RUN, got=len(fields))
+            faults.append(Fault(message, path, number))
+            continue
         query, _, document, _, score, _ = fields
         try:
             value = float(score)
@@ -241,9 +467,7 @@ def answers_of_run(
     """
     if keep < 0:
         raise ParameterError(f"keep must be 0 or more, got {keep}")
-    ids_by_name = group_pairs((item.name, item.id) for item in dataset.catalog)
-    item_ids = {name: ids[0] for name, ids in ids_by_name.items() if len(ids) == 1}
-    item_ids |= {item.id: item.id for item in dataset.catalog}
+    item_ids = {name: item.id for name, item in items_by_name(dataset.catalog).items()}
     queries = {query.id: run.get(query.id, ()) for query in dataset.queries}
     documents = list(dict.fromkeys(document for pairs in run.values() for document, _ in pairs))
     for names, noun, expected in ((list(run), "queries", queries), (documents, "ranked documents", item_ids)):
@@ -269,83 +493,6 @@ def answers_of_run(
             if document not in item_ids
         ],
     }
-
-
-IMPLIED = "groups implied by other groups"
-OVERLAP = "unlabelled queries (overlapping groups)"
-
-
-def import_autorag(qa: Path | str, *, corpus: Path | str, settings: ImportSettings | None = None) -> Conversion:
-    """Make a dataset of the questions and the corpus of AutoRAG. Ids: see `conversion`; splits are by hash of ids.
-
-    Both files are `.json` (a list of objects, or columns of pandas), `.jsonl`, `.csv` or, with pandas and pyarrow,
-    `.parquet`. A group of several documents becomes alternatives. A group with all documents of another one is implied
-    by it and removed. Queries with groups that overlap otherwise are unlabelled. Documents that are not in the corpus
-    are removed first.
-
-    Raises:
-        StorageError: a file is missing or cannot be read, or is Parquet and pandas or pyarrow are missing.
-        InputError: lines are unreadable, fields are missing, ids are repeated: all faults.
-    """
-    qa, corpus = Path(qa), Path(corpus)
-    draft = Draft(settings or ImportSettings(), (NO_DOCUMENT, PARTLY, UNLABELLED, IMPLIED, OVERLAP, RENAMED))
-    rows = ((row.take("doc_id", str, "", required=True), row) for row in read_records(corpus, draft.faults))
-    documents = unique_entries("document", ((doc_id, row, _text(row, "contents")) for doc_id, row in rows))
-    refuse_empty(documents, corpus, draft.faults, expected="documents with doc_id and contents")
-    rows = ((row.take("qid", str, "", required=True), row) for row in read_records(qa, draft.faults))
-    entries = ((draft.query_id(qid), row, (_text(row, "query"), _groups(row))) for qid, row in rows)
-    queries = unique_entries("query", entries)
-    refuse_empty(queries, qa, draft.faults, expected="qid, query and retrieval_gt")
-    item_type = draft.settings.type
-    for query_id, (text, groups) in queries.items():
-        minimal, partly = _minimal_groups(query_id, groups, documents, draft)
-        draft.queries.append(
-            DatasetQuery(request=Request(id=query_id, text=text), split=split_of(query_id), partly_labelled=partly)
-        )
-        keys = [[ItemKey(item_type, None, document) for document in group] for group in minimal]
-        draft.labels += group_labels(query_id, keys, source=SOURCE)
-        draft.stated["'retrieval_gt'"] += len(groups)
-    items = (PublishedDocument(id=name, title="", text=text).item(item_type) for name, text in documents.items())
-    labelling = _published("AutoRAG's form: one document of each group is required")
-    return draft.conversion(Catalog(items), form="AutoRAG", files=[corpus, qa], labelling=labelling, where=qa)
-
-
-def _minimal_groups(
-    query: str, groups: Sequence[Sequence[str]], documents: Container[str], draft: Draft
-) -> tuple[list[list[str]], bool]:
-    """The groups for labels, and whether a required document is not in the corpus."""
-    missing = [name for name in dict.fromkeys(name for group in groups for name in group) if name not in documents]
-    draft.ids[NO_DOCUMENT] += [f"{query} {name}" for name in missing]
-    required, n_implied, _ = minimal_groups(groups)  # missing groups imply others, too
-    present = [[name for name in group if name in documents] for group in required]
-    minimal, n_implied_by_present, overlap = minimal_groups(present)
-    draft.ids[IMPLIED] += [query] * (n_implied + n_implied_by_present)
-    partly = not all(present) and bool(minimal)
-    if overlap or partly or not minimal:
-        draft.ids[OVERLAP if overlap else PARTLY if partly else UNLABELLED].append(query)
-    return ([], False) if overlap else (minimal, partly)
-
-
-def _text(row: Row, name: str) -> str:
-    if row.data.get(name) is None:
-        row.fault(f"field {name!r} is missing; expected a text")
-    return row.take(name, str, "")
-
-
-def _groups(row: Row) -> list[list[str]]:
-    """The groups of document ids in `retrieval_gt`: a text is one document, a list of texts one group."""
-    published = value = row.data.get("retrieval_gt")
-    if isinstance(value, str) and value.strip().startswith("["):
-        value = parse_list(value)  # in a CSV file
-    if isinstance(value, str) and value:
-        return [[value]]
-    if isinstance(value, list):
-        if all(isinstance(entry, str) for entry in value):
-            return [value] if value else []
-        if all(isinstance(group, list) and all(isinstance(entry, str) for entry in group) for group in value):
-            return [group for group in value if group]
-    row.fault(Message("labelling.retrieval-gt", got=published))
-    return []
 
 
 FORMATS = ("beir", "trec")
@@ -538,22 +685,20 @@ def _query_rows(dataset: Dataset, judged: set[str], *, plain: bool) -> Iterator[
     for query in dataset.queries:
         row = query.as_row()
         exported = {"_id": row.pop("_id"), "text": row.pop("text")}
-        labels = _details(query, dataset.labels_of(query.id), in_qrels=query.id in judged)
+        labels = _details(dataset.labels_of(query.id), in_qrels=query.id in judged)
         rest = {**row, "labels": labels} if labels else row
         yield exported if plain else {**exported, "metadata": {EXPORT_KEY: rest}}
 
 
-def _details(query: DatasetQuery, labels: Iterable[Label], *, in_qrels: bool) -> dict[str, dict[str, Any]]:
+def _details(labels: Iterable[Label], *, in_qrels: bool) -> dict[str, dict[str, Any]]:
     """By item, the fields of labels that qrels lack; with the grade if the query is not in qrels."""
-    details = {}
+    details: dict[str, dict[str, Any]] = {}
     for label in labels:
+        defaults = Label(label.query, label.item, label.grade)
         entry: dict[str, Any] = {} if in_qrels else {"grade": label.grade}
-        defaults = Label(query.id, label.item, label.grade)
-        for name in ("via", "alternatives", "source", "quote"):
-            if getattr(label, name) != getattr(defaults, name):
-                entry[name] = getattr(label, name)
-        if entry:
-            details[label.item.id] = entry
+        changed = (name for name in _DETAILS if getattr(label, name) != getattr(defaults, name))
+        entry |= {name: getattr(label, name) for name in changed}
+        details |= {label.item.id: entry} if entry else {}
     return details
 
 

@@ -1,190 +1,49 @@
-"""Read records from JSON, YAML, CSV or Parquet, and resolve their field and item names."""
+"""Find out what the fields of records hold, and which items their names, paths and phrases mean."""
 
 from __future__ import annotations
 
 import ast
-import csv
-import importlib
-import io
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from difflib import get_close_matches
-from pathlib import Path
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
 from ctxbench.catalogs.tool_lists import (
-    as_option,
     describes_item,
     is_keyed_tool,
     keyed_tool,
-    mapped,
-    read_field_names,
-    renamed,
 )
-from ctxbench.io.documents import YamlPath, is_lines, iter_jsonl, line_of, load_yaml, read_json
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, suggest
-from ctxbench.io.files import gzip_fault, read_bytes, read_text
+from ctxbench.datasets.queries import group_pairs
+from ctxbench.io.errors import Message, ParameterError, suggest
 from ctxbench.io.rows import Row
-from ctxbench.model.items import Catalog, ItemKey
-
-_SHOWN_KEYS = 5  # keys that a message lists
-_LARGEST_FIELD = 50_000_000  # characters of one field of a CSV file
-
-
-def read_records(path: Path, faults: list[Fault]) -> Iterator[Row]:
-    """Read the records of a file, with their lines (for JSON and Parquet their numbers, from 1).
-
-    Args:
-        path: a file with an ending in `_READERS`. JSON and YAML have a list of objects, alone or under the only key of
-            a mapping; JSON may also have columns as pandas writes them, or JSON lines. In CSV and TSV the first row has
-            the names of fields, and all values are texts; columns are separated by commas, tabs or semicolons,
-            whichever is most frequent in the first row.
-        faults: faults of malformed records, which are ignored, are added here.
-
-    Raises:
-        StorageError: the file is missing or cannot be read, or is Parquet and pandas or pyarrow are missing.
-        InputError: its form is unknown, or it is malformed as a whole.
-    """
-    *forms, last = _READERS
-    read = _READERS.get(path.suffix.lower())
-    if read is None:
-        if path.is_file() and (packed := gzip_fault(read_bytes(path), path)):
-            raise InputError([Fault(packed, path)])
-        raise InputError([Fault(f"expected a file that ends in {', '.join(forms)} or {last}, got {path.name}", path)])
-    yield from (Row(data, faults, path, line) for line, data in read(path, faults))
+from ctxbench.model.items import Catalog, Item, ItemKey
 
 
 def parse_list(text: str) -> Any:
     """Read a list from text in JSON or Python syntax; None if it is neither."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        try:
-            return ast.literal_eval(text)
-        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-            return None
-
-
-def _json_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    try:
-        data = read_json(path)
-    except InputError:
-        if not is_lines(path):
-            raise
-        yield from iter_jsonl(path, faults)
-        return
-    columns = list(data.values()) if isinstance(data, dict) else []
-    if columns and all(isinstance(column, dict) for column in columns):  # pandas writes columns by row label
-        data = [{name: column.get(label) for name, column in data.items()} for label in columns[0]]
-    rows, _ = _as_list(data)
-    if rows is None or not all(isinstance(row, dict) for row in rows):
-        entry = None if rows is None else next(row for row in rows if not isinstance(row, dict))
-        actual = _describe(data) if rows is None else f"a list that holds {entry!r:.40}"
-        raise InputError([Fault(Message("labelling.json-list", got=actual), path, 1)])
-    yield from enumerate(rows, start=1)
-
-
-def _yaml_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    data, lines = load_yaml(path)
-    rows, prefix = _as_list(data)
-    if rows is None:
-        raise InputError([Fault(Message("labelling.yaml-list", got=_describe(data)), path, 1)])
-    for number, row in enumerate(rows):
-        if isinstance(row, dict):
-            yield line_of(lines, (*prefix, number)), row
-        else:
-            faults.append(Fault(f"expected a mapping, got {row!r:.40}", path, line_of(lines, (*prefix, number))))
-
-
-def _as_list(data: Any) -> tuple[list[Any] | None, YamlPath]:
-    """The list in a document, or under the only key of a mapping, and its path; None if there is none."""
-    prefix: YamlPath = ()
-    if isinstance(data, dict) and len(data) == 1:
-        ((name, data),) = data.items()
-        prefix = (name,)
-    return (data, prefix) if isinstance(data, list) else (None, ())
-
-
-def _describe(data: Any) -> str:
-    """Describe a document that is not a list, for a message."""
-    if not isinstance(data, dict):
-        return "nothing" if data is None else f"{data!r:.40}"
-    names = [f"{name!r:.40}" for name in data]
-    return (
-        f"a mapping with {', '.join(names[:_SHOWN_KEYS])}{', ...' if len(names) > _SHOWN_KEYS else ''}"
-        if names
-        else "{}"
-    )
-
-
-def _csv_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    limit = csv.field_size_limit(_LARGEST_FIELD)
-    try:
-        delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-        text = read_text(path).removeprefix("\ufeff")  # of a spreadsheet
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text, delimiter), strict=True)
-        header: list[str] = []
-        start = 1
-        try:
-            for fields in reader:
-                line, start = start, reader.line_num + 1
-                if not header:
-                    header = fields
-                elif fields and len(fields) != len(header):
-                    message = Message("labelling.csv-fields", expected=len(header), got=len(fields))
-                    faults.append(Fault(message, path, line))
-                elif fields:
-                    yield line, dict(zip(header, fields, strict=True))
-        except csv.Error as error:
-            faults.append(Fault(Message("labelling.csv-quote", error=error), path, start))
-    finally:
-        csv.field_size_limit(limit)
-
-
-def _delimiter(text: str, usual: str) -> str:
-    """The most frequent separator of columns in the first row; the usual one if there is none."""
-    first = text.lstrip("\r\n").partition("\n")[0]
-    return max((usual, *(",", ";", "\t")), key=first.count)
-
-
-def _parquet_rows(path: Path, _faults: list[Fault]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    if not path.is_file():
-        raise StorageError(f"cannot read {path}: no such file")
-    try:
-        table = importlib.import_module("pandas").read_parquet(path)
-    except ImportError as error:
-        raise StorageError(
-            f"{path} is Parquet, which needs pandas and pyarrow: pip install pandas pyarrow; or convert it to "
-            f'JSON lines: pandas.read_parquet("{path.name}").to_json("{path.stem}.jsonl", orient="records", lines=True)'
-        ) from error
-    except (OSError, ValueError) as error:
-        raise StorageError(f"cannot read {path}: {error}; expected a Parquet file") from error
-    yield from enumerate(json.loads(table.to_json(orient="records")), start=1)  # arrays become lists
-
-
-_READERS: Mapping[str, Callable[[Path, list[Fault]], Iterator[tuple[int, Mapping[str, Any]]]]] = {
-    ".jsonl": iter_jsonl,
-    ".json": _json_rows,
-    ".yaml": _yaml_rows,
-    ".yml": _yaml_rows,
-    ".csv": _csv_rows,
-    ".tsv": _csv_rows,
-    ".parquet": _parquet_rows,
-}
+    for read in (json.loads, ast.literal_eval):
+        with suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            return read(text)
+    return None
 
 
 AMBIGUOUS, UNKNOWN = "ambiguous", "unknown"
-NAME_KEYS = ("tool", "name", "id", "doc_id", "docid", "item_id", "item")
+NAME_KEYS = (
+    *("tool", "name", "id", "doc_id", "docid", "item_id", "item"),
+    *("chunk_id", "document_id", "passage_id", "node_id", "skill"),
+)
 """Fields with the name of an item in an entry of a list; the first with a text is used."""
 CUT_FROM = 55  # characters; longer names may be cut to 60 to 64, perhaps with a hash at the end
 
 _PREFIX = re.compile(r"(?:functions?[./:]+|mcp(?:__|[./:_-]))", re.IGNORECASE)
 _JOINT = re.compile(r"__+|[./:]+")
 _OTHER = re.compile(r"[\W_]+")
+_SEPARATORS = re.compile(r"[\s_./\\:-]+")
 _HASH = re.compile(r"[_-]?[0-9a-f]{4,12}$", re.IGNORECASE)
 
 
@@ -210,8 +69,8 @@ class NameResolver:
 
     1. `id`: an id such as `tool:tracker:create_issue`; the only rule for items that are not tools.
     2. `name`: the exact name of a tool.
-    3. `joined`: server and name, joined by `__`, `.`, `/` or `:`, perhaps with the prefix `mcp__` or `functions.`; any
-       server, if no tool of that server has the name but one without a server has.
+    3. `joined`: server and name, joined by `__`, `.`, `/` or `:`, perhaps with the prefix `mcp__` or `functions.`, or
+       by `_` after `mcp_`; over a catalog without servers any server.
     4. `cleaned`: as 3 and 2, ignoring case, with any other characters as one separator.
     5. `cut`: a name of 55 to 64 characters that, without a hash of 4 to 12 hexadecimal digits at its end, is the start
        of the joined name of an item.
@@ -262,9 +121,10 @@ class NameResolver:
 
     def _by_rules(self, requested: str, name: str) -> Resolved:
         plain = _PREFIX.sub("", name, count=1) if _PREFIX.match(name) else name
+        joint = re.compile("_") if name[:4].casefold() == "mcp_" else _JOINT
         for rule, keys in (
             ("name", self._by_name.get(name, [])),
-            ("joined", self._joined(plain) or self._joined(name)),
+            ("joined", self._joined(plain) or self._joined(name) or self._joined(plain, joint)),
             ("cleaned", self._cleaned(plain) or self._cleaned(name)),
             ("cut", self._cut(plain) if CUT_FROM <= len(name) <= 64 else []),
         ):
@@ -275,11 +135,11 @@ class NameResolver:
                 return Resolved(requested, None, AMBIGUOUS, tuple(keys))
         return Resolved(requested, None, UNKNOWN)
 
-    def _joined(self, name: str) -> list[ItemKey]:
-        """The items with the parts before and after a separator as server and name."""
-        splits = sorted({(_clean(name[: at.start()]), _clean(name[at.end() :])) for at in _JOINT.finditer(name)})
+    def _joined(self, name: str, joint: re.Pattern[str] = _JOINT) -> list[ItemKey]:
+        """The items with the parts around a separator as server and name; or as name, if none has a server."""
+        splits = sorted({(_clean(name[: at.start()]), _clean(name[at.end() :])) for at in joint.finditer(name)})
         keys = [key for split in splits for key in self._by_parts.get(split, ())]
-        return keys or [key for _, tool in splits for key in self._by_parts.get(("", tool), ())]
+        return keys or [key for _, tool in splits if not self._by_joined for key in self._by_parts.get(("", tool), ())]
 
     def _cleaned(self, name: str) -> list[ItemKey]:
         cleaned = _clean(name)
@@ -293,6 +153,162 @@ class NameResolver:
         return []
 
 
+class ItemFinder:
+    """Finds the items that a label means: by a name, or by path, lines and phrase.
+
+    A name is looked up by these rules, ignoring case; the first with an item counts, and several items are ambiguous:
+    as by `NameResolver`; the name of an item; its title; its path or the end of that, with or without ending and type;
+    any of these without the characters between words.
+
+    Attributes:
+        names: names to suggest for unknown ones.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._resolver = NameResolver(catalog)
+        names, titles = [(item.name, item.key) for item in catalog], [(item.title, item.key) for item in catalog]
+        files = [(name, item.key) for item in catalog for name in _path_names(item)]
+        cleaned = [(_stripped(name), key) for name, key in (*names, *titles, *files)]
+        self._indexes = [_by_name(pairs) for pairs in (names, titles, files, cleaned)]
+        self.names = list(dict.fromkeys(name for name, _ in (*names, *titles) if name))
+
+    def resolve(self, name: str) -> Resolved:
+        """The item of a name."""
+        resolved = self._resolver.resolve(name)
+        if resolved.rule != UNKNOWN:
+            return resolved
+        folded = _as_path(name)
+        *exact, cleaned = self._indexes
+        keys = next(filter(None, (*(index.get(folded) for index in exact), cleaned.get(_stripped(name)))), [])
+        if len(keys) == 1:
+            return Resolved(name, keys[0], "own name")
+        return Resolved(name, None, AMBIGUOUS, tuple(keys)) if keys else resolved
+
+    def find(self, entry: Any) -> Resolved:
+        """The item of a label: a name, an object with one, a number that is a name, or a place.
+
+        Raises:
+            TypeError: it is something else.
+            ValueError: the place is malformed.
+        """
+        if not is_place(entry):
+            is_number = type(entry) is int and self.resolve(str(entry)).key is not None
+            return self.resolve(str(entry) if is_number else named(entry))
+        keys = self.locate(entry)
+        return Resolved(str(next(iter(entry.values()))), keys[0] if len(keys) == 1 else None, "place", tuple(keys))
+
+    @cached_property
+    def _contents(self) -> list[_Content]:
+        return [_Content.of(item) for item in self._catalog]
+
+    def locate(self, place: Mapping[str, Any]) -> list[ItemKey]:
+        """The items at a place; several if it is ambiguous.
+
+        Args:
+            place: `path` (or the end of one), `lines` of it (`[first, last]`), `path_contains` and `contains` (a
+                phrase, or the whole text). All of them must hold. Lines belong to the item that has all of them.
+
+        Raises:
+            ValueError: the place is malformed.
+        """
+        where = {_PLACE[snake(name)]: value for name, value in place.items() if snake(name) in _PLACE}
+        first, last = _line_range(where.pop("lines", [0, 0]))
+        if any(not isinstance(value, str) or not value.strip() for value in where.values()):
+            raise ValueError
+        contents = self._contents
+        for name, value in where.items():
+            contents = _matching(contents, name, _folded(value) if name == "contains" else _as_path(value))
+        if last and any(content.lines[1] for content in contents):
+            around = [content for content in contents if content.lines[0] <= first and last <= content.lines[1]]
+            contents = around or [c for c in contents if c.lines[0] <= last and first <= c.lines[1]]
+        return [content.key for content in contents]
+
+
+_PLACE = {"path": "path", "file": "path", "path_contains": "path_contains", "contains": "contains", "lines": "lines"}
+"""Members of a label that says where its item is, and what they say."""
+PLACE_KEYS = tuple(_PLACE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """Where an item is, and its text, both ignoring case; lines are (0, 0) if unknown."""
+
+    key: ItemKey
+    path: str
+    lines: tuple[int, int]
+    text: str
+
+    @classmethod
+    def of(cls, item: Item) -> _Content:
+        """The content of an item; the path of a part is its file's, and a tool has none."""
+        about = item.metadata
+        stated = next((path for key in ("path", "file", "source") if isinstance(path := about.get(key), str)), "")
+        path = stated or ("" if item.type == "tool" else item.path if item.is_file else item.name)
+        try:
+            lines = _line_range(about.get("lines", [about.get("start_line"), about.get("end_line")]))
+        except ValueError:
+            lines = (0, 0)
+        return cls(item.key, _as_path(path.partition("::")[0]), lines, _folded(item.text or item.description))
+
+
+def is_place(entry: Any) -> bool:
+    """Whether a label says where its item is: an object with a path or a phrase."""
+    return isinstance(entry, dict) and any(_PLACE.get(snake(name)) not in (None, "lines") for name in entry)
+
+
+def _matching(contents: list[_Content], name: str, text: str) -> list[_Content]:
+    """The contents that meet a condition: exactly if some do, else as an end of a path or as a part of a text."""
+    if name == "path_contains":
+        return [content for content in contents if text in content.path]
+    if name == "contains":
+        exact = [content for content in contents if content.text == text]
+        return exact or [content for content in contents if text in content.text]
+    exact = [content for content in contents if content.path == text]
+    return exact or [c for c in contents if f"/{c.path}".endswith(f"/{text}")]
+
+
+def _line_range(value: Any) -> tuple[int, int]:
+    """The first and last line.
+
+    Raises:
+        ValueError: the value is not a list of two lines.
+    """
+    if not isinstance(value, list) or len(value) != 2 or not all(type(line) is int for line in value):
+        raise ValueError
+    return min(value), max(value)
+
+
+def _as_path(text: str) -> str:
+    return text.casefold().replace("\\", "/").removeprefix("./")
+
+
+def _path_names(item: Item) -> list[str]:
+    """The ends of the path of an item, with and without ending and type; empty for a tool."""
+    if item.type == "tool" or "::" in item.name:
+        return []
+    stated = item.metadata.get("path")
+    path = stated if isinstance(stated, str) else item.name
+    starts = [0, *(match.end() for match in re.finditer("/", path))]
+    ends = [path[start:] for start in (starts[:-1] if item.type == "skill" else starts)]  # not `SKILL.md` alone
+    stems = [re.sub(r"(?<=[^/])\.[^/]*$", "", end) for end in ends]
+    return [f"{kind}{name}" for name in dict.fromkeys([*ends, *stems]) for kind in ("", f"{item.type}:")]
+
+
+def _by_name(pairs: Iterable[tuple[str, ItemKey]]) -> dict[str, list[ItemKey]]:
+    """The items by name, ignoring case."""
+    groups = group_pairs((name.casefold(), key) for name, key in pairs if name)
+    return {name: list(dict.fromkeys(keys)) for name, keys in groups.items()}
+
+
+def _stripped(text: str) -> str:
+    return _SEPARATORS.sub("", text.casefold())
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
 def named(value: Any) -> str:
     """The name in an entry of a log: a text, or an object with one of `NAME_KEYS`, and perhaps a `server`.
 
@@ -302,13 +318,10 @@ def named(value: Any) -> str:
         TypeError: it is something else.
     """
     if isinstance(value, dict):
-        if isinstance(value.get("function"), dict):
-            value = value["function"]
+        value = value["function"] if isinstance(value.get("function"), dict) else value
         server = value.get("server", value.get("serverName"))
         name = next((value[key] for key in NAME_KEYS if isinstance(value.get(key), str)), None)
-        if isinstance(name, str) and isinstance(server, str) and server:
-            return ItemKey("tool", server, name).id
-        value = name
+        value = ItemKey("tool", server, name).id if name is not None and isinstance(server, str) and server else name
     if not isinstance(value, str) or not value.strip():
         raise TypeError
     return value.strip()
@@ -328,10 +341,10 @@ def _distinct(keys: Iterable[ItemKey]) -> list[ItemKey]:
     return list(dict.fromkeys(keys))
 
 
-QUERY = ("query", "input", "question", "request", "prompt", "message", "text")
+QUERY = ("query", "input", "question", "request", "prompt")
 EXPECTED = (
     *("expected", "expected_tools", "expected_items", "must_include", "include", "relevant", "required", "tools"),
-    *("must_use", "should_use"),
+    *("must_use", "should_use", "expected_skill", "expected_skills"),
 )
 FORBIDDEN = (
     *("forbidden", "forbidden_tools", "forbidden_items", "must_exclude", "must_not_include", "exclude"),
@@ -343,17 +356,25 @@ OFFERED = ("tools", "functions", "available", "available_tools", "offered_tools"
 GRADES = ("grade", "gain", "relevance", "score")  # members of labels that are objects
 OTHERWISE = {
     "query": (
-        *("user_message", "user_query", "user_input", "user_prompt", "user_request", "utterance", "query_text"),
-        *("request_text", "question_text", "message_text", "instruction", "task"),
+        *("message", "text", "user_message", "user_query", "user_input", "user_prompt", "user_request", "utterance"),
+        *("user_question", "user_utterance", "user_says", "customer_message", "customer_query", "customer_question"),
+        *("query_text", "request_text", "question_text", "message_text", "instruction", "task"),
     ),
     "id": ("case_id", "test_id", "eval_id", "example_id", "question_id", "request_id", "uuid"),
 }
 """Other names of fields, for records without the usual names; the first one is used."""
+REQUESTS = (*QUERY, *OTHERWISE["query"], "messages", "inputs")
+"""All names of the request, the usual ones first."""
+LABELS = re.compile(
+    r"(expected|relevant|correct|gold(en)?|required|target|positive|reference|supporting|(ground_)?truth|ideal|label)"
+    r"(_(tool|skill|rule|item|doc|document|chunk|passage|file|memory|id|context|source|node|function|name|path|page))*"
+    r"s?(_(id|name|call)s?)?"
+)
+"""Other names of fields with expected items, for records without the usual names, if most of the values are items."""
 FIELDS = {"query": QUERY, "expected": EXPECTED, "forbidden": FORBIDDEN, "id": IDS}
 NAMING = ("name", "title")  # used as ids if there are no ids
 READ_BESIDE = ("split", "tags")  # fields without other names
 MAPPED = (*FIELDS, *READ_BESIDE)  # fields of --map
-_SHOWN_FIELDS = 8  # fields that a message lists
 _OF_BODIES = ("tools", "include")  # names that requests to models have, too
 _OF_LOGS = ("called", "offered", "resourceSpans")
 _OF_TURNS = ("messages", "conversation", "model")  # fields of turns, which may have labels, too
@@ -364,7 +385,7 @@ _SAYS_NOT = re.compile(
 )
 
 
-def field_of(row: Row, role: str, *, offered: Collection[str] = ()) -> str | None:
+def field_of(row: Row, role: str, *, offered: Collection[str] = (), likely: Collection[str] = ()) -> str | None:
     """The field of a record with one of the names in `FIELDS`, else in `OTHERWISE`, also in camelCase.
 
     Several fields with names in `FIELDS` are a fault.
@@ -373,11 +394,14 @@ def field_of(row: Row, role: str, *, offered: Collection[str] = ()) -> str | Non
         row: the record.
         role: one of `FIELDS`.
         offered: fields with offered items, which are not labels.
+        likely: fields that hold items; used if no field has a name of the role.
     """
     fields = [name for name in _called(row, FIELDS[role]) if name not in offered]
     if len(fields) > 1:
         row.fault(Message("labelling.several-fields", fields=" and ".join(map(repr, fields))))
-    return next(iter(fields or _called(row, OTHERWISE.get(role, ()))), None)
+    others = _called(row, REQUESTS if role == "query" else OTHERWISE.get(role, ()))
+    others += [name for name in row.data if name in likely and name not in offered]
+    return next(iter(fields or others), None)
 
 
 def _called(row: Row, names: Sequence[str]) -> list[str]:
@@ -442,70 +466,159 @@ def entries_of(value: Any) -> list[Any]:
 
 def snake(name: str) -> str:
     """The name of a field in snake case: `expectedTools` and `Expected tools` are `expected_tools`."""
-    return re.sub(r"[\s-]+", "_", _HUMP.sub("_", name.strip())).lower()
+    return re.sub(r"[\s-]+", "_", _HUMP.sub("_", name.strip().replace("(s)", "s"))).lower()
 
 
-def without_request(records: Sequence[Mapping[str, Any]]) -> str:
-    """The fault of a file of records without a request; empty if there is a request, or no record."""
-    fields = list(dict.fromkeys(name for record in records for name in record))
-    names = (*QUERY, *OTHERWISE["query"])
-    if not records or any(snake(name) in names for name in fields):
-        return ""
-    read_names = {*EXPECTED, *FORBIDDEN, *IDS, *OTHERWISE["id"], *NAMING, *READ_BESIDE}
-    unread = [name for name in fields if snake(name) not in read_names]
-    texts = [name for name in unread if 2 * sum(_is_text(record.get(name)) for record in records) > len(records)]
-    close = {name: matches[0] for name in texts if (matches := get_close_matches(snake(name), names, n=1))}
-    likely = ([*close] or sorted(texts, key=lambda name: -_length(records, name)))[:1]
-    hint = f"; did you mean {likely[0]!r}?" if likely else "."
-    listed = ", ".join(map(repr, fields[:_SHOWN_FIELDS])) + (", ..." if len(fields) > _SHOWN_FIELDS else "")
-    option = as_option({"query": likely[0] if likely else "FIELD"})
-    return Message("labelling.no-request-field", fields=listed or "none", hint=hint, option=option, names=names)
+@dataclass(frozen=True, slots=True)
+class FieldEvidence:
+    """What the values of the fields of records tell; fields have dots for nested ones.
 
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _length(records: Sequence[Mapping[str, Any]], name: str) -> int:
-    """The length of all distinct texts of a field; requests are longest."""
-    return sum(len(text) for text in {str(record[name]) for record in records if _is_text(record.get(name))})
-
-
-def read_eval_names(text: str) -> dict[str, str]:
-    """Read a mapping from fields to their names in a file, such as `query=userMessage,id=caseId`.
-
-    Raises:
-        ParameterError: it is not a mapping, or a field is unknown or mapped twice.
+    Attributes:
+        n_records: the number of records.
+        items: by field, the items that its values name, by the number of the record; of fields whose values are mostly
+            items in the records that have them.
+        texts: the fields with texts that differ, those with the longest texts first.
     """
-    example = "query=userMessage,expected=wanted,id=caseId"
-    return read_field_names(text, allowed=MAPPED, of="an eval", example=example) if text else {}
+
+    n_records: int
+    items: Mapping[str, Mapping[int, frozenset[ItemKey]]]
+    texts: Sequence[str]
+
+    @classmethod
+    def of(cls, records: Sequence[Mapping[str, Any]], resolve: Callable[[str], Resolved]) -> FieldEvidence:
+        """Look the values of the first records up."""
+        items: dict[str, dict[int, frozenset[ItemKey]]] = {}
+        texts: dict[str, set[str]] = {}
+        n_values: Counter[str] = Counter()
+        for number, record in enumerate(records[:_LOOKED_AT]):
+            for name, values in group_pairs(_values(record)).items():
+                n_values[name] += 1
+                short = (value for value in values if len(value) < _LONGEST_NAME)
+                entries = [entry for value in short for entry in label_entries(value, resolve) or []]
+                keys = frozenset(key for entry in entries if (key := resolve(str(entry)).key) is not None)
+                if keys and 2 * len(keys) >= len(entries) and not _NO_LABEL.search(snake(name)):
+                    items.setdefault(name, {})[number] = keys
+                elif len(values) == 1:
+                    texts.setdefault(name, set()).add(values[0])
+        return cls(
+            n_records=min(len(records), _LOOKED_AT),
+            items={name: keys for name, keys in items.items() if 2 * len(keys) >= n_values[name]},
+            texts=sorted(texts, key=lambda name: -sum(map(len, texts[name]))),
+        )
+
+    def labels(self) -> list[str]:
+        """The fields that may hold the expected items: one if the evidence is clear."""
+        fields: dict[Any, str] = {}
+        for name, keys in self.items.items():
+            if 2 * len(keys) >= self.n_records and not _SAYS_NOT.search(snake(name)):
+                fields.setdefault(frozenset(keys.items()), name)  # an id and a name of one item are one field
+        return [name for name in fields.values() if _GOLD.search(snake(name))] or list(fields.values())
+
+    def forbidden(self) -> str:
+        """The field that may hold the forbidden items; empty if none does, or several do."""
+        fields = [name for name in self.items if _SAYS_NOT.search(snake(name))]
+        return fields[0] if len(fields) == 1 else ""
+
+    def request(self) -> str:
+        """The field that is likely the request; empty if none is."""
+        fields = [name for name in self.texts if not _NO_REQUEST.search(snake(name)) and name not in self.items]
+        return next(iter([name for name in fields if _ASKS.search(snake(name))] or fields), "")
+
+
+_LOOKED_AT, _LONGEST_NAME = 500, 300  # records, and characters
+_NO_LABEL = re.compile(r"retriev|actual|called|predict|candidate|available|offered|(^|\.)(q|query|case|test)?_?id$")
+_GOLD = re.compile(r"expect|correct|gold|relevan|truth|label|should|must|need|want|support|evidence|target|answer")
+_ASKS = re.compile(r"user|ask|utter|quer|quest|prompt|messag|input|instruct|says?$|text")
+_NO_REQUEST = re.compile(
+    r"answer|response|output|expect|reference|context|explan|reason|rational|note|comment|descri|url|source|(^|_)id$"
+)
+_MARKS = ("|", ";", ",")  # between names in one field of a table
+
+
+def label_entries(value: Any, resolve: Callable[[str], Resolved]) -> list[Any] | None:
+    """The labels in a list, in a text with a list, or in an object with grades by name; None for other values."""
+    if isinstance(value, str):
+        text = value.strip()
+        if text.startswith(("[", "{")):
+            value = parse_list(text)
+        elif resolve(text).key is not None:
+            return [text]
+        elif text.casefold() in ("", "none", "null", "nothing", "n/a", "-"):
+            return []
+        else:
+            mark = next((mark for mark in _MARKS if mark in text), "\0")
+            return [part.strip() for part in text.split(mark) if part.strip()]
+    if isinstance(value, dict) and value and all(type(grade) is int for grade in value.values()):
+        return [{"id": name, "grade": grade} for name, grade in value.items()]  # as in qrels
+    if isinstance(value, dict) and not is_place(value) and not any(name in value for name in (*NAME_KEYS, "function")):
+        lists = [inner for inner in value.values() if isinstance(inner, list)]
+        value = lists[0] if len(lists) == 1 else value  # such as {"tools": [...]}
+    return [value] if isinstance(value, dict) else value if isinstance(value, list) else None
+
+
+def request_text(value: Any) -> Any:
+    """The text of a request: itself, that of the user in a list of messages, or in an object; else the value."""
+    if isinstance(value, str) and value.startswith(("[{", "{")):
+        value = parse_list(value) or value
+    if isinstance(value, dict):
+        texts = [inner for name, inner in value.items() if snake(name) in REQUESTS]
+        value = request_text((texts or list(value.values()))[0]) if len(texts) == 1 or len(value) == 1 else value
+    messages = [message for message in value if isinstance(message, dict)] if isinstance(value, list) else []
+    asked = [message for message in messages if message.get("role", message.get("type")) in ("user", "human")]
+    texts = [text for message in asked if isinstance(text := message.get("content"), str)]
+    return "\n".join(texts) if texts else value
+
+
+def _values(value: Any, name: str = "", *, in_list: bool = False) -> Iterator[tuple[str, str]]:
+    """The texts of the fields in a value, with numbers in lists and names with grades; definitions are left out."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{") and (inner := parse_list(value)) is not None:
+        value = inner
+    if name and isinstance(value, dict) and value and all(type(grade) is int for grade in value.values()):
+        value = list(value)
+    if isinstance(value, dict) and not (name and describes_item(value)):
+        for key, inner in value.items():
+            yield from _values(inner, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _values(inner, name, in_list=True)
+    elif (isinstance(value, str) and value.strip()) or (in_list and type(value) is int):
+        yield name, str(value).strip()
+
+
+def has_request(records: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a record has a field for the request, or there is no record."""
+    return not records or any(snake(name) in REQUESTS for record in records for name in record)
 
 
 def useless_names(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[str]:
     """The faults of a mapping: one message per mapped field that no record has."""
-    used_fields = {field for record in records for field in mapped(record, names)}
-    for field in ("expected", "forbidden"):
-        if field in names and any(_has_entries(_labels_at(record, names[field].split("."))) for record in records):
-            used_fields.add(field)
+    values = [_mapped_values(record, names) for record in records]
     fields = list(dict.fromkeys(name for record in records for name in record))
     return [
         Message("labelling.mapped-to-null", field=field, name=theirs)
         if theirs in fields
         else Message("labelling.mapped-to-nothing", field=field, name=theirs, hint=suggest(theirs, fields))
         for field, theirs in names.items()
-        if records and field not in used_fields
+        if records and not any(_has_entries(mapped[field]) for mapped in values)
     ]
 
 
 def with_names(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
     """A record with fields renamed by the mapping, without other names of mapped fields."""
-    roots = {theirs.partition(".")[0] for theirs in names.values() if theirs not in data}
-    out = {name: value for name, value in renamed(data, names).items() if name in names or name not in roots}
-    for field in ("expected", "forbidden"):
-        path = names.get(field, "").split(".")
-        if len(path) > 1 and (labels := _labels_at(data, path)) is not None:
-            out[field] = labels
-    return out
+    roots = {theirs if theirs in data else theirs.partition(".")[0] for theirs in names.values()}
+    mapped = {field: value for field, value in _mapped_values(data, names).items() if value is not None}
+    others = {name: value for name, value in data.items() if name not in roots}
+    return {snake(name) if snake(name) in READ_BESIDE else name: value for name, value in others.items()} | mapped
+
+
+def _mapped_values(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """The values of mapped fields; None where a record has none. Only labels may be lists of objects."""
+    values = {name: data[path] if path in data else _labels_at(data, path.split(".")) for name, path in names.items()}
+    for name in {"query", "id", "split"} & set(values):
+        if isinstance(values[name], list) and "." in names[name]:
+            texts = [entry.get("id") if isinstance(entry, Mapping) else entry for entry in values[name]]
+            values[name] = "\n".join(str(text) for text in texts if text is not None) or None
+    return values
 
 
 def _labels_at(data: Any, path: Sequence[str]) -> Any:
@@ -522,12 +635,10 @@ def _labels_at(data: Any, path: Sequence[str]) -> Any:
     labels: list[Any] = []
     for entry in data:
         value = _labels_at(entry, path)
-        if isinstance(value, list):
-            labels += value
-        elif isinstance(value, Mapping) or not isinstance(entry, Mapping):
-            labels.append(value)
-        else:
-            labels.append({**{name: inner for name, inner in entry.items() if name not in NAME_KEYS}, "id": value})
+        members = entry.items() if isinstance(entry, Mapping) else ()
+        is_name = bool(members) and not isinstance(value, Mapping)
+        label = {**{name: inner for name, inner in members if name not in NAME_KEYS}, "id": value}
+        labels += value if isinstance(value, list) else [label if is_name else value]
     return labels
 
 
@@ -568,35 +679,20 @@ def _names_items(data: Mapping[str, Any]) -> bool:
     return any((plain := snake(name)) in (*EXPECTED, *FORBIDDEN) and plain not in _OF_BODIES for name in data)
 
 
-def likely_role(
-    name: str, value: Any, fields: Mapping[str, str | None], names_of: Mapping[str, str]
-) -> tuple[str, str] | None:
-    """The likely role of an ignored field, `expected` or `forbidden`, and a name for it.
-
-    Args:
-        name: the name of the field; a negative name is never `expected`.
-        value: its value; a list with a negative name is `forbidden`.
-        fields: the fields of the record by role; existing roles are not suggested.
-        names_of: the mapped names of fields; a field with a close name has their role.
-    """
-    plain = snake(name).replace("'", "")
-    role, names = ("forbidden", FORBIDDEN) if _SAYS_NOT.search(plain) else ("expected", EXPECTED)
-    for field in ("expected", "forbidden"):
-        theirs = names_of.get(field)
-        if theirs and get_close_matches(plain, [snake(theirs)], n=1):
-            return (field, theirs) if fields.get(field) is None else None
-    close = get_close_matches(plain, names, n=1)
-    if not close and role == "forbidden" and isinstance(value, list):
-        close = ["forbidden"]
-    return (role, close[0]) if close and fields.get(role) is None else None
-
-
 def naming_field(records: Sequence[Mapping[str, Any]]) -> str | None:
     """A field with a different text in each record, to use as id; None if there is none."""
-    if any(snake(name) in (*IDS, *OTHERWISE["id"]) for record in records for name in record):
-        return None
-    for name in NAMING:
+    has_ids = any(snake(name) in (*IDS, *OTHERWISE["id"]) for record in records for name in record)
+    for name in () if has_ids or not records else NAMING:
         texts = {text for record in records if isinstance(text := record.get(name), str) and text.strip()}
-        if records and len(texts) == len(records):
+        if len(texts) == len(records):
             return name
     return None
+
+
+def read_id(row: Row, name: str | None) -> str:
+    """The id, a text or a whole number; empty if it is missing."""
+    value = row.data.get(name or "")
+    if value is None or type(value) in (str, int):
+        return "" if value is None else str(value)
+    row.fault(Message("labelling.field-choice", name=name, choices="a text or a whole number", got=value))
+    return ""

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import codecs
 import csv
-import datetime
+import datetime as dt
 import glob
 import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ctxbench.catalogs.instructions import read_page
 from ctxbench.io.documents import YamlPath, after_blanks, entry_lines, line_of, parse_json, parse_yaml
 from ctxbench.io.errors import Fault, InputError, Message, StorageError, UserError, without_marks
 from ctxbench.io.files import decoded_lines, open_unpacked, suggest_file
@@ -85,7 +87,7 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         matches = [path]
         if not path.exists() and glob.has_magic(str(path)):
-            matches = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]
+            matches = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207
         inside = [file for match in matches for file in (_below(match) if match.is_dir() else [match])]
         if not inside:
             raise StorageError(Message("labelling.no-files", path=path))
@@ -107,10 +109,8 @@ def _below(folder: Path) -> list[Path]:
 def sample(path: Path, size: int = SAMPLE) -> list[Document]:
     """The first documents of a file; those before the first fault if it cannot be read on."""
     found: list[Document] = []
-    try:
+    with suppress(UserError):
         found.extend(islice(documents(path, []), size))
-    except UserError:
-        pass
     return found
 
 
@@ -136,6 +136,9 @@ def documents(
         head = content.read(_HEAD)
         content.seek(0)
         for document in _documents(content, head, path, faults):
+            row = document.value.get("row") if isinstance(document.value, dict) else None
+            if isinstance(row, dict) and "row_idx" in document.value:  # as the server of Hugging Face gives rows
+                document = Document(row, path, document.line)
             yield document
             progress(file.tell())
     except (OSError, EOFError, zlib.error) as error:
@@ -295,11 +298,8 @@ def _stream(lines: Iterable[tuple[int, str]], path: Path, faults: list[Fault]) -
 
 
 def _markdown(lines: Iterable[tuple[int, str]], path: Path) -> Iterator[Document]:
-    text = "\n".join(line for _, line in lines).lstrip()
-    front = _FRONT_MATTER.match(text)
-    if front is not None:
-        data, _ = parse_yaml(front[1], path)
-        yield Document({"front_matter": data, "text": text[front.end() :]}, path, 1)
+    page = read_page("\n".join(line for _, line in lines).lstrip())  # as lenient as the programs that read them
+    yield Document({"front_matter": dict(page.fields), "text": page.text}, path, 1)
 
 
 def _yaml_documents(text: str, path: Path) -> Iterator[Document]:
@@ -358,7 +358,7 @@ def _parquet_rows(content: BinaryIO, path: Path) -> Iterator[Document]:
         batches = ParquetFile(content).iter_batches(batch_size=1000)
         rows = chain.from_iterable(batch.to_pylist() for batch in batches)
         yield from (Document(_plain(row), path, number) for number, row in enumerate(rows, start=1))
-    except ArrowException as error:
+    except (ArrowException, ValueError) as error:  # a text that is not UTF-8
         raise InputError([Fault(Message("labelling.parquet-damaged", why=str(error)), path)]) from error
 
 
@@ -368,7 +368,7 @@ def _plain(value: Any) -> Any:
         return {str(name): _plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
-    if isinstance(value, datetime.datetime | datetime.date):
+    if isinstance(value, dt.datetime | dt.date):
         return value.isoformat()
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")

@@ -488,9 +488,9 @@ _TESTS: dict[str, Callable[[dict[str, Any], Mapping[str, Any], Any], Any]] = {
 def _log(name: str, title: str, program: str, **texts: str) -> ImportKind:
     """A kind of log; the files of which the first document of any kind is of this one are of this kind."""
     usual = {
-        "request": "the user's message of a model call",
-        "label": "tools that the model called, unless the call failed",
-        "offered": "the tools of the request",
+        "request": "the user's last message in a model call",
+        "label": "tools that the model called without an error",
+        "offered": "the tools sent to the model",
     }
     return ImportKind(
         **{**usual, **texts},
@@ -506,36 +506,36 @@ KINDS = (
     _log(
         "langfuse",
         "observations of Langfuse",
-        "table Observations of the UI, API `/api/public/observations`, a folder of traces",
+        "observations in the UI (JSON, CSV), API `/api/public/observations`, a folder of downloaded traces",
     ),
-    _log("langsmith", "runs of LangSmith", "`Client.list_runs`, API `/runs/query`, bulk export"),
-    _log("braintrust", "spans of Braintrust", "API `/v1/project_logs/ID/fetch`, download of logs"),
+    _log("langsmith", "runs of LangSmith", "`Client.list_runs`, API `/runs/query`, a bulk export"),
+    _log("braintrust", "spans of Braintrust", "API `/v1/project_logs/ID/fetch`, a download of logs"),
     _log(
         "openinference",
         "spans of OpenInference and Phoenix",
-        "OTLP/JSON, `get_spans_dataframe` as parquet, CSV or JSON",
+        "OTLP/JSON; `get_spans_dataframe` of Phoenix as parquet, CSV or JSON",
     ),
     _log(
         "otel",
         "spans of OpenTelemetry and of the AI SDK",
-        "OTLP/JSON, `to_json` of Python, `JSON.stringify` of JavaScript",
+        "OTLP/JSON; spans as exporters to the console or `JSON.stringify` print them",
     ),
     _log(
         "ai-sdk",
         "results of the Vercel AI SDK",
-        "logged results of `generateText`, payloads of `onStepFinish` and `onFinish`",
+        "an application that logs what `generateText` returns, or what `onStepFinish` and `onFinish` get",
     ),
     _log(
         "fine-tuning",
         "fine-tuning examples of OpenAI",
-        "JSON lines with `messages` and `tools`, or with `preferred_output`",
+        "files for fine-tuning: JSON lines with `messages` and `tools`, or with `preferred_output`",
     ),
-    _log("anthropic", "requests to Anthropic with their responses", "logs of an application or a gateway"),
-    _log("openai", "requests to OpenAI with their responses or streams", "logs of an application or a gateway"),
+    _log("anthropic", "requests to Anthropic with their responses", "an application or a gateway that logs them"),
+    _log("openai", "requests to OpenAI with their responses or streams", "an application or a gateway that logs them"),
     _log(
         "turns",
         "turns in the form of ctxbench",
-        "an application that writes them",
+        "an application of your own (`datasets/traces.md`)",
         label="`called`",
         offered="`offered`",
     ),

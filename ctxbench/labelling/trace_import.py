@@ -12,18 +12,18 @@ import re
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 
 from ctxbench import __version__
-from ctxbench.datasets.dataset import Dataset, name_fault, name_of_path
+from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import copy_other_files, refuse_loss, write_files
 from ctxbench.datasets.layout import CARD, EXPOSURE, Exposure, own_files, read_card, write_exposures
 from ctxbench.io.console import ProgressListener, silent
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, merge_equal_faults, none_found
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, merge_equal_faults, none_found
 from ctxbench.io.files import atomic_folder, cache_dir, write_atomic
 from ctxbench.io.redaction import Redactor, redactor
 from ctxbench.labelling.agent_sessions import KINDS, SessionNames, SessionReader
@@ -42,6 +42,7 @@ class LogFiles:
     Attributes:
         findings: counts and faults.
         names: finds the items of names.
+        has_sessions: whether a file has sessions of agents.
     """
 
     def __init__(self, source: TraceSource, *, history: int) -> None:
@@ -50,9 +51,10 @@ class LogFiles:
         self._paths, self._kind = source.logs, source.kind
         self._rows = LogReader(self.findings, history=history)
         self._sessions = SessionReader(SessionNames(source.catalog, self.names), self.findings)
-        self._turns: list[Record] = []  # of sessions
+        self._turns: list[Record] = []
         self._hashes: set[bytes] = set()  # of documents
-        self._n_files = self._n_documents = self._n_readable = 0
+        self._n_files = self._n_documents = 0
+        self.has_sessions = False
 
     def records(self) -> list[Record]:
         """All records read."""
@@ -65,99 +67,94 @@ class LogFiles:
 
         Raises:
             StorageError: a file is missing or cannot be read.
-            InputError: more than half of the documents are wrong: all faults.
+            InputError: more than half of the documents are wrong: the first faults.
         """
-        sizes = list(map(_size, self._paths))
+        sizes = [path.stat().st_size if path.is_file() else 0 for path in self._paths]
         counts, faults = self.findings.counts, self.findings.faults
         for number, path in list(enumerate(self._paths))[self._n_files :]:
             if self._n_documents == 0:
                 self._turns += self._sessions.start_file(path)
-            before = sum(sizes[:number])
-            yield from self._read_file(path, lambda n, before=before: progress(_STEP, before + n, sum(sizes)))
+            yield from self._read_file(path, progress, sum(sizes[:number]), sum(sizes))
             self._n_files, self._n_documents = number + 1, 0
         self._turns += self._sessions.finish()
-        n_wrong = counts["lines"] - self._n_readable - counts["lines_twice"]
-        counts["lines_unreadable"] = n_wrong
-        if faults and n_wrong > self._n_readable:
-            n_readable = self._n_readable
-            subject = f"traces: {n_wrong} lines cannot be read, {n_readable} can"
-            raise InputError(merge_equal_faults(faults), subject=subject)
+        n_wrong, n_readable = counts["lines_unreadable"], counts["lines"] - counts["lines_unreadable"]
+        if faults and n_wrong > n_readable:
+            raise _unreadable(faults, f"traces: {n_wrong} lines cannot be read, {n_readable} can")
 
-    def _read_file(self, path: Path, progress: Callable[[int], object]) -> Iterator[None]:
+    def _read_file(self, path: Path, progress: ProgressListener, before: int, total: int) -> Iterator[None]:
         values = [document.value for document in sample(path)]
         is_session = self._kind in _SESSIONS or any(kind.matches(values) for kind in KINDS)
-        faults: list[Fault] = []
-        n_read = 0
+        self.has_sessions |= is_session
+        counts, faults = self.findings.counts, self.findings.faults
+        n_faults = len(faults)
         try:
-            for n, document in enumerate(documents(path, faults, progress), start=1):
-                if n > self._n_documents:
-                    self._add_faults(faults[n_read:])
-                    self._read_document(document, is_session=is_session)
-                    self._n_documents = n
-                    yield
-                n_read = len(faults)
+            read = documents(path, faults, lambda n: progress("reading traces, bytes", before + n, total))
+            for n, document in enumerate(read, start=1):
+                if n <= self._n_documents:  # read before the interruption
+                    del faults[n_faults:]
+                    continue
+                counts.update(lines=1 + len(faults) - n_faults, lines_unreadable=len(faults) - n_faults)
+                counts["lines_unreadable"] += not self._read_document(document, is_session=is_session)
+                self._n_documents, n_faults = n, len(faults)
+                yield
         except InputError as error:
             faults += error.faults
-        self._add_faults(faults[n_read:])
+        counts.update(lines=len(faults) - n_faults, lines_unreadable=len(faults) - n_faults)
 
-    def _add_faults(self, faults: Sequence[Fault]) -> None:
-        self.findings.faults += faults
-        self.findings.counts["lines"] += len(faults)
-
-    def _read_document(self, document: Document, *, is_session: bool) -> None:
-        counts, faults, data = self.findings.counts, self.findings.faults, document.value
-        counts["lines"] += 1
-        position, at, n_faults, n_twice = (
-            counts["lines"],
-            Fault("", document.path, document.line),
-            len(faults),
-            counts["lines_twice"],
-        )
+    def _read_document(self, document: Document, *, is_session: bool) -> bool:
+        """Read a document; returns whether it, or a part of it, could be read."""
+        counts, at = self.findings.counts, Fault("", document.path, document.line)
         if is_session:
-            self._turns += self._sessions.read(data, position, at)
-            self._n_readable += len(faults) == n_faults and counts["lines_twice"] == n_twice
-        elif not self._is_repeated(document):
-            self._n_readable += self._rows.read(data, position, at)
-
-    def _is_repeated(self, document: Document) -> bool:
+            n_faults = len(self.findings.faults)
+            self._turns += self._sessions.read(document.value, counts["lines"], at)
+            return n_faults == len(self.findings.faults)
         text = document.text.strip() or json.dumps(document.value)
         digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        is_repeated = digest in self._hashes
-        self.findings.counts["lines_twice"] += is_repeated
+        if digest in self._hashes:
+            counts["lines_twice"] += 1
+            return True
         self._hashes.add(digest)
-        return is_repeated
+        return self._rows.read(document.value, counts["lines"], at)
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror or error}; expected a log file") from error
+def _unreadable(faults: Sequence[Fault], subject: str) -> InputError:
+    return InputError(merge_equal_faults(faults)[:_SHOWN], subject=subject)
 
 
-def _check_turns(groups: Sequence[object], logs: Sequence[Path], findings: LogFindings) -> None:
+def _check_turns(groups: Sequence[object], logs: Sequence[Path], reader: LogFiles) -> None:
     """Check that the logs have a turn.
 
     Raises:
         InputError: lines are wrong.
         ParameterError: no line has a user message.
     """
+    findings, n, files = reader.findings, reader.findings.counts, ", ".join(map(str, logs))
     if groups:
         return
     if findings.faults:
-        raise InputError(merge_equal_faults(findings.faults), subject="traces")
-    n, files = findings.counts, ", ".join(map(str, logs))
+        raise _unreadable(findings.faults, "traces")
+    if reader.has_sessions:
+        raise ParameterError(Message("labelling.session-without-request", files=files, lines=n["lines"]))
     if not n["lines"]:
         raise ParameterError(Message("labelling.empty-log", files=files))
-    names = {"names": listed(findings.span_names), "roles": listed(findings.roles)}
-    figures = {"lines": n["lines"], "spans": n["spans"] or "none", "calls": n["spans_without_content"] or "none"}
-    raise ParameterError(Message("labelling.log-without-turns", files=files, **names, **figures))
+    raise ParameterError(
+        Message(
+            "labelling.log-without-turns",
+            files=files,
+            lines=n["lines"],
+            spans=n["spans"] or "none",
+            calls=n["spans_without_content"] or "none",
+            names=listed(findings.span_names),
+            roles=listed(findings.roles),
+        )
+    )
 
 
 _SESSIONS = [kind.name for kind in KINDS]
-_STEP = "reading traces, bytes"
+UNSTATED = "not stated; contains user texts"
+"""The licence of a dataset of logs whose licence was not given."""
 _WORD = re.compile(r"[^\W_]+")
-_EXAMPLES = 5
+_EXAMPLES, _SHOWN = 5, 20  # faults that the report and an error name
 _FIELDS = 20  # ignored fields that the card lists
 
 
@@ -217,29 +214,13 @@ class TraceSettings:
     """
 
     name: str
-    licence: str = "not stated; contains user texts"
+    licence: str = UNSTATED
     history: int = 20
     assume_full: bool = False
 
     def __post_init__(self) -> None:
         if self.history < 0:
             raise ParameterError(f"history must be 0 messages or more, got {self.history}")
-
-    @classmethod
-    def of_folder(
-        cls, out: Path, *, name: str | None, licence: str | None, history: int, all_offered: bool
-    ) -> TraceSettings:
-        """Settings of an import into a folder; the dataset is named after the folder by default.
-
-        Raises:
-            ParameterError: the name is invalid, or the history is negative.
-        """
-        if name is None:
-            name = name_of_path(out, "traces")
-        if fault := name_fault(name):
-            raise ParameterError(f"{fault} (--name)")
-        settings = cls(name=name, history=history, assume_full=all_offered)
-        return settings if licence is None else replace(settings, licence=licence)
 
 
 def import_traces(
@@ -266,20 +247,22 @@ def import_traces(
         StorageError: a log cannot be read.
         InputError: more than half of the lines are wrong, or no line has a user message.
         ParameterError: no item in the logs is in the catalog; or the logs have responses or calls, but none of them
-            gives a label.
+            gives a label. Sessions of agents are excepted.
     """
     reader = _read_logs(source, settings, progress)
     findings = reader.findings
     groups = list(conversations(reader.records(), findings, history=settings.history))
-    _check_turns(groups, source.logs, findings)
+    _check_turns(groups, source.logs, reader)
     builder = Builder(source.catalog, source.scopes, reader.names, settings.assume_full, redact, findings)
     builder.add_conversations(groups, progress)
-    _check_catalog(builder)
-    _check_labels(builder, source.logs)
+    if not reader.has_sessions:  # an agent may have used its own tools alone
+        _check_labels(builder, source.logs)
     report = _report(builder)
+    times = sorted(query.request.time for query in builder.queries if query.request.time is not None)
+    origin = {"kind": "logs of an agent", "files": len(source.logs), "turns": len(builder.queries)}
     about = {
         "licence": settings.licence,
-        "source": _origin(builder, len(source.logs)),
+        "source": origin | ({"from": times[0], "to": times[-1]} if times else {}),
         "labelling": report.labelling(),
         "notes": {"traces": report.as_dict()},
     }
@@ -288,15 +271,11 @@ def import_traces(
 
 def _read_logs(source: TraceSource, settings: TraceSettings, progress: ProgressListener) -> LogFiles:
     """Read logs. Ctrl-C stores what was read in the user's cache, and the same import goes on after it."""
-    versions = [
-        (str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in source.logs if path.exists()
-    ]
-    key = repr(
-        (__version__, versions, source.catalog.hash, sorted(source.renames.items()), source.kind, settings.history)
-    )
+    versions = [(path.resolve(), path.stat()[6:9]) for path in source.logs if path.exists()]
+    key = repr((__version__, versions, source.catalog.hash, sorted(source.renames.items()), source.kind, settings))
     stored = cache_dir() / "imports" / f"{blake2b(key.encode(), digest_size=16).hexdigest()}.pickle"
     try:
-        files = pickle.loads(stored.read_bytes())  # noqa: S301 - of this user
+        files: LogFiles = pickle.loads(stored.read_bytes())  # noqa: S301 - of this user
     except Exception:  # noqa: BLE001 - absent or damaged
         files = LogFiles(source, history=settings.history)
     with interrupts() as signals:
@@ -314,43 +293,13 @@ def _read_logs(source: TraceSource, settings: TraceSettings, progress: ProgressL
 def interrupts() -> Iterator[list[int]]:
     """Note the signals of Ctrl-C in a list instead of raising `KeyboardInterrupt`; only in the main thread."""
     signals: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield signals
-        return
-    handler = signal.signal(signal.SIGINT, lambda number, _: signals.append(number))
+    is_main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, lambda number, _: signals.append(number)) if is_main else None
     try:
         yield signals
     finally:
-        signal.signal(signal.SIGINT, handler)
-
-
-def import_into(
-    folder: Path,
-    source: TraceSource,
-    settings: TraceSettings,
-    *,
-    redact: bool = True,
-    patterns: Path | None = None,
-    progress: ProgressListener = silent,
-) -> TraceImport:
-    """Make a dataset of logs and write it into a folder, all of it or nothing.
-
-    Args:
-        folder: the folder of the dataset.
-        source: logs and catalog.
-        settings: settings of the import.
-        redact: whether to redact texts.
-        patterns: a file with patterns for the redaction.
-        progress: called with the step and its progress.
-
-    Raises:
-        UserError: as `import_traces` and `write_import`; the folder is checked first.
-    """
-    refuse_overwriting(folder)
-    redactor = redactor_for(source.catalog, patterns) if redact else None
-    result = import_traces(source, settings, redact=redactor, progress=progress)
-    write_import(result, folder)
-    return result
+        if is_main:
+            signal.signal(signal.SIGINT, handler)
 
 
 def write_import(result: TraceImport, folder: Path | str) -> None:
@@ -377,16 +326,14 @@ def refuse_overwriting(folder: Path) -> None:
         ParameterError: the folder has labels of people (also answers that are not in the dataset yet) or other
             contents, or it cannot be read.
     """
-    if not (folder / CARD).is_file():
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ParameterError(f"{folder} exists and is not a dataset; name a new folder, or an import to replace")
-        return
-    refuse_loss(folder, is_own=_by_traces, sources=(SOURCE,))
-
-
-def _by_traces(dataset: Dataset) -> bool:
-    notes = dataset.about.get("notes")
-    return isinstance(notes, dict) and "traces" in notes
+    if (folder / CARD).is_file():
+        refuse_loss(
+            folder,
+            is_own=lambda dataset: isinstance(notes := dataset.about.get("notes"), dict) and "traces" in notes,
+            sources=(SOURCE,),
+        )
+    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ParameterError(f"{folder} exists and is not a dataset; name a new folder, or an import to replace")
 
 
 def scopes_of(folder: Path) -> dict[str, tuple[ItemKey, ...]]:
@@ -395,9 +342,8 @@ def scopes_of(folder: Path) -> dict[str, tuple[ItemKey, ...]]:
     Raises:
         InputError: the card cannot be read.
     """
-    if not (folder / CARD).is_file():
-        return {}
-    return {name: tuple(ItemKey.parse(i) for i in ids) for name, ids in (read_card(folder).get("scopes") or {}).items()}
+    scopes = (read_card(folder).get("scopes") if (folder / CARD).is_file() else None) or {}
+    return {name: tuple(ItemKey.parse(item_id) for item_id in ids) for name, ids in scopes.items()}
 
 
 def redactor_for(catalog: Catalog, patterns: Path | None = None) -> Redactor:
@@ -411,35 +357,32 @@ def redactor_for(catalog: Catalog, patterns: Path | None = None) -> Redactor:
     return redactor(patterns, keep=names, ordinary={word for text in texts for word in _WORD.findall(text)})
 
 
-def _check_catalog(builder: Builder) -> None:
-    """Check that a name of the log is in the catalog.
-
-    Raises:
-        ParameterError: the log has names, and none is resolved.
-    """
-    resolved = builder.resolved_names()
-    if not resolved or any(match.key is not None or match.rule == AMBIGUOUS for match in resolved):
-        return
-    names = list(unresolved(resolved, builder.name_counts, UNKNOWN))
-    raise ParameterError(
-        f"{none_found(names, 'names of the log', 'the catalog', builder.catalog.ids)}. "
-        "Check that this is the catalog of the agent that wrote the log."
-    )
-
-
 def _check_labels(builder: Builder, logs: Sequence[Path]) -> None:
-    """Check that calls and responses in the logs gave a label.
+    """Check that names, calls and responses in the logs gave a label.
 
     Raises:
-        ParameterError: no query has a label or needs nothing, and something was not read.
+        ParameterError: no query has a label or needs nothing, and no name is in the catalog, or something was not read.
     """
-    findings, n = builder.findings, builder.findings.counts
-    lost = {"unreadable": n["calls_unread"] or "none", "lost": n["calls_without_request"] or "none"}
-    is_unread = findings.unread or builder.calls_not_found or n["calls_unread"] or n["calls_without_request"]
-    if builder.labels or n["queries_nothing"] or not is_unread:
+    findings, n, resolved = builder.findings, builder.findings.counts, builder.resolved_names()
+    if builder.labels or n["queries_nothing"]:
         return
-    names = {"fields": listed(findings.unread), "names": listed(builder.calls_not_found)}
-    raise ParameterError(Message("labelling.nothing-read", files=", ".join(map(str, logs)), **names, **lost))
+    if resolved and all(match.rule == UNKNOWN for match in resolved):
+        names = list(unresolved(resolved, builder.name_counts, UNKNOWN))
+        raise ParameterError(
+            f"{none_found(names, 'names of the log', 'the catalog', builder.catalog.ids)}. "
+            "Check that this is the catalog of the agent that wrote the log."
+        )
+    if findings.unread or builder.calls_not_found or n["calls_unread"] or n["calls_without_request"]:
+        raise ParameterError(
+            Message(
+                "labelling.nothing-read",
+                files=", ".join(map(str, logs)),
+                fields=listed(findings.unread),
+                names=listed(builder.calls_not_found),
+                unreadable=n["calls_unread"] or "none",
+                lost=n["calls_without_request"] or "none",
+            )
+        )
 
 
 def _report(builder: Builder) -> TraceReport:
@@ -463,10 +406,3 @@ def _report(builder: Builder) -> TraceReport:
         redaction=None if builder.redactor is None else builder.redactor.counts,
         examples=tuple(str(fault) for fault in merge_equal_faults(findings.faults)[:_EXAMPLES]),
     )
-
-
-def _origin(builder: Builder, files: int) -> dict[str, object]:
-    """The card's `source`."""
-    times = sorted(query.request.time for query in builder.queries if query.request.time is not None)
-    origin: dict[str, object] = {"kind": "logs of an agent", "files": files, "turns": len(builder.queries)}
-    return origin | ({"from": times[0], "to": times[-1]} if times else {})

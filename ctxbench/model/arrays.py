@@ -568,6 +568,7 @@ class Evidence:
         body_tokens: tokens of what the model loads of each item on demand (the body of a skill), shape (n_items,).
         pool: from how many items the ranking of each query was made, shape (n_queries,).
         model_use: tokens and seconds of a language model that the selector itself asked, shape (2, n_queries).
+        groups: by the name of a grouping, the number of the group that each catalog item is in, shape (n_items,).
     """
 
     judgments: Judgments
@@ -578,6 +579,7 @@ class Evidence:
     kinship: Kinship | None = None
     pool: IntArray | None = None
     model_use: FloatArray | None = None
+    groups: Mapping[str, IntArray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         n = self.judgments.n_queries

@@ -192,6 +192,7 @@ def _tables(check: SelectorCheck, locations: Locations) -> Iterator[Table]:
     gained = [change for change in check.changes if change.required and not change.lost]
     optional = [change for change in check.changes if not change.required]
     yield _pins(check)
+    yield _minimums(check)
     yield _unmet(check, locations)
     yield _metrics(check)
     yield _causes(check, locations)
@@ -246,6 +247,28 @@ def _pins(check: SelectorCheck) -> Table:
         rows=tuple(rows),
         n_shown=_SHOWN,
         stacked=True,
+    )
+
+
+def _minimums(check: SelectorCheck) -> Table:
+    rows = [
+        (
+            f"{verdict.metric} %",
+            "missed" if verdict.missed else "reached",
+            wording.mean(parse_metric(verdict.metric), verdict.estimate),
+            wording.number(parse_metric(verdict.metric), verdict.minimum.value),
+            "lower end of the interval" if verdict.minimum.by == "lower" else "value",
+            f"{verdict.estimate.n:,}",
+        )
+        for verdict in check.minimums
+    ]
+    return Table(
+        title="Minimums",
+        head=("metric", "minimum", "now", "at least", "by", "queries"),
+        rows=tuple(rows),
+        numbers=frozenset({2, 3, 5}),
+        weight=Weight.VERDICT,
+        key=2,
     )
 
 

@@ -23,14 +23,15 @@ from ctxbench.gate.results import (
     Change,
     Check,
     MetricVerdict,
+    MinimumVerdict,
     PinFailure,
     SelectorCheck,
     TokenChange,
     Verdict,
     whole_detail,
 )
-from ctxbench.gate.verdict import server_reasons, undecided_reason
-from ctxbench.io.errors import SHOWN, Fault, count, faults_of, first_few
+from ctxbench.gate.verdict import missed_text, server_reasons, undecided_reason
+from ctxbench.io.errors import SHOWN, Fault, count, faults_of, first_few, message_code
 from ctxbench.report import check_texts, wording
 from ctxbench.report.check_texts import NO_LOCATIONS, Location, Locations, metric_cause, unknown_location
 
@@ -80,6 +81,20 @@ def pin_dict(failure: PinFailure) -> dict[str, Any]:
     return {**fields, "fix": str(failure.fix)}
 
 
+def minimum_dict(verdict: MinimumVerdict) -> dict[str, Any]:
+    """Whether a minimum is reached, in JSON's types; `code` and `message` are empty if it is."""
+    message = missed_text(verdict) if verdict.missed else ""
+    return {
+        "metric": verdict.metric,
+        "at_least": verdict.minimum.value,
+        "by": verdict.minimum.by,
+        "missed": verdict.missed,
+        "now": estimate_dict(verdict.estimate),
+        "code": message_code(message),
+        "message": message,
+    }
+
+
 def refusal_dict(name: str, error: Exception) -> dict[str, Any]:
     """A check that could not be made, in the form of one that was, with what is wrong as `error`.
 
@@ -127,6 +142,7 @@ def _selector(check: SelectorCheck, locations: Locations) -> dict[str, Any]:
         "allowed": check.allowed,
         "deterministic": check.deterministic,
         "metrics": [_metric(metric, deterministic=check.deterministic) for metric in check.metrics],
+        "minimums": [minimum_dict(minimum) for minimum in check.minimums],
         "pins": [pin_dict(pin) for pin in check.pins],
         "unmet": [
             {
@@ -260,6 +276,7 @@ def workflow_commands(check: Check, *, locations: Locations = NO_LOCATIONS, stri
     notes = [
         *_loosened(check, locations),
         *_refusals(check, locations),
+        *_minimum_notes(check, locations),
         *_pin_notes(check, locations),
         *_unmet_notes(check, locations),
         *_causes(check, strict, locations),
@@ -331,6 +348,18 @@ def _refusals(check: Check, locations: Locations) -> Iterator[_Note]:
             text=" ".join(reasons),
             location=partial(locations.of_queries, selectors[0]),
         )
+
+
+def _minimum_notes(check: Check, locations: Locations) -> Iterator[_Note]:
+    for selector in check.selectors:
+        for verdict in selector.missed:
+            message = missed_text(verdict)
+            yield _Note(
+                error=True,
+                title=_title(selector, f"minimum of {verdict.metric} ({message.code})"),
+                text=message,
+                location=partial(locations.in_gate, locations.minimums.get(verdict.metric, 0)),
+            )
 
 
 def _pin_notes(check: Check, locations: Locations) -> Iterator[_Note]:
@@ -506,10 +535,10 @@ class _Case:
 def junit(check: Check, *, strict: bool = False, locations: Locations = NO_LOCATIONS) -> str:
     """A check as XML; ends with a line feed.
 
-    A suite has one case for whether it is comparable, one a metric, one for the allowance of lost required
-    items, one for each of them, one for each that can no longer be offered, and one for each pin that does not hold.
-    Worse is a failure, not comparable an error, inconclusive (unless `strict`) and what was lost within the allowance,
-    or maybe by chance, are skipped, with the reason.
+    A suite has one case for whether it is comparable, one a metric, one a minimum, one for the allowance of lost
+    required items, one for each of them, one for each that can no longer be offered, and one for each pin that does not
+    hold. Worse is a failure, not comparable an error, inconclusive (unless `strict`) and what was lost within the
+    allowance, or maybe by chance, are skipped, with the reason.
 
     Args:
         check: what was found.
@@ -548,6 +577,9 @@ def _cases(check: SelectorCheck, strict: bool, locations: Locations) -> Iterator
         return
     yield _Case("comparable")
     yield from _metric_cases(check, strict, locations)
+    for verdict in check.minimums:
+        missed = {"outcome": "failure", "kind": "minimum", "message": missed_text(verdict)} if verdict.missed else {}
+        yield _Case(f"minimum: {verdict.metric}", **missed)
     for server, reason in zip(check.outdated, server_reasons(check.outdated), strict=True):
         outcome = _outcome(Verdict.INCONCLUSIVE, strict)
         yield _Case(f"server: {server.name}", outcome, str(Verdict.INCONCLUSIVE), reason)

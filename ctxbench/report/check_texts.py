@@ -30,6 +30,7 @@ from ctxbench.gate.results import (
     phrase_cause,
 )
 from ctxbench.gate.snapshots import shortened
+from ctxbench.gate.verdict import missed_text
 from ctxbench.io.errors import count, first_few
 from ctxbench.model.candidates import BEYOND_CHUNKS, NOT_CHOSEN
 from ctxbench.report import wording
@@ -57,6 +58,7 @@ class Locations:
         files: locations of selectors that stand in a file of their own, such as an agent file, likewise.
         external_file: the file that an external selector names, relative to the repository; empty where there is none.
         embedder: the line of the gate file that names the model; 0 = none does.
+        minimums: the lines of the gate file that set minimums, by metric.
         gone: whether a file of a location is no longer there.
         item: the location of an item by dataset and id.
         query: that of a query, likewise.
@@ -68,6 +70,7 @@ class Locations:
     files: Mapping[str, Location] = field(default_factory=dict)
     external_file: Callable[[str], str] = lambda _name: ""
     embedder: int = 0
+    minimums: Mapping[str, int] = field(default_factory=dict)
     gone: Callable[[str], bool] = lambda _file: False
     item: Callable[[str, str], Location] = unknown_location
     query: Callable[[str, str], Location] = unknown_location
@@ -418,11 +421,11 @@ def pin_advice(check: Check) -> str:
 
 
 def _is_worse_without_pins(check: SelectorCheck) -> bool:
-    """Whether a selector is worse for something else than its pins."""
+    """Whether a selector is worse for something else than its pins and minimums, which no new baseline changes."""
     if check.verdict is not Verdict.WORSE:
         return False
     facts = bool(check.unmet) or check.lost - check.gained > check.allowed
-    return not check.pins or facts or any(metric.verdict is Verdict.WORSE for metric in check.metrics)
+    return not (check.pins or check.missed) or facts or any(metric.verdict is Verdict.WORSE for metric in check.metrics)
 
 
 _NAMED_IDS_BRIEFLY = 3  # ids that a line of the short form names
@@ -456,6 +459,7 @@ def _main_reason(check: SelectorCheck) -> str:
         clauses.append(f"{count(len(check.unmet), 'required item')} can no longer be offered")
     if check.pins:
         clauses.append(f"{count(len(check.pins), 'pin')} broken")
+    clauses += map(missed_text, check.missed)
     for judged in check.metrics:
         if judged.verdict is check.verdict:
             clauses.append(f"{judged.metric} {_mean(judged, judged.base.value)} -> {_mean(judged, judged.head.value)}")
@@ -505,12 +509,13 @@ def other_verdicts(check: Check) -> str:
 
 
 def losses(check: Check) -> list[str]:
-    """What was lost, a line each: required items that are gone, broken pins, then items by the queries that lost them.
+    """What was lost, a line each: required items that are gone, minimums, pins, items by the queries that lost them.
 
     A loss that several selectors have on a dataset is listed once, as the worst of them has it. Where several datasets
     are checked, each line names its dataset.
     """
     gone: dict[tuple[str, ...], str] = {}
+    missed: list[str] = []
     pins: dict[tuple[str, ...], str] = {}
     ends = {selector.dataset: f" on {selector.dataset}" for selector in check.selectors}
     ends = ends if len(ends) > 1 else {}
@@ -518,13 +523,14 @@ def losses(check: Check) -> list[str]:
         dataset, end = selector.dataset, ends.get(selector.dataset, "")
         for requirement in selector.unmet:
             gone.setdefault((dataset, *requirement.items), unmet_text(requirement, end))
+        missed += [f"{text.code} {selector_name(selector)}: {text}" for text in map(missed_text, selector.missed)]
         for pin in selector.pins:
             line = f" on line {pin.line}" if pin.line else ""
             pins.setdefault((dataset, pin.query, pin.pin), f"pin{line}: {pin.query}{end}: {pin.message}")
     pairs = wording.grouped(((dataset, item), query) for dataset, item, query in _lost(check))
     by_item = sorted(pairs.items(), key=lambda entry: -len(entry[1]))
     lost = [f"{item}: lost for {_counted_queries(queries)}{ends.get(name, '')}" for (name, item), queries in by_item]
-    return _first_lines([*gone.values(), *pins.values(), *lost])
+    return _first_lines([*gone.values(), *missed, *pins.values(), *lost])
 
 
 def n_lost(check: Check) -> int:
@@ -623,6 +629,8 @@ def next_steps(check: Check, *, accept: str, first: str, removed: str) -> list[s
         steps.append("Apply the suggested fix.")
     if any(selector.unmet for selector in check.selectors):
         steps.append(f"Items removed on purpose: add {removed}.")
+    if any(selector.missed for selector in check.selectors):
+        steps.append("Below a minimum: improve the selection; a new baseline does not change that.")
     if pins := pin_advice(check):
         steps.append(f"{pins}.")
     before = f"{first}, then " if first else ""
@@ -644,7 +652,7 @@ def losses_by_cause(
 
 def tokens_decided(check: SelectorCheck) -> bool:
     """Whether a verdict is what it is for nothing but prompt tokens."""
-    facts = check.pins or check.unmet or check.lost - check.gained > check.allowed
+    facts = check.pins or check.missed or check.unmet or check.lost - check.gained > check.allowed
     judged = [
         metric for metric in check.metrics if metric.verdict in CAUSE_VERDICTS and metric.verdict is check.verdict
     ]

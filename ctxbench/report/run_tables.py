@@ -133,7 +133,7 @@ def column_words(columns: Iterable[tuple[str, Metric]]) -> str:
     Args:
         columns: titles with their metrics, in order.
     """
-    by_name = wording.grouped((metric.name, (title, metric)) for title, metric in columns)
+    by_name = wording.grouped(((metric.group, metric.name), (title, metric)) for title, metric in columns)
     return " ".join(map(_sentence, by_name.values()))
 
 
@@ -141,9 +141,11 @@ def _sentence(columns: list[tuple[str, Metric]]) -> str:
     title, metric = columns[0]
     k = str(metric.k)
     if len(columns) > 1:
-        title, k = f"{metric.name}@k", "k"
+        title, k = f"{str(metric).partition('@')[0]}@k", "k"
     general = metric.declaration.description.rstrip(".").replace("first k ", "first {k} ")
     words = _WORDS.get(metric.name, general).replace("{k}", k)
+    if metric.group:
+        words = f"{words}; items of the same {metric.group} count as one"
     plain = re.fullmatch("[a-z -]+", title)  # no name of a metric that is spelt so
     return f"{title[0].upper() + title[1:] if plain else title}: {words}."
 
@@ -368,13 +370,18 @@ def _columns(summary: RunSummary, dataset: DatasetSummary, every_metric: bool) -
         with_value = {name for name, estimate in estimates if estimate.n}
         metrics = [metric for metric in metrics if str(metric) in with_value]
         if not every_metric:
-            decide = [metric for metric in metrics if metric.name in _SHOWN and _is_informative(dataset, metric)]
-            metrics = sorted(decide, key=lambda metric: (_SHOWN.index(metric.name), metric.k))
+            of_groups = [metric for metric in metrics if metric.group]
+            of_items = [metric for metric in metrics if not metric.group]
+            decide = [metric for metric in of_items if metric.name in _SHOWN and _is_informative(dataset, metric)]
+            of_items = sorted(decide, key=lambda metric: (_SHOWN.index(metric.name), metric.k))
+            headline = [metric for metric in of_items if metric.name in HEADLINE]  # the user asked for groups: not last
+            metrics = [*headline, *of_groups, *(metric for metric in of_items if metric not in headline)]
     return tuple(
         Column(
             metric=metric,
             title=str(metric) if every_metric else _SHORT.get(metric.name, str(metric)),
-            about=metric.declaration.description,
+            about=metric.declaration.description
+            + f" Items of the same {metric.group} count as one." * bool(metric.group),
             unit=wording.unit(metric),
             interval=every_metric or summary.metrics_named or metric.name in HEADLINE,
         )

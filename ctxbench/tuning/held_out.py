@@ -9,34 +9,46 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from ctxbench.datasets.dataset import Dataset, select_queries
 from ctxbench.datasets.queries import group_pairs
 from ctxbench.evaluation.answers import Slice
-from ctxbench.evaluation.comparisons import grouped_estimate
+from ctxbench.evaluation.comparisons import grouped_compare, grouped_estimate
 from ctxbench.evaluation.metrics import Metric, mean, parse_metric
 from ctxbench.evaluation.statistics import Comparison, Scale, correct, critical
-from ctxbench.io.errors import Message
+from ctxbench.io.console import ProgressListener, silent
+from ctxbench.io.errors import Message, UserError
+from ctxbench.io.files import cache_dir
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.search.embedders import Embedder, open_embedder, open_vectors
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.selector import PipelineSelector, Value
+from ctxbench.tuning.fit_examples import ALL, labelled_queries
 from ctxbench.tuning.inputs import Choice, TuningDataset, choose
 from ctxbench.tuning.measures import REACH, Measure, Pairing
 from ctxbench.tuning.policy import SAFETY_ERRORS, Constraint, Limit, Policy, reach_ratio, rounding_error
+from ctxbench.tuning.query_fits import columns_of
 from ctxbench.tuning.results import (
     COMPLETE,
     EVERYTHING,
     FIXED,
     RECOMMENDED,
     TEST,
+    TUNING,
     ConstraintVerdict,
     FullRanking,
     PolicyOutcome,
+    QuerySet,
     SettingResult,
     Status,
     fall_short,
+    rank_out_of_fold,
 )
 from ctxbench.tuning.search import MAX_FACTOR, MIN_QUERIES, Base, BestSetting, Optimum
 from ctxbench.tuning.tunables import ShippedPreset, Tunable
@@ -553,3 +565,78 @@ def compare_all(
 def metrics_of(policies: Collection[Policy]) -> tuple[Metric, ...]:
     """The metrics of every setting: the default ones, and those of the policies."""
     return tuple(dict.fromkeys([*METRICS, *(metric for policy in policies for metric in policy.metrics)]))
+
+
+ENOUGH = 50  # labelled queries from which on a fit is proposed
+MOST_QUERIES = 400  # that the gain is measured on: a sample of whole groups
+MOST_CHARACTERS = 300_000  # of the catalog and of these queries: some 20 seconds to embed
+FITTED = "learned"  # the selector that `ctxbench calibrate probability` fits by default
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextStep:
+    """What to do with a dataset.
+
+    Attributes:
+        action: `calibrate`: fit a selector; `label`: label more queries; `run`: measure selectors.
+        labelled, unlabelled: numbers of queries.
+        split: whose queries a fit is made on; `all` = those of every split.
+        gain, tokens: completeness and prompt tokens of the fitted selector compared with the shipped one, each query by
+            a fit on others; None if it was not measured.
+        why: why it was not measured; empty otherwise.
+    """
+
+    action: Literal["calibrate", "label", "run"]
+    labelled: int
+    unlabelled: int
+    split: str = ALL
+    gain: Comparison | None = None
+    tokens: Comparison | None = None
+    why: str = ""
+
+
+def next_step(dataset: Dataset, *, embedder: str = "minilm", progress: ProgressListener = silent) -> NextStep:
+    """Propose what to do with a dataset, with what a fit gains where there are `ENOUGH` labelled queries.
+
+    The gain is measured in 5 folds of at most `MOST_QUERIES` queries: some 10 seconds, and the time to embed new texts.
+    A fit without a significant gain is not proposed. Nothing is raised: a gain that cannot be measured has the reason.
+
+    Args:
+        dataset: any, over a catalog.
+        embedder: as of `open_embedder`.
+        progress: called with the progress of embedding.
+    """
+    unlabelled = len(dataset.unlabelled)
+    labelled = len(dataset) - unlabelled
+    rest: Literal["label", "run"] = "label" if unlabelled else "run"
+    if labelled < ENOUGH:
+        return NextStep(action=rest, labelled=labelled, unlabelled=unlabelled)
+    enough = TUNING in dataset.split_names and len(dataset.split(TUNING).judged()) >= ENOUGH
+    step = NextStep(action="calibrate", labelled=labelled, unlabelled=unlabelled, split=TUNING if enough else ALL)
+    length = sum(len(query.request.text) for query in dataset.queries) / len(dataset)
+    room = MOST_CHARACTERS - sum(len(item.search_text) for item in dataset.catalog)
+    if (sample := min(MOST_QUERIES, int(room / max(length, 1.0)))) < ENOUGH:
+        return replace(step, why=Message("tuning.gain-of-long-texts", n=len(dataset.catalog)))
+    try:
+        part = select_queries(labelled_queries(dataset, step.split), sample=sample)
+        gain, tokens = _gain(part, step.split, open_embedder(embedder), progress)
+    except UserError as error:
+        return replace(step, why=str(error).partition("\n")[0])
+    worth = gain.significant and gain.difference > 0
+    return replace(step, action="calibrate" if worth else rest, gain=gain, tokens=tokens)
+
+
+def _gain(part: Dataset, split: str, embedder: Embedder, progress: ProgressListener) -> tuple[Comparison, Comparison]:
+    """Compare the fitted selector with the shipped one by completeness and prompt tokens."""
+    vectors = open_vectors(embedder, progress=partial(progress, "embedding texts"))
+    resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
+    query_set = QuerySet(part, split, resources.tokens(part.catalog), resources)
+    pipeline = definition(FITTED).pipeline(definition(FITTED).values(None))
+    before = query_set.answers(PipelineSelector(FITTED, pipeline, resources))
+    after = rank_out_of_fold(pipeline, query_set, columns=columns_of(requests=True)).answers
+    base, other = (query_set.values(answers, COMPARED[:2]) for answers in (before, after))
+    complete, tokens = COMPARED[:2]
+    gain = grouped_compare(base[complete], other[complete], query_set.group, scale="yes/no")
+    return correct({"gain": gain})["gain"], grouped_compare(
+        base[tokens], other[tokens], query_set.group, scale="amount"
+    )

@@ -53,7 +53,7 @@ def check_objective(metric: Metric) -> None:
     Raises:
         ParameterError: it is none of `METRICS`.
     """
-    if metric.name not in METRICS:
+    if metric.name not in METRICS or metric.group:
         raise ParameterError(f"weights are fitted by {', '.join(METRICS)}, with a rank, got {metric}")
 
 

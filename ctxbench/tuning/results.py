@@ -474,7 +474,7 @@ def rank_with_pipeline(head: Pipeline, query_set: QuerySet) -> FullRanking:
                 f"a step was fitted on the {query_set.split} split of dataset {query_set.dataset.name}, so its "
                 f"figures would be too good; fit it on the tuning split with `ctxbench calibrate --split tuning`"
             )
-        return _out_of_fold(head, query_set)
+        return rank_out_of_fold(head, query_set)
     result = ask(PipelineSelector("uncut", head, query_set.resources, query_set.memo), query_set)
     return FullRanking(*result, shared=count_fit_datasets(head, query_set))
 
@@ -530,10 +530,15 @@ def is_fitted_on(pipeline: Pipeline, query_set: QuerySet) -> bool:
     return any(_is_step_fitted_on(step, query_set) for step in all_steps(pipeline.refine))
 
 
-def _out_of_fold(head: Pipeline, query_set: QuerySet) -> FullRanking:
+def rank_out_of_fold(head: Pipeline, query_set: QuerySet, *, columns: Sequence[str] = ()) -> FullRanking:
     """Rank every query by fits on the other folds.
 
     The examples of a step depend on each query alone, so they are made once for all folds.
+
+    Args:
+        head: whose steps are refitted that were fitted on some of these queries.
+        query_set: the queries.
+        columns: refit every probability by these features, whatever it was fitted on.
     """
     fold = folds_of(query_set.groups, min(OUT_OF_FOLD, len(set(query_set.groups))))
     complete = query_set.dataset.judgments.complete
@@ -543,12 +548,12 @@ def _out_of_fold(head: Pipeline, query_set: QuerySet) -> FullRanking:
         fold[complete] = folds_of(groups, min(OUT_OF_FOLD, len(set(groups))))
     steps: list[Step | PerType] = []
     for step in head.refine:
-        if isinstance(step, Step) and _is_step_fitted_on(step, query_set):
-            kind, before = step.declared("calibrated"), replace(head, refine=tuple(steps))
-            columns: Sequence[str] = ()
-            if kind == PROBABILITY:
-                columns = step.call.model(query_set.dataset.catalog, query_set.resources).columns  # type: ignore[attr-defined]
-            rows = make_examples(kind, query_set.dataset, before, query_set.resources, columns=columns)
+        kind = step.declared("calibrated") if isinstance(step, Step) else None
+        if isinstance(step, Step) and ((columns and kind == PROBABILITY) or _is_step_fitted_on(step, query_set)):
+            before, features = replace(head, refine=tuple(steps)), columns
+            if kind == PROBABILITY and not columns:
+                features = step.call.model(query_set.dataset.catalog, query_set.resources).columns  # type: ignore[attr-defined]
+            rows = make_examples(str(kind), query_set.dataset, before, query_set.resources, columns=features)
             step = replace(step, call=_fixed_step(step.call, out_of_fold(rows, fold)))
         steps.append(step)
     result = ask(PipelineSelector("uncut", replace(head, refine=tuple(steps)), query_set.resources), query_set)

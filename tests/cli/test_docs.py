@@ -57,8 +57,6 @@ def example_of(command):
 def parse(words):
     """Let the command line read words as a command, which is not run."""
     assert words[0] == "ctxbench"
-    if words[1:3] == ["data", "import"]:  # whose sub-command may be left out
-        words = [*words[:3], *GROUP.commands["data"].commands["import"].with_command(words[3:])]
     path = next(path for n in (1, 2, 3) if (path := tuple(words[1 : n + 1])) in COMMANDS)
     with COMMANDS[path].make_context(" ".join(words[: len(path) + 1]), words[len(path) + 1 :]) as context:
         return path, context.params

@@ -81,7 +81,7 @@ def test_autorag(how, tmp_path, capsys):
         ("chunk:a", "group 1"),
         ("chunk:b", "group 1"),
     ]
-    assert data.name == "qa"
+    assert data.name == tmp_path.name
 
 
 def test_a_run_is_scored_as_answers(tiny, tmp_path, capfd, cli):

@@ -37,11 +37,11 @@ HOW = {
     "ctxbench init": AS_WRITTEN,
     "ctxbench data capture --agent agent.yaml": AS_WRITTEN,
     "ctxbench data capture --mcp-config .mcp.json --rules . --out catalogs/mine": AS_WRITTEN,
-    "ctxbench data import tools tools.json --out catalogs/mine": AS_WRITTEN,
+    "ctxbench data import tools.json --out catalogs/mine": AS_WRITTEN,
     "ctxbench data overlap agent.yaml": AS_WRITTEN,
     'ctxbench select "area of a triangle" --catalog bfcl-simple --preset normal': AS_WRITTEN,
-    "ctxbench data import golden evals.jsonl --catalog agent.yaml --out datasets/evals": AS_WRITTEN,
-    "ctxbench data import traces log.jsonl --catalog agent.yaml --out datasets/mine": AS_WRITTEN,
+    "ctxbench data import evals.jsonl -c agent.yaml --out datasets/evals": AS_WRITTEN,
+    "ctxbench data import log.jsonl -c agent.yaml --out datasets/mine": AS_WRITTEN,
     "ctxbench data label datasets/mine --minutes 20": AS_WRITTEN,  # answers stand on standard input
     "ctxbench run experiment.yaml": AS_WRITTEN,
     "ctxbench run experiments/presets.yaml --only learned/normal --only bm25 --limit 100 --csv figures.csv": AS_WRITTEN,
@@ -69,20 +69,11 @@ HOW = {
     "ctxbench data show D": "data show bfcl-simple",
     "ctxbench data validate D": "data validate bfcl-simple",
     "ctxbench data capture": "data capture --rules . --out catalogs/rules",
-    "ctxbench data import tools FILE": "data import tools tools.json --out catalogs/tools",
     "ctxbench data overlap C": "data overlap bfcl-simple",
     "ctxbench data fetch NAME": "data fetch metatool",  # without a network: see ENDS
-    "ctxbench data import dataset NAME": "data import dataset smoke",
-    "ctxbench data import golden FILE -c C": "data import golden evals.jsonl -c catalogs/tools --out datasets/golden",
-    "ctxbench data import triggers FOLDER": "data import triggers skills --out datasets/triggers",
-    "ctxbench data import traces LOG": "data import traces log.jsonl -c catalogs/tools --out datasets/log",
-    "ctxbench data import beir": "data import beir beir --out datasets/beir --grades 1=1,2=2",
-    "ctxbench data import trec": (
-        "data import trec --qrels trec/qrels/test.qrels --queries trec/queries.jsonl --corpus trec/corpus.jsonl "
-        "--out datasets/trec --grades 1=1,2=2"
-    ),
-    "ctxbench data import autorag": "data import autorag qa.jsonl --corpus documents.jsonl --out datasets/autorag",
-    "ctxbench data import run": "data import run ranking.run -d bfcl-simple --out ranked.jsonl",
+    "ctxbench data import FILE -c C": "data import log.jsonl -c catalogs/mine --out datasets/log",
+    "ctxbench data import NAME": "data import smoke",
+    "ctxbench data import FILE --as run": "data import ranking.run --as run -d bfcl-simple --out ranked.jsonl",
     "ctxbench data from-git REPO": "data from-git nowhere",
     "ctxbench data label FOLDER --minutes 20": "data label datasets/log --minutes 20",
     "ctxbench data review D": "data review bfcl-simple --list",
@@ -148,7 +139,7 @@ def told(tool: str) -> str:
 
 
 @pytest.fixture
-def stand_ins(place, tiny, cli):
+def stand_ins(place, tiny):
     """The files that the pages name, small, in the working folder, where names of datasets are found as folders."""
     shutil.copytree(ROOT / "experiments", "experiments", ignore=shutil.ignore_patterns("__pycache__"))
     policy = Path("experiments/tuning/presets.yaml")
@@ -170,20 +161,12 @@ def stand_ins(place, tiny, cli):
     server = {"command": sys.executable, "args": [str(SERVER), "rich"]}
     Path(".mcp.json").write_text(json.dumps({"mcpServers": {"desk": server}}))
     Path("tools.json").write_text(json.dumps([{"name": one, "description": f"{told(one)}."} for one in TOOLS]))
-    (an_eval,) = re.findall(r"An eval is `(.*?)`", TEXT)
+    (an_eval,) = re.findall(r"An eval is\s+`(.*?)`", TEXT)
     lines("evals.jsonl", [an_eval, {"query": "mail her", "expected": ["send_mail"]}])
     lines("log.jsonl", [turn(number, one) for number, one in enumerate(TOOLS)])
     lines("memories.jsonl", [{"id": "tea", "content": "She drinks tea."}])
     lines("asked.txt", ["review the pull request", "file a bug"])
-    lines("qa.jsonl", [{"qid": "q", "query": "x", "retrieval_gt": [["a"]]}])
-    lines("documents.jsonl", [{"doc_id": "a", "contents": "x"}])
     lines("ranking.run", ["q01 Q0 rule:code%20review 1 2 t"])
-    skill = Path("skills/refunds")
-    skill.mkdir(parents=True)
-    (skill / "SKILL.md").write_text("---\nname: refunds\ndescription: Refunds.\n---\nRefund it.\n")
-    (skill / "trigger_eval.json").write_text(json.dumps([{"query": "refund it", "should_trigger": True}]))
-    for form in ("beir", "trec"):
-        assert cli("data", "export", tiny, "--format", form, "--out", form, "--plain").code == 0
     return place
 
 

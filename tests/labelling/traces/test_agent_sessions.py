@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import random
+import signal
+import subprocess
+import sys
 
 import pytest
 
-from ctxbench.io.errors import CtxbenchError
+from ctxbench.io.errors import CtxbenchError, ParameterError, message_code
 from ctxbench.labelling.agent_sessions import KINDS
-from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_traces, redactor_for
+from ctxbench.labelling.trace_import import LogFiles, TraceSettings, TraceSource, import_traces, redactor_for
 from ctxbench.model.items import Catalog, Item
 
 CATALOG = Catalog(
     [
         *(Item(type="tool", server="shop", name=name) for name in ("track_order", "refund_order")),
         Item(type="skill", name="pdf", text="Make PDFs", metadata={"path": ".claude/skills/pdf/SKILL.md"}),
-        Item(type="skill", name="kit:review", text="Review"),
+        Item(type="skill", name="kit:review", text="Review", metadata={"path": "SKILL.md"}),
         Item(type="rule", name="CLAUDE.md", text="Be brief"),
         Item(type="rule", name="web/CLAUDE.md", text="No jQuery"),
         Item(type="rule", name=".cursor/rules/api.mdc", text="REST"),
@@ -175,12 +178,27 @@ def test_a_skill_that_the_catalog_does_not_have_is_listed(read):
         {"type": "summary", "summary": "Parcels", "leafUuid": "x"},
         {**CLAUDE, "type": "attachment", "attachment": {"type": "todo_reminder"}},
         {**CLAUDE, "type": "file-history-snapshot", "messageId": "m", "snapshot": {}},
+        {**CLAUDE, "type": "assistant", "message": {"role": "assistant", "model": "<synthetic>", "content": "No."}},
         {**CLAUDE, "type": "progress", "data": {"type": "agent_progress", "prompt": "Find it."}},
     ],
 )
 def test_what_the_program_inserts_is_no_request(read, line):
     imported = read([user("Go."), line, assistant(use("mcp__shop__track_order")), result()])
     assert labels(imported) == {"Go.": [TRACK]}
+
+
+def test_a_file_of_a_skill_is_of_the_skill_that_its_folder_names(read):
+    imported = read([user("Go."), assistant(use("Read", file_path="/w/app/SKILL.md"))])
+    assert labels(imported) == {"Go.": []}
+    assert imported.report.unknown == {"skill:app": 1}
+
+
+def test_a_session_that_used_nothing_of_the_catalog_is_so_many_requests_to_label(read):
+    imported = read([user("Go."), assistant(use("Bash"), use("mcp__mail__send", "c2"))])
+    assert [query.partly_labelled for query in imported.dataset.queries] == [False]
+    assert imported.dataset.labels == ()
+    assert imported.report.lines()[0].startswith("1 request: 1 unlabelled; 0 labels")
+    assert imported.report.unknown == {"mcp__mail__send": 1, "Bash": 1}
 
 
 def test_a_reminder_is_cut_from_a_request(read):
@@ -203,7 +221,11 @@ def test_a_slash_command_is_a_request_with_an_explicit_item(read):
 
 
 def test_a_command_that_the_model_does_not_answer_is_no_request(read):
-    lines = [user("<command-name>/clear</command-name>"), user("<local-command-stdout></local-command-stdout>")]
+    lines = [
+        user("<command-name>/clear</command-name>"),
+        user("<local-command-stdout></local-command-stdout>"),
+        {**CLAUDE, "type": "assistant", "message": {"role": "assistant", "model": "<synthetic>", "content": "No."}},
+    ]
     assert requests(read([*lines, user("Go."), assistant("Yes."), *lines])) == ["Go."]
 
 
@@ -419,6 +441,40 @@ def test_gemini_cli(read):
 TAGS = "<server_name>shop</server_name>\n<tool_name>track_order</tool_name>"
 
 
+def test_gemini_cli_writes_messages_anew_and_names_servers_with_one_underscore(read):
+    def said(number, kind, **fields):
+        return {"id": f"{number:032}", "timestamp": f"2026-01-01T00:00:{number:02}Z", "type": kind, **fields}
+
+    def call(number, name):
+        return said(number, "gemini", toolCalls=[{"id": f"c{number}", "name": name, "status": "success", "result": []}])
+
+    first = [
+        said(1, "user", content=[{"text": "<session_context>x</session_context>"}]),
+        said(2, "user", content=[{"text": "Go."}]),
+        said(3, "gemini", content=""),
+        call(3, "mcp_shop_track_order"),
+    ]
+    second = [said(4, "user", content=[{"text": "More."}]), call(5, "mcp_shop_refund_order")]
+    imported = read(
+        [
+            {"sessionId": "g", "projectHash": "h", "startTime": "x"},
+            *first,
+            {"$set": {"lastUpdated": "x"}},
+            *second,
+            {"$set": {"messages": [*first, *second]}},
+            said(6, "user", content=[{"text": "Bye."}]),
+        ],
+        catalog=Catalog([Item(type="tool", name=name) for name in ("track_order", "refund_order")]),
+    )
+    assert labels(imported) == {"Go.": ["tool:track_order"], "More.": ["tool:refund_order"], "Bye.": []}
+    assert {query.request.conversation for query in imported.dataset.queries} == {"g"}
+
+
+def test_the_name_of_a_server_is_passed_over_only_in_a_catalog_without_servers(read):
+    lines = [user("Go."), assistant(use("mcp__other__track_order"), use("mcp_other_refund_order", "c2"))]
+    assert labels(read(lines)) == {"Go.": []}
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -456,6 +512,108 @@ def test_transcripts_with_and_without_an_id_of_the_session(read, call):
     ]
     found = labels(read(mixed))
     assert {text: items for text, items in found.items() if items} == {"Go. a": [TRACK], "Go. b": [TRACK]}
+
+
+GOOSE = [
+    {"working_dir": "/w", "description": "d"},
+    {"role": "user", "created": 1767225600, "content": [{"type": "text", "text": "Go."}]},
+    {
+        "role": "assistant",
+        "content": [
+            {
+                "type": "toolRequest",
+                "id": "c",
+                "toolCall": {"status": "success", "value": {"name": "shop__track_order", "arguments": {}}},
+            }
+        ],
+    },
+    {
+        "role": "user",
+        "content": [{"type": "toolResponse", "id": "c", "toolResult": {"status": "success", "value": [{"text": "x"}]}}],
+    },
+]
+QWEN = [
+    {"sessionId": "q", "type": "user", "uuid": "1", "message": {"role": "user", "parts": [{"text": "Go."}]}},
+    {
+        "sessionId": "q",
+        "type": "assistant",
+        "uuid": "2",
+        "message": {"role": "model", "parts": [{"functionCall": {"id": "c", "name": "track_order", "args": {}}}]},
+    },
+    {
+        "sessionId": "q",
+        "type": "tool_result",
+        "uuid": "3",
+        "message": {"role": "user", "parts": [{"functionResponse": {"id": "c", "response": {"output": "x"}}}]},
+    },
+]
+PI = [
+    {"type": "session", "id": "p", "cwd": "/w"},
+    {"type": "message", "id": "1", "parentId": None, "message": {"role": "user", "content": "Go."}},
+    {
+        "type": "message",
+        "id": "2",
+        "parentId": "1",
+        "message": {"role": "assistant", "content": [{"type": "toolCall", "id": "c", "name": "track_order"}]},
+    },
+    {
+        "type": "message",
+        "id": "3",
+        "parentId": "2",
+        "message": {"role": "toolResult", "toolCallId": "c", "toolName": "track_order", "content": [{"text": "x"}]},
+    },
+]
+OPENCODE = [
+    {
+        "info": {"id": "o", "title": "t"},
+        "messages": [
+            {"info": {"id": "1", "role": "user"}, "parts": [{"type": "text", "text": "Go."}]},
+            {
+                "info": {"id": "2", "role": "assistant"},
+                "parts": [
+                    {
+                        "type": "tool",
+                        "callID": "c",
+                        "tool": "shop_track_order",
+                        "state": {"status": "completed", "input": {}, "output": "x"},
+                    }
+                ],
+            },
+        ],
+    }
+]
+HOOKS = [
+    {"session_id": "h", "hook_event_name": "UserPromptSubmit", "prompt": "Go."},
+    {"session_id": "h", "hook_event_name": "PreToolUse", "tool_name": "mcp__shop__track_order", "tool_input": {}},
+    {"session_id": "h", "hook_event_name": "Stop"},
+]
+EVENTS = [
+    {"ts": 1767225600, "event": "user_message", "text": "Go."},
+    {"ts": 1767225601, "event": "tool_called", "tool": "track_order", "args": {}},
+    {"ts": 1767225602, "event": "tool_completed", "tool": "track_order", "output": "x"},
+    {"ts": 1767225603, "event": "bot", "text": "It comes."},
+]
+CLAUDE_AI = [
+    {
+        "uuid": name,
+        "chat_messages": [
+            {"uuid": f"{name}1", "sender": "human", "text": text},
+            {"uuid": f"{name}2", "sender": "assistant", "content": [{"type": "tool_use", "name": tool}]},
+        ],
+    }
+    for name, text, tool in (("a", "Go.", "track_order"), ("b", "No.", "web"))
+]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [GOOSE, QWEN, PI, OPENCODE, HOOKS, EVENTS, CLAUDE_AI],
+    ids=["goose", "qwen", "pi", "opencode", "hooks", "events", "claude.ai"],
+)
+def test_what_looks_like_a_session_is_read_like_one(read, lines):
+    imported = read(lines)
+    assert labels(imported)["Go."] == [TRACK]
+    assert len(imported.dataset.queries) == len({query.request.conversation for query in imported.dataset.queries})
 
 
 def test_two_files_without_ids_of_sessions_are_two_conversations(read):
@@ -496,6 +654,30 @@ def test_cline(read):
     assert imported.dataset.queries[1].request.tool_results == (("read_file", "30 days"),)
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [{**INIT, "tools": ["Bash"]}, assistant(use("Bash"), session_id="s1"), result()],
+        [{"type": "thread.started", "thread_id": "t"}, {"type": "item.completed", "item": {"type": "agent_message"}}],
+        [codex("session_meta", id="x"), *ran("shop__track_order")],
+    ],
+)
+def test_a_session_without_a_message_of_the_user_is_refused(read, lines):
+    with pytest.raises(ParameterError) as caught:
+        read(lines)
+    assert message_code(caught.value.args[0]) == "CTX6203"
+
+
+def test_long_results_are_cut_and_counted(read):
+    calls = [use("Bash", f"c{n}") for n in range(7)]
+    imported = read(
+        [user("Go."), assistant(*calls), *(result("x" * (996 + n), f"c{n}") for n in range(7)), user("More.")]
+    )
+    results = imported.dataset.queries[1].request.tool_results
+    assert [len(text) for _, text in results] == [998, 999, 1000, 1000, 1000]
+    assert imported.report.counts["results_cut"] == 2
+
+
 def test_results_are_redacted(read):
     key = "sk-ant-api03-" + "a1B2" * 20
     imported = read([user("Go."), assistant(use("Bash", command="env")), result(f"KEY={key}"), user("More.")])
@@ -514,6 +696,8 @@ def test_results_are_redacted(read):
         [{"name": "track_order", "description": "x", "inputSchema": {}}],
         [{"id": "r", "run_type": "llm", "inputs": {}, "session_id": "s"}],
         ["plain text", "user"],
+        [{"name": "Ann", "role": "user"}, {"name": "Ben", "role": "admin"}],
+        [{"requests": [3], "x": 1}, {"conversations": [1]}],
     ],
 )
 def test_other_files_are_no_sessions(rows):
@@ -568,3 +752,65 @@ def test_damaged_sessions_end_without_a_traceback(read, name):
             read([user("Go."), *lines] if draw.random() < 0.5 else lines)
         except CtxbenchError:
             continue
+
+
+STOPPED = """
+import os, signal, sys
+from pathlib import Path
+from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_traces
+from ctxbench.model.items import Catalog, Item
+
+def stop(step, done, total):
+    if done * 2 > total:
+        os.kill(os.getpid(), signal.SIGINT)
+
+catalog = Catalog([Item(type="tool", server="shop", name="track_order")])
+source = TraceSource(logs=tuple(map(Path, sys.argv[1:])), catalog=catalog)
+import_traces(source, TraceSettings(name="mine"), redact=None, progress=stop)
+"""
+
+
+@pytest.mark.parametrize("form", ["lines", "list", "sessions"])
+def test_ctrl_c_keeps_what_was_read_and_the_same_import_goes_on(tmp_path, monkeypatch, form):
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
+    answer = {"role": "assistant", "content": [use("track_order", "c")]}
+    messages = [[{"role": "user", "content": f"{'Go.' * 500} {n}"}, answer] for n in range(2000)]
+    if form == "sessions":
+        rows = [{"session_id": f"s{n // 30}", **line} for n, pair in enumerate(messages) for line in pair]
+    else:
+        rows = [
+            {"messages": [*messages[n - n % 3], *messages[n]][-4:], "offered": ["track_order"]} for n in range(2000)
+        ]
+    paths = (tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    for path, part in zip(paths, (rows[:500], rows[500:]), strict=True):
+        path.write_text(json.dumps(part) if form == "list" else "\n".join(map(json.dumps, part)), "utf-8")
+    catalog = Catalog([Item(type="tool", server="shop", name="track_order")])
+    source, settings = TraceSource(logs=paths, catalog=catalog), TraceSettings(name="mine")
+    whole = import_traces(source, settings, redact=None)
+    process = subprocess.run(
+        [sys.executable, "-c", STOPPED, *map(str, paths)], capture_output=True, text=True, check=False
+    )
+    assert process.returncode in (-signal.SIGINT, 130)
+    assert process.stderr.endswith("continues\n")
+    assert len(list((tmp_path / "cache" / "imports").iterdir())) == 1
+    read = []
+    monkeypatch.setattr(LogFiles, "_read_document", counted(read, LogFiles._read_document))
+    resumed = import_traces(source, settings, redact=None)
+    assert 0 < len(read) < len(rows) * 0.6
+    assert resumed.dataset.hash == whole.dataset.hash
+    assert resumed.report == whole.report
+    assert list((tmp_path / "cache" / "imports").iterdir()) == []
+
+
+def counted(calls, function):
+    def run(self, document, **settings):
+        calls.append(document)
+        return function(self, document, **settings)
+
+    return run
+
+
+def test_a_damaged_state_of_an_import_is_read_anew(read, tmp_path, monkeypatch):
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("pathlib.Path.read_bytes", lambda _: b"\x80damaged")
+    assert requests(read([user("Go."), assistant("Yes.")])) == ["Go."]

@@ -7,14 +7,17 @@ from pathlib import Path
 import ir_measures
 import pytest
 
-from ctxbench.datasets.dataset import split_of
 from ctxbench.datasets.files import read_dataset
 from ctxbench.io.errors import InputError, ParameterError, StorageError
 from ctxbench.labelling.conversion import ImportSettings
-from ctxbench.labelling.judgment_files import answers_of_run, import_trec, read_run
+from ctxbench.labelling.judgment_files import answers_of_run, import_collection, read_run
 from ctxbench.selectors.external import FileSource
 
 TINY = Path(__file__).parents[3] / "fixtures" / "tiny"
+
+
+def import_trec(qrels, *, queries, corpus, settings=None):
+    return import_collection([corpus, queries, *qrels.values()], kind="trec", settings=settings)
 
 
 @pytest.fixture
@@ -40,8 +43,8 @@ def imported(root, qrels=None, corpus="corpus.jsonl", queries="queries.tsv", **g
 def test_qrels_queries_and_documents_become_a_dataset(files):
     data = imported(files()).dataset
     assert [(q.id, q.request.text, q.split) for q in data.queries] == [
-        ("1", "one", split_of("1")),
-        ("2", "two words", split_of("2")),
+        ("1", "one", "test"),  # as the file of qrels is named
+        ("2", "two words", "test"),
     ]
     assert [(i.query, i.item.id, i.grade) for i in data.labels] == [
         ("1", "reference:d1", 2),
@@ -91,8 +94,8 @@ def test_faults_have_file_and_line(files):
     assert "expected 4 fields (query, 0, document, relevance) separated by blanks, got 3" in str(caught.value)
     with pytest.raises(StorageError, match=r"gone\.qrels"):
         imported(root, {"": root / "gone.qrels"})
-    with pytest.raises(ParameterError, match="no qrels"):
-        import_trec({}, queries=root / "queries.tsv", corpus=root / "corpus.jsonl")
+    with pytest.raises(InputError, match=r"but no labels"):
+        import_trec({}, queries=files() / "queries.tsv", corpus=root / "corpus.jsonl")
 
 
 def test_faults_are_said_of_the_files_that_they_stand_in(files):

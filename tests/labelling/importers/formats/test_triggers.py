@@ -8,7 +8,9 @@ import pytest
 
 from ctxbench.datasets.files import create_dataset, read_dataset
 from ctxbench.io.errors import InputError
-from ctxbench.labelling.evals import TRIGGER_FREE, UNTRIED, import_triggers
+from ctxbench.labelling.conversion import PASSED_OVER
+from ctxbench.labelling.evals import TRIGGER_FREE, UNTRIED
+from tests.labelling.importers.formats.golden_cases import import_triggers
 
 SKILLS = {"pdf": "Read and merge PDFs", "slides": "Make slides", "mail": "Write mails"}
 PDF = [
@@ -81,40 +83,40 @@ def test_a_single_skill_that_is_not_needed_leaves_nothing_to_need(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("entry", "what"),
+    ("entry", "message"),
     [
-        ("x", "entry 4 has 'x';"),
-        ({"should_trigger": True}, "entry 4 has no query;"),
-        ({"query": " ", "should_trigger": True}, "entry 4 has query ' ';"),
-        ({"query": "a"}, "entry 4 has no should_trigger;"),
-        ({"query": "a", "should_trigger": 1}, "entry 4 has should_trigger 1;"),
-        ({"query": "a", "should_trigger": True, "id": 7}, "entry 4 has id 7;"),
-        ({"query": "a", "should_trigger": True, "id": "a\0"}, "entry 4 has id 'a\\x00';"),
-        ({"query": "a", "should_trigger": True, "split": "a b"}, "entry 4 has split 'a b';"),
-        ({"query": "a", "should_trigger": True, "why": ""}, "entry 4 has unknown fields 'why';"),
+        ("x", "entry 4 has {'query': 'x'"),
+        ({"should_trigger": True}, "entry 4 has {'should_trigger': True}; expected"),
+        ({"query": " ", "should_trigger": True}, "entry 4 has {'query': ' '"),
+        ({"query": "a"}, "entry 4 has {'query': 'a'}; expected"),
+        ({"query": "a", "should_trigger": 1}, "entry 4 has {'query': 'a', 'should_trigger': 1}"),
+        ({"query": "a", "should_trigger": True, "id": ["x"]}, "field 'id' must be a text or a whole number"),
+        ({"query": "a", "should_trigger": True, "split": "a b"}, "field 'split' is 'a b';"),
     ],
 )
-def test_an_entry_that_cannot_be_read_is_named_beside_others(folder, entry, what):
-    put(
-        folder / "pdf/evals/trigger_eval.json", [*PDF, entry, {"query": "What is the weather?", "should_trigger": True}]
-    )
-    (name, message), (_, other) = faults_of(folder)
-    assert name == "trigger_eval.json"
-    assert message.startswith(what)
-    assert other.startswith("entry 5 says true for a request for which entry 3 of ")
+def test_an_entry_that_cannot_be_read_is_a_fault_with_its_line_beside_others(folder, entry, message):
+    entries = [*PDF, entry, {"query": "What is the weather?", "should_trigger": True}]
+    (folder / "pdf/evals/trigger_eval.json").write_text("[" + ",\n".join(map(json.dumps, entries)) + "]")
+    with pytest.raises(InputError) as error:
+        import_triggers(folder)
+    conflict, fault = sorted(error.value.faults, key=lambda fault: fault.line)
+    assert (conflict.line, fault.line) == (3, 4)
+    assert conflict.message.startswith("skill:pdf is expected and forbidden")
+    assert fault.message.startswith(message)
 
 
-def test_a_misspelt_field_is_one_fault_with_the_line_of_the_first(folder):
+def test_fields_that_say_nothing_of_triggers_are_counted(folder):
+    put(folder / "pdf/evals/trigger_eval.json", [{**PDF[0], "expected_output": "One file", "files": []}])
+    assert import_triggers(folder).ids[PASSED_OVER] == ["expected_output", "files"]
+
+
+def test_a_misspelt_field_is_a_fault_with_the_lines_of_the_entries(folder):
     entries = [{"query": name, "should_triger": True} for name in "abc"]
     (folder / "pdf/evals/trigger_eval.json").write_text("[\n" + ",\n".join(map(json.dumps, entries)) + "\n]")
     with pytest.raises(InputError) as caught:
         import_triggers(folder)
-    (fault,) = caught.value.faults
-    assert fault.line == 2
-    assert fault.message == (
-        "entry 1 has unknown fields 'should_triger'; did you mean 'should_trigger'; "
-        'expected {"query": text, "should_trigger": true or false}; 2 more like this'
-    )
+    assert [fault.line for fault in caught.value.faults] == [2, 3, 4]
+    assert 'expected {"query": text, "should_trigger": true or false}' in caught.value.faults[0].message
 
 
 def test_ids_are_told_apart_however_many_files_a_skill_has(folder):
@@ -129,22 +131,20 @@ def test_one_text_in_two_splits_is_refused(folder):
     put(folder / "slides/trigger-evals.json", [{**SLIDES[0], "split": "tuning"}])
     ((name, message),) = faults_of(folder)
     assert name == "trigger-evals.json"
-    assert message.startswith("entry 1 puts a request into split 'tuning', entry 2 of ")
-    assert message.endswith("into 'test'; keep one of them")
+    assert message.values == {"line": 1, "split": "tuning", "first": "test"}
 
 
-def test_what_is_no_list_or_has_no_skill(folder):
-    put(folder / "pdf/evals/trigger_eval.json", {})
-    put(folder / "trigger_eval.json", [])
-    assert [message.split(";")[0] for _, message in faults_of(folder)] == [
-        'expected a list of {"query": text, "should_trigger": true or false}, got dict',
-        "no SKILL.md in its folder or above",
-    ]
+def test_evals_without_a_skill_are_faults(folder):
+    put(folder / "trigger_eval.json", PDF[:1])
+    ((name, message),) = faults_of(folder)
+    assert (name, message.key) == ("trigger_eval.json", "labelling.no-skill")
 
 
 def test_a_folder_without_files_or_skills(folder, tmp_path):
     for path in folder.rglob("*.json"):
         path.unlink()
-    assert "expected one beside a SKILL.md" in faults_of(folder)[0][1]
-    (tmp_path / "empty").mkdir()
-    assert "no SKILL.md in it" in faults_of(tmp_path / "empty")[0][1]
+    assert "the file is empty" in faults_of(folder)[0][1]
+    for path in folder.rglob("SKILL.md"):
+        path.unlink()
+    put(folder / "trigger_eval.json", PDF)
+    assert "no items: neither a catalog nor a SKILL.md" in faults_of(folder)[0][1]

@@ -1,0 +1,550 @@
+"""Turn the files of evaluation programs into plain records of evals, and recognise them by content.
+
+promptfoo: https://www.promptfoo.dev/docs/configuration/guide/ (tests, vars, `defaultTest`),
+https://www.promptfoo.dev/docs/configuration/expected-outputs/ (assertions), and for tables
+https://www.promptfoo.dev/docs/configuration/test-cases/ (`__expected`). deepeval:
+https://deepeval.com/docs/evaluation-datasets. ragas: https://docs.ragas.io/en/stable/concepts/components/eval_sample/.
+Trigger evals of skills: https://github.com/anthropics/skills (skill-creator), and as people write them in YAML.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from ctxbench.catalogs.instructions import truth
+from ctxbench.io.errors import Fault, InputError, Message, UserError
+from ctxbench.io.rows import Row
+from ctxbench.labelling.conversion import PASSED_OVER, Draft, split_name
+from ctxbench.labelling.kinds import EVALS, ImportKind
+from ctxbench.labelling.record_files import (
+    EXPECTED,
+    FORBIDDEN,
+    LABELS,
+    REQUESTS,
+    ItemFinder,
+    is_log,
+    parse_list,
+    read_id,
+    snake,
+)
+from ctxbench.labelling.sources import Document, data_files, documents
+from ctxbench.model.items import Catalog, Item
+
+TRIGGER_FREE = "unlabelled queries (no skill triggered)"
+UNTRIED = "skills without trigger evals"
+BY_HAND = "evals of manual skills (left out)"
+_SPLITS = ("train", "dev", "validation", "test", "tuning")
+_LISTS = (
+    *("tests", "test_cases", "cases", "evals", "queries", "scenarios", "examples", "goldens", "samples", "questions"),
+    *("data", "rows", "records", "items", "dataset", "prompts", *_SPLITS),
+)
+
+
+@dataclass(kw_only=True)
+class EvalRows:
+    """The records of a file.
+
+    Attributes:
+        path: the file.
+        name: the start of the ids of its queries that have none.
+        form: what the file is, for the card of the dataset.
+        rows: its records.
+        roles: roles whose fields have the name of the role, and no other.
+        offered: fields with offered items.
+        likely: fields that hold items, and may have labels.
+        answers: fields that hold texts, though they have names of labels.
+        named_by: the field with ids, if there is no usual one.
+        has_requests: whether a record has a request.
+        has_labels: whether a record has labels.
+        passed_over: its fields that were ignored.
+    """
+
+    path: Path
+    name: str
+    form: str
+    rows: list[Row]
+    roles: Collection[str] = ()
+    offered: Collection[str] = ()
+    likely: Collection[str] = ()
+    answers: Collection[str] = ()
+    named_by: str | None = None
+    has_requests: bool = True
+    has_labels: bool = False
+    passed_over: dict[str, None] = field(default_factory=dict)
+
+
+def rows_of_file(
+    path: Path, kind: str | None, finder: ItemFinder, triggers: TriggerEvals, faults: list[Fault]
+) -> EvalRows | None:
+    """Read the records of a file; trigger evals go to `triggers` instead, and nothing is returned.
+
+    Args:
+        path: the file.
+        kind: the name of its kind; None = recognised.
+        finder: of items.
+        triggers: where trigger evals go.
+        faults: faults are added here.
+
+    Raises:
+        StorageError: the file cannot be read.
+        InputError: it holds no objects.
+    """
+    read = [document for document in documents(path, faults) if document.value != []]
+    values = [document.value for document in read]
+    kind = kind or next((eval_kind.name for eval_kind in KINDS if eval_kind.matches(values[:50])), "golden")
+    if values and not any(isinstance(value, dict) for value in values):
+        raise InputError([Fault(Message("labelling.no-object", got=values[0]), path, read[0].line)])
+    if kind == "triggers":
+        triggers.read(read)
+        return None
+    part = EvalRows(path=path, name=path.name.partition(".")[0], form=kind, rows=[])
+    if kind == "promptfoo":
+        part.rows = [Row(data, faults, test.path, test.line) for d in read for test, data in _tests(d, finder, faults)]
+        return part
+    for entry in (entry for document in read for entry in records_of(document, is_whole=len(read) == 1)):
+        if isinstance(entry.value, dict):
+            part.rows.append(Row(entry.value, faults, path, entry.line))
+        else:
+            faults.append(Fault(Message("labelling.no-object", got=entry.value), path, entry.line))
+    if kind in _SAMPLES:
+        part.rows, part.roles = _samples(part.rows, kind, finder), ("query", "expected", "forbidden")
+    return part
+
+
+def records_of(document: Document, *, is_whole: bool = True) -> list[Document]:
+    """The records of a document: the entries of a list under one of `_LISTS`, or under its only list; else itself.
+
+    Only a document that is the whole file is searched for a list under another name.
+    """
+    value = document.value
+    if not isinstance(value, dict) or any(snake(name) in REQUESTS for name in value if isinstance(value[name], str)):
+        return [document]
+    lists = [name for name, entries in value.items() if _holds_records(entries) and not is_log(value)]
+    usual = [name for name in value if snake(name) in _LISTS and (name in lists or value[name] == [])]
+    is_header = is_whole and sum(isinstance(inner, list | dict) for inner in value.values()) == 1
+    has_header = is_header and len(value) + sum(len(value[name]) for name in lists) > 2
+    names = usual or (lists if has_header and not _labels_in(value) else [])
+    if not names and value and all(set(map(snake, _dict(inner))) & set(REQUESTS) for inner in value.values()):
+        return [replace(document, value={"id": name, **inner}) for name, inner in value.items()]
+    if not names:
+        return [document]
+    entries = [(name, entry) for name in names for entry in document.entries(name)]
+    return [
+        replace(entry, value={"split": split_name(name), **entry.value})
+        if name in _SPLITS and isinstance(entry.value, dict)
+        else entry
+        for name, entry in entries
+    ]
+
+
+def _holds_records(value: Any) -> bool:
+    return any("role" not in entry for entry in _dicts(value))
+
+
+def _labels_in(value: Mapping[str, Any]) -> bool:
+    return any((name := snake(key)) in EXPECTED or name in FORBIDDEN or LABELS.fullmatch(name) for key in value)
+
+
+# promptfoo
+
+_ONE = ("equals", "contains", "icontains", "starts-with")
+_ANY = ("contains-any", "icontains-any")
+_ALL = ("contains-all", "icontains-all")
+_OF_TOOLS = ("tool-call-f1", "trajectory:tool-used", "trajectory:tool-sequence", "skill-used")
+_NAMED_IN = ("name", "names", "tools", "steps", "skill")  # members of the value of an assertion
+_ASSERTION = re.compile(
+    rf"((?:not-)?(?:{'|'.join([*_ONE, *_ANY, *_ALL, *_OF_TOOLS])}))(?:\([^)]*\))?:\s*(.*)", re.DOTALL
+)
+_CODE = re.compile(r"(?:javascript|python|fn|eval|file|llm-rubric|grade|similar|[a-z-]+(?:\([^)]*\))?):", re.IGNORECASE)
+_IDENTIFIER = re.compile(r"\w[_:/.-]\w|[a-z][A-Z]")
+_TEMPLATE = re.compile(r"\{\{\s*([\w.]+)\s*\}\}")
+
+
+def _tests(document: Document, finder: ItemFinder, faults: list[Fault]) -> Iterator[tuple[Document, dict[str, Any]]]:
+    """The tests of a promptfoo configuration, of a list of tests, or of a table, as records of their variables."""
+    config = _dict(document.value)
+    if "tests" in _dict(config.get("config")):  # results, which hold their configuration
+        document, config = replace(document, value=config["config"], text="", lines={}), config["config"]
+    tests = document.entries("tests") if {"tests", "scenarios"} & set(config) else [document]
+    listed = config.get("tests")
+    files = [listed] if isinstance(listed, str) else [test.value for test in tests if isinstance(test.value, str)]
+    for name in files:
+        try:
+            paths = data_files([document.path.parent / name.removeprefix("file://")])
+            tests += [test for path in paths for outer in documents(path, faults) for test in records_of(outer)]
+        except (UserError, OSError, ValueError) as error:
+            message = Message("labelling.tests-elsewhere", name=name[:80], why=str(error)[:200])
+            faults.append(Fault(message, document.path, document.line))
+    for scenario in document.entries("scenarios"):
+        lists = (_dicts(_dict(scenario.value).get(name)) for name in ("config", "tests"))
+        for data, inner in itertools.product(*lists):
+            variables = {**_dict(data.get("vars")), **_dict(inner.get("vars"))}
+            tests.append(replace(scenario, value={**data, **inner, "vars": variables}))
+    mentioned, default = set(_TEMPLATE.findall(str(config.get("prompts", "")))), _dict(config.get("defaultTest"))
+    for test in tests:
+        if value := _dict(_dict(test.value).get("testCase")) or _dict(test.value):
+            yield test, _test(value, default, mentioned, finder)
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def _test(
+    test: Mapping[str, Any], default: Mapping[str, Any], mentioned: Collection[str], finder: ItemFinder
+) -> dict[str, Any]:
+    """The record of a test: its variables, and `expected` and `forbidden` if its assertions name items."""
+    values = {**_dict(default.get("vars")), **_dict(test.get("vars"))}
+    asserts = [*_dicts(default.get("assert")), *_dicts(test.get("assert"))]
+    if not any(key in test for key in ("vars", "assert")):  # a row of a table
+        values |= {name: value for name, value in test.items() if not name.startswith("__")}
+        for name in sorted(name for name in test if name.startswith("__expected")):
+            text = str(test[name]).strip()
+            match = _ASSERTION.fullmatch(text)
+            kind = match[1] if match else "equals" if not _CODE.match(text) else text.partition(":")[0]
+            asserts += [{"type": kind, "value": match[2] if match else text}] if text else []
+    record: dict[str, Any] = {"expected": [], "forbidden": []}
+    unread: dict[str, Any] = {}
+    for assertion in [inner for entry in asserts for inner in [entry, *_dicts(entry.get("assert"))]]:
+        if labels := _asserted(assertion, values, finder):
+            record[labels[0]] += labels[1]
+        elif assertion.get("type") != "assert-set":
+            unread[f"assert.{assertion.get('type')}"] = assertion.get("value", True)
+    record = {role: labels for role, labels in record.items() if labels}
+    others = EXPECTED if "expected" in record else ()
+    record |= {name: value for name, value in values.items() if name not in record and snake(name) not in others}
+    texts = [name for name in record if isinstance(record[name], str) and (not mentioned or name in mentioned)]
+    if len(texts) == 1 and not any(snake(name) in REQUESTS for name in values):
+        record["query"] = record.pop(texts[0])
+    about = {"title": test.get("description"), "vars": values, **_dict(test.get("metadata"))}
+    return {**unread, **{name: value for name, value in about.items() if name not in record}, **record}
+
+
+def _asserted(
+    assertion: Mapping[str, Any], values: Mapping[str, Any], finder: ItemFinder
+) -> tuple[str, list[Any]] | None:
+    """The role and the labels of an assertion; None if it does not name items.
+
+    What an answer contains is a label only if it is the name of an item, and no plain word. Names of which one is
+    enough are no labels.
+    """
+    kind, value = str(assertion.get("type")), assertion.get("value")
+    is_negative, kind = kind.startswith("not-"), kind.removeprefix("not-")
+    if isinstance(value, dict):
+        is_negative ^= value.get("max") == 0
+        value = next((value[name] for name in _NAMED_IN if name in value), None)
+    if isinstance(value, str):
+        value = _TEMPLATE.sub(lambda match: str(values.get(match[1], match[0])), value)
+        value = [value] if kind in _ONE else value.split(",")
+    entries = value if isinstance(value, list) else []
+    named = [entry.get("name") if isinstance(entry, dict) else entry for entry in entries]
+    names = [name.strip() for name in named if isinstance(name, str) and name.strip()]
+    if not names or kind not in (*_ONE, *_ANY, *_ALL, *_OF_TOOLS):
+        return None
+    if len(names) > 1 and kind in (_ALL if is_negative else _ANY):
+        return None  # one of them is enough
+    if kind not in _OF_TOOLS and any(
+        finder.resolve(name).key is None or not (kind == "equals" or _IDENTIFIER.search(name)) for name in names
+    ):
+        return None
+    return "forbidden" if is_negative else "expected", names
+
+
+# deepeval and ragas
+
+_SAMPLES = {
+    "deepeval": (("input", "turns", "scenario"), ("expected_tools",), ("context",)),
+    "ragas": (
+        ("user_input", "query", "question"),
+        ("reference_tool_calls", "reference_context_ids"),
+        ("reference_contexts",),
+    ),
+}
+"""By kind the fields of the request, of names of items, and of texts of items."""
+
+
+def _samples(rows: list[Row], kind: str, finder: ItemFinder) -> list[Row]:
+    """The records of deepeval or ragas as plain records; fields none of whose values are items are left aside."""
+    requests, named, quoted = _SAMPLES[kind]
+    plain = [{snake(name): value for name, value in row.data.items() if value not in (None, "")} for row in rows]
+    labels = {name: [_entries(data.get(name), name in quoted) for data in plain] for name in (*named, *quoted)}
+    used = [
+        name for name in labels if any(_is_item(entry, finder) for entries in labels[name] for entry in entries or [])
+    ]
+    used = used or [name for name in labels if any(labels[name])]
+    records = []
+    for number, (row, data) in enumerate(zip(rows, plain, strict=True)):
+        asked = next((name for name in requests if name in data), requests[0])
+        record = {name: value for name, value in data.items() if name not in (asked, *used)}
+        lists = [entries for name in used if (entries := labels[name][number]) is not None]
+        record |= {"query": data.get(asked), "expected": list(itertools.chain(*lists)) if lists else None}
+        records.append(replace(row, data=record))
+    return records
+
+
+def _entries(value: Any, is_quoted: bool) -> list[Any] | None:
+    """The labels in a list (in a table a JSON list, or texts between `|`); None if there is none."""
+    if isinstance(value, str):
+        parsed = parse_list(value)
+        value = parsed if isinstance(parsed, list) else value.split("|")
+    if not isinstance(value, list) or (is_quoted and not value):
+        return None
+    if is_quoted:
+        return [
+            {"contains": re.sub(r"^<\d+-hop>\s*", "", text)} for text in value if isinstance(text, str) and text.strip()
+        ]
+    return [entry.get("name", entry) if isinstance(entry, dict) else entry for entry in value]
+
+
+def _is_item(entry: Any, finder: ItemFinder) -> bool:
+    if isinstance(entry, dict):
+        return isinstance(entry.get("contains"), str) and len(finder.locate(entry)) == 1
+    return isinstance(entry, str | int) and finder.resolve(str(entry)).key is not None
+
+
+# trigger evals of skills
+
+_TRIGGER = re.compile(r"should_?(?P<no>not_|nt_)?(trig|activ|invoke|fire|load)\w*|(expected_)?triggers?(ed)?")
+_TRIGGER_LIST = re.compile(
+    r"should_?(?P<no>not_|nt_)?(trig|activ|invoke|fire|load)\w*"
+    r"|(?P<non>non_|not_|no_)?trigger(ing)?_(prompt|quer|case|test|eval|example)\w*"
+)
+_SKILL_KEYS = ("skill", "skill_name")
+_WORDS_OF_FILES = re.compile(r"[-_.]?(?:triggers?|evals?|tests?|cases|queries)")
+
+
+def is_trigger_eval(values: Sequence[Any]) -> bool:
+    """Whether the values of a file are trigger evals: records that say whether a skill should be used."""
+    dicts = [value for value in values if isinstance(value, dict)]
+    entries = [entry for value in dicts for inner in value.values() for entry in _dicts(inner)]
+    return any(
+        (_TRIGGER_LIST.fullmatch(name) and isinstance(value, list))
+        or (_TRIGGER.fullmatch(name) and _says(value) is not None and set(REQUESTS) & set(fields))
+        for fields in ({snake(name): value for name, value in record.items()} for record in (*dicts, *entries))
+        for name, value in fields.items()
+    )
+
+
+def _says(value: Any) -> bool | None:
+    """Whether a value says yes or no; None if it says neither."""
+    return None if value is None else truth(value)
+
+
+class TriggerEvals:
+    """Collects the trigger evals of skills: a text in the files of several skills is one query."""
+
+    def __init__(self, catalog: Catalog, draft: Draft, *, root: Path | None, nothing_else: bool) -> None:
+        """Take what the evals are of.
+
+        Args:
+            catalog: the items.
+            draft: of the dataset, for faults and issues.
+            root: the folder that the paths of skills are relative to, if it is known.
+            nothing_else: whether a request that triggers no skill needs nothing.
+        """
+        self._draft, self._nothing_else = draft, nothing_else
+        self._skills = [item for item in catalog if item.type == "skill"]
+        paths = {item.key: str(item.metadata.get("path", "")) for item in self._skills if root}
+        self._by_folder = {(root / paths[i.key]).absolute().parent: i for i in self._skills if root}
+        self._by_name = {name: item for item in self._skills for name in (item.id, item.name.casefold())}
+        self._rows: dict[str, Row] = {}  # by text
+        self._ids: set[str] = set()
+
+    def read(self, read: Iterable[Document]) -> None:
+        """Add the entries of a file."""
+        entries = (entry for document in read for entry in _trigger_entries(document))
+        for number, (entry, triggered, named) in enumerate(entries, start=1):
+            data = entry.value if isinstance(entry.value, dict) else {"query": entry.value, "should_trigger": None}
+            self._add(Row(data, self._draft.faults, entry.path, entry.line), number, triggered, named)
+
+    def _add(self, row: Row, number: int, triggered: bool | None, named: Any) -> None:
+        """Add one entry, or its fault."""
+        fields = {snake(name): value for name, value in row.data.items()}
+        request = next((name for name in REQUESTS if name in fields), "query")
+        text, match = fields.get(request), next(filter(None, map(_TRIGGER.fullmatch, fields)), None)
+        match = match if match and not re.search("trig(?!ger)", match[0]) else None  # a misspelt field
+        if triggered is None and match and (stated := _says(fields[match[0]])) is not None:
+            triggered = stated is not bool(match["no"])
+        if not isinstance(text, str) or not text.strip() or triggered is None:
+            row.fault(Message("labelling.trigger-entry", entry=number, got=dict(row.data)))
+            return
+        named = next((fields[name] for name in _SKILL_KEYS if fields.get(name)), named)
+        skill = self._skill(row.path or Path(), named)
+        if skill is None:
+            skills = sorted(item.name for item in self._skills)[:10]
+            unknown = Message("labelling.unknown-skill", name=named, skills=skills)
+            row.fault(unknown if named else Message("labelling.no-skill", skills=skills))
+            return
+        if skill.include == "manual":
+            self._draft.ids[BY_HAND].append(f"{skill.name}: {text.strip():.40}")
+            return
+        consumed = {request, match and match[0], "id", "split", *_SKILL_KEYS}
+        self._draft.ids[PASSED_OVER] += [name for name in fields if name not in consumed]
+        first = self._rows.get(text.strip())
+        if first is None:
+            query_id = self._id(row, f"{skill.name}-{number}")
+            data: dict[str, Any] = {
+                "query": text.strip(),
+                "id": query_id,
+                "split": None,
+                "expected": [],
+                "forbidden": [],
+            }
+            first = self._rows[text.strip()] = replace(row, data=data)
+        if split := row.take("split", str, ""):
+            if (before := first.data["split"] or split) != split:
+                row.fault(Message("labelling.request-split-conflict", line=first.line, split=split, first=before))
+            cast("dict[str, Any]", first.data)["split"] = split
+        labels = first.data["expected" if triggered else "forbidden"]
+        labels += [skill.id] if skill.id not in labels else []
+
+    def _id(self, row: Row, default: str) -> str:
+        """A unique id without blanks."""
+        name = re.sub(r"\s+", "-", read_id(row, "id").strip()) or default
+        names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+        unique = next(candidate for candidate in names if candidate not in self._ids)
+        self._ids.add(unique)
+        return unique
+
+    def _skill(self, path: Path, named: Any) -> Item | None:
+        """The skill that is named, else that of the folder, else that with the name of the file or its folders."""
+        path = path.absolute()
+        names = [str(named), re.split("[:/]", str(named))[-1]]
+        if not named:
+            names = [_WORDS_OF_FILES.sub("", path.name.partition(".")[0]), *reversed(path.parts[-3:-1])]
+        in_folder = (self._by_folder.get(folder) for folder in path.parents if not named)
+        by_name = (self._by_name.get(name.casefold()) for name in names)
+        return next((skill for skill in itertools.chain(in_folder, by_name) if skill is not None), None)
+
+    def rows(self) -> list[EvalRows]:
+        """The records of all requests; empty if there are none."""
+        offered = {skill.id for skill in self._skills if skill.include != "manual"}
+        tried = [{*row.data["expected"], *row.data["forbidden"]} for row in self._rows.values()]
+        for row, skills in zip(self._rows.values(), tried, strict=True):
+            if not row.data["expected"] and not self._nothing_else and offered - skills:
+                cast("dict[str, Any]", row.data)["expected"] = None
+                self._draft.ids[TRIGGER_FREE].append(row.data["id"])
+        if not self._rows:
+            return []
+        self._draft.ids[UNTRIED] += sorted(offered.difference(*tried))
+        rows = list(self._rows.values())
+        roles = ("query", "expected", "forbidden", "id")
+        return [EvalRows(path=rows[0].path or Path(), name="", form="trigger evals", rows=rows, roles=roles)]
+
+
+def _trigger_entries(document: Document) -> Iterator[tuple[Document, bool | None, Any]]:
+    """The entries of a document, whether the name of their list says that they trigger, and the skill named above."""
+    value = _dict(document.value)
+    named = next((value[name] for name in value if snake(name) in _SKILL_KEYS), None)
+    matches = {name: _TRIGGER_LIST.fullmatch(snake(name)) for name in value if isinstance(value[name], list)}
+    lists = {name: not (match["no"] or match["non"]) for name, match in matches.items() if match}
+    yield from ((entry, triggered, named) for name, triggered in lists.items() for entry in document.entries(name))
+    yield from ((entry, None, named) for entry in records_of(document) if not lists)
+
+
+def _rows(values: Sequence[Any]) -> list[set[str]]:
+    """The fields of the records in the values of a file, in snake case."""
+    files = [Document(value, Path(), 1) for value in values if isinstance(value, dict)]
+    records = [entry for file in files for entry in records_of(file, is_whole=len(files) == 1)]
+    return [{snake(name) for name in entry.value} for entry in records if isinstance(entry.value, dict)]
+
+
+def _is_promptfoo(values: Sequence[Any]) -> bool:
+    files = [_dict(value.get("config")) or _dict(value.get("testCase")) or value for value in map(_dict, values)]
+    about = {"prompts", "providers", "defaultTest", "targets"}
+    return any(
+        ({"tests", "scenarios"} & set(file) and about & set(file))
+        or "vars" in file
+        or any(name.startswith("__expected") for name in file)
+        for file in files
+    ) or any({"vars", "assert"} <= fields for fields in _rows(values))
+
+
+_OF_DEEPEVAL = {
+    *("actual_output", "expected_output", "retrieval_context", "context", "tools_called", "expected_tools"),
+    *("source_file", "additional_metadata", "expected_outcome", "user_description", "turns"),
+}
+
+
+def _is_deepeval(values: Sequence[Any]) -> bool:
+    return any({"input", "scenario"} & fields and len(fields & _OF_DEEPEVAL) > 1 for fields in _rows(values))
+
+
+def _is_ragas(values: Sequence[Any]) -> bool:
+    names = ("reference", "retrieved_context")
+    return any(
+        "reference_contexts" in fields or ("user_input" in fields and any(name.startswith(names) for name in fields))
+        for fields in _rows(values)
+    )
+
+
+_OF_COLLECTIONS = {"retrieval_gt", "corpus_id", "doc_id", "docid", "passage_id", "corpus", "positive", "negative"}
+
+
+def _is_golden(values: Sequence[Any]) -> bool:
+    usual = set(REQUESTS) - {"text", "message", "input"}
+    return not any(is_log(_dict(value)) for value in values) and any(
+        (usual & fields and len(fields) > 2) or (set(REQUESTS) & fields and _labels_in(dict.fromkeys(fields)))
+        for fields in _rows(values)
+        if not fields & _OF_COLLECTIONS
+    )
+
+
+KINDS = (
+    ImportKind(
+        name="triggers",
+        family=EVALS,
+        title="trigger evals of skills",
+        program="beside `SKILL.md`, or in a file or folder with the name of the skill",
+        request="`query` or `prompt`",
+        label="the skill: required or forbidden, by `should_trigger`",
+        matches=is_trigger_eval,
+    ),
+    ImportKind(
+        name="promptfoo",
+        family=EVALS,
+        title="tests of promptfoo",
+        program="`promptfooconfig.yaml`, lists of tests, CSV",
+        request="the variable with the request",
+        label="assertions, and variables, that name items",
+        matches=_is_promptfoo,
+    ),
+    ImportKind(
+        name="deepeval",
+        family=EVALS,
+        title="goldens of deepeval",
+        program="`EvaluationDataset.save_as`",
+        request="`input`",
+        label="`expected_tools`, and items with the text of `context`",
+        matches=_is_deepeval,
+    ),
+    ImportKind(
+        name="ragas",
+        family=EVALS,
+        title="samples of ragas",
+        program="`EvaluationDataset.to_jsonl`",
+        request="`user_input`",
+        label="`reference_tool_calls`, `reference_context_ids`, and items with the text of `reference_contexts`",
+        matches=_is_ragas,
+    ),
+    ImportKind(
+        name="golden",
+        family=EVALS,
+        title="evals under any field names",
+        program="written by hand, as JSON, JSON lines, YAML, CSV or TSV",
+        request="`query`, `question`, `input` ...",
+        label="`expected`, `relevant_docs`, `forbidden` ...: names of items, or content such as `{path, lines}`",
+        offered="`tools`, or another list of definitions",
+        matches=_is_golden,
+    ),
+)
+"""The kinds of evals, the most specific first."""

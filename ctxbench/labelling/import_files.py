@@ -1,0 +1,319 @@
+"""Import files of any kind: recognise each, group them by family, and read them as one dataset or catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ctxbench.catalogs.instructions import is_instructions
+from ctxbench.catalogs.snapshots import SnapshotPart, refuse_other
+from ctxbench.datasets.dataset import Dataset, name_of_path
+from ctxbench.datasets.files import create_dataset
+from ctxbench.datasets.layout import Exposure
+from ctxbench.io.console import ProgressListener, silent
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, check_choice
+from ctxbench.labelling.conversion import Conversion, ImportSettings
+from ctxbench.labelling.evals import import_evals
+from ctxbench.labelling.judgment_files import import_collection, read_catalog_files
+from ctxbench.labelling.kinds import CATALOG, COLLECTION, EVALS, LOG, ImportKind, kind_named, recognise
+from ctxbench.labelling.sources import data_files, sample
+from ctxbench.labelling.trace_import import (
+    UNSTATED,
+    TraceImport,
+    TraceSettings,
+    TraceSource,
+    import_traces,
+    redactor_for,
+    refuse_overwriting,
+)
+from ctxbench.labelling.trace_import import write_import as write_traces
+from ctxbench.model.arrays import Grade
+from ctxbench.model.items import Catalog, ItemKey
+
+GOLDEN = "golden"
+"""The kind of hand-written evals, under any field names."""
+TRACES = "traces"
+"""The name for logs of any kind, each document read by its own form."""
+INSTRUCTIONS = ("skills", "rules")
+"""Kinds of files that are items as a whole."""
+_FIELDS = 8  # fields that a message lists
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportOptions:
+    """How files are imported.
+
+    Attributes:
+        kind: the kind of all files, or `TRACES`; None = recognised by content.
+        names: the names of fields in the files, by field.
+        settings: name, version, licence, grades, and the type of items.
+        history: logs: the largest number of earlier messages of a query.
+        all_offered: logs: turns without a list of offered items were offered everything.
+        renames: logs: ids in the catalog by ids in the logs.
+        redact: logs: whether texts are redacted.
+        patterns: logs: a file with patterns for the redaction.
+        nothing_else: trigger evals: requests that trigger no skill in their file need nothing.
+        server: lists of tools: the server of tools that name none.
+        folder: where the dataset goes; logs and evals are named after it by default.
+    """
+
+    kind: str | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+    settings: ImportSettings = field(default_factory=ImportSettings)
+    history: int = 20
+    all_offered: bool = False
+    renames: Mapping[ItemKey, ItemKey] = field(default_factory=dict)
+    redact: bool = True
+    patterns: Path | None = None
+    nothing_else: bool = False
+    server: str | None = None
+    folder: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportPlan:
+    """Files by kind, and what they become.
+
+    Attributes:
+        kinds: the kind of each file.
+        skipped: files of a folder that are of no kind.
+        family: of the dataset; `CATALOG` if the files make a catalog.
+    """
+
+    kinds: Mapping[Path, ImportKind]
+    skipped: Sequence[Path]
+    family: str
+
+    def of_family(self, *families: str) -> list[Path]:
+        """The files of some families."""
+        return [path for path, kind in self.kinds.items() if kind.family in families]
+
+    @cached_property
+    def titles(self) -> dict[ImportKind, list[Path]]:
+        """The files of each kind."""
+        kinds = dict.fromkeys(self.kinds.values())
+        return {kind: [path for path in self.kinds if self.kinds[path] is kind] for kind in kinds}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """The result of an import.
+
+    Attributes:
+        plan: the files by kind.
+        dataset: None if the files make a catalog.
+        parts: the parts of the catalog, if they do.
+        exposures: of a log.
+        report: of a dataset: lines, and data for JSON.
+    """
+
+    plan: ImportPlan
+    dataset: Dataset | None = None
+    parts: Sequence[SnapshotPart] = ()
+    exposures: Sequence[Exposure] = ()
+    report: Conversion | TraceImport | None = None
+
+    @property
+    def found(self) -> dict[str, int]:
+        """Counts of requests, labels, forbidden items and offered sets."""
+        if self.dataset is None:
+            return {}
+        grades = [label.grade for label in self.dataset.labels]
+        offered = sum(bool(exposure.offered) for exposure in self.exposures)
+        return {
+            "requests": len(self.dataset),
+            "labels": sum(grade != Grade.IRRELEVANT for grade in grades),
+            "forbidden": sum(grade == Grade.IRRELEVANT for grade in grades),
+            "offered": offered or sum(query.request.available is not None for query in self.dataset.queries),
+        }
+
+    def lines(self) -> list[str]:
+        """What was counted, one line each, for people."""
+        if isinstance(self.report, TraceImport):
+            return self.report.report.lines()
+        return [] if self.report is None else self.report.lines()
+
+    def as_dict(self) -> dict[str, Any]:
+        """What was recognised, found and counted, as JSON."""
+        report = self.report.report if isinstance(self.report, TraceImport) else self.report
+        files = [{"path": str(path), "kind": kind.name} for path, kind in self.plan.kinds.items()]
+        skipped = [str(path) for path in self.plan.skipped]
+        counted = {} if report is None else report.as_dict()
+        return {"files": files, "skipped": skipped, "found": self.found, **counted}
+
+
+def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: bool = False) -> ImportPlan:
+    """Recognise the kind of each file.
+
+    Args:
+        paths: files, folders and patterns.
+        kind: the kind of all files that are not part of the catalog; None = by content.
+        has_catalog: whether a catalog is given; then a file of unknown fields may hold evals.
+
+    Raises:
+        StorageError: a file is missing.
+        InputError: a file is of no kind, or there is none in a folder.
+        ParameterError: files of several families.
+        UnknownNameError: there is no such kind.
+    """
+    kinds: dict[Path, ImportKind] = {}
+    unknown: list[Path] = []
+    forced = None if kind in (None, TRACES) else kind_named(kind)
+    for path in data_files(paths):
+        recognised = recognise([document.value for document in sample(path)])
+        if recognised is None and is_instructions(path):  # AGENTS.md is a text like any other
+            recognised = kind_named("rules")
+        of_catalog = recognised is not None and recognised.family == CATALOG
+        if forced is not None and (forced.family == CATALOG or not of_catalog) and (recognised or path in paths):
+            recognised = forced
+        if recognised is None:
+            unknown.append(path)
+        else:
+            kinds[path] = recognised
+    if has_catalog and all(kind.family in (EVALS, CATALOG) for kind in kinds.values()):
+        evals = [path for path in unknown if any(isinstance(document.value, dict) for document in sample(path, 3))]
+        kinds |= dict.fromkeys(evals, kind_named(GOLDEN))
+        unknown = [path for path in unknown if path not in evals]
+    if faulty := [path for path in unknown if path in paths] or (unknown if not kinds else []):
+        raise InputError([Fault(_unknown(path), path) for path in faulty])
+    makes = list(dict.fromkeys(kind.family for kind in kinds.values() if kind.family != CATALOG))
+    if len(makes) > 1 and set(makes) != {EVALS, COLLECTION}:
+        firsts = [next(path for path, kind in kinds.items() if kind.family == family) for family in makes]
+        files = [f"{path} ({kinds[path].title})" for path in firsts]
+        raise ParameterError(Message("labelling.several-families", files=files))
+    family = COLLECTION if COLLECTION in makes else makes[0] if makes else CATALOG
+    return ImportPlan(kinds=kinds, skipped=unknown, family=family)
+
+
+def _unknown(path: Path) -> Message:
+    """Why a file is of no kind."""
+    values = [document.value for document in sample(path, 3)]
+    fields = list(values[0])[:_FIELDS] if values and isinstance(values[0], dict) else []
+    return Message("labelling.unknown-kind", fields=[repr(name) for name in fields] or ["none"])
+
+
+def import_files(
+    paths: Sequence[Path] | ImportPlan,
+    catalog: Catalog | None = None,
+    *,
+    options: ImportOptions | None = None,
+    scopes: Mapping[str, tuple[ItemKey, ...]] | None = None,
+    progress: ProgressListener = silent,
+) -> Imported:
+    """Read files as one dataset, or as parts of a catalog; nothing is written.
+
+    Lists of tools or documents, and skills, among the files are the catalog if none is given.
+
+    Args:
+        paths: files, folders and patterns; or the plan of these.
+        catalog: the items; None = those in the files.
+        options: how the files are read.
+        scopes: named sets of items, for logs.
+        progress: called with the step and its progress.
+
+    Raises:
+        UserError: files are missing, of no kind, of kinds that do not go together, or faulty.
+    """
+    options = options or ImportOptions()
+    plan = paths
+    if not isinstance(plan, ImportPlan):
+        plan = plan_import(plan, kind=options.kind, has_catalog=catalog is not None)
+    items = plan.of_family(CATALOG)
+    if plan.family == CATALOG:
+        return Imported(plan=plan, parts=read_catalog_files(items, plan.kinds, options))
+    settings = options.settings
+    if settings.name is None and options.folder is not None and plan.family != COLLECTION:
+        settings = replace(settings, name=name_of_path(options.folder, plan.family))
+    if plan.family == COLLECTION:
+        files = plan.of_family(COLLECTION, EVALS, CATALOG)
+        files = [path for path in files if plan.kinds[path].name not in INSTRUCTIONS]
+        kind = next((kind.name for kind in plan.titles if kind.family == COLLECTION), None)
+        conversion = import_collection(files, catalog, kind=kind, settings=settings, names=options.names)
+        return Imported(plan=plan, dataset=conversion.dataset, report=conversion)
+    has_skills = catalog is None and any(plan.kinds[path].name in INSTRUCTIONS for path in items)
+    if catalog is None and items and not (has_skills and plan.family == EVALS):
+        catalog = Catalog(item for part in read_catalog_files(items, plan.kinds, options) for item in part.items)
+    if plan.family == EVALS:
+        conversion = import_evals(
+            plan.of_family(EVALS, *[CATALOG] * has_skills),
+            catalog,
+            kind=options.kind,
+            settings=settings,
+            names=options.names,
+            nothing_else=options.nothing_else,
+        )
+        return Imported(plan=plan, dataset=conversion.dataset, report=conversion)
+    if catalog is None:
+        raise ParameterError(Message("labelling.needs-catalog", files=plan.of_family(LOG)))
+    traces = import_traces(
+        TraceSource(
+            logs=tuple(plan.of_family(LOG)),
+            catalog=catalog,
+            scopes=scopes or {},
+            renames=options.renames,
+            kind="" if options.kind in (None, TRACES) else options.kind,
+        ),
+        TraceSettings(
+            name=settings.name or "traces",
+            licence=settings.licence or UNSTATED,
+            history=options.history,
+            assume_full=options.all_offered,
+        ),
+        redact=redactor_for(catalog, options.patterns) if options.redact else None,
+        progress=progress,
+    )
+    return Imported(plan=plan, dataset=traces.dataset, exposures=traces.exposures, report=traces)
+
+
+def import_options(**options: Any) -> ImportOptions:
+    """Options by name, those of `ImportSettings` among them; `redact` may be a file with patterns.
+
+    Raises:
+        ParameterError: there is no such option, or a value is invalid.
+    """
+    general = [entry.name for entry in fields(ImportSettings)]
+    allowed = [entry.name for entry in fields(ImportOptions) if entry.name not in ("settings", "patterns")]
+    for name in options:
+        check_choice("option", name, [*allowed, *general])
+    settings = ImportSettings(**{name: options.pop(name) for name in general if name in options})
+    if "renames" in options:
+        renames = options["renames"] or {}
+        options["renames"] = {ItemKey.parse(old): ItemKey.parse(new) for old, new in renames.items()}
+    if not isinstance(options.get("redact", True), bool):
+        options |= {"redact": True, "patterns": Path(options["redact"])}
+    return ImportOptions(settings=settings, **options)
+
+
+def check_target(plan: ImportPlan, folder: Path) -> None:
+    """Check, before files are read, that a folder may be written.
+
+    Raises:
+        ParameterError: it holds something else, or labels of people.
+    """
+    if plan.family == CATALOG:
+        refuse_other(folder)
+    elif plan.family == LOG:
+        refuse_overwriting(folder)
+
+
+def write_import(imported: Imported, dataset: Dataset, folder: Path) -> bool:
+    """Write the dataset of an import into a folder, all of it or nothing.
+
+    Args:
+        imported: the import.
+        dataset: its dataset, perhaps over an agent file.
+        folder: the folder; an earlier import of the same files is replaced if nothing was added to it.
+
+    Returns:
+        Whether an earlier import was replaced by another one.
+
+    Raises:
+        ParameterError: the folder has other contents, or labels that would be lost.
+        StorageError: it cannot be written.
+    """
+    if isinstance(imported.report, TraceImport):
+        return write_traces(replace(imported.report, dataset=dataset), folder)
+    return create_dataset(dataset, folder, replace=True)
