@@ -543,6 +543,12 @@ def test_the_events_of_a_batch_of_langfuse_are_one_observation(imported):
     assert labels(imported({"batch": events, "metadata": {}})) == {ASK: ["track_order"]}
 
 
+def test_the_messages_of_a_state_of_langgraph_are_read(imported):
+    state = {"values": {"messages": [{"type": "human", "content": ASK}, AI_MESSAGE]}, "next": [], "config": {}}
+    assert kind_of(state) == "turns"
+    assert labels(imported(state)) == {ASK: ["track_order"]}
+
+
 def test_messages_without_a_role_are_no_requests(imported):
     with pytest.raises(InputError, match="list of messages"):
         imported({"messages": [{"info": {"role": "user"}, "parts": [{"type": "text", "text": ASK}]}]})
