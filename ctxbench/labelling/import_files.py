@@ -160,6 +160,7 @@ def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: 
     """
     kinds: dict[Path, ImportKind] = {}
     unknown: list[Path] = []
+    unnamed: list[Path] = []  # objects of no kind
     forced = None if kind in (None, TRACES) else kind_named(kind)
     for path in data_files(paths):
         values = [document.value for document in sample(path)]
@@ -168,11 +169,16 @@ def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: 
         if forced is not None and (forced.family == CATALOG or not of_catalog):
             recognised = forced
         elif recognised is None and has_catalog and any(isinstance(value, dict) for value in values):
-            recognised = kind_named(GOLDEN)
-        if recognised is None:
+            unnamed.append(path)
+        elif recognised is None:
             unknown.append(path)
         else:
             kinds[path] = recognised
+    # objects in a folder with files of a known kind, such as settings, are hardly evals
+    has_requests = any(kind.family != CATALOG for kind in kinds.values())
+    evals = [path for path in unnamed if path in paths or not has_requests]
+    kinds |= dict.fromkeys(evals, kind_named(GOLDEN))
+    unknown += [path for path in unnamed if path not in evals]
     given = [path for path in unknown if path in paths] or (unknown if not kinds else [])
     if given:
         raise InputError([Fault(_unknown(path), path) for path in given])
