@@ -455,7 +455,7 @@ KINDS = (
     ImportKind(
         name="documents",
         family=CATALOG,
-        title="documents or chunks",
+        title="documents, chunks, or queries of a collection",
         program="documents of LangChain, nodes and stores of LlamaIndex, any list of objects with an id and a text",
         request="",
         label="",
