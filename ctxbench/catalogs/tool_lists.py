@@ -30,7 +30,7 @@ from ctxbench.io.documents import (
     plain_json,
     read_jsonc,
 )
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, merge_equal_faults, suggest
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, merge_equal_faults, raise_faults, suggest
 from ctxbench.model.items import Item
 
 OTHER_NAMES = {
@@ -109,11 +109,10 @@ def suggested(tools: Iterable[Mapping[str, Any]], missing: Iterable[str]) -> dic
     listed = list(tools)
     names: dict[str, str] = {}
     for name in missing:
-        for candidate in (*_otherwise_written(name, listed), *OTHER_NAMES[name]):
-            has = sum(_fits(name, tool.get(candidate)) for tool in listed)
-            if 2 * has > len(listed) and candidate not in names.values():
-                names[name] = candidate
-                break
+        candidates = [*_otherwise_written(name, listed), *OTHER_NAMES[name]]
+        counts = {theirs: sum(_fits(name, tool.get(theirs)) for tool in listed) for theirs in candidates}
+        likely = [theirs for theirs, n in counts.items() if 2 * n > len(listed) and theirs not in names.values()]
+        names |= dict.fromkeys([name], likely[0]) if likely else {}
     return names
 
 
@@ -236,17 +235,16 @@ def read_definition(data: Mapping[str, Any]) -> ToolDefinition:
     """
     body, wrong = _body(data)
     name, description = body.get("name"), body.get("description")
-    if not isinstance(name, str) or not name:
-        wrong.append(Message("catalogs.tool-name", got=name))
-    if description is not None and not isinstance(description, str):
-        wrong.append(Message("catalogs.tool-description", got=description))
     schema_keys = [key for key in SCHEMA_KEYS if key in body]
-    if len(schema_keys) > 1:
-        wrong.append(Message("catalogs.tool-schemas", keys=" and ".join(map(repr, schema_keys))))
     schema = body.get(schema_keys[0]) if schema_keys else None
-    if schema is not None and not isinstance(schema, dict):
-        wrong.append(Message("catalogs.tool-schema", field=schema_keys[0], got=schema))
-    wrong += unusable(data)
+    shown = " and ".join(map(repr, schema_keys))
+    checks: list[tuple[str, dict[str, Any], bool]] = [
+        ("catalogs.tool-name", {"got": name}, not isinstance(name, str) or not name),
+        ("catalogs.tool-description", {"got": description}, not isinstance(description, str | None)),
+        ("catalogs.tool-schemas", {"keys": shown}, len(schema_keys) > 1),
+        ("catalogs.tool-schema", {"field": shown[1:-1], "got": schema}, not isinstance(schema, dict | None)),
+    ]
+    wrong += [Message(key, **values) for key, values, applies in checks if applies] + unusable(data)
     if wrong:
         raise ParameterError("; ".join(wrong))
     server = next((_server_name(data.get(key)) for key in SERVER_KEYS if data.get(key)), None)
@@ -266,19 +264,16 @@ def read_definition(data: Mapping[str, Any]) -> ToolDefinition:
 
 def _body(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[str]]:
     """The object that holds name, description and schema, and the faults of the object around it."""
-    kind = data.get("type")
-    inner = data.get("function")
+    kind, inner = data.get("type"), data.get("function")
     if isinstance(inner, dict):
-        outside = [key for key in ("name", "description", *SCHEMA_KEYS) if key in data]
-        wrong: list[str] = [Message("catalogs.tool-two-forms", key=key) for key in outside]
-        if kind not in (None, "function"):
-            wrong.append(Message("catalogs.tool-function-type", got=kind))
-        return inner, wrong
-    if kind not in _OWN_TYPES and not any(key in data for key in SCHEMA_KEYS):
-        if not isinstance(kind, str):
-            return data, [Message("catalogs.tool-type", got=kind)]
+        twice = [key for key in ("name", "description", *SCHEMA_KEYS) if key in data]
+        wrong: list[str] = [Message("catalogs.tool-two-forms", key=key) for key in twice]
+        return inner, wrong + ([] if kind in (None, "function") else [Message("catalogs.tool-function-type", got=kind)])
+    if kind in _OWN_TYPES or any(key in data for key in SCHEMA_KEYS):
+        return data, []
+    if isinstance(kind, str):
         raise HostedToolError(f"{kind!r} is a tool of the model's provider and has no definition")
-    return data, []
+    return data, [Message("catalogs.tool-type", got=kind)]
 
 
 def _server_name(value: object) -> str | None:
@@ -326,15 +321,11 @@ def is_keyed_tool(value: Mapping[str, Any]) -> bool:
 
 def keyed_tool(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
     """The definition of the tool under a name, which is the name for the model."""
-    tool = dict(value)
+    tool = {key: part for key, part in value.items() if key != "type" or part not in _TYPES}
+    function = tool.get("function")
     if tool.get("type") in _HOSTED:
         return {"type": tool["type"], "name": name}
-    if tool.get("type") in _TYPES:
-        del tool["type"]
-    function = tool.get("function")
-    if isinstance(function, dict):
-        return {**tool, "function": {"name": name, **function}}
-    return {**tool, "name": name}
+    return {**tool, "function": {"name": name, **function}} if isinstance(function, dict) else {**tool, "name": name}
 
 
 def with_plain_schema(tool: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
@@ -393,7 +384,7 @@ def read_tool_list(
             one server (with both lines); all faults at once.
     """
     path = Path(path)
-    data, text = _lines_as_list(path) if path.suffix.lower() in _LINES else _as_json(path)
+    data, text = _read(path)
     reader = _ToolListReader(path, text, names or {})
     for entry in _entries(data, (), _Server(server), reader):
         reader.read(entry)
@@ -426,27 +417,24 @@ def is_tool_list(values: Sequence[Any]) -> bool:
     )
 
 
-def _as_json(path: Path) -> tuple[Any, str]:
-    """The data and its text; the fault of a file that is no JSON by name or content says what is expected."""
-    try:
-        return read_jsonc(path)
-    except InputError as error:
-        if is_lines(path):
-            return _lines_as_list(path)
-        if path.suffix.lower().startswith(".json"):
-            raise
-        faults = (
-            replace(fault, message=Message("catalogs.tool-list-format", why=fault.message)) for fault in error.faults
-        )
-        raise InputError(tuple(faults)) from error
+def _read(path: Path) -> tuple[Any, str]:
+    """The data and its text; JSON lines are a list, with every object in its line of the file.
 
-
-def _lines_as_list(path: Path) -> tuple[list[Any], str]:
-    """The objects of JSON lines as one list, and its text with every object in the line of the file."""
-    faults: list[Fault] = []
+    The fault of a file that is no JSON by name or content says what is expected.
+    """
+    suffix, faults = path.suffix.lower(), list[Fault]()
+    if suffix not in _LINES:
+        try:
+            return read_jsonc(path)
+        except InputError as error:
+            faults += error.faults
+        if not is_lines(path):
+            whys = (Message("catalogs.tool-list-format", why=fault.message) for fault in faults)
+            changed = [replace(fault, message=why) for fault, why in zip(faults, whys, strict=True)]
+            raise InputError(faults if suffix.startswith(".json") else changed)
+    faults = []
     data = [row for _, row in iter_jsonl(path, faults)]
-    if faults:
-        raise InputError(merge_equal_faults(faults))
+    raise_faults(merge_equal_faults(faults))
     text, at = "[", 1
     for line, record in iter_records(path, []):
         text += "\n" * (line - at) + f"{record},"
@@ -550,7 +538,7 @@ class _ToolListReader:
                 ]
             )
         if not self.items and not self.wrong:
-            self.fault(Message("catalogs.no-tools", expected=Message("catalogs.tool-forms")), (), subject="the file")
+            self.fault(_no_tools(), (), subject="the file")
         if not self.wrong:
             return
         if self.tools and not any("name" in tool or "function" in tool for tool in self.tools):
@@ -568,13 +556,10 @@ class _ToolListReader:
 
     def _mapping(self) -> dict[str, str]:
         """What the tools seem to call the fields that none of them has."""
+        keys = {"name": ("name",), "description": ("description",), "schema": (*SCHEMA_KEYS,)}
         missing = [
-            field
-            for field, keys in (("name", ("name", "function")), ("description", ("description", "function")))
-            if not any(key in tool for tool in self.tools for key in keys)
+            name for name, theirs in keys.items() if not any({*theirs, "function"} & tool.keys() for tool in self.tools)
         ]
-        if not any(key in tool for tool in self.tools for key in (*SCHEMA_KEYS, "function")):
-            missing.append("schema")
         return suggested(self.tools, missing)
 
     def _shown_fields(self) -> str:
@@ -616,45 +601,41 @@ def _entries(value: Any, path: YamlPath, server: _Server, reader: _ToolListReade
     elif isinstance(value, dict):
         yield from _object(value, path, server, reader)
     else:
-        problem = Message("catalogs.no-tools", expected=Message("catalogs.tool-forms"))
-        reader.fault(problem, path, subject=f"{value!r:.40}")
+        reader.fault(_no_tools(), path, subject=f"{value!r:.40}")
 
 
 def _object(value: dict[str, Any], path: YamlPath, server: _Server, reader: _ToolListReader) -> Iterator[_ToolEntry]:
     """The definitions in an object that is none itself."""
-    if "jsonrpc" in value and "result" in value:
-        yield from _entries(value["result"], (*path, "result"), server, reader)
-        return
-    lists = [key for key in _LISTS if isinstance(value.get(key), list)]
-    servers = [key for key in (*_LISTS, *_SERVERS) if isinstance(value.get(key), dict)]
-    if lists or servers:
-        reader.pages = reader.pages or bool(value.get("nextCursor"))
-        for key in lists:
-            yield from _entries(value[key], (*path, key), server, reader)
-        for key in servers:
-            yield from _by_name(value[key], (*path, key), server, reader)
-    elif isinstance(value.get("servers"), list):
-        yield from _entries(value["servers"], (*path, "servers"), server, reader)
-    else:
+    is_envelope = "jsonrpc" in value and "result" in value
+    keys = ("result",) if is_envelope else (*_LISTS, *_SERVERS)
+    members = {key: value[key] for key in keys if is_envelope or isinstance(value.get(key), list | dict)}
+    reader.pages = reader.pages or bool(members and value.get("nextCursor"))
+    for key, inner in members.items():
+        read = _by_name if isinstance(inner, dict) and not is_envelope else _entries
+        yield from read(inner, (*path, key), server, reader)
+    if not members:
         yield from _by_name(value, path, server, reader)
 
 
 def _by_name(named: dict[str, Any], path: YamlPath, server: _Server, reader: _ToolListReader) -> Iterator[_ToolEntry]:
     """The definitions of servers by name, or of tools by name, which are of `server`."""
     for name, value in named.items():
-        where = (*path, name)
+        where, fields = (*path, name), value if isinstance(value, dict) else {}
         if isinstance(value, list):
             yield from _entries(value, where, _Server(name), reader)
-        elif isinstance(value, dict) and any(isinstance(value.get(key), list | dict) for key in _LISTS):
-            yield from _object(value, where, _Server(name, _version(value)), reader)
-        elif isinstance(value, dict) and is_keyed_tool(renamed(value, reader.names)):
-            yield _ToolEntry(keyed_tool(name, value), where, server)
-        elif isinstance(value, dict) and ("command" in value or "url" in value):
+        elif any(isinstance(fields.get(key), list | dict) for key in _LISTS):
+            yield from _object(fields, where, _Server(name, _version(fields)), reader)
+        elif is_keyed_tool(renamed(fields, reader.names)):
+            yield _ToolEntry(keyed_tool(name, fields), where, server)
+        elif "command" in fields or "url" in fields:
             problem = Message("catalogs.configured-server", path=shlex.quote(str(reader.path)))
             reader.fault(problem, where, subject=f"server {name!r}")
         else:
-            problem = Message("catalogs.no-tools", expected=Message("catalogs.tool-forms"))
-            reader.fault(problem, where, subject=f"field {name!r}")
+            reader.fault(_no_tools(), where, subject=f"field {name!r}")
+
+
+def _no_tools() -> str:
+    return Message("catalogs.no-tools", expected=Message("catalogs.tool-forms"))
 
 
 def _also(alike: Sequence[_Wrong]) -> str:

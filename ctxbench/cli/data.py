@@ -341,6 +341,14 @@ class ImportRequest:
     dataset: str | None
     keep: int | None
 
+    @property
+    def command(self) -> str:
+        """The command, without the mapping of fields."""
+        catalog = ["-c", self.catalog] if self.catalog else []
+        out = ["--out", str(self.out)] if self.out else ["--dry-run"]
+        kind = ["--as", self.kind] if self.kind else []
+        return shlex.join(["ctxbench", "data", "import", *self.paths, *catalog, *out, *kind])
+
     def options(self) -> ImportOptions:
         """The options of `import_files`.
 
@@ -358,6 +366,7 @@ class ImportRequest:
                 type=self.item_type or ImportSettings.type,
                 grades=None if self.grades is None else read_grades(self.grades),
                 licence=self.licence,
+                command=self.command,
             ),
             history=20 if self.history is None else self.history,
             all_offered=self.all_offered,

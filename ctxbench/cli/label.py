@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ctxbench.cli.common import dataset_inputs, print_json, selector_inputs
+from ctxbench.cli.tune import next_step_line
 from ctxbench.datasets.dataset import Dataset
-from ctxbench.datasets.layout import Exposure, read_exposures
+from ctxbench.datasets.layout import FOLDER, LOG, QRELS, Exposure, read_exposures
 from ctxbench.datasets.lookup import open_dataset
 from ctxbench.io.cache import refuse_outputs, row_with
-from ctxbench.io.console import Keys, progress, refuse_closed, say
+from ctxbench.io.console import Keys, clear_screen, cut, is_terminal, progress, refuse_closed, say, wrapped
 from ctxbench.io.documents import dump_jsonl
-from ctxbench.io.errors import ParameterError, count, quoted
+from ctxbench.io.errors import ParameterError, count
 from ctxbench.io.files import cache_dir, write_atomic
-from ctxbench.labelling.answer_log import KeyPress
 from ctxbench.labelling.pools import Pool, Predictor, make_pool, open_selectors, usual_selectors
 from ctxbench.labelling.review import (
     Agreement,
@@ -31,35 +32,26 @@ from ctxbench.labelling.review import (
     Finding,
     agreement,
     findings,
-    is_patch,
     pooled_pairs,
     read_labelling,
     sample_queries,
     write_patch,
 )
-from ctxbench.labelling.session import LabellingSession, LabelPrompt, LikelyItem, PromptAnswer, Report, opened
+from ctxbench.labelling.sampling import Figure
+from ctxbench.labelling.session import LabellingSession, LabelPrompt, PromptAnswer, Report, opened
 from ctxbench.model.items import Item, ItemKey
 from ctxbench.model.requests import Request
 from ctxbench.search.embedders import open_embedder, open_vectors
 from ctxbench.search.resources import LocalResources
 from ctxbench.search.tokens import open_counter
+from ctxbench.tuning.held_out import next_step
 
-WIDTH = 100
 MESSAGES = 4  # last messages of the history
+SHOWN = 9  # choices with a number
+LEAST = 5  # choices that a long request leaves room for
+GRADES = ("irrelevant", "helpful", "required")
 
-
-def request_lines(request: Request) -> list[str]:
-    """The request under a heading, after the end of its history, with one line per message.
-
-    Lines of the request are marked with a bar.
-    """
-    history = request.history[-MESSAGES:]
-    lines = []
-    if history:
-        n = len(request.history)
-        lines += ["", f"earlier ({f'the last {len(history)} of {n}' if n > len(history) else n} messages):"]
-        lines += [f"    {message.role}: {short(message.content)}" for message in history]
-    return [*lines, "", *quoted(f"the request:\n{request.text or '(an empty request)'}"), ""]
+tell = partial(say, err=True)
 
 
 def item_name(key: ItemKey) -> str:
@@ -67,118 +59,202 @@ def item_name(key: ItemKey) -> str:
     return f"{key.name if key.server is None else f'{key.server} / {key.name}'} ({key.type})"
 
 
-def item_line(item: Item, *, reserved: int = 14) -> str:
-    """An item in one line for the terminal, with `reserved` other characters; its name is never cut."""
-    name = item_name(item.key)
-    return f"{name}: {short(item.description or item.text, reserved=reserved + len(name) + 2)}"
+def item_line(item: Item, note: str, columns: int) -> str:
+    """An item in one line: its name, of which a long one loses its middle, the note, and its description."""
+    name, most = item_name(item.key), max(2 * columns // 3, 12)
+    if len(name) > most:
+        name = f"{cut(name, most // 2)}{name[-most // 2 :]}"
+    return cut(f"{name}{note and f', {note}'}: {item.description or item.text}", columns)
 
 
-def short(text: str, *, reserved: int = 16) -> str:
-    """A text in one line for the terminal, with `reserved` other characters."""
-    flat = " ".join(text.split())
-    room = max(shutil.get_terminal_size((WIDTH, 24)).columns - reserved, 12)
-    return flat if len(flat) <= room else flat[: room - 3] + "..."
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A question to a person, with what it is about; on the screen in this order.
 
+    Attributes:
+        head: a line about the session.
+        request: shown after the last messages of its history.
+        facts: lines about the request.
+        title: the question.
+        choices: items that have numbers, each with a note.
+        keys: the most important keys.
+    """
 
-tell = partial(say, err=True)
+    head: str
+    request: Request
+    facts: Sequence[str]
+    title: str
+    choices: Sequence[tuple[Item, str]]
+    keys: str
 
+    def lines(self, notes: Sequence[str], first: int, size: os.terminal_size) -> tuple[list[str], int]:
+        """Fit the question into a terminal, except for its last line.
 
-def number_of(key: str) -> int:
-    """The digit of a key; 0 for other keys."""
-    return int(key) if key.isascii() and key.isdigit() else 0
+        What there is no room for is marked. The request comes before choices beyond `LEAST`, and these come after
+        the history.
 
-
-SHOWN = 9  # items with a number
-_MARKED = {2: "needed", 1: "marked helpful", 0: "marked not needed"}
-
-
-class ItemSearch:
-    """Finds items by parts of their names or descriptions."""
-
-    def __init__(self, session: LabellingSession, keys: Keys) -> None:
-        """Search the catalog of a session."""
-        self._session = session
-        self._catalog = session.pool.dataset.catalog
-        self._keys = keys
-        self._last_marked: tuple[str, int] | None = None  # the query and the marked item that the last search found
-
-    def ask(self, query: str) -> int | None:
-        """The item of a typed search; None, with a message, if there is none.
-
-        Items with a label are only listed; repeating the search marks one that is helpful or not needed as needed.
+        Returns:
+            The lines, and the number of choices among them.
         """
-        previous, self._last_marked = self._last_marked, None
-        matches = self._search()
-        if not matches:
-            return None
-        marked = {item: grade for item in matches if (grade := self._session.grade_of(query, item)) is not None}
-        if len(matches) == 1 and marked:
-            (item, grade), self._last_marked = (matches[0], marked[matches[0]]), (query, matches[0])
-            if grade != 2 and previous == self._last_marked:
-                return item
-            hint = "" if grade == 2 else "; repeat the search to mark it needed"
-            tell(f"already {_MARKED[grade]}: {item_name(self._catalog[item].key)}{hint}")
-            return None
-        for item, grade in list(marked.items())[:SHOWN]:
-            tell(f"  already {_MARKED[grade]}: {self._line(item, reserved=len(_MARKED[grade]) + 13)}")
-        new = [item for item in matches if item not in marked and self._session.can_need(query, item)]
-        if new:
-            return self._chosen(new) if marked or len(new) > 1 else new[0]
-        if not marked:
-            named = ", ".join(item_name(self._catalog[item].key) for item in matches[:3]) + ", ..." * (len(matches) > 3)
-            tell(f"not available to this query, disabled, or manual: {named}")
-        return None
-
-    def _search(self) -> Sequence[int]:
-        """Items with all typed words, or the item with exactly this name."""
-        typed = " ".join(self._keys.text("search: ").lower().split())
-        words = typed.split()
-        matches = [
-            i for i, item in enumerate(self._catalog) if words and all(word in _searched(item) for word in words)
+        columns, n_messages = size.columns, len(self.request.history)
+        below = [line for note in notes for line in wrapped(note, columns)[: size.lines // 8]]
+        room = size.lines - 5 - len(self.facts) - len(below)  # beside the head, two titles, the keys, and the last line
+        n = min(SHOWN, len(self.choices) - first)
+        least = max(min(n, LEAST, room // 2), 0)
+        request = [f"  | {line}" for line in wrapped(self.request.text or "(an empty request)", columns - 4)]
+        if (n_hidden := len(request) - max(room - least, 3)) > 0:
+            request[-n_hidden - 2 : -1] = [f"  ... {n_hidden + 1:,} more lines (v shows all)"]
+        n_earlier = max(min(MESSAGES, n_messages, room - len(request) - least), 0)
+        n = max(min(n, room - len(request) - n_earlier), min(n, 1))
+        earlier = [f"{message.role}: {message.content}" for message in self.request.history[n_messages - n_earlier :]]
+        after = f" after {count(n_messages, 'message')}{' (v shows all)' * (n_earlier < n_messages)}" * (n_messages > 0)
+        page = f" ({first + 1} to {first + n} of {len(self.choices)}; m shows more)" if n < len(self.choices) else ""
+        choices = enumerate(self.choices[first : first + n], start=1)
+        parts = [
+            [cut(self.head, columns)],
+            [f"  {cut(line, columns - 2)}" for line in earlier],
+            [f"request{after}:", *request],
+            [cut(line, columns) for line in (*self.facts, f"{self.title}{page}")],
+            [cut(self.keys, columns), *below],
         ]
-        if not matches:
-            tell("no item with all these words" if words else "no words to search for")
-        exact = [i for i in matches if typed in _called(self._catalog[i])]
-        return exact if len(exact) == 1 else matches
+        parts[3] += [f"  {number} {item_line(item, note, columns - 4)}" for number, (item, note) in choices]
+        gaps = room - len(request) - n_earlier - n
+        lines: list[str] = []
+        for number, part in enumerate(filter(None, parts)):
+            lines += ["", *part] if 0 < number <= gaps else part
+        return lines, n
 
-    def _chosen(self, matches: Sequence[int]) -> int | None:
-        """The item chosen by number; other keys are left for the question."""
-        for number, item in enumerate(matches[:SHOWN], start=1):
-            tell(f"  {number} {self._line(item)}")
-        if len(matches) > SHOWN:
-            tell(f"  and {len(matches) - SHOWN} more; search with more words")
-        tell("its number? (0 none of them)")
-        key = self._keys.key()
-        number = number_of(key)
-        if 1 <= number <= min(len(matches), SHOWN):
-            return matches[number - 1]
-        if key == "0" or number:
-            tell("none of them" if key == "0" else f"no item with number {number}")
+    def everything(self, first: int, n: int, columns: int) -> list[str]:
+        """All that the question is about, with nothing cut: the texts of `n` choices from `first` on."""
+        choices = self.choices[first : first + n]
+        parts = [
+            *((f"{message.role}:", message.content) for message in self.request.history),
+            ("request:", self.request.text),
+            *((f"{item_name(i.key)} {note}", f"{i.description}\n{i.text}".strip()) for i, note in choices),
+        ]
+        lines = [line for fact in (self.head, *self.facts) for line in wrapped(fact, columns)]
+        for title, text in parts:
+            lines += ["", *wrapped(title, columns), *(f"  | {line}" for line in wrapped(text, columns - 4))]
+        return lines
+
+
+class Screen:
+    """Asks questions, each within the height of a terminal; where there is none, prints each question once."""
+
+    def __init__(self, keys: Keys, meanings: Mapping[str, str]) -> None:
+        """`meanings` are those of all keys."""
+        self.keys = keys
+        self._help = [f"  {key:<7} {meaning}" for key, meaning in {**meanings, **_ALWAYS}.items()]
+        self._is_live = keys.terminal and is_terminal(err=True)
+        self._notes: list[str] = []
+        self._question: Question | None = None
+        self._first = self._n = 0
+
+    def note(self, *lines: str) -> None:
+        """Say something: below the next question, or at once where there is no terminal."""
+        if self._is_live:
+            self._notes += lines
         else:
-            self._keys.back(key)
-        return None
+            tell(*lines)
 
-    def _line(self, item: int, *, reserved: int = 14) -> str:
-        return item_line(self._catalog[item], reserved=reserved)
+    def close(self) -> None:
+        """Print the notes that no question followed."""
+        tell(*self._notes)
+
+    def ask(self, question: Question) -> str:
+        """Show a question and return a key; keys of the screen itself are handled here."""
+        if self._question is None or self._question.choices is not question.choices:
+            self._first = 0
+        key = ""
+        while True:
+            if self._is_live or self._question is not question or key == "m":
+                lines, self._n = question.lines(self._notes, self._first, _size())
+                self._clear(lines)
+                self._question, self._notes = question, []
+            key = self.keys.key()
+            if key == "m" and question.choices:
+                self._first = self._first + self._n if self._first + self._n < len(question.choices) else 0
+            elif key == "v":
+                self._page(question.everything(self._first, self._n, _size().columns))
+            elif key == "?":
+                self._page(self._help)
+            else:
+                return key
+
+    def index(self, key: str) -> int | None:
+        """The index of the choice with a number; None for other keys."""
+        number = int(key) if key.isascii() and key.isdigit() else 0
+        return self._first + number - 1 if 1 <= number <= self._n else None
+
+    def choose(self, question: Question, title: str, choices: Sequence[tuple[Item, str]]) -> int | None:
+        """Ask for one of several items; its index, or None. Other keys are left for the next question."""
+        key = self.ask(
+            replace(
+                question, title=title, choices=choices, keys="1-9 this item, 0 none of them, v view all, ? all keys"
+            )
+        )
+        index = self.index(key)
+        if index is None and key not in "0123456789":
+            self.keys.back(key)
+        return index
+
+    def refuse(self, key: str) -> None:
+        """Say that a key has no meaning, and forget the rest of a piped line."""
+        self.keys.drop()
+        self.note(f"{key!r} is not an answer here; ? shows all keys")
+
+    def _page(self, lines: Sequence[str]) -> None:
+        """Show lines, on a terminal a screen at a time: any key goes on, and q back to the question."""
+        rows = _size().lines - 2 if self._is_live else len(lines)
+        for start in range(0, len(lines), rows):
+            end = ["-- any key: " + ("more" if start + rows < len(lines) else "back")] if self._is_live else []
+            self._clear([*lines[start : start + rows], *end])
+            if self._is_live and self.keys.key() == "q":
+                break
+
+    def _clear(self, lines: Sequence[str]) -> None:
+        """Print lines on an empty screen; what was there before the first question is scrolled away, not lost."""
+        if self._is_live:
+            clear_screen(_size().lines if self._question is None else 0)
+        tell(*lines)
 
 
-def _searched(item: Item) -> str:
-    return f"{item.id} {item_name(item.key)} {item.search_text}".lower()
+def _size() -> os.terminal_size:
+    return shutil.get_terminal_size((80, 24))
 
 
-def _called(item: Item) -> tuple[str, ...]:
-    """The exact names of an item: its id, its name with type, and server and name."""
-    return item.id.lower(), item_name(item.key).lower(), f"{item.server} / {item.name}".lower() if item.server else ""
-
-
-_HELP = "1-9 needed  0 nothing more  / another item  m more  w wrong item  h helpful  x nothing needed"
-ALWAYS = "s skip  u undo  q quit"
+_ALWAYS = {
+    "v": "view all of the request, its history and the texts of the items",
+    "s": "skip",
+    "u": "undo the last answer",
+    "q": "quit; answers are kept",
+    "?": "these keys",
+}
+_ANSWERS = {
+    "needed": {"s": PromptAnswer("skip"), "0": PromptAnswer("done"), "x": PromptAnswer("nothing")},
+    "alternative": {
+        "s": PromptAnswer("skip"),
+        "y": PromptAnswer("alternative", yes=True),
+        "n": PromptAnswer("alternative", yes=False),
+    },
+}
+_LABEL_KEYS = {
+    "1 to 9": "this item is needed; the question is asked again for more",
+    "0": "nothing more is needed",
+    "x": "nothing at all is needed",
+    "/": "another item is needed: type parts of its name or description",
+    "m": "more items",
+    "h": "an item is helpful, but not needed",
+    "w": "an item under `needed` is not needed (its call was a mistake)",
+    "y, n": "where two items are compared: is the first as good as the second?",
+}
+_MARKED = {None: "", 0: "not needed", 1: "helpful", 2: "already needed"}
 
 
 def label(
     folder: Path, *, minutes: float, selectors: list[str], figures: list[str], embedder: str, as_json: bool
 ) -> None:
-    """Ask for `minutes`, then print the figures; 0 writes no file."""
+    """Ask for `minutes`, then print how the figures changed; 0 only prints them, and writes no file."""
     if not (math.isfinite(minutes) and minutes >= 0):
         raise ParameterError(f"minutes must be 0 or more, got {minutes}")
     if minutes > 0:
@@ -186,27 +262,34 @@ def label(
     with opened(folder, writes=minutes > 0) as work:
         tell(*work.notes)
         pool = make_pool_for(work.dataset, selectors, embedder, read_exposures(folder))
-        if pool.always_items:
-            tell(f"not asked: {count(len(pool.always_items), 'item')} of mode always, which are in each new prompt")
         session = work.session(Predictor(pool), focus=tuple(figures))
-        before = session.report()
-        if not as_json:
-            _print_report(before, "before")
+        before, labels = session.report(), set(work.dataset.labels)
+        dialogue = _LabellingDialogue(session, minutes)
+        if pool.always_items:
+            dialogue.screen.note(f"not asked: {count(len(pool.always_items), 'item')} of mode always, in every prompt")
         try:
-            n_answers = _LabellingDialogue(session, minutes).run() if minutes > 0 else 0
+            n_answers = dialogue.run() if minutes > 0 else 0
         except KeyboardInterrupt as stopped:
             stopped.add_note("all answers are stored; run the same command to continue")
             raise
-        applied = work.save(session)
-        after = session.report()
+        changed = work.save(session).changed
+        after, made = session.report(), len(set(work.dataset.labels) - labels)
+        dataset = work.dataset
+    with progress() as bar:
+        line = next_step_line(next_step(dataset, embedder=embedder, progress=bar), str(folder)) if minutes > 0 else ""
     if as_json:
-        print_json({"before": _report_json(before), "after": _report_json(after), "asked": n_answers})
-    elif minutes > 0:
-        recent = f"{n_answers:,} of them new" if n_answers >= 0 else f"{-n_answers:,} earlier withdrawn"
-        _print_report(after, "after", f" in all, {recent}")
-        say(f"{count(len(applied.changed), 'query', 'queries')} changed in {folder}")
-        if after.queries and any(after.labels_to_halve_interval.values()):
-            say("labelled queries are not a random sample: these figures weight them, plain means do not")
+        reports = {"before": _report_json(before), "after": _report_json(after)}
+        print_json({**reports, "asked": n_answers, "labels": made, "changed": len(changed), "next": line})
+        return
+    if minutes > 0:
+        recent = f"{n_answers:,} new" if n_answers >= 0 else f"{-n_answers:,} earlier undone"
+        say(
+            f"{count(after.answers, 'answer')} ({recent}), {count(after.queries, 'query', 'queries')} done: "
+            f"{folder / FOLDER / LOG}",
+            f"{count(made, 'label')} made or changed in {count(len(changed), 'query', 'queries')}: {folder / QRELS}",
+        )
+    _print_figures(before if minutes > 0 else None, after)
+    say(*filter(None, [line]))
 
 
 def make_pool_for(dataset: Dataset, selectors: list[str], embedder: str, exposures: Mapping[str, Exposure]) -> Pool:
@@ -223,169 +306,180 @@ def make_pool_for(dataset: Dataset, selectors: list[str], embedder: str, exposur
                 getattr(selector, "close", lambda: None)()
         for offer in pool.offers:
             if offer.failed:
-                failures = f"{count(offer.failed, 'query', 'queries')}, counted as nothing offered"
-                bar.say(f"warning: {offer.name} failed on {failures}; first {offer.failure}")
+                failed = count(offer.failed, "query", "queries")
+                bar.say(f"warning: {offer.name} failed on {failed}, counted as nothing offered; first {offer.failure}")
     return pool
 
 
 class _LabellingDialogue:
-    """Shows questions and reads keys."""
+    """Turns prompts into questions, and keys into answers."""
 
     def __init__(self, session: LabellingSession, minutes: float) -> None:
         self.session = session
-        self.keys = Keys()
-        self.search = ItemSearch(session, self.keys)
+        self.catalog = session.pool.dataset.catalog
+        self.screen = Screen(Keys(), _LABEL_KEYS)
         self.end = time.monotonic() + 60.0 * minutes
         self.n_answers = 0
-        self.page = 0
-        self.query = ""
 
     def run(self) -> int:
         """Ask until the time is up and the current query is answered; returns the number of answers."""
-        with self.keys, suppress(EOFError):
+        query = ""
+        with self.screen.keys, suppress(EOFError):
             while (prompt := self.session.next()) is not None:
-                if prompt.query != self.query and time.monotonic() >= self.end:
-                    tell("time is up")
+                if prompt.query != query and time.monotonic() >= self.end:
+                    self.screen.note("time is up")
                     break
-                self.query, self.page = prompt.query, 0
+                query = prompt.query
                 if not self._ask(prompt):
                     break
             else:
-                tell("no more questions")
+                self.screen.note("no more questions")
+        self.screen.close()
         return self.n_answers
 
     def _ask(self, prompt: LabelPrompt) -> bool:
         """Ask one question until it is answered; False to end the session."""
         begin = time.monotonic()
-        self._show(prompt)
-        while True:
-            key = self.keys.key()
-            if key == "q":
-                return False
+        question = self._question(prompt)
+        while (key := self.screen.ask(question)) != "q":
             if key == "u":
                 undone = self.session.undo()
-                tell(_taken_back(undone) if undone else "nothing to undo")
+                about = f": {item_name(undone.item)}" if undone and undone.item else ""
+                self.screen.note(
+                    f"undone: {undone.kind} of query {undone.query}{about}" if undone else "nothing to undo"
+                )
                 self.n_answers -= 1 if undone else 0
                 return True
-            if key == "m" and prompt.kind == "needed":
-                self.page = self.page + 1 if (self.page + 1) * SHOWN < len(prompt.candidates) else 0
-                self._show(prompt)
-                continue
-            reply = self._reply(prompt, key)
-            if reply is None:
-                continue
-            self.session.answer(prompt, reply, seconds=time.monotonic() - begin)
-            self.n_answers += 1
-            return True
+            reply = self._reply(prompt, question, key)
+            if reply is not None:
+                self.session.answer(prompt, reply, seconds=time.monotonic() - begin)
+                self.n_answers += 1
+                self.screen.note(self._outcome(prompt, reply))
+                return True
+        return False
 
-    def _reply(self, prompt: LabelPrompt, key: str) -> PromptAnswer | None:
-        """The answer of a key; None, with a message, for other keys."""
-        if key == "/" and prompt.kind == "needed":
-            item = self.search.ask(prompt.query)
-            if item is None:
-                return None
-            tell(f"needed: {self._with_number(prompt, item)}")
-            return PromptAnswer("needed", item)
-        reply = self._of_key(prompt, key)
-        if reply is None:
-            self.keys.drop()
-            tell(f"{key!r} is not an answer here")
-        return reply
-
-    def _of_key(self, prompt: LabelPrompt, key: str) -> PromptAnswer | None:
-        if key == "s":
-            return PromptAnswer("skip")
+    def _question(self, prompt: LabelPrompt) -> Question:
+        pool, left = self.session.pool, max(0.0, self.end - time.monotonic()) / 60.0
+        facts = [f"signs of a miss in the log: {', '.join(prompt.signals)}"] if prompt.signals else []
+        if prompt.known:
+            facts.append(f"needed: {', '.join(item_name(self.catalog[item].key) for item in prompt.known)}")
+        title, keys = (
+            "Which items are needed?",
+            "1-9 needed, 0 nothing more, x nothing at all, / search, v view all, ? all keys",
+        )
+        choices = [
+            (i.item, "called" if i.called else "" if i.like is None else f"like {item_name(self.catalog[i.like].key)}")
+            for i in prompt.candidates
+        ]
         if prompt.kind == "alternative":
-            return PromptAnswer("alternative", yes=key == "y") if key in ("y", "n") else None
-        if key == "0":
-            return PromptAnswer("done")
-        if key == "x":
-            return PromptAnswer("nothing")
-        if key == "w" and prompt.known:
-            number = self._number() if len(prompt.known) > 1 else 1
-            return PromptAnswer("wrong", prompt.known[number - 1]) if 1 <= number <= len(prompt.known) else None
-        if key == "h":
-            tell("its number?")
-            candidate = self._candidate(prompt, self.keys.key())
-            return PromptAnswer("helpful", candidate.item) if candidate else None
-        candidate = self._candidate(prompt, key)
-        return PromptAnswer("needed", candidate.item) if candidate else None
+            title, keys = "Would item 1 do as well as item 2?", "y yes, n no, s skip, u undo, v view all, ? all keys"
+            choices = [(prompt.item, ""), (prompt.of, "needed")]
+        elif prompt.known:
+            title = "Which other items are needed?"
+        return Question(
+            head=f"{count(self.session.answers, 'answer')}, {left:.0f} min left; query {prompt.query}",
+            request=pool.dataset.queries[pool.row[prompt.query]].request,
+            facts=facts,
+            title=title,
+            choices=[(self.catalog[item], note) for item, note in choices],
+            keys=keys,
+        )
 
-    def _with_number(self, prompt: LabelPrompt, item: int) -> str:
-        """The name of an item, with its number in the list of the question."""
-        numbers = {candidate.item: number for number, candidate in enumerate(prompt.candidates, start=1)}
-        name = item_name(self.session.pool.dataset.catalog[item].key)
-        return f"{name}, already listed as number {numbers[item]}" if item in numbers else name
-
-    def _number(self) -> int:
-        tell("its number?")
-        return number_of(self.keys.key())
-
-    def _candidate(self, prompt: LabelPrompt, key: str) -> LikelyItem | None:
-        index = self.page * SHOWN + number_of(key) - 1
-        is_listed = number_of(key) >= 1 and index < len(prompt.candidates)
-        return prompt.candidates[index] if is_listed else None
-
-    def _show(self, prompt: LabelPrompt) -> None:
-        pool = self.session.pool
-        catalog, query = pool.dataset.catalog, pool.dataset.queries[pool.row[prompt.query]]
-        left = max(0.0, self.end - time.monotonic()) / 60.0
-        signs = f"; signals: {', '.join(prompt.signals)}" if prompt.signals else ""
-        tell("", f"-- {count(self.session.answers, 'answer')}, {left:.0f} min left; query {prompt.query}{signs}")
-        tell(*request_lines(query.request))
-        for number, index in enumerate(prompt.known, start=1):
-            tell(f"needed: {f'{number} ' if len(prompt.known) > 1 else ''}{item_line(catalog[index])}")
+    def _reply(self, prompt: LabelPrompt, question: Question, key: str) -> PromptAnswer | None:
+        """The answer of a key; None, with a note, for other keys."""
+        if key in _ANSWERS[prompt.kind]:
+            return _ANSWERS[prompt.kind][key]
+        index, items = self.screen.index(key), [candidate.item for candidate in prompt.candidates]
         if prompt.kind == "alternative":
-            tell(f"Is {item_line(catalog[prompt.item])}", f"  an alternative of {item_line(catalog[prompt.of])}?")
-            tell(f"y yes  n no  {ALWAYS}")
-            return
-        tell("Which other items are needed?" if prompt.known else "Which items are needed?")
-        first = self.page * SHOWN
-        for number, candidate in enumerate(prompt.candidates[first : first + SHOWN], start=1):
-            by = f"offered by {', '.join(candidate.offered_by)}" if candidate.offered_by else "offered by none"
-            called = "called; " if candidate.called else ""
-            like = f"; like {item_name(catalog[candidate.like].key)}" if candidate.like is not None else ""
-            tell(f"  {number} {item_line(catalog[candidate.item], reserved=4)}", f"      {called}{by}{like}")
-        tell(_HELP, ALWAYS)
+            index = None
+        elif index is not None:
+            return PromptAnswer("needed", items[index])
+        elif key == "/":
+            item = self._search(prompt.query, question)
+            return None if item is None else PromptAnswer("needed", item)
+        elif key == "h":
+            index = self.screen.choose(question, "Which item is helpful?", question.choices)
+            return None if index is None else PromptAnswer("helpful", items[index])
+        elif key == "w" and prompt.known:
+            known = [(self.catalog[item], "") for item in prompt.known]
+            index = self.screen.choose(question, "Which item is not needed?", known) if len(known) > 1 else 0
+            return None if index is None else PromptAnswer("wrong", prompt.known[index])
+        self.screen.refuse(key)
+        return None
+
+    def _search(self, query: str, question: Question) -> int | None:
+        """The needed item of a typed search; None, with a note, if there is none."""
+        typed = " ".join(self.screen.keys.text("search: ").lower().split())
+        names = [item_name(item.key) for item in self.catalog]
+        texts = [f"{i.id} {name} {i.search_text}".lower() for i, name in zip(self.catalog, names, strict=True)]
+        matches = [i for i, text in enumerate(texts) if typed and all(word in text for word in typed.split())]
+        exact = [
+            i
+            for i in matches
+            if typed in (self.catalog.ids[i].lower(), names[i].lower(), names[i].lower().rpartition(" (")[0])
+        ]
+        matches = exact if len(exact) == 1 else matches
+        usable = [i for i in matches if self.session.can_need(query, i)]
+        grades = [self.session.grade_of(query, i) for i in usable]
+        if not usable:
+            several = ", ".join(names[i] for i in matches[:3]) + ", ..." * (len(matches) > 3)
+            unavailable = f"not available to this query, disabled, or manual: {several}"
+            self.screen.note(unavailable if matches else "no item with all these words")
+            return None
+        index: int | None = 0
+        if len(usable) > 1 or grades[0] in (0, 1):
+            choices = [(self.catalog[i], _MARKED[grade]) for i, grade in zip(usable, grades, strict=True)]
+            index = self.screen.choose(question, "Which item is needed?", choices)
+        if index is not None and grades[index] == 2:
+            self.screen.note(f"already needed: {names[usable[index]]}")
+            index = None
+        return None if index is None else usable[index]
+
+    def _outcome(self, prompt: LabelPrompt, reply: PromptAnswer) -> str:
+        """An answer in one line, with the selectors that offered the item, all needed items, or rightly nothing."""
+        pool, row = self.session.pool, self.session.pool.row[prompt.query]
+        groups, item = pool.groups(self.session.state(prompt.query).labels), max(prompt.item, reply.item)
+        if reply.kind == "skip":
+            return f"skipped: query {prompt.query}"
+        right = pool.complete(row, groups) if groups else [not offers.offered[row] for offers in pool.offers]
+        subject = f"query {prompt.query}, {'complete with' if groups else 'offered nothing by'}"
+        if item >= 0:
+            right = [item in offers.offered[row] for offers in pool.offers]
+            subject = f"{item_name(self.catalog[item].key)}, offered by"
+        names = ", ".join(name for name, is_right in zip(pool.names, right, strict=True) if is_right)
+        kind = reply.kind if reply.yes is None else "as good" if reply.yes else "not as good"
+        return f"{kind}: {subject} {names or 'no selector'}"
 
 
-def _taken_back(answer: KeyPress) -> str:
-    about = f": {item_name(answer.item)}" if answer.item else ""
-    return f"undone: {answer.kind} of query {answer.query}{about}"
-
-
-def _print_report(report: Report, when: str, of_them: str = "") -> None:
-    wide = max(len(figure.name) for figure in (*report.completeness, *report.differences))
-    if report.answers:
-        done = f"{count(report.queries, 'query', 'queries')} done"
-        say(f"{when}: {count(report.answers, 'answer')}{of_them}, {done}")
-    else:
-        say(f"{when} any answer: estimates from the log, which may be wrong")
-    to_halve = report.labels_to_halve_interval
-    for title, figures in (("completeness", report.completeness), ("difference", report.differences)):
+def _print_figures(before: Report | None, after: Report) -> None:
+    """Print the figures as a table, with those before the session if there are any."""
+    earlier = {} if before is None else {i.name: i for i in (*before.completeness, *before.differences)}
+    rows: list[list[str]] = []
+    for title, figures in (("completeness", after.completeness), ("difference", after.differences)):
+        rows.append([title, *(["before"] if earlier else []), "now", "halved by"] if figures else [])
         for figure in figures:
-            if math.isnan(figure.value):
-                say(f"  {title:<12}  {figure.name:<{wide}}  unknown")
-                continue
-            say(
-                f"  {title:<12}  {figure.name:<{wide}}  {_percent(figure.value):>6}  "
-                f"(likely {_percent(figure.low)} to {_percent(figure.high)}; "
-                f"{_labels_to_halve_text(to_halve[figure.name])})"
-            )
-    if report.unsure:
-        say(f"  {count(report.unsure, 'query', 'queries')} undecided: included in the ranges")
-    if not math.isnan(report.minutes_per_answer):
-        say(f"  {report.minutes_per_answer:.2f} minutes per answer, {report.answers_per_query:.1f} answers per query")
+            needed = after.labels_to_halve_interval[figure.name]
+            values = [_figure_text(each) for each in (earlier.get(figure.name), figure) if each is not None]
+            rows.append([f"  {figure.name}", *values, "-" if needed is None else f"{needed:,}" if needed else "exact"])
+    widths = [max(map(len, cells)) for cells in zip(*filter(None, rows), strict=True)]
+    for row in filter(None, rows):
+        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    per_answer = f"{after.minutes_per_answer:.2f} minutes per answer, {after.answers_per_query:.1f} answers per query"
+    remarks = {
+        "in brackets: the likely range; halved by: further answers that halve it": True,
+        f"{'before' if before else 'now'}: estimates from the log, which may be wrong": not (before or after).answers,
+        f"{count(after.unsure, 'query', 'queries')} undecided: included in the ranges": after.unsure,
+        per_answer: not math.isnan(after.minutes_per_answer),
+        "the queries are no random sample: these figures weight them, plain means do not": after.queries
+        and any(after.labels_to_halve_interval.values()),
+    }
+    say(*(remark for remark, applies in remarks.items() if applies))
 
 
-def _labels_to_halve_text(n_answers: int | None) -> str:
-    if n_answers is None:
-        return "no number of answers halves this range"
-    return f"about {count(n_answers, 'more answer')} to halve this range" if n_answers else "exact"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}%"
+def _figure_text(figure: Figure) -> str:
+    if math.isnan(figure.value):
+        return "unknown"
+    return f"{100 * figure.value:.1f}% ({100 * figure.low:.1f} to {100 * figure.high:.1f})"
 
 
 def _report_json(report: Report) -> dict[str, Any]:
@@ -424,8 +518,7 @@ def pool(
     refuse_outputs({"--out": out}, read, may_replace={"--out": row_with("_id", "text", "items")})
     with progress() as bar:
         dataset = open_dataset(name, notify=bar.say)
-    ids = [query.id for query in dataset.queries]
-    sample = dataset.take(sample_queries(ids, share=share, seed=seed))
+    sample = dataset.take(sample_queries([query.id for query in dataset.queries], share=share, seed=seed))
     candidates = make_pool_for(sample, selectors, embedder, {})
     pairs = pooled_pairs(candidates, [query.id for query in sample.queries], random=random, seed=seed)
     rows = []
@@ -462,7 +555,7 @@ def compare(first: Path, second: Path, *, as_json: bool) -> None:
         if n:
             say(f"{count(n, 'pair')} in {path} only: ignored")
     say("", "first \\ second  irrelevant   helpful  required")
-    for grade, name in enumerate(("irrelevant", "helpful", "required")):
+    for grade, name in enumerate(GRADES):
         say(f"{name:<14}" + "".join(f"{int(n):>10,}" for n in result.table[grade]))
     say("", "question               kappa  95% interval  agreement  by chance")
     for kappa in result.kappas:
@@ -470,19 +563,16 @@ def compare(first: Path, second: Path, *, as_json: bool) -> None:
             ("-", "-") if math.isnan(kappa.value) else (f"{kappa.value:.3f}", f"{kappa.low:.3f}-{kappa.high:.3f}")
         )
         say(f"{kappa.question:<21} {value:>6}  {interval:>12}  {kappa.observed:>9.4f}  {kappa.expected:>9.4f}")
-    if any(math.isnan(kappa.value) for kappa in result.kappas):
-        say("-: kappa is undefined, as all answers to the question are equal")
     say(
         "",
         (
-            "kappa: agreement beyond chance; 1 = always, 0 = as by chance. By grade, irrelevant and required differ "
-            "twice as much as neighbouring grades (linear weights)."
+            "kappa: agreement beyond chance; 1 = always, 0 = as by chance, - = undefined, as all answers are equal. By "
+            "grade, irrelevant and required differ twice as much as neighbouring grades (linear weights)."
         ),
         "",
         f"{count(len(result.disagreements), 'pair')} with different grades",
+        *["  query  item  first second (0 irrelevant, 1 helpful, 2 required)"] * bool(result.disagreements),
     )
-    if result.disagreements:
-        say("  query  item  first second (0 irrelevant, 1 helpful, 2 required)")
     say(*(f"  {query}  {item.id}  {grades[0]} {grades[1]}" for query, item, *grades in result.disagreements))
 
 
@@ -517,13 +607,9 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
     if not (listed or as_json) and patch is None:
         raise ParameterError("name the file for corrections with --patch FILE, or only list with --list")
     refuse_outputs({"--patch": patch}, dataset_inputs(name))
+    command = shlex.join(["ctxbench", "data", "review", name, "--apply", str(patch)])
     if patch is not None and not (listed or as_json) and patch.exists():
-        if not is_patch(patch):
-            raise ParameterError(f"{patch} exists and is not a file of corrections; name another file")
-        raise ParameterError(
-            f"{patch} has corrections; apply it with "
-            f"`{shlex.join(['ctxbench', 'data', 'review', name, '--apply', str(patch)])}`, or name another file"
-        )
+        raise ParameterError(f"{patch} exists; if it has corrections, apply it with `{command}`, or name another file")
     if not (listed or as_json):
         refuse_closed()
     pool = make_pool_for(dataset, selectors, embedder, {})
@@ -533,7 +619,7 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
         return
     if listed or patch is None:
         say(*map(_finding_line, contradictions))
-        say(f"{len(contradictions)} labels that {', '.join(pool.names)} contradict")
+        say(f"{count(len(contradictions), 'label')} that {', '.join(pool.names)} contradict")
         return
     asking = _Review(dataset, contradictions, write=lambda accepted: write_patch(accepted, patch))
     try:
@@ -542,20 +628,18 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
         if asking.corrections.corrections:
             stopped.add_note(f"accepted corrections are in {patch}")
         raise
-    if not patch.exists():
-        say("no label was changed")
-        return
-    say(f"{len(corrections)} changed labels written to {patch}; apply with: data review {name} --apply {patch}")
+    written = f"{count(len(corrections), 'changed label')} written to {patch}; apply with `{command}`"
+    say(written if patch.exists() else "no label was changed")
 
 
 def apply_patch(folder: Path, patch: Path) -> None:
     """Apply a patch to the dataset in a folder, which is locked."""
     with opened(folder) as work:
         tell(*work.notes)
-        before = work.dataset
+        before = set(work.dataset.unlabelled)
         changed = work.correct(patch)
-        lost = len(set(work.dataset.unlabelled) - set(before.unlabelled))
-    say(f"{changed} labels changed in {folder}")
+        lost = len(set(work.dataset.unlabelled) - before)
+    say(f"{count(changed, 'label')} changed in {folder}")
     if lost:
         say(f"{count(lost, 'query', 'queries')} without a required item now: unlabelled")
 
@@ -568,82 +652,81 @@ def _finding_line(finding: Finding) -> str:
     )
 
 
+_REVIEW_KEYS = {
+    "k": "keep the label",
+    "2": "the item is required",
+    "1": "it is helpful",
+    "0": "it is irrelevant",
+    "a": "it is an alternative of a required item",
+}
+
+
 class _Review:
-    """Asks about findings one by one."""
+    """Asks about findings one by one; who ranks the item where is shown after the answer."""
 
     def __init__(self, dataset: Dataset, findings: list[Finding], *, write: Callable[[list[Correction]], None]) -> None:
         """`write` is called with all corrections after each change."""
         self.dataset = dataset
         self._write = write
         self.findings = findings
-        self.keys = Keys()
+        self.screen = Screen(Keys(), _REVIEW_KEYS)
         self.corrections = Corrections(dataset)
-        self.grades = {"0": 0, "1": 1, "2": 2}
 
     def run(self) -> list[Correction]:
         """Ask, and return the accepted corrections in the order of the findings."""
         position = 0
-        with self.keys, suppress(EOFError):
+        with self.screen.keys, suppress(EOFError):
             while position < len(self.findings):
-                self._show(position)
-                key = self.keys.key()
+                question = self._question(position)
+                key = self.screen.ask(question)
                 if key == "q":
                     break
                 if key == "u":
                     position = max(position - 1, 0)
                     if self.corrections.take_back(position):
                         self._write(self.corrections.corrections)
-                    continue
-                if not self._take(position, key):
-                    self.keys.drop()
-                    tell(f"{key!r} is not an answer here")
-                    continue
-                position += 1
+                elif self._take(position, key, question):
+                    self.screen.note(_finding_line(self.findings[position]))
+                    position += 1
+        self.screen.close()
         return self.corrections.corrections
 
-    def _take(self, position: int, key: str) -> bool:
-        finding = self.findings[position]
-        if key in ("k", "s"):
-            return True
-        before = self.corrections.corrections
-        if key in self.grades:
-            self.corrections.regrade(position, finding.item, self.grades[key], query=finding.query, why=finding.kind)
-        elif key == "a":
-            required = self._alternatives(self.corrections.dataset, finding)
-            if len(required) > 1:
-                tell("its number?")
-            number = number_of(self.keys.key()) if len(required) > 1 else 1
-            if not 1 <= number <= len(required):
+    def _take(self, position: int, key: str, question: Question) -> bool:
+        finding, before = self.findings[position], self.corrections.corrections
+        about = {"query": finding.query, "why": finding.kind}
+        if key in ("0", "1", "2"):
+            self.corrections.regrade(position, finding.item, int(key), **about)
+        elif key == "a" and (required := self._required(finding)):
+            items = [(self._item(required_item), "") for required_item in required]
+            index = 0 if len(items) == 1 else self.screen.choose(question, "An alternative of which item?", items)
+            if index is None:
                 return False
-            self.corrections.alternative(
-                position, finding.item, required[number - 1], query=finding.query, why=finding.kind
-            )
-        else:
+            self.corrections.alternative(position, finding.item, required[index], **about)
+        elif key not in ("k", "s"):
+            self.screen.refuse(key)
             return False
         if self.corrections.corrections != before:
             self._write(self.corrections.corrections)
         return True
 
-    def _alternatives(self, dataset: Dataset, finding: Finding) -> list[ItemKey]:
-        return [i.item for i in dataset.labels_of(finding.query) if i.grade == 2 and i.item != finding.item]
+    def _required(self, finding: Finding) -> list[ItemKey]:
+        """The other required items, after the corrections."""
+        labels = self.corrections.dataset.labels_of(finding.query)
+        return [label.item for label in labels if label.grade == 2 and label.item != finding.item]
 
-    def _show(self, position: int) -> None:
-        finding, dataset = self.findings[position], self.dataset
-        query = next(query for query in dataset.queries if query.id == finding.query)
-        tell(
-            "",
-            f"-- {position + 1} of {len(self.findings)}: {finding.kind}; query {finding.query}",
-            *request_lines(query.request),
-        )
-        tell(f"   {item_line(dataset.catalog[dataset.catalog.position(finding.item)])}")
-        for name, rank in finding.ranks.items():
-            score = finding.scores[name]
-            tell(
-                f"   {name}: " + ("not ranked" if rank is None or score is None else f"rank {rank}, score {score:.3f}")
-            )
-        for number, key in enumerate(self._alternatives(self.corrections.dataset, finding), start=1):
-            tell(f"   required {number}: {item_line(dataset.catalog[dataset.catalog.position(key)])}")
-        label_text = "no label" if finding.label is None else f"grade {finding.label.grade}"
-        tell(
-            f"now {label_text}.  k keep  2 required  1 helpful  0 irrelevant  a alternative of a required one  {ALWAYS}"
+    def _item(self, key: ItemKey) -> Item:
+        item: Item = self.dataset.catalog[self.dataset.catalog.position(key)]
+        return item
+
+    def _question(self, position: int) -> Question:
+        finding = self.findings[position]
+        required = ", ".join(map(item_name, self._required(finding)))
+        grade = "no label" if finding.label is None else f"now {GRADES[finding.label.grade]}"
+        return Question(
+            head=f"{position + 1} of {len(self.findings)}; query {finding.query}",
+            request=next(query for query in self.dataset.queries if query.id == finding.query).request,
+            facts=[f"required: {required}"] if required else [],
+            title="What is this item for the request?",
+            choices=[(self._item(finding.item), grade)],
+            keys="k keep, 2 required, 1 helpful, 0 irrelevant, a alternative, ? all keys",
         )

@@ -19,7 +19,7 @@ from contextlib import contextmanager, redirect_stdout
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any, Self, TextIO, TypeAlias, cast
 
-from ctxbench.io.errors import STYLE, StorageError, harmless, joined, visible, visible_json
+from ctxbench.io.errors import STYLE, StorageError, harmless, joined, one_line, visible, visible_json
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -299,6 +299,33 @@ def embedding_progress() -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar("embedding texts", done, total)
 
 
+CLEAR = "\x1b[H\x1b[2J"
+
+
+def clear_screen(scroll: int = 0) -> None:
+    """Empty the terminal of standard error, after line feeds that scroll what stands on it away, so that it is kept."""
+    if os.environ.get("TERM", "dumb") != "dumb":
+        write_own("\n" * scroll + CLEAR, err=True)
+
+
+def cut(text: str, columns: int) -> str:
+    """A text in one line of at most so many columns, its end replaced by `...`; wide characters take two columns."""
+    from rich.cells import cell_len, set_cell_size
+
+    flat = one_line(" ".join(text.split()))
+    return flat if cell_len(flat) <= columns else f"{set_cell_size(flat, max(columns - 3, 0)).rstrip()}..."
+
+
+def wrapped(text: str, columns: int) -> list[str]:
+    """The lines of a text, broken at blanks to have at most so many columns; an empty text is an empty line."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(width=columns)
+    lines = (Text(one_line(line.expandtabs(4))) for line in text.splitlines() or [""])
+    return [part.plain.rstrip() for line in lines for part in line.wrap(console, columns)]
+
+
 CONTROL_C, END = "\x03", "\x04"
 
 
@@ -318,17 +345,20 @@ class Keys:
     Use it as a context: a terminal is given back as it was at the end.
 
     A line `/pull request` is the key `/` and then the text `pull request`; an empty line is the key Enter.
+
+    Attributes:
+        terminal: whether keys are pressed on a terminal.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stdin
-        self._terminal = self._stream.isatty()
+        self.terminal = self._stream.isatty()
         self._buffer = ""
         self._ahead = b""  # what a terminal sent after a line of text
         self._before: list[Any] | None = None
 
     def __enter__(self) -> Self:
-        if self._terminal and sys.platform != "win32":
+        if self.terminal and sys.platform != "win32":
             import termios
 
             self._before = termios.tcgetattr(self._stream.fileno())
@@ -361,7 +391,7 @@ class Keys:
         """
         if self._buffer:
             key, self._buffer = self._buffer[0], self._buffer[1:]
-        elif self._terminal:
+        elif self.terminal:
             key = self._pressed()
         else:
             line = self._stream.readline()
@@ -396,7 +426,7 @@ class Keys:
 
     def _line(self) -> str:
         """A line with its end; empty where there is none. Keys pressed after it on a terminal stay keys."""
-        if not self._terminal or sys.platform == "win32":
+        if not self.terminal or sys.platform == "win32":
             return self._stream.readline()
         line, end, self._ahead = self._ahead.partition(b"\n")
         while not end and (data := os.read(self._stream.fileno(), 4096)):

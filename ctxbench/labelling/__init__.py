@@ -23,7 +23,7 @@ Modules:
     agent_sessions: Sessions of coding agents, and transcripts.
     answer_log: The log of labelling answers, and the state of each query.
     benchmarks: Importers of LoCoMo, LongMemEval, LiveMCPBench, MetaTool and ToolLens.
-    conversion: Build a dataset from documents, queries and scored pairs.
+    conversion: Read the documents, queries and scored pairs of a collection, and collect them for a dataset.
     curation: Compare datasets, make new splits, find leaked names, and compute statistics.
     eval_forms: Records of evals from files of evaluation programs and trigger evals of skills.
     evals: Datasets from evals, hand-written or of evaluation programs.

@@ -42,29 +42,33 @@ from ctxbench.model.requests import Message as ChatTurn
 
 _FIELDS = {
     "role": ("role", "sender", "speaker", "from", "author"),
-    "type": ("type", "event", "kind", "message_type"),
+    "type": ("type", "event", "kind", "message_type", "event_type", "eventType", "hook_event_name"),
     "message": ("message", "payload", "data", "attachment"),  # of an event
     "session": (
         *("sessionId", "session_id", "conversation_id", "conversationId", "conversation", "thread_id", "threadId"),
         *("chat_id", "chatId", "dialogue_id", "dialog_id", "test_id", "task_id", "run_id", "trace_id", "session"),
     ),
-    "messages": ("chat_messages", "conversations", "transcript", "messages"),
+    "messages": ("chat_messages", "conversations", "transcript", "messages", "traj", "trajectory"),
     "time": ("timestamp", "time", "ts", "created_at", "createdAt", "created", "date"),
     "text": ("content", "text", "message", "value", "body", "parts", "utterance", "prompt"),
     "calls": ("tool_calls", "toolCalls", "toolRequests", "function_calls", "function_call"),
     "name": ("mcpToolName", "name", "tool_name", "toolName", "tool", "toolId"),
     "server": ("mcpServerName", "server_name", "serverName", "server", "namespace"),
     "id": ("tool_use_id", "tool_call_id", "toolCallId", "call_id", "callId", "callID", "id"),
-    "input": ("input", "arguments", "args", "parameters", "params", "action"),
-    "output": ("content", "output", "result", "response", "text", "error"),
+    "input": ("input", "arguments", "args", "parameters", "params", "action", "tool_input"),
+    "output": ("content", "output", "result", "response", "tool_response", "text", "error"),
     "skill": ("skill", "skill_name", "skillName", "name", "command"),
     "read": ("file_path", "filePath", "path", "absolute_path", "target_file", "filename", "paths", "files"),
     "shell": ("command", "cmd", "script", "code"),
+    "parts of calls": ("functionCall", "toolCall", "toolUse", "function", "value", "state"),
+    "parts of results": ("functionResponse", "toolResult", "toolResponse"),
+    "inserted": ("isMeta", "isSynthetic", "isVisibleInTranscriptOnly", "isAutopilotContinuation"),
 }
 """Names of fields by what they hold; of several the first one is read."""
 _TYPES = {
-    **dict.fromkeys(("user", "human", "user_message", "user_input", "user_prompt", "queued_command"), "user"),
-    **dict.fromkeys(("assistant", "assistant_message", "agent_message", "ai", "gemini"), "assistant"),
+    **dict.fromkeys(("user", "human", "user_message", "user_input", "user_prompt", "user_turn"), "user"),
+    **dict.fromkeys(("queued_command", "user_prompt_submit"), "user"),
+    **dict.fromkeys(("assistant", "assistant_message", "agent_message", "ai", "gemini", "bot"), "assistant"),
 }
 _ROLES = {
     **_TYPES,
@@ -73,22 +77,26 @@ _ROLES = {
     **dict.fromkeys(("tool", "function", "tool_result", "observation"), "tool"),
     **dict.fromkeys(("system", "developer"), "system"),
 }
-_CALL = re.compile(rf"{LIKE_CALLS.pattern}|tool_?request|local_shell_call|tool\.execution_start", re.IGNORECASE)
-_RESULT = re.compile(
-    r"(?:\w+[-_])?(?:tool|function)[-_]?(?:call[-_]?)?(?:result|response|output|error)|tool\.execution_complete",
+_CALL = re.compile(
+    rf"{LIKE_CALLS.pattern}|tool_?request|local_shell_call|(?:pre|post)_?tool_?use"
+    r"|tool(?:[-_. ]?(?:start|started|begin|called|invoked|executed|execution_start))?",
     re.IGNORECASE,
 )
-_INNER_CALLS = ("functionCall", "toolCall", "toolUse", "function", "value")  # objects in a part with its members
-_INNER_RESULTS = ("functionResponse", "toolResult", "toolResponse")
+_RESULT = re.compile(
+    r"(?:\w+[-_])?(?:tool|function)[-_]?(?:call[-_]?)?(?:result|response|output|error)"
+    r"|tool[-_. ]?(?:end|ended|finished|completed|returned|execution_complete)",
+    re.IGNORECASE,
+)
 _FAILURES = ("error", "failed", "failure", "cancelled", "canceled", "denied", "rejected")
 _EXIT = re.compile(r"exit(?:ed with)?[ _]code[\"']?:? *[1-9]", re.IGNORECASE)  # of a shell
-_END = 300  # characters at the ends of a result that are searched for the exit code
 
 _USES = {
     **dict.fromkeys(("skill", "activateskill", "useskill", "loadskill", "slashcommand"), "skill"),
     **dict.fromkeys(("read", "readfile", "readfiles", "readmanyfiles", "readtextfile", "view", "viewfile"), "read"),
     **dict.fromkeys(("openfile", "fsread", "strreplaceeditor", "strreplacebasededittool"), "read"),
-    **dict.fromkeys(("execcommand", "shellcommand", "unifiedexec", "runshellcommand", "runinterminal"), "shell"),
+    **dict.fromkeys(
+        ("localshellcall", "execcommand", "shellcommand", "unifiedexec", "runshellcommand", "runinterminal"), "shell"
+    ),
 }
 """Tools of agents that load skills, read files, or run commands, which may read files, too."""
 _READERS = ("cat", "head", "tail", "less", "more", "bat", "nl", "sed", "awk", "type", "get-content", "gc")
@@ -99,9 +107,9 @@ _WITH_SERVER = re.compile(r"__|[./:]|^mcp[_-]")
 _INJECTED = re.compile(
     r"<(system-reminder|environment_details|environment_context|user_instructions|ide_\w+|local-command-\w+|bash-\w+"
     r"|turn_aborted|user_shell_command|task-notification|subagent_notification|permissions instructions|skill"
-    r"|collaboration_mode|command-message|user-memory-input|system_notification|current_datetime|reminder\w*"
+    r"|session_context|collaboration_mode|command-message|user-memory-input|system_notification|current_datetime|reminder\w*"
     r"|editorContext|workspace_info|agents_md|new-diagnostics|session-start-hook|user-prompt-submit-hook)\b[^>]*>"
-    r".*?(?:</\1>|\Z)",
+    r".*?(?:</\1>|\Z)|\A.*## My request for Codex:",
     re.DOTALL,
 )
 _NOT_TYPED = re.compile(
@@ -109,15 +117,14 @@ _NOT_TYPED = re.compile(
     r"|# AGENTS\.md instructions|API Error|Stop hook feedback|Base directory for this skill:|\[SYSTEM NOTIFICATION"
     r"|\[TASK RESUMPTION\]|<teammate-message|Another language model started"
 )
-_INSERTED = ("isMeta", "isSynthetic", "isVisibleInTranscriptOnly", "isAutopilotContinuation")
 _TEXT_RESULT = re.compile(r"\[\w+(?: for [^\n]*)?\] Result:\s*")  # of Cline
-_WRAPPED = re.compile(r"<(task|feedback|user_message|userRequest|user_query)>\s*(.*?)\s*</\1>", re.DOTALL)
-_CODEX_REQUEST = "## My request for Codex:"  # after the context of an editor
+_WRAPPED = re.compile(r"<(task|feedback|user_message|userRequest|user_query)>(.*?)</\1>", re.DOTALL)
 _MENTION = re.compile(r"[/$]([\w:.-]+)")
 _TAGGED = re.compile(r"<(use_mcp_tool|read_file|execute_command|use_skill)>(.*?)</\1>", re.DOTALL)  # calls of Cline
-_TAG = re.compile(r"<([\w-]+)>\s*([^<]*?)\s*</\1>")
+_TAG = re.compile(r"<([\w-]+)>\s*([^<]*)</\1>")
 
-_N_RESULTS, _RESULT_LENGTH = 5, 1000  # results that go with the next request, and their characters
+_N_RESULTS, _LENGTH = 5, 1000  # results that go with the next request, and their characters
+_STARTS = ("session_meta", "session.start", "session")
 _COMPACTIONS = ("compacted", "compact_boundary", "session.compaction_complete", "compaction")
 
 
@@ -128,8 +135,12 @@ class SessionNames:
         self._resolver = resolver
         self._skills = group_pairs((item.name.casefold(), item.id) for item in catalog if item.type == "skill")
         files = (item for item in catalog if item.type not in ("tool", "message", "memory"))
-        paths = ((_path_parts(str(item.metadata.get("path", item.name))), item.id) for item in files)
-        self._files = group_pairs((parts[-1].casefold(), (parts, item_id)) for parts, item_id in paths if parts)
+        paths = ((_path_parts(str(item.metadata.get("path", item.name))), item) for item in files)
+        self._files = group_pairs(
+            (parts[-1].casefold(), (parts, item.id))
+            for parts, item in paths
+            if len(parts) > (item.type == "skill")  # a file SKILL.md alone may be of any skill
+        )
 
     def skill(self, name: str) -> str:
         """The id of a skill, also with the name of its plugin before a colon; of an unknown one with its name."""
@@ -168,10 +179,12 @@ class SessionNames:
             arguments: its input.
             folder: the working folder.
         """
+        values = arguments if isinstance(arguments, dict) else {"command": arguments}
+        server, tool = get(values, *_FIELDS["server"]), get(values, "tool_name", "toolName")
+        name = f"{server}__{tool}" if server and tool else name  # a tool that calls tools
         if self.is_item(name):
             return [name]
         use = _use(name)
-        values = arguments if isinstance(arguments, dict) else {"command": arguments}
         value = get(values, *_FIELDS[use]) if use else None
         if use == "skill":
             return [self.skill(value.strip(" /").split(" ")[0])] if isinstance(value, str) else []
@@ -187,9 +200,10 @@ class SessionNames:
         """The names in lists of tools and skills, without those that are part of the agent."""
         names = [entry.get("name") if isinstance(entry, dict) else entry for entry in tools]
         ids = [self.skill(name) for name in skills or () if isinstance(name, str)]
-        is_skill = [self._resolver.resolve(item).key is not None for item in ids]
-        tool_names = (name for name in names if isinstance(name, str) and name and self.is_item(name))
-        return (*tool_names, *(item for item, is_known in zip(ids, is_skill, strict=True) if is_known))
+        return (
+            *(name for name in names if isinstance(name, str) and name and self.is_item(name)),
+            *(item for item in ids if self._resolver.resolve(item).key is not None),
+        )
 
 
 def _use(name: str) -> str:
@@ -290,21 +304,26 @@ class SessionReader:
             if isinstance(value.get("kind"), int) and ("v" in value or "k" in value):
                 self._chat = _changed(self._chat, value)
                 return
-            for line in _lines_of(value):
+            if "$set" in value:  # Gemini CLI writes all messages anew
+                messages = value["$set"].get("messages") or []
+                value = {"messages": [message for message in messages if message["id"] not in self._ids]}
+            for line in _lines_of(value, self._session or f"{self._file.stem}-{at.line}"):
                 yield from self._read_line(line, position)
         except (TypeError, ValueError, AttributeError, LookupError, RecursionError):
             self._findings.faults.append(Fault(Message("labelling.not-an-event"), at.path, at.line))
 
     def _read_line(self, line: dict[str, Any], position: int) -> Iterator[Record]:
-        message = next((line[name] for name in _FIELDS["message"] if isinstance(line.get(name), dict)), line)
+        message = _message(line)
         kinds = [source.get(name) for source in (line, message) for name in ("type", "subtype")]
+        conversation, role = self._conversation(line, message, kinds), _role(line, message)
         unique = line.get("uuid") or (line.get("id") if "parentId" in line else None)
+        if unique is None and role == "user" and "type" in line and "id" in line:
+            unique = f"{line['id']} {_text(message)}"
         if unique in self._ids:
             self._findings.counts["lines_twice"] += 1
             return
-        self._ids |= {unique} if isinstance(unique, str) else set()
-        conversation, role = self._conversation(line, message, kinds), _role(line, message)
-        tools = get(message, "dynamic_tools", "tools", "available_tools")
+        self._ids |= {name for name in (unique, line.get("id")) if isinstance(name, str)}
+        tools = parsed(get(message, "dynamic_tools", "tools", "available_tools"))
         if isinstance(tools, list) and role != "assistant":
             conversation.offered = self._names.offered(tools, message.get("skills"))
         if any(kind in _COMPACTIONS for kind in kinds) or line.get("isCompactSummary") is True:
@@ -316,12 +335,13 @@ class SessionReader:
         text = _text(message)
         is_user = role == "user" and not results
         if is_user and _is_typed(line, message):
-            time = next((time for source in (line, message) if (time := _time(source)) is not None), None)
-            yield from self._read_request(conversation, Record(position=position, text=text, time=time))
+            times = [seconds(source.get(name)) for source in (line, message) for name in _FIELDS["time"]]
+            record = Record(position=position, text=text, time=next((t for t in times if t is not None), None))
+            yield from self._read_request(conversation, record)
         elif kinds[0] == "skill.invoked" and message.get("trigger") == "user-invoked":
             self._add_explicit(conversation, [message["name"]])
         elif kinds[0] != "event_msg" and (role in ("assistant", "tool") or calls or results):  # Codex repeats items
-            answer = text if role == "assistant" and line.get("isApiErrorMessage") is not True else None
+            answer = text if role == "assistant" and message.get("model") != "<synthetic>" else None
             self._read_answer(conversation, answer, calls, results)
         elif not is_user:
             self._findings.counts["events_other"] += 1
@@ -335,7 +355,7 @@ class SessionReader:
             (key, str(s[key])) for s in sources[:2] for key in _FIELDS["session"] if isinstance(s.get(key), str | int)
         ]
         key, name = names[0] if names else ("", self._session or self._unique(self._file.stem, self._file.parent.name))
-        if kinds[0] in ("session_meta", "session.start") and not self._session:  # a fork repeats that of its origin
+        if (kinds[0] in _STARTS or "projectHash" in line) and not self._session:  # a fork repeats that of its origin
             self._session = name = str(get(message, "sessionId", "id") or name)
         elif key and key not in _FIELDS["session"][:2]:
             name = self._unique(name, self._file.stem)
@@ -354,9 +374,9 @@ class SessionReader:
     def _read_request(self, conversation: _Conversation, record: Record) -> Iterator[Record]:
         """Begin a turn with a message of the user; what a program inserted begins none."""
         text, tags = record.text or "", dict(_TAG.findall(record.text or ""))
-        command, before = tags.get("command-name", "").strip("/"), conversation.record
+        command, before = tags.get("command-name", "").strip(" /"), conversation.record
         if text.lstrip().startswith("<skill>"):  # one that the message before named
-            self._add_explicit(conversation, [tags.get("name", "")])
+            self._add_explicit(conversation, [tags.get("name", "").strip()])
         request = f"/{command} {tags.get('command-args', '')}".strip() if command else _typed_text(text)
         is_repeated = before is not None and before.text == request and not (conversation.calls or before.after)
         if request is None or is_repeated:
@@ -400,11 +420,11 @@ class SessionReader:
                 tool, items, _ = conversation.calls[key]
                 failed = (
                     failed
-                    or (_use(tool) == "shell" and _EXIT.search(output[:_END] + output[-_END:]) is not None)
+                    or (_use(tool) == "shell" and _EXIT.search(output[:_LENGTH] + output[-_LENGTH:]) is not None)
                     or None
                 )
                 conversation.calls[key] = tool, items, result_status(output, tool, failed=failed)
-                conversation.results = [*conversation.results, (tool, output[:_RESULT_LENGTH])][-_N_RESULTS:]
+                conversation.results = [*conversation.results, (tool, output[:_LENGTH])][-_N_RESULTS:]
 
     def _cut(self, conversation: _Conversation) -> Iterator[Record]:
         """End a conversation that was summarised; what follows is a conversation of its own."""
@@ -429,6 +449,11 @@ class SessionReader:
             yield record
 
 
+def _message(line: dict[str, Any]) -> dict[str, Any]:
+    """The message in an event; the event itself if it has none."""
+    return next((line[name] for name in _FIELDS["message"] if isinstance(line.get(name), dict)), line)
+
+
 def _role(*sources: Mapping[str, Any]) -> str:
     """The role of a message in an event: user, assistant, tool or system; empty if there is none."""
     for source in reversed(sources):
@@ -439,11 +464,6 @@ def _role(*sources: Mapping[str, Any]) -> str:
             if role := next((roles[text] for text in plain if text in roles), ""):
                 return role
     return ""
-
-
-def _time(source: Mapping[str, Any]) -> float | None:
-    times = (seconds(source.get(name)) for name in _FIELDS["time"])
-    return next((time for time in times if time is not None), None)
 
 
 def _text(message: Mapping[str, Any]) -> str:
@@ -463,14 +483,17 @@ def _uses(
     for part in (*(content if isinstance(content, list) else ()), *listed, message):
         if not isinstance(part, dict):
             continue
-        kind = next((part[name] for name in _FIELDS["type"] if isinstance(part.get(name), str)), "")
-        is_result = _RESULT.fullmatch(kind) or any(name in part for name in _INNER_RESULTS)
+        kinds = (part.get(name) for name in (*_FIELDS["type"], *_FIELDS["role"]))
+        kind = next((kind for kind in kinds if isinstance(kind, str)), "")
+        is_result = _RESULT.fullmatch(kind) or any(name in part for name in _FIELDS["parts of results"])
         is_result = is_result or (part is message and role == "tool" and not results)
-        is_part = part is not message and any(isinstance(part.get(name), dict) for name in _INNER_CALLS)
+        is_part = part is not message and any(isinstance(part.get(name), dict) for name in _FIELDS["parts of calls"])
         is_call = not is_result and (_CALL.fullmatch(kind) or is_part or any(part is call for call in listed))
-        for name in (*_INNER_CALLS, *_INNER_CALLS, *_INNER_RESULTS):
-            part = {**part, **part[name]} if (is_call or is_result) and isinstance(part.get(name), dict) else part
+        for name in (*_FIELDS["parts of calls"], *_FIELDS["parts of calls"], *_FIELDS["parts of results"]):
+            inner = parsed(part.get(name)) if is_call or is_result else None
+            part = {**part, **inner} if isinstance(inner, dict) else part
         identity, name = str(get(part, *_FIELDS["id"]) or ""), get(part, *_FIELDS["name"]) or kind
+        name = f"mcp_{name}" if "callID" in part and "_" in str(name) else name  # OpenCode: server and tool
         server, output = get(part, *_FIELDS["server"]), get(part, *_FIELDS["output"][0 if is_result else 1 :])
         if is_call:
             name = f"{server.strip('_')}__{name}" if isinstance(server, str) and server else str(name)
@@ -482,8 +505,7 @@ def _uses(
             output = get(output, "content", "message") or output if isinstance(output, dict) else output
             results.append((identity, plain_text(output), failed or None))
     for name, inner in _TAGGED.findall(text) if role == "assistant" else ():
-        values = dict(_TAG.findall(inner))
-        calls.append(("", "__".join(values[k] for k in ("server_name", "tool_name") if k in values) or name, values))
+        calls.append(("", name, {tag: value.strip() for tag, value in _TAG.findall(inner)}))
     if role == "user" and (match := _TEXT_RESULT.match(text)) and not _WRAPPED.search(text):
         results.append(("", text[match.end() :], None))
     return calls, results
@@ -493,7 +515,7 @@ def _is_typed(line: Mapping[str, Any], message: Mapping[str, Any]) -> bool:
     """Whether a message of the user was typed by them and not inserted by the program or another agent."""
     origin, source = line.get("origin"), message.get("source")
     return not (
-        any(line.get(name) is True or message.get(name) is True for name in _INSERTED)
+        any(line.get(name) is True or message.get(name) is True for name in _FIELDS["inserted"])
         or (isinstance(origin, dict) and origin.get("kind", "human") != "human")
         or (isinstance(source, str) and source.startswith(("skill-", "agent-", "system", "command-")))
         or message.get("commandMode", "prompt") != "prompt"
@@ -503,20 +525,27 @@ def _is_typed(line: Mapping[str, Any], message: Mapping[str, Any]) -> bool:
 def _typed_text(text: str) -> str | None:
     """What the user typed, without insertions; None if nothing is left of a text."""
     wrapped = _WRAPPED.search(text)
-    plain = _INJECTED.sub("", text if wrapped is None else wrapped[2]).rpartition(_CODEX_REQUEST)[2].strip()
+    plain = _INJECTED.sub("", text if wrapped is None else wrapped[2]).strip()
     return None if text.strip() and (not plain or _NOT_TYPED.match(plain)) else plain
 
 
-def _lines_of(value: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The events of a document: itself, the requests of a chat of VS Code, or the messages of a session."""
-    session = {name: value[name] for name in _FIELDS["session"][:2] if isinstance(value.get(name), str)}
+def _lines_of(value: Mapping[str, Any], name: str = "") -> Iterator[dict[str, Any]]:
+    """The events of a document: itself, the requests of a chat of VS Code, or the messages of a session.
+
+    Args:
+        value: the document.
+        name: the name of a session that has none.
+    """
     requests = value.get("requests")
-    lists = [requests, *(value.get(name) for name in _FIELDS["messages"] if not _role(value))]
+    lists = [requests, *(value.get(key) for key in _FIELDS["messages"] if not _role(value))]
     entries = next((entries for entries in lists if isinstance(entries, list)), None)
     if entries is None:
         yield dict(value)
+    session = {"sessionId": str(get(value, *_FIELDS["session"], "uuid", "id") or name)}
+    session |= {"tools": value["tools"]} if "tools" in value else {}
     for entry in entries or ():
-        yield from (session | line for line in (_chat_messages(entry) if entries is requests else [entry]))
+        lines = _chat_messages(entry) if entries is requests else [entry if isinstance(entry, dict) else {}]
+        yield from (session | line | (line["info"] if isinstance(line.get("info"), dict) else {}) for line in lines)
 
 
 def _chat_messages(request: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -557,43 +586,24 @@ def _changed(chat: Any, change: Mapping[str, Any]) -> Any:
     return chat
 
 
-def _matches(is_line: Callable[[Mapping[str, Any]], bool]) -> Callable[[Sequence[Any]], bool]:
-    return lambda values: any(isinstance(value, dict) and is_line(value) for value in values)
-
-
-def _is_claude_code(line: Mapping[str, Any]) -> bool:
-    is_event = isinstance(line.get("message"), dict) or any(name in line for name in ("uuid", "leafUuid", "subtype"))
-    return is_event and isinstance(line.get("type"), str) and ("sessionId" in line or "session_id" in line)
-
-
-def _is_codex(line: Mapping[str, Any]) -> bool:
-    types = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
-    return line.get("type") in types and isinstance(line.get("payload"), dict)
-
-
-def _is_copilot(line: Mapping[str, Any]) -> bool:
-    chat = line["v"] if line.get("kind") == 0 and isinstance(line.get("v"), dict) else line
-    is_event = line.get("type") in ("session.start", "user.message", "assistant.message")
-    return (isinstance(chat.get("requests"), list) and "sessionId" in chat) or (
-        is_event and isinstance(line.get("data"), dict)
-    )
-
-
-def _is_gemini(line: Mapping[str, Any]) -> bool:
-    return "sessionId" in line and ("projectHash" in line or line.get("type") == "gemini")
-
-
-_NOT_TRANSCRIPTS = (
-    *("messages", "called", "offered", "spanId", "span_id", "traceId", "resourceSpans", "run_type"),
-    *("query", "question", "input", "prompt", "expected", "should_trigger"),
-)
+_NOT_TRANSCRIPTS = {
+    *("messages", "called", "offered", "spanId", "span_id", "traceId", "resourceSpans", "run_type", "requests"),
+    *("query", "question", "expected", "should_trigger"),
+}
 """Fields of turns, spans and evals."""
 
 
 def _is_transcript(values: Sequence[Any]) -> bool:
-    objects = [value for value in values if isinstance(value, dict) and not value.keys() & set(_NOT_TRANSCRIPTS)]
-    roles = [_role(line) for value in objects for line in _lines_of(value) if isinstance(line, dict)]
-    return "user" in roles and 2 * sum(map(bool, roles)) >= len(roles) and 2 * len(objects) >= len(values)
+    objects = [value for value in values if isinstance(value, dict) and not value.keys() & _NOT_TRANSCRIPTS]
+    lines = [line for value in objects for line in _lines_of(value)]
+    roles = [_role(line, _message(line)) or ("tool" if any(_uses(_message(line), "")) else "") for line in lines]
+    is_request = [role == "user" and bool(_text(_message(line))) for role, line in zip(roles, lines, strict=True)]
+    return any(is_request) and 2 * sum(map(bool, roles)) >= len(roles) and 2 * len(objects) >= len(values)
+
+
+def _has_line(is_line: Callable[[Mapping[str, Any]], bool]) -> Callable[[Sequence[Any]], bool]:
+    """Whether any of the first documents is a line of a kind."""
+    return lambda values: any(isinstance(value, dict) and is_line(value) for value in values)
 
 
 KINDS = tuple(
@@ -613,23 +623,56 @@ KINDS = tuple(
             "sessions of Claude Code",
             "`~/.claude/projects/*/*.jsonl`; `claude -p --output-format stream-json`",
             "tools and skills in the event `init`",
-            _matches(_is_claude_code),
+            _has_line(
+                lambda line: (
+                    isinstance(line.get("type"), str)
+                    and bool(line.keys() & {"sessionId", "session_id"})
+                    and (isinstance(line.get("message"), dict) or bool(line.keys() & {"uuid", "leafUuid", "subtype"}))
+                )
+            ),
         ),
         (
             "codex",
             "sessions of Codex",
             "`~/.codex/sessions/**/rollout-*.jsonl`",
             "tools in `dynamic_tools`",
-            _matches(_is_codex),
+            _has_line(
+                lambda line: (
+                    isinstance(line.get("payload"), dict)
+                    and line.get("type") in ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+                )
+            ),
         ),
         (
             "copilot",
             "sessions of Copilot CLI and chats of VS Code",
             "`~/.copilot/session-state/*/events.jsonl`; `workspaceStorage/*/chatSessions/*` of VS Code",
             "",
-            _matches(_is_copilot),
+            _has_line(
+                lambda line: (
+                    (isinstance(line.get("requests"), list) and "sessionId" in line)
+                    or (line.get("kind") == 0 and isinstance(line.get("v"), dict) and "requests" in line["v"])
+                    or (
+                        line.get("type") in ("session.start", "user.message", "assistant.message")
+                        and isinstance(line.get("data"), dict)
+                    )
+                )
+            ),
         ),
-        ("gemini-cli", "sessions of Gemini CLI", "`~/.gemini/tmp/*/chats/*`", "", _matches(_is_gemini)),
+        (
+            "gemini-cli",
+            "sessions of Gemini CLI",
+            "`~/.gemini/tmp/*/chats/*`",
+            "",
+            _has_line(lambda line: "sessionId" in line and ("projectHash" in line or line.get("type") == "gemini")),
+        ),
+        (
+            "opencode",
+            "sessions of OpenCode",
+            "`opencode export SESSION`",
+            "",
+            _has_line(lambda line: isinstance(line.get("info"), dict) and isinstance(line.get("messages"), list)),
+        ),
         (
             "transcript",
             "messages or events of any agent, one per line or in a list",

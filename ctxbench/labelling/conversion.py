@@ -1,9 +1,9 @@
-"""Build a dataset from documents, queries and scored pairs.
+"""Read the documents, queries and scored pairs of a collection, and collect them for a dataset.
 
 * The id of a document becomes the name of an item of one type: `MED-10` is `reference:MED-10`. Its title becomes the
   description. The title of a tool becomes its name, if it is unique, and its text the description; in the layout of
   BEIR its server and input schema are kept.
-* `train`, `training`, `dev`, `valid` and `validation` become `tuning`; other splits keep their name.
+* `train`, `training`, `dev`, `val`, `valid` and `validation` become `tuning`; other splits keep their name.
 * A single positive score in all files means required (2). Several need a mapping from the user. Scores of 0 and below
   mean irrelevant (0) unless they are mapped.
 * A label for a missing document is dropped and counted. If it was required, its query is kept as partly labelled (or
@@ -42,7 +42,7 @@ EXPORT_FILE = "export.json"  # in an export: file names, the card, and fields th
 SOURCE = "publisher"  # the `source` of labels that came with the files
 PASSED_OVER = "ignored fields"
 RENAMED = "percent-encoded query ids"
-_TUNING = ("train", "training", "dev", "valid", "validation")
+_TUNING = ("train", "training", "dev", "val", "valid", "validation")
 _SHOWN = 3  # ids, or files, that a line lists
 
 T = TypeVar("T")
@@ -58,6 +58,7 @@ class ImportSettings:
         type: the type of items, one of `ITEM_TYPES`.
         grades: from published scores to 0, 1 or 2; None = the only positive score means 2.
         licence: the licence; None = from an export of ctxbench, else not stated.
+        command: the command of the import, for messages that propose a mapping.
 
     Raises:
         ParameterError: the name, the type or a grade is invalid.
@@ -68,6 +69,7 @@ class ImportSettings:
     type: str = "reference"
     grades: Mapping[int, int] | None = None
     licence: str | None = None
+    command: str = "ctxbench data import FILE -c CATALOG --out FOLDER"
 
     def __post_init__(self) -> None:
         if self.type not in ITEM_TYPES:
@@ -222,49 +224,19 @@ class Draft:
         return Conversion(dataset=dataset, ids=self.ids)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedDocument:
-    """A published document; `server` and `schema` are for tools, `metadata` has the other fields."""
-
-    id: str
-    title: str
-    text: str
-    server: str | None = None
-    schema: Mapping[str, Any] | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-    def item(self, item_type: str, *, by_title: bool = False) -> Item:
-        """The item of the document; with `by_title`, a tool is named by its title."""
-        is_tool = item_type == "tool"
-        by_title = by_title and is_tool
-        title = "" if by_title else self.title
-        return Item(
-            type=item_type,
-            server=self.server if is_tool else None,
-            name=self.title if by_title else self.id,
-            title=title,
-            description=": ".join(filter(None, (title, self.text))) if is_tool else title,
-            text="" if is_tool else self.text,
-            schema=self.schema if is_tool else None,
-            metadata=self.metadata,
-        )
-
-
 def unique_entries(noun: str, entries: Iterable[tuple[str, Row, T]]) -> dict[str, T]:
-    """Entries by id, without entries that have no id; a repeated id is a fault.
+    """Entries by id, without entries that have no id; a repeated id is a fault, unless the entries are equal.
 
     Args:
         noun: the name of an entry in faults.
         entries: the id, the row and the entry.
     """
-    unique: dict[str, T] = {}
-    lines: dict[str, int] = {}
+    unique: dict[str, tuple[Row, T]] = {}
     for name, row, entry in entries:
-        if name in unique:
-            row.fault(f"{noun} {name!r} occurs twice, first in line {lines[name]}")
-        elif name:
-            unique[name], lines[name] = entry, row.line
-    return unique
+        first, equal = unique.setdefault(name, (row, entry))
+        if name and equal != entry:
+            row.fault(f"{noun} {name!r} occurs twice, first in line {first.line}")
+    return {name: entry for name, (_, entry) in unique.items() if name}
 
 
 def refuse_empty(entries: Sized, path: Path, faults: list[Fault], *, expected: str) -> None:
@@ -287,16 +259,14 @@ def grading(scores: Iterable[int], grades: Mapping[int, int] | None, where: Path
     """
     n_labels = Counter(scores)
     positive = sorted(score for score in n_labels if score > 0)
-    if grades is None:
-        if len(positive) > 1:
-            counts = [f"{score} ({n_labels[score]:,} labels)" for score in positive[:10]]
-            example = ",".join(f"{score}={2 if score == positive[-1] else 1}" for score in positive[:10])
-            message = Message("labelling.scores-need-grades", scores=counts, example=example)
-            raise InputError([Fault(message, where)])
-        return {score: 2 if score > 0 else 0 for score in n_labels}
+    if grades is None and len(positive) > 1:
+        counts = [f"{score} ({n_labels[score]:,} labels)" for score in positive[:10]]
+        example = ",".join(f"{score}={2 if score == positive[-1] else 1}" for score in positive[:10])
+        raise InputError([Fault(Message("labelling.scores-need-grades", scores=counts, example=example), where)])
+    grades = dict.fromkeys(positive, 2) if grades is None else grades
     if missing := [score for score in positive if score not in grades]:
-        score_list = ", ".join(str(score) for score in missing[:10])
-        raise InputError([Fault(f"scores {score_list} are not in the mapping of grades (--grades)", where)])
+        listed = ", ".join(map(str, missing[:10]))
+        raise InputError([Fault(f"scores {listed} are not in the mapping of grades (--grades)", where)])
     return {score: grades.get(score, 0) for score in n_labels}
 
 
@@ -334,17 +304,18 @@ def _some(names: Sequence[str], limit: int = _SHOWN) -> str:
     return ", ".join(unique[:limit]) + (", ..." if len(unique) > limit else "")
 
 
-DUPLICATES = "repeated label rows"
-NO_QUERY = "labels for missing queries"
-NO_DOCUMENT = "labels for missing documents"
-PARTLY = "partly labelled queries (missing documents)"
-UNLABELLED = "unlabelled queries (no required document)"
-NEGATIVE = "labels with negative scores"
-SEVERAL = "queries labelled in several splits"
-DETAILS = "label details without a label"
-IMPLIED = "groups implied by other groups"
-OVERLAP = "unlabelled queries (overlapping groups)"
-ODD = (DUPLICATES, NO_QUERY, NO_DOCUMENT, PARTLY, UNLABELLED, NEGATIVE, SEVERAL, RENAMED, DETAILS)
+ODD = DUPLICATES, NO_QUERY, NO_DOCUMENT, PARTLY, UNLABELLED, NEGATIVE, SEVERAL, _, DETAILS = (
+    "repeated label rows",
+    "labels for missing queries",
+    "labels for missing documents",
+    "partly labelled queries (missing documents)",
+    "unlabelled queries (no required document)",
+    "labels with negative scores",
+    "queries labelled in several splits",
+    RENAMED,
+    "label details without a label",
+)
+IMPLIED, OVERLAP = "groups implied by other groups", "unlabelled queries (overlapping groups)"
 GROUP_ODD = (NO_DOCUMENT, PARTLY, UNLABELLED, IMPLIED, OVERLAP, RENAMED)
 
 
@@ -360,7 +331,7 @@ class PublishedQuery:
 
     id: str
     text: str
-    row: Row
+    row: Row = field(compare=False)
     exported: Mapping[str, Any] | None = None
     groups: Sequence[Sequence[str]] | None = None
 
@@ -384,6 +355,7 @@ _DOCUMENT_IDS = (
 _QUESTIONS = ("query", "question", "anchor")
 _PASSAGES = (
     *("contents", "content", "page_content", "body", "chunk", "chunk_text", "passage", "passage_text", "document"),
+    *("memory",),
 )
 _TITLES = ("title", "heading", "chunk_heading", "section", "name")
 _LOCATIONS = ("url", "link", "path", "file_path", "source", "file_name", "filename", "file", *_TITLES)
@@ -420,6 +392,7 @@ _ROLES = ("export", "documents", "set", "pairs", "texts", "queries", "groups", "
 _LISTS = ("documents", "docs", "chunks", "nodes", "corpus", "passages", "data", "rows", "queries", "qrels")
 _STORE = "docstore/data"  # documents by id in a store of LlamaIndex
 _OF_LOGS = {"role", "messages", "session_id", "trace_id", "span_id"}
+_SCHEMAS = ("schema", *SCHEMA_KEYS)
 _METADATA = ("metadata", "meta", "extra_info")
 _UNREAD = ("embedding", "embeddings", "vector", EXPORT_KEY, *_METADATA)
 _PLAIN = {  # the fields of lines without a header
@@ -427,6 +400,7 @@ _PLAIN = {  # the fields of lines without a header
     ("texts", 2): ("id", "text"),
     ("texts", 3): ("id", "title", "text"),
 }
+_WHOLE = re.compile(r"\s*([-+]?\d{1,18})(?:\.0*)?\s*")
 _SHARD = re.compile(r"-\d+-of-\d+$")  # of parquet files of Hugging Face
 _SPLIT = re.compile(r"(?:^|[\W_])(train|training|dev|val|valid|validation|test)(?=[\W_]|$)", re.IGNORECASE)
 _PATHS = {
@@ -443,13 +417,18 @@ def _plain_names(names: tuple[str, ...]) -> dict[str, str]:
     return {snake(name).strip("_"): name for name in sorted(names, reverse=True)}
 
 
+@lru_cache(maxsize=4096)
+def _candidates(role: str, name: str, names: tuple[str, ...]) -> list[str]:
+    """The names of a row that a field may have, likeliest first."""
+    plain = _plain_names(names)
+    return [plain[theirs] for theirs in _FIELDS[role][name] if theirs in plain]
+
+
 def _key(data: Mapping[str, Any], role: str, name: str, names: Mapping[str, str]) -> str | None:
     """What a row calls a field, by the user's names or `_FIELDS`; None if it is missing or null."""
     if name in names and value_at(data, names[name]) is not None:
         return names[name]
-    plain = _plain_names(tuple(data))
-    listed = (plain[theirs] for theirs in _FIELDS[role][name] if theirs in plain)
-    return next((key for key in listed if data[key] is not None), None)
+    return next((key for key in _candidates(role, name, tuple(data)) if data[key] is not None), None)
 
 
 def role_of(values: Sequence[Any], names: Mapping[str, str] = NO_NAMES) -> str:
@@ -494,9 +473,9 @@ def _fields(line: str, role: str) -> dict[str, str]:
 
 
 def _is_scores(value: Mapping[str, Any]) -> bool:
-    """Whether a value has scores of documents by query."""
+    """Whether a value has grades of documents by query."""
     return bool(value) and all(
-        isinstance(scores, dict) and scores and all(isinstance(score, int | float) for score in scores.values())
+        isinstance(scores, dict) and scores and all(type(score) is int and score < 100 for score in scores.values())
         for scores in value.values()
     )
 
@@ -527,6 +506,7 @@ def _role_of_path(path: Path) -> str:
     return next((role for part in parts for role, pattern in _PATHS.items() if pattern.search(part)), "")
 
 
+@lru_cache
 def _split_of_path(path: Path) -> str:
     """The split that the name of a file, or of its folder, states; a file in `qrels` is named after its split."""
     stem = _SHARD.sub("", path.name.split(".")[0])
@@ -544,7 +524,6 @@ class CollectionReader:
         faults: where faults are added.
         rows: the rows that were read, by role.
         roles: the files by role, in the order in which they were read.
-        paired: the queries and documents that pairs have named.
     """
 
     settings: ImportSettings
@@ -552,7 +531,6 @@ class CollectionReader:
     faults: list[Fault] = field(default_factory=list)
     rows: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
     roles: dict[str, list[Path]] = field(default_factory=dict)
-    paired: set[tuple[str, str]] = field(default_factory=set)
 
     def read(self, paths: Sequence[Path]) -> None:
         """Read the rows of files, each by its role."""
@@ -598,25 +576,17 @@ class CollectionReader:
 
     def _paired(self, data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """The query, the documents and the labels in a row; what has no id is named after the hash of its text."""
-        row = Row(data, self.faults, Path(), 0)
-        text = self.value(row, "pairs", "text")
-        query = {"id": self.value(row, "pairs", "id") or _digest(text), "text": text}
-        parts = [("queries", query)]
-        for name, score in (("positive", 1), ("negative", 0)):
-            value = self.value(row, "pairs", name)
-            for entry in value if isinstance(value, list) else [] if value is None else [value]:
+        values = {name: self.value(Row(data, [], Path(), 0), "pairs", name) for name in _FIELDS["pairs"]}
+        query = values["id"] or _digest(values["text"])
+        yield "queries", {"id": query, "text": values["text"]}
+        for part, score in (("positive", 1), ("negative", 0)):
+            entries = values[part] if isinstance(values[part], list) else [values[part]]
+            for entry in filter(None, entries):
                 document = entry if isinstance(entry, dict) else {"text": entry}
                 key = _key(document, "documents", "id", self.names)
-                document = {"id": document[key] if key else _digest(document.get("text")), **document}
-                parts += [
-                    ("documents", document),
-                    ("labels", {"query_id": query["id"], "doc_id": document["id"], "score": score}),
-                ]
-        for part, fields in parts:
-            identity = (part, str(fields.get("id")))
-            if part == "labels" or identity not in self.paired:
-                self.paired.add(identity)
-                yield part, fields
+                name = document[key] if key else _digest(document.get("text"))
+                yield "documents", {"id": name, **document}
+                yield "labels", {"query_id": query, "doc_id": name, "score": score}
 
     def settle(self) -> None:
         """Give rows of `texts` the role of their ids in the labels, else that of their path or the missing one."""
@@ -659,47 +629,53 @@ class CollectionReader:
         locations = [self._location(row) for row in rows]
         n_located, numbers = Counter(locations), defaultdict[str, Iterator[int]](lambda: count(1))
         names = [f"{name}#{next(numbers[name])}" if name and n_located[name] > 1 else name for name in locations]
-        published = list(map(self._document, rows, names))
-        n_named = Counter((document.server, name) for document in published for name in {document.title, document.id})
-        is_named = [bool(document.title) and n_named[document.server, document.title] == 1 for document in published]
-        items = map(self._item, rows, published, is_named)
-        entries = zip(published, rows, items, strict=True)
-        return unique_entries("document", ((document.id, row, item) for document, row, item in entries if item))
+        names = [name or self.text(row, "documents", "id") for name, row in zip(names, rows, strict=True)]
+        titles = [self._title(row) for row in rows]
+        servers = [_first(row.data, SERVER_KEYS, str) for row in rows]
+        n_named = Counter(
+            (server, name) for server, *pair in zip(servers, titles, names, strict=True) for name in {*pair}
+        )
+        titled = [bool(title) and n_named[server, title] == 1 for server, title in zip(servers, titles, strict=True)]
+        items = map(self._item, rows, names, titles, servers, titled)
+        entries = zip(names, rows, items, strict=True)
+        return unique_entries("document", ((name, row, item) for name, row, item in entries if item))
 
     def _location(self, row: Row) -> str:
         """Where a document without an id is from; empty if it has one, or no location."""
-        if self.value(row, "documents", "id") is not None:
-            return ""
-        parts = (("id", _metadata(row)), ("location", row), ("location", _metadata(row)))
+        parts = (("id", row), ("id", _metadata(row)), ("location", row), ("location", _metadata(row)))
         values = (self.value(part, "documents", name) for name, part in parts)
-        return next((value for value in values if isinstance(value, str) and value), "")
+        has_id = self.value(row, "documents", "id") is not None
+        return "" if has_id else next((value for value in values if isinstance(value, str)), "")
 
-    def _document(self, row: Row, location: str) -> PublishedDocument:
-        metadata = _metadata(row)
-        title = self.value(row, "documents", "title") or self.value(metadata, "documents", "title")
-        servers = [row.data[name] for name in SERVER_KEYS if isinstance(row.data.get(name), str)]
-        schemas = [row.data[name] for name in ("schema", *SCHEMA_KEYS) if isinstance(row.data.get(name), dict)]
-        read = {_key(row.data, "documents", name, self.names) for name in ("id", "text", "title")}
-        read |= {*SERVER_KEYS, "schema", *SCHEMA_KEYS} if self.settings.type == "tool" else set()
-        others = {**metadata.data, **{name: value for name, value in row.data.items() if name not in read}}
-        return PublishedDocument(
-            id=location or self.text(row, "documents", "id"),
-            title=title if isinstance(title, str) and title != location else "",
-            text=self.text(row, "documents", "text"),
-            server=servers[0] if servers and servers[0] else None,
-            schema=schemas[0] if schemas else None,
-            metadata={name: value for name, value in others.items() if name not in _UNREAD and value is not None},
-        )
+    def _title(self, row: Row) -> str:
+        title = self.value(row, "documents", "title") or self.value(_metadata(row), "documents", "title")
+        return title if isinstance(title, str) else ""
 
-    def _item(self, row: Row, document: PublishedDocument, by_title: bool) -> Item | None:
+    def _item(self, row: Row, name: str, title: str, server: str | None, is_titled: bool) -> Item | None:
         """The item of a document; None if it has no id, or if the exported item cannot be read."""
-        exported = _exported(row)
-        if exported is None or not document.id:
-            return document.item(self.settings.type, by_title=by_title) if document.id else None
-        item = read_item(row.nested({"_id": document.id, **exported}))
-        if item is not None and item.search_text != document.text:
-            row.fault(Message("labelling.export-text-changed", name=document.id, key=EXPORT_KEY))
-        return item
+        text, exported = self.text(row, "documents", "text"), _exported(row)
+        if exported is not None and name:
+            item = read_item(row.nested({"_id": name, **exported}))
+            if item is not None and item.search_text != text:
+                row.fault(Message("labelling.export-text-changed", name=name, key=EXPORT_KEY))
+            return item
+        title, kind = "" if title == name else title, self.settings.type
+        skipped = {_key(row.data, "documents", field, self.names) for field in ("id", "text", "title")} | {*_UNREAD}
+        skipped |= {*SERVER_KEYS, *_SCHEMAS} if kind == "tool" else set()
+        fields = {**_metadata(row).data, **{key: value for key, value in row.data.items() if key not in skipped}}
+        metadata = {key: value for key, value in fields.items() if key not in _UNREAD and value is not None}
+        if not name or kind != "tool":
+            item = Item(type=kind, name=name or "-", title=title, description=title, text=text, metadata=metadata)
+            return item if name else None
+        return Item(
+            type="tool",
+            server=server,
+            name=title if is_titled else name,
+            title="" if is_titled else title,
+            description=text if is_titled else ": ".join(filter(None, (title, text))),
+            schema=_first(row.data, _SCHEMAS, dict),
+            metadata=metadata,
+        )
 
     def queries(self) -> list[PublishedQuery]:
         """The queries, those of `groups` with their groups."""
@@ -718,29 +694,21 @@ class CollectionReader:
 
     def judgments(self) -> Iterator[Judgment]:
         """The labels; those of rows without a field for scores have score 1."""
-        splits = {path: _split_of_path(path) for path in dict.fromkeys(row.path for row in self.rows["labels"])}
+        paths = dict.fromkeys(row.path for row in self.rows["labels"])
+        stated = paths if len(paths) > 1 else self.roles.get("labels", ())  # queries in one file are of every split
         for row in self.rows["labels"]:
             query, document = (self.text(row, "labels", name) for name in ("query", "document"))
-            score = self.value(row, "labels", "score")
-            if score is None and not {*_plain_names(tuple(row.data))} & {*_FIELDS["labels"]["score"]}:
-                score = 1
-            if (number := _whole(score)) is None:
+            has_scores = _candidates("labels", "score", tuple(row.data)) or "score" in self.names
+            score = self.value(row, "labels", "score") if has_scores else 1
+            split = _split_of_path(row.path) if row.path in stated else ""
+            if (match := _WHOLE.fullmatch(str(score))) is None:
                 row.fault(Message("labelling.score-form", kind="whole", got=score))
             elif query and document:
-                yield Judgment(query, document, number, splits[row.path], row.path, row.line)
+                yield Judgment(query, document, int(match[1]), split, row.path, row.line)
 
 
 def _digest(text: Any) -> str:
     return hashlib.sha256(str(text).encode("utf-8", "surrogatepass")).hexdigest()[:12]
-
-
-def _whole(score: Any) -> int | None:
-    """A score as a whole number; None if it is none."""
-    try:
-        number = int(score) if isinstance(score, str | float | int) else None
-    except (ValueError, OverflowError):
-        return None
-    return number if isinstance(score, str) or number == score else None
 
 
 def _scored(labels: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -756,12 +724,13 @@ def _plain_rows(path: Path, role: str, faults: list[Fault]) -> Iterator[tuple[in
     for line, text in read_lines(path, faults):
         if fields := _fields(text, role):
             yield line, role, fields
-        elif role == "labels":
-            columns, n = ("query", "0", "document", "relevance"), len(text.split())
-            faults.append(Fault(Message("labelling.fields-by-blanks", n=4, columns=columns, got=n), path, line))
-        else:
-            expected, n = "id and text (or id, title, text)", len(text.split("\t"))
-            faults.append(Fault(Message("labelling.tabs", expected=expected, got=n), path, line))
+            continue
+        expected, n_tabs = "id and text (or id, title, text)", len(text.split("\t"))
+        message = Message("labelling.tabs", expected=expected, got=n_tabs)
+        if role == "labels":
+            columns = ("query", "0", "document", "relevance")
+            message = Message("labelling.fields-by-blanks", n=4, columns=columns, got=len(text.split()))
+        faults.append(Fault(message, path, line))
 
 
 def read_lines(path: Path, faults: list[Fault]) -> Iterator[tuple[int, str]]:
@@ -771,9 +740,14 @@ def read_lines(path: Path, faults: list[Fault]) -> Iterator[tuple[int, str]]:
         yield from ((line, text) for line, text in decoded_lines(content, path, faults) if text.strip())
 
 
+def _first(data: Mapping[str, Any], names: Iterable[str], kind: type[T]) -> T | None:
+    """The first value of a type that is not empty in some fields."""
+    return next((value for name in names if isinstance(value := data.get(name), kind) and value), None)
+
+
 def _metadata(row: Row) -> Row:
     """The metadata of a document, as a row."""
-    return row.nested(next((row.data[name] for name in _METADATA if isinstance(row.data.get(name), dict)), None))
+    return row.nested(_first(row.data, _METADATA, dict))
 
 
 def _exported(row: Row) -> Mapping[str, Any] | None:

@@ -14,19 +14,18 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ctxbench.catalogs.instructions import truth
 from ctxbench.io.errors import Fault, InputError, Message, UserError
 from ctxbench.io.rows import Row
-from ctxbench.labelling.conversion import PASSED_OVER, Draft
+from ctxbench.labelling.conversion import PASSED_OVER, Draft, split_name
 from ctxbench.labelling.kinds import EVALS, ImportKind
 from ctxbench.labelling.record_files import (
     EXPECTED,
     FORBIDDEN,
     LABELS,
-    OTHERWISE,
-    QUERY,
+    REQUESTS,
     ItemFinder,
     is_log,
     parse_list,
@@ -38,11 +37,11 @@ from ctxbench.model.items import Catalog, Item
 TRIGGER_FREE = "unlabelled queries (no skill triggered)"
 UNTRIED = "skills without trigger evals"
 BY_HAND = "evals of manual skills (left out)"
+_SPLITS = ("train", "dev", "validation", "test", "tuning")
 _LISTS = (
     *("tests", "test_cases", "cases", "evals", "queries", "scenarios", "examples", "goldens", "samples", "questions"),
-    *("data", "rows", "records", "items", "dataset", "prompts"),
+    *("data", "rows", "records", "items", "dataset", "prompts", *_SPLITS),
 )
-_REQUESTS = (*QUERY, *OTHERWISE["query"])
 
 
 @dataclass(kw_only=True)
@@ -95,18 +94,16 @@ def rows_of_file(
         triggers.read(read)
         return None
     part = EvalRows(path=path, name=path.name.partition(".")[0], form=kind, rows=[])
-    entries = [entry for document in read for entry in records_of(document, is_whole=len(read) == 1)]
     if kind == "promptfoo":
         part.rows = [Row(data, faults, test.path, test.line) for d in read for test, data in _tests(d, finder, faults)]
-    elif kind in _SAMPLES:
-        rows = [Row(entry.value, faults, path, entry.line) for entry in entries if isinstance(entry.value, dict)]
-        part.rows, part.roles = _samples(rows, kind, finder), ("query", "expected", "forbidden")
-    else:
-        for entry in entries:
-            if isinstance(entry.value, dict):
-                part.rows.append(Row(entry.value, faults, path, entry.line))
-            else:
-                faults.append(Fault(Message("labelling.no-object", got=entry.value), path, entry.line))
+        return part
+    for entry in (entry for document in read for entry in records_of(document, is_whole=len(read) == 1)):
+        if isinstance(entry.value, dict):
+            part.rows.append(Row(entry.value, faults, path, entry.line))
+        else:
+            faults.append(Fault(Message("labelling.no-object", got=entry.value), path, entry.line))
+    if kind in _SAMPLES:
+        part.rows, part.roles = _samples(part.rows, kind, finder), ("query", "expected", "forbidden")
     return part
 
 
@@ -116,14 +113,24 @@ def records_of(document: Document, *, is_whole: bool = True) -> list[Document]:
     Only a document that is the whole file is searched for a list under another name.
     """
     value = document.value
-    if not isinstance(value, dict) or any(snake(name) in _REQUESTS for name in value if isinstance(value[name], str)):
+    if not isinstance(value, dict) or any(snake(name) in REQUESTS for name in value if isinstance(value[name], str)):
         return [document]
     lists = [name for name, entries in value.items() if _holds_records(entries) and not is_log(value)]
-    usual = [name for name in lists if snake(name) in _LISTS]
-    usual += [name for name in value if value[name] == [] and snake(name) in _LISTS]
-    has_header = is_whole and sum(isinstance(inner, list | dict) for inner in value.values()) == 1
+    usual = [name for name in value if snake(name) in _LISTS and (name in lists or value[name] == [])]
+    is_header = is_whole and sum(isinstance(inner, list | dict) for inner in value.values()) == 1
+    has_header = is_header and len(value) + sum(len(value[name]) for name in lists) > 2
     names = usual or (lists if has_header and not _labels_in(value) else [])
-    return [entry for name in names for entry in document.entries(name)] if names else [document]
+    if not names and value and all(set(map(snake, _dict(inner))) & set(REQUESTS) for inner in value.values()):
+        return [replace(document, value={"id": name, **inner}) for name, inner in value.items()]
+    if not names:
+        return [document]
+    entries = [(name, entry) for name in names for entry in document.entries(name)]
+    return [
+        replace(entry, value={"split": split_name(name), **entry.value})
+        if name in _SPLITS and isinstance(entry.value, dict)
+        else entry
+        for name, entry in entries
+    ]
 
 
 def _holds_records(value: Any) -> bool:
@@ -154,17 +161,22 @@ def _tests(document: Document, finder: ItemFinder, faults: list[Fault]) -> Itera
     config = _dict(document.value)
     if "tests" in _dict(config.get("config")):  # results, which hold their configuration
         document, config = replace(document, value=config["config"], text="", lines={}), config["config"]
-    tests = [document] if "tests" not in config else document.entries("tests")
+    tests = document.entries("tests") if {"tests", "scenarios"} & set(config) else [document]
     listed = config.get("tests")
     files = [listed] if isinstance(listed, str) else [test.value for test in tests if isinstance(test.value, str)]
     for name in files:
         try:
             paths = data_files([document.path.parent / name.removeprefix("file://")])
             tests += [test for path in paths for outer in documents(path, faults) for test in records_of(outer)]
-        except UserError as error:
-            faults.append(
-                Fault(Message("labelling.tests-elsewhere", name=name, why=error), document.path, document.line)
-            )
+        except (UserError, OSError, ValueError) as error:
+            message = Message("labelling.tests-elsewhere", name=name[:80], why=str(error)[:200])
+            faults.append(Fault(message, document.path, document.line))
+    for scenario in document.entries("scenarios"):
+        for data, test in itertools.product(
+            _dicts(_dict(scenario.value).get("config")), _dicts(_dict(scenario.value).get("tests"))
+        ):
+            variables = {**_dict(data.get("vars")), **_dict(test.get("vars"))}
+            tests.append(replace(scenario, value={**data, **test, "vars": variables}))
     mentioned, default = set(_TEMPLATE.findall(str(config.get("prompts", "")))), _dict(config.get("defaultTest"))
     for test in tests:
         if value := _dict(_dict(test.value).get("testCase")) or _dict(test.value):
@@ -203,7 +215,7 @@ def _test(
     others = EXPECTED if "expected" in record else ()
     record |= {name: value for name, value in values.items() if name not in record and snake(name) not in others}
     texts = [name for name in record if isinstance(record[name], str) and (not mentioned or name in mentioned)]
-    if len(texts) == 1 and not any(snake(name) in _REQUESTS for name in values):
+    if len(texts) == 1 and not any(snake(name) in REQUESTS for name in values):
         record["query"] = record.pop(texts[0])
     about = {"title": test.get("description"), "vars": values, **_dict(test.get("metadata"))}
     return {**unread, **{name: value for name, value in about.items() if name not in record}, **record}
@@ -224,12 +236,9 @@ def _asserted(
     if isinstance(value, str):
         value = _TEMPLATE.sub(lambda match: str(values.get(match[1], match[0])), value)
         value = [value] if kind in _ONE else value.split(",")
-    names = (
-        [entry.get("name") if isinstance(entry, dict) else entry for entry in value or []]
-        if type(value) is list
-        else []
-    )
-    names = [name.strip() for name in names if isinstance(name, str) and name.strip()]
+    entries = value if isinstance(value, list) else []
+    named = [entry.get("name") if isinstance(entry, dict) else entry for entry in entries]
+    names = [name.strip() for name in named if isinstance(name, str) and name.strip()]
     if not names or kind not in (*_ONE, *_ANY, *_ALL, *_OF_TOOLS) or (is_negative and kind in _ALL):
         return None
     if kind not in _OF_TOOLS and any(
@@ -243,7 +252,11 @@ def _asserted(
 
 _SAMPLES = {
     "deepeval": (("input", "turns", "scenario"), ("expected_tools",), ("context",)),
-    "ragas": (("user_input",), ("reference_tool_calls", "reference_context_ids"), ("reference_contexts",)),
+    "ragas": (
+        ("user_input", "query", "question"),
+        ("reference_tool_calls", "reference_context_ids"),
+        ("reference_contexts",),
+    ),
 }
 """By kind the fields of the request, of names of items, and of texts of items."""
 
@@ -262,7 +275,7 @@ def _samples(rows: list[Row], kind: str, finder: ItemFinder) -> list[Row]:
         asked = next((name for name in requests if name in data), requests[0])
         record = {name: value for name, value in data.items() if name not in (asked, *used)}
         lists = [entries for name in used if (entries := labels[name][number]) is not None]
-        record |= {"query": _user_text(data.get(asked)), "expected": list(itertools.chain(*lists)) if lists else None}
+        record |= {"query": data.get(asked), "expected": list(itertools.chain(*lists)) if lists else None}
         records.append(replace(row, data=record))
     return records
 
@@ -287,19 +300,11 @@ def _is_item(entry: Any, finder: ItemFinder) -> bool:
     return isinstance(entry, str | int) and finder.resolve(str(entry)).key is not None
 
 
-def _user_text(value: Any) -> Any:
-    """The text of a request, or the texts of the user in a list of messages."""
-    value = parse_list(value) if isinstance(value, str) and value.startswith("[{") else value
-    if not isinstance(value, list):
-        return value
-    messages = [message for message in _dicts(value) if message.get("type", message.get("role")) in ("human", "user")]
-    return "\n".join(text for message in messages if isinstance(text := message.get("content"), str))
-
-
 # trigger evals of skills
 
 _TRIGGER = re.compile(
-    r"should_(?P<no>not_|nt_)?trig\w*|(?P<non>non_|not_|no_)?trigger(ing)?_(prompt|quer|case|test|eval|example)\w*"
+    r"should_?(?P<no>not_|nt_)?(trig|activ|invoke|fire|load)\w*"
+    r"|(?P<non>non_|not_|no_)?trigger(ing)?_(prompt|quer|case|test|eval|example)\w*|(expected_)?triggers?(ed)?"
 )
 _SKILL_KEYS = ("skill", "skill_name")
 _WORDS_OF_FILES = re.compile(r"[-_.]?(?:triggers?|evals?|tests?|cases|queries)")
@@ -309,7 +314,17 @@ def is_trigger_eval(values: Sequence[Any]) -> bool:
     """Whether the values of a file are trigger evals: records that say whether a skill should be used."""
     dicts = [value for value in values if isinstance(value, dict)]
     entries = [entry for value in dicts for inner in value.values() for entry in _dicts(inner)]
-    return any(_TRIGGER.fullmatch(snake(name)) for value in (*dicts, *entries) for name in value)
+    return any(
+        _TRIGGER.fullmatch(snake(name)) and (isinstance(stated, list) or _says(stated) is not None)
+        for value in (*dicts, *entries)
+        if not {"front_matter", "function"} & set(value)
+        for name, stated in value.items()
+    )
+
+
+def _says(value: Any) -> bool | None:
+    """Whether a value says yes or no; None if it says neither."""
+    return None if value is None else truth(value)
 
 
 class TriggerEvals:
@@ -341,9 +356,11 @@ class TriggerEvals:
     def _add(self, row: Row, number: int, triggered: bool | None, named: Any) -> None:
         """Add one entry, or its fault."""
         fields = {snake(name): value for name, value in row.data.items()}
-        request = next((name for name in _REQUESTS if name in fields), "query")
-        text, stated = fields.get(request), fields.get("should_trigger")
-        triggered = truth(stated) if triggered is None and stated is not None else triggered
+        request = next((name for name in REQUESTS if name in fields), "query")
+        text, match = fields.get(request), next(filter(None, map(_TRIGGER.fullmatch, fields)), None)
+        match = match if match and not re.search("trig(?!ger)", match[0]) else None  # a misspelt field
+        if triggered is None and match and (stated := _says(fields[match[0]])) is not None:
+            triggered = stated is not bool(match["no"] or match["non"])
         if not isinstance(text, str) or not text.strip() or triggered is None:
             row.fault(Message("labelling.trigger-entry", entry=number, got=dict(row.data)))
             return
@@ -357,7 +374,7 @@ class TriggerEvals:
         if skill.include == "manual":
             self._draft.ids[BY_HAND].append(f"{skill.name}: {text.strip():.40}")
             return
-        consumed = {request, "should_trigger", "id", "split", *_SKILL_KEYS}
+        consumed = {request, match and match[0], "id", "split", *_SKILL_KEYS}
         self._draft.ids[PASSED_OVER] += [name for name in fields if name not in consumed]
         first = self._rows.get(text.strip())
         if first is None:
@@ -368,7 +385,7 @@ class TriggerEvals:
         if split := row.take("split", str, ""):
             if (before := first.data["split"] or split) != split:
                 row.fault(Message("labelling.request-split-conflict", line=first.line, split=split, first=before))
-            first.data["split"] = split
+            cast("dict[str, Any]", first.data)["split"] = split
         labels = first.data["expected" if triggered else "forbidden"]
         labels += [skill.id] if skill.id not in labels else []
 
@@ -388,7 +405,7 @@ class TriggerEvals:
         tried = [{*row.data["expected"], *row.data["forbidden"]} for row in self._rows.values()]
         for row, skills in zip(self._rows.values(), tried, strict=True):
             if not row.data["expected"] and not self._nothing_else and offered - skills:
-                row.data["expected"] = None
+                cast("dict[str, Any]", row.data)["expected"] = None
                 self._draft.ids[TRIGGER_FREE].append(row.data["id"])
         if not self._rows:
             return []
@@ -426,13 +443,14 @@ def _rows(values: Sequence[Any]) -> list[set[str]]:
 
 
 def _is_promptfoo(values: Sequence[Any]) -> bool:
-    for value in filter(lambda value: isinstance(value, dict), values):
-        config = _dict(value.get("config")) or value
-        if "tests" in config and {"prompts", "providers", "defaultTest", "targets"} & set(config):
-            return True
-        if "vars" in (_dict(value.get("testCase")) or value) or any(name.startswith("__expected") for name in value):
-            return True
-    return any({"vars", "assert"} <= fields for fields in _rows(values))
+    files = [_dict(value.get("config")) or _dict(value.get("testCase")) or value for value in map(_dict, values)]
+    about = {"prompts", "providers", "defaultTest", "targets"}
+    return any(
+        ({"tests", "scenarios"} & set(file) and about & set(file))
+        or "vars" in file
+        or any(name.startswith("__expected") for name in file)
+        for file in files
+    ) or any({"vars", "assert"} <= fields for fields in _rows(values))
 
 
 _OF_DEEPEVAL = {
@@ -446,8 +464,9 @@ def _is_deepeval(values: Sequence[Any]) -> bool:
 
 
 def _is_ragas(values: Sequence[Any]) -> bool:
+    names = ("reference", "retrieved_context")
     return any(
-        "user_input" in fields and any(name.startswith(("reference", "retrieved_context")) for name in fields)
+        "reference_contexts" in fields or ("user_input" in fields and any(name.startswith(names) for name in fields))
         for fields in _rows(values)
     )
 
@@ -456,13 +475,11 @@ _OF_COLLECTIONS = {"retrieval_gt", "corpus_id", "doc_id", "docid", "passage_id",
 
 
 def _is_golden(values: Sequence[Any]) -> bool:
-    if any(isinstance(value, dict) and is_log(value) for value in values):
-        return False
-    rows = [fields for fields in _rows(values) if not fields & _OF_COLLECTIONS]
-    requests = set(_REQUESTS) - {"text", "message", "input"}
-    return any(
-        (requests & fields and len(fields) > 2) or (set(_REQUESTS) & fields and _labels_in(dict.fromkeys(fields)))
-        for fields in rows
+    usual = set(REQUESTS) - {"text", "message", "input"}
+    return not any(is_log(_dict(value)) for value in values) and any(
+        (usual & fields and len(fields) > 2) or (set(REQUESTS) & fields and _labels_in(dict.fromkeys(fields)))
+        for fields in _rows(values)
+        if not fields & _OF_COLLECTIONS
     )
 
 

@@ -30,7 +30,7 @@ from ctxbench.catalogs.instructions import rules_folder
 from ctxbench.catalogs.tool_lists import as_option, describes_item
 from ctxbench.datasets.dataset import split_of
 from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_pairs, minimal_groups
-from ctxbench.io.errors import Fault, InputError, Message, check_choice, none_found, suggest
+from ctxbench.io.errors import SHOWN, Fault, InputError, Message, check_choice, none_found, suggest
 from ctxbench.io.rows import Row
 from ctxbench.labelling.conversion import PASSED_OVER, RENAMED, Conversion, Draft, ImportSettings, grading, refuse_empty
 from ctxbench.labelling.eval_forms import (
@@ -40,7 +40,6 @@ from ctxbench.labelling.eval_forms import (
     UNTRIED,
     EvalRows,
     TriggerEvals,
-    is_trigger_eval,
     rows_of_file,
 )
 from ctxbench.labelling.record_files import (
@@ -53,10 +52,10 @@ from ctxbench.labelling.record_files import (
     MAPPED,
     NAME_KEYS,
     OFFERED,
-    OTHERWISE,
     PLACE_KEYS,
     QUERY,
     READ_BESIDE,
+    REQUESTS,
     FieldEvidence,
     ItemFinder,
     entries_of,
@@ -69,16 +68,16 @@ from ctxbench.labelling.record_files import (
     named,
     naming_field,
     offered_fields,
+    request_text,
     snake,
     useless_names,
     with_names,
 )
-from ctxbench.labelling.sources import data_files, sample
 from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Catalog, ItemKey
 from ctxbench.model.requests import Request
 
-__all__ = ["KINDS", "TRIGGER_FREE", "UNTRIED", "import_evals", "import_golden", "import_triggers"]
+__all__ = ["KINDS", "TRIGGER_FREE", "UNTRIED", "import_evals"]
 
 NOTHING = "queries that need nothing"
 UNSAID = "unlabelled queries (no `expected`)"
@@ -143,14 +142,15 @@ def import_evals(
     for mapped in names:
         check_choice("the field that is mapped", mapped, MAPPED)
     draft = Draft(settings or ImportSettings(), ISSUES)
-    where = files[0] if len(files) == 1 else Path(os.path.commonpath([path.absolute().parent for path in files]))
-    root = where if catalog is None else None
+    where, root = files[0] if len(files) == 1 else _common_folder(files), None
     if catalog is None:
-        catalog, files = _catalog_of(where, files, draft)
+        root = _common_folder([path for path in files if path.suffix.startswith(".md")] or files)
+        catalog, files = _catalog_of(root, files, draft)
     finder = ItemFinder(catalog)
     triggers = TriggerEvals(catalog, draft, root=root, nothing_else=nothing_else)
-    parts = [rows_of_file(path, kind, finder, triggers, draft.faults) for path in files]
-    parts = [*filter(None, parts), *triggers.rows()]
+    read = [rows_of_file(path, kind, finder, triggers, draft.faults) for path in files]
+    listed = {row.path for part in read if part for row in part.rows if row.path != part.path}  # by a configuration
+    parts = [*(part for part in read if part and part.path not in listed), *triggers.rows()]
     reader = _EvalReader(catalog, finder, draft, names)
     evals = [record for part in parts for record in reader.read_part(part)]
     reader.read_scale([label for record in evals for group in record.expected or [] for label in group], where)
@@ -167,35 +167,14 @@ def import_evals(
     return draft.conversion(catalog, form=", ".join(forms), files=files, labelling=labelling, where=where)
 
 
-def import_golden(
-    file: Path | str,
-    catalog: Catalog,
-    *,
-    settings: ImportSettings | None = None,
-    names: Mapping[str, str] | None = None,
-) -> Conversion:
-    """Make a dataset of one file of evals over a catalog; see `import_evals`."""
-    return import_evals([Path(file)], catalog, settings=settings, names=names)
-
-
-def import_triggers(
-    folder: Path | str, *, settings: ImportSettings | None = None, nothing_else: bool = False
-) -> Conversion:
-    """Make a dataset of a folder of skills and their trigger evals, which are found by content; see `import_evals`."""
-    files = [
-        path
-        for path in data_files([Path(folder)])
-        if path.name == "SKILL.md" or is_trigger_eval([document.value for document in sample(path)])
-    ]
-    if not any(path.name != "SKILL.md" for path in files):
-        raise InputError([Fault(Message("labelling.no-trigger-file"), folder)])
-    return import_evals(files, None, settings=settings, nothing_else=nothing_else)
+def _common_folder(files: Sequence[Path]) -> Path:
+    return Path(os.path.commonpath([path.absolute().parent for path in files]))
 
 
 def _catalog_of(root: Path, files: Sequence[Path], draft: Draft) -> tuple[Catalog, list[Path]]:
     """The rules and skills among files of a folder, and the other files; notes on them are counted."""
     by_path = {path.absolute(): path for path in files}
-    parts = rules_folder(root)() if root.is_dir() else []
+    parts = rules_folder(root)()
     draft.ids[NOTED] += [note for part in parts if part.name == "skills" for note in part.notes]
     items = {root.absolute() / str(item.metadata.get("path", item.name)): item for part in parts for item in part.items}
     catalog = Catalog(item for path, item in items.items() if path in by_path)
@@ -262,9 +241,9 @@ class _EvalReader:
         records = [row.data for row in rows]
         part.has_requests = has_request(records)
         offered = {name for record in records for name in offered_fields(record, names) if snake(name) in OFFERED}
-        fields = dict.fromkeys(name for record in records for name in record if LABELS.fullmatch(snake(name)))
-        items = FieldEvidence.of([{name: r.get(name) for name in fields} for r in records], self._finder.resolve).items
-        likely = {name.partition(".")[0] for name in items}
+        usual = {name for record in records for name in record if LABELS.fullmatch(snake(name))}
+        evidence = FieldEvidence.of([{n: r[n] for n in r if n in usual} for r in records], self._finder.resolve)
+        likely = {name.partition(".")[0] for name in evidence.items}
         named_by = naming_field(records)  # used as id if there are no ids
         return [
             self._read(part, row, f"{part.name}-{number}", offered, likely, named_by)
@@ -303,9 +282,9 @@ class _EvalReader:
         grades = self.draft.settings.grades
         if negative := sorted({score for score in scores if score < 0} - set(grades or ())):
             example = ",".join(f"{score}=0" for score in negative)
-            message = Message("labelling.negative-grades", scores=negative, example=example)
-            self.draft.faults.append(Fault(message, file))
-            return
+            self.draft.faults.append(
+                Fault(Message("labelling.negative-grades", scores=negative, example=example), file)
+            )
         try:
             self._grades = grading(scores, grades, file)
         except InputError as error:
@@ -339,12 +318,20 @@ class _EvalReader:
         query_id = self._query_id(record)
         groups, graded = self._graded(record)
         available = self._available(record.offered)
-        if available is not None:
-            self.draft.ids[AVAILABLE].append(query_id)
-            self._check_offered(record, groups, available)
+        self.draft.ids[AVAILABLE] += [] if available is None else [query_id]
+        for group in [] if available is None else groups:
+            if not set(group) & set(available or ()):
+                names = {
+                    "items": " or ".join(key.id for key in group),
+                    "fields": " and ".join(map(repr, record.offered)),
+                }
+                row.fault(Message("labelling.expected-not-offered", **names))
         is_partial = id(row) in self._unplaced
         if record.expected is not None and text and not is_partial:
-            self._check_repeated(row, text, frozenset(map(frozenset, groups)))
+            expected = frozenset(map(frozenset, groups))
+            line, before = self._requests.setdefault(text, (row.line, expected))
+            if before != expected:
+                row.fault(Message("labelling.request-conflict", line=line))
         part.passed_over |= dict.fromkeys(passed_over)
         part.has_labels |= bool(fields["expected"] or fields["forbidden"])
         needs_nothing = record.expected == [] and not is_partial
@@ -396,11 +383,8 @@ class _EvalReader:
         fields = [*dict.fromkeys(repr(name) for record in records for name in record)]
         labels = evidence.labels() if not part.has_labels else []
         request = evidence.request() if not part.has_requests else ""
-        names = {
-            **self._mapped,
-            **({"query": request} if request else {}),
-            **({"expected": labels[0]} if labels else {}),
-        }
+        likely = {"query": request, "expected": "".join(labels[:1]), "forbidden": labels and evidence.forbidden()}
+        names = {**self._mapped, **{role: name for role, name in likely.items() if name}}
         option = as_option(names or {"query" if not part.has_requests else "expected": "FIELD"})
         key = "labelling.no-request-field" if not part.has_requests else "labelling.expected-missing"
         if labels:
@@ -410,12 +394,10 @@ class _EvalReader:
             fields=", ".join([*fields[:_SHOWN], "..."][: len(fields)]) or "none",
             labels=" or ".join(map(repr, labels)),
             hint=f"; did you mean {request!r}?" if request else ".",
-            missing=" and ".join(
-                ["the request"] * (not part.has_requests) + ["expected items"] * (not part.has_labels)
-            ),
+            missing="expected items" if part.has_requests else "the request and expected items",
             option=option,
-            command=f"ctxbench data import {shlex.quote(str(part.path))} -c CATALOG --out FOLDER {option}",
-            names=(*QUERY, *OTHERWISE["query"]),
+            command=f"{self.draft.settings.command} {shlex.join(option.split(' ', 1))}",
+            names=REQUESTS,
             expected=EXPECTED,
             forbidden=FORBIDDEN,
         )
@@ -423,41 +405,32 @@ class _EvalReader:
 
     def _graded(self, record: _Eval) -> tuple[list[list[ItemKey]], dict[ItemKey, int]]:
         """The required groups of a record, and the grades of its other items; contradictions are faults."""
-        required: list[list[ItemKey]] = []
-        graded: dict[ItemKey, int] = {}
+        row, required, pairs = record.row, list[list[ItemKey]](), list[tuple[ItemKey, int]]()
         for group in record.expected or []:
-            grades = [Grade.REQUIRED if label.score is None else self._grades.get(label.score, 0) for label in group]
-            if all(grade == Grade.REQUIRED for grade in grades):
+            grades = {Grade.REQUIRED if label.score is None else self._grades.get(label.score, 0) for label in group}
+            if grades == {Grade.REQUIRED}:
                 required.append([label.key for label in group])
-                continue
-            if len(group) > 1:
-                record.row.fault(Message("labelling.alternatives-not-required"))
-            for label, grade in zip(group, grades, strict=True):
-                if graded.setdefault(label.key, grade) != grade:
-                    record.row.fault(Message("labelling.grade-conflict", item=label.key.id))
+            elif len(group) > 1:
+                row.fault(Message("labelling.alternatives-not-required"))
+            else:
+                pairs += [(label.key, grade) for label in group for grade in grades]
         groups, _, overlap = minimal_groups(required)
         if overlap:
-            record.row.fault(Message("labelling.alternatives-overlap"))
-        required_keys = {key for group in groups for key in group}
+            row.fault(Message("labelling.alternatives-overlap"))
         forbidden = {label.key: label.score for group in record.forbidden or [] for label in group}
-        for key, score in forbidden.items():
-            if graded.setdefault(key, Grade.IRRELEVANT) != Grade.IRRELEVANT or key in required_keys:
-                record.row.fault(Message("labelling.expected-and-forbidden", item=key.id))
-            elif score:
-                record.row.fault(Message("labelling.forbidden-graded", item=key.id, grade=score))
-        for key in sorted((required_keys & set(graded)) - set(forbidden), key=lambda key: key.id):
-            record.row.fault(Message("labelling.grade-conflict", item=key.id))
-        return groups, graded
-
-    def _check_offered(
-        self, record: _Eval, groups: Sequence[Sequence[ItemKey]], available: Collection[ItemKey]
-    ) -> None:
-        """Add a fault if a required item was not offered."""
-        fields = " and ".join(map(repr, record.offered))
-        for group in groups:
-            if not set(group) & set(available):
-                names = " or ".join(key.id for key in group)
-                record.row.fault(Message("labelling.expected-not-offered", items=names, fields=fields))
+        stated = [
+            *((key, Grade.REQUIRED) for group in groups for key in group),
+            *pairs,
+            *((key, 0) for key in forbidden),
+        ]
+        for key, stated_grades in group_pairs(stated).items():
+            if len(set(stated_grades)) > 1 and key in forbidden:
+                row.fault(Message("labelling.expected-and-forbidden", item=key.id))
+            elif len(set(stated_grades)) > 1:
+                row.fault(Message("labelling.grade-conflict", item=key.id))
+            elif forbidden.get(key):
+                row.fault(Message("labelling.forbidden-graded", item=key.id, grade=forbidden[key]))
+        return groups, {**dict(pairs), **dict.fromkeys(forbidden, Grade.IRRELEVANT)}
 
     def _text(self, record: _Eval, name: str) -> str:
         """The text of the request; a missing one is a fault if other records of the file have requests."""
@@ -466,35 +439,24 @@ class _EvalReader:
         if theirs is not None and row.data.get(name) is None:
             row.fault(Message("labelling.mapped-field-missing", name=theirs, role=name))
             return ""
-        return row.take(name, str, "", required=record.part.has_requests)
-
-    def _check_repeated(self, row: Row, text: str, groups: frozenset[frozenset[ItemKey]]) -> None:
-        """Add a fault if an earlier record of the same request expects other items."""
-        line, before = self._requests.setdefault(text, (row.line, groups))
-        if before != groups:
-            row.fault(Message("labelling.request-conflict", line=line))
+        asked = replace(row, data={**row.data, name: request_text(row.data.get(name))})
+        return asked.take(name, str, "", required=record.part.has_requests)
 
     def put_in_groups(self) -> None:
         """Make groups of queries with one text, and set missing splits."""
         queries = self.draft.queries
-        alike = group_pairs((query.request.text.strip(), position) for position, query in enumerate(queries))
-        for text, (first, *repeats) in alike.items():
-            positions = [first, *repeats] if text else []
-            stated = {queries[position].split: position for position in reversed(positions) if queries[position].split}
-            if len(stated) > 1:
-                first_stated, *others = sorted(stated.values())
-                for position in others:
-                    splits = {"split": queries[position].split, "first": queries[first_stated].split}
-                    line = self._rows[first_stated].line
-                    self._rows[position].fault(Message("labelling.request-split-conflict", line=line, **splits))
-            group = queries[first].id if text and repeats else None
-            for position in [first, *repeats]:
-                query = queries[position]
-                queries[position] = replace(
-                    query, split=query.split or next(iter(stated), "") or split_of(group or query.id), group=group
-                )
-            lines = [str(self._rows[position].line) for position in positions]
-            self.draft.ids[AGAIN] += [f"lines {', '.join(lines[:-1])} and {lines[-1]}"] if group else []
+        alike = group_pairs((query.request.text.strip() or query.id, n) for n, query in enumerate(queries))
+        for first, *repeats in alike.values():
+            positions, group = [first, *repeats], queries[first].id if repeats else None
+            stated = next((n for n in positions if queries[n].split), first)
+            split = queries[stated].split or split_of(queries[first].id)
+            for n in positions:
+                if queries[n].split not in ("", split):
+                    splits = {"line": self._rows[stated].line, "split": queries[n].split, "first": split}
+                    self._rows[n].fault(Message("labelling.request-split-conflict", **splits))
+                queries[n] = replace(queries[n], split=queries[n].split or split, group=group)
+            *lines, last = [str(self._rows[n].line) for n in positions]
+            self.draft.ids[AGAIN] += [f"lines {', '.join(lines)} and {last}"] if group else []
 
     def _groups(self, row: Row, role: str, name: str | None) -> list[list[_Labelled]] | None:
         """The groups of alternatives in the field of a role; None if it is missing."""
@@ -511,52 +473,38 @@ class _EvalReader:
             row.fault(Message("labelling.empty-alternatives", name=name))
         groups: list[list[_Labelled]] = []
         for entry in entries:
-            labels = self._items(row, name, entry if isinstance(entry, list) else [entry])
-            groups += [labels] if isinstance(entry, list) else [[label] for label in labels]
+            alternatives = entry if isinstance(entry, list) else [entry]
+            items = [(self._item(row, name, label), label) for label in alternatives]
+            groups.append([_Labelled(key, _score(row, name, label)) for key, label in items if key is not None])
+            members = (member for label in alternatives if isinstance(label, dict) for member in label)
+            self.draft.ids[PASSED_OVER] += [f"{name}.{member}" for member in members if snake(member) not in _OF_LABELS]
         if len({label.score is None for group in groups for label in group}) > 1:
             row.fault(Message("labelling.grades-missing", name=name))
         return [group for group in groups if group]
 
-    def _items(self, row: Row, field_name: str, entries: Sequence[Any]) -> list[_Labelled]:
-        """The labelled items of entries, without those that are faults or whose place is unknown or ambiguous."""
-        labels = []
-        for entry in entries:
-            try:
-                keys = self._placed(row, entry) if is_place(entry) else [self._named(row, field_name, entry)]
-            except (TypeError, ValueError):
-                row.fault(Message("labelling.item-form", field=field_name, got=entry))
-                continue
-            score = _score(row, field_name, entry)
-            unread = (member for member, _ in _members(entry) if snake(member) not in _OF_LABELS)
-            self.draft.ids[PASSED_OVER] += [f"{field_name}.{member}" for member in unread]
-            for key in keys:
-                if key in self._by_hand:
-                    row.fault(Message("labelling.manual-item", name=key.name, field=field_name))
-                elif key is not None:
-                    labels.append(_Labelled(key, score))
-        return labels
-
-    def _named(self, row: Row, field_name: str, entry: Any) -> ItemKey | None:
-        """The item of a name or an object with one; None, with a fault, if it is unknown or ambiguous."""
-        is_number = type(entry) is int and self._finder.resolve(str(entry)).key is not None
-        resolved = self._finder.resolve(str(entry) if is_number else named(entry))
-        if resolved.rule == AMBIGUOUS:
-            several = " or ".join(key.id for key in resolved.candidates[:5])
-            row.fault(Message("labelling.ambiguous-item", name=resolved.name, field=field_name, ids=several))
-        elif resolved.key is None:
-            hint = suggest(resolved.name, self._finder.names, listed=False)
-            row.fault(Message("labelling.unknown-item", name=resolved.name, field=field_name, hint=hint))
-        return resolved.key
-
-    def _placed(self, row: Row, entry: Mapping[str, Any]) -> list[ItemKey]:
-        """The items at a place; a place that is unknown or ambiguous is counted."""
-        keys = self._finder.locate(entry)
-        self.draft.stated["labels by content"] += 1
-        if len(keys) != 1:
+    def _item(self, row: Row, field_name: str, label: Any) -> ItemKey | None:
+        """The item of a label; None if it is a fault, or a place that is counted as unknown or ambiguous."""
+        try:
+            resolved = self._finder.find(label)
+        except (TypeError, ValueError):
+            row.fault(Message("labelling.item-form", field=field_name, got=label))
+            return None
+        name, shown = resolved.name, {"name": resolved.name, "field": field_name}
+        self.draft.stated["labels by content"] += is_place(label)
+        if resolved.key in self._by_hand:
+            row.fault(Message("labelling.manual-item", **shown))
+            return None
+        if resolved.key is None and is_place(label):
             self._unplaced.add(id(row))
-            place = f"{row.path and row.path.name}:{row.line} {next(iter(entry.values()))!s:.40}"
-            self.draft.ids[SEVERAL_PLACES if keys else NOWHERE].append(place)
-        return keys if len(keys) == 1 else []
+            place = f"{row.path and row.path.name}:{row.line} {name:.40}"
+            self.draft.ids[SEVERAL_PLACES if resolved.candidates else NOWHERE].append(place)
+        elif resolved.rule == AMBIGUOUS:
+            several = " or ".join(key.id for key in resolved.candidates[:5])
+            row.fault(Message("labelling.ambiguous-item", ids=several, **shown))
+        elif resolved.key is None:
+            hint = suggest(name, self._finder.names, listed=False) if len(self.draft.faults) < SHOWN else ""
+            row.fault(Message("labelling.unknown-item", hint=hint, **shown))
+        return resolved.key
 
 
 def _has_name(entry: Any) -> bool:
@@ -566,33 +514,27 @@ def _has_name(entry: Any) -> bool:
         return False
 
 
-def _members(entry: Any) -> Iterator[tuple[str, Any]]:
-    """The members of a label that is an object; empty for a name."""
-    return iter(entry.items() if isinstance(entry, dict) else ())
-
-
-def _score(row: Row, field_name: str, entry: Any) -> int | None:
-    """The score of a label that is an object; None if it is missing."""
-    members = [name for name, value in _members(entry) if snake(name) in GRADES and value is not None]
-    if not members:
-        return None
-    stated = " and ".join(f"{name} {entry[name]!r:.40}" for name in members)
-    if len(members) > 1:
+def _score(row: Row, field_name: str, label: Any) -> int | None:
+    """The score of a label that is an object; None if it is missing, or a fault."""
+    members = label if isinstance(label, dict) else {}
+    grades = {name: value for name, value in members.items() if snake(name) in GRADES and value is not None}
+    if len(grades) == 1 and type(grade := next(iter(grades.values()))) is int:
+        return grade
+    stated = " and ".join(f"{name} {value!r:.40}" for name, value in grades.items())
+    if len(grades) > 1:
         row.fault(Message("labelling.several-grades", field=field_name, members=stated))
-    elif isinstance(entry[members[0]], bool) or not isinstance(entry[members[0]], int):
+    elif grades:
         row.fault(Message("labelling.grade-form", field=field_name, members=stated))
-    else:
-        return int(entry[members[0]])
     return None
 
 
 def _id(row: Row, name: str | None) -> str:
     """The id, a text or a whole number; empty if it is missing."""
     value = row.data.get(name or "")
-    if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
-        row.fault(Message("labelling.field-choice", name=name, choices="a text or a whole number", got=value))
-        return ""
-    return "" if value is None else str(value)
+    if value is None or type(value) in (str, int):
+        return "" if value is None else str(value)
+    row.fault(Message("labelling.field-choice", name=name, choices="a text or a whole number", got=value))
+    return ""
 
 
 def _split(row: Row) -> str:

@@ -160,30 +160,25 @@ def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: 
     """
     kinds: dict[Path, ImportKind] = {}
     unknown: list[Path] = []
-    unnamed: list[Path] = []  # objects of no kind
     forced = None if kind in (None, TRACES) else kind_named(kind)
     for path in data_files(paths):
-        values = [document.value for document in sample(path)]
-        recognised = recognise(values)
+        recognised = recognise([document.value for document in sample(path)])
         of_catalog = recognised is not None and recognised.family == CATALOG
-        if forced is not None and (forced.family == CATALOG or not of_catalog):
+        if forced is not None and (forced.family == CATALOG or not of_catalog) and (recognised or path in paths):
             recognised = forced
-        elif recognised is None and has_catalog and any(isinstance(value, dict) for value in values):
-            unnamed.append(path)
-        elif recognised is None:
+        if recognised is None:
             unknown.append(path)
         else:
             kinds[path] = recognised
-    # objects in a folder with files of a known kind, such as settings, are hardly evals
-    has_requests = any(kind.family != CATALOG for kind in kinds.values())
-    evals = [path for path in unnamed if path in paths or not has_requests]
-    kinds |= dict.fromkeys(evals, kind_named(GOLDEN))
-    unknown += [path for path in unnamed if path not in evals]
-    given = [path for path in unknown if path in paths] or (unknown if not kinds else [])
-    if given:
-        raise InputError([Fault(_unknown(path), path) for path in given])
-    families = dict.fromkeys(kind.family for kind in kinds.values())
-    makes = [family for family in families if family != CATALOG]
+    families = {kind.family for kind in kinds.values()}
+    if has_catalog and families <= {EVALS, CATALOG}:  # objects beside evals, such as settings, are hardly evals
+        evals = [path for path in unknown if path in paths or EVALS not in families]
+        evals = [path for path in evals if any(isinstance(document.value, dict) for document in sample(path, 3))]
+        kinds |= dict.fromkeys(evals, kind_named(GOLDEN))
+        unknown = [path for path in unknown if path not in evals]
+    if faulty := [path for path in unknown if path in paths] or (unknown if not kinds else []):
+        raise InputError([Fault(_unknown(path), path) for path in faulty])
+    makes = list(dict.fromkeys(kind.family for kind in kinds.values() if kind.family != CATALOG))
     if len(makes) > 1 and set(makes) != {EVALS, COLLECTION}:
         firsts = [next(path for path, kind in kinds.items() if kind.family == family) for family in makes]
         files = [f"{path} ({kinds[path].title})" for path in firsts]

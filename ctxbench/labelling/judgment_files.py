@@ -1,15 +1,13 @@
-"""Read BEIR, TREC and AutoRAG files as datasets, and export datasets to them.
+"""Make datasets of documents, queries and labels in the forms of search programs, and export datasets to these.
 
-* BEIR: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`, as github.com/beir-cellar/beir reads them
-  (`beir/datasets/data_loader.py`): qrels have a header, then query id, corpus id and a whole number, separated by tabs,
-  quoted as in CSV.
-* TREC: qrels (`query 0 document relevance`) and runs (`query Q0 document rank score tag`), as trec_eval reads them
-  (github.com/usnistgov/trec_eval): a run is ordered by falling score, its rank is ignored, and of equal scores the
-  greater document id comes first.
-* AutoRAG: `retrieval_gt` is `[[a, b], [c]]`, (a or b) and c. Source: github.com/Marker-Inc-Korea/AutoRAG,
-  `autorag/utils/preprocess.py` (`cast_qa_dataset`): columns `qid`, `query`, `retrieval_gt`, and `doc_id` and `contents`
-  of the corpus. A list of texts is one group (any of them is enough); a text alone is one document. Other columns are
-  ignored.
+* BEIR (github.com/beir-cellar/beir, `beir/datasets/data_loader.py`): `corpus.jsonl`, `queries.jsonl`,
+  `qrels/<split>.tsv` with a header. MTEB and Hugging Face have these columns in parquet or JSON.
+* TREC (github.com/usnistgov/trec_eval): qrels are `query 0 document relevance`; runs, `query Q0 document rank score
+  tag`, are ordered by falling score, and of equal scores the greater document id comes first.
+* AutoRAG (github.com/Marker-Inc-Korea/AutoRAG, `autorag/utils/preprocess.py`): `retrieval_gt` is `[[a, b], [c]]`, (a or
+  b) and c. A list of texts is one group; a text alone is one document.
+* LlamaIndex (`EmbeddingQAFinetuneDataset`) and sentence-transformers (`InformationRetrievalEvaluator`, pairs and
+  triplets: sbert.net/docs/sentence_transformer/dataset_overview.html), ranx (amenra.github.io/ranx/qrels).
 
 An export has `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv` (BEIR) and `qrels/<split>.qrels` (TREC), with `run`
 also `runs/<selector>.run`, and `export.json`: the names of these files, the card, and fields that the format lacks.
@@ -26,8 +24,9 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -72,7 +71,6 @@ from ctxbench.labelling.conversion import (
     split_name,
 )
 from ctxbench.labelling.kinds import CATALOG, COLLECTION, ImportKind
-from ctxbench.labelling.sources import data_files
 from ctxbench.model.arrays import DEPTH, Grade
 from ctxbench.model.candidates import Origin
 from ctxbench.model.items import Catalog, Item, read_key
@@ -81,6 +79,8 @@ from ctxbench.selectors.protocol import catalog_message, request_messages
 
 HEADER = ("query-id", "corpus-id", "score")
 RUN = ("query", "Q0", "document", "rank", "score", "tag")
+_LABELLED = {"labels", "set", "groups", "pairs"}  # roles of files with labels
+_DETAILS = ("via", "alternatives", "source", "quote")  # fields of labels that qrels lack
 FORMS = {"beir": "BEIR", "trec": "TREC", "autorag": "AutoRAG"}
 
 
@@ -139,11 +139,9 @@ class Assembly:
             if judgment.split:
                 self.splits.setdefault(query, set()).add(judgment.split if self.export else split_name(judgment.split))
             first = by_query[query].setdefault(judgment.document, judgment)
-            if first is judgment:
-                ids[NEGATIVE] += [query] if judgment.score < 0 else []
-            elif first.score == judgment.score:
-                ids[DUPLICATES].append(query)
-            else:
+            ids[NEGATIVE] += [query] if first is judgment and judgment.score < 0 else []
+            ids[DUPLICATES] += [query] if first is not judgment and first.score == judgment.score else []
+            if first.score != judgment.score:
                 pair = {"query": query, "document": judgment.document, "score": judgment.score}
                 earlier = {"first": first.score, "file": first.path.name, "line": first.line}
                 message = Message("labelling.score-conflict", **pair, **earlier)
@@ -168,19 +166,15 @@ class Assembly:
         if published.groups is not None:
             self._add_groups(query, published.groups)
             return
-        labels: dict[str, Label] = {}
-        incomplete = False
-        for document, judgment in judgments.items():
-            grade = grades.get(judgment.score, 0)
-            if document in self.items:
-                key = self.items[document].key
-                labels[key.id] = Label(query.id, key, grade, source=SOURCE if published.exported is None else "")
-            else:
-                ids[NO_DOCUMENT].append(f"{judgment.query} {document}")
-                incomplete = incomplete or grade == Grade.REQUIRED
+        source = SOURCE if published.exported is None else ""
+        graded = {document: grades.get(judgment.score, 0) for document, judgment in judgments.items()}
+        present = {self.items[document].key: grade for document, grade in graded.items() if document in self.items}
+        labels = {key.id: Label(query.id, key, grade, source=source) for key, grade in present.items()}
+        missing = {document: grade for document, grade in graded.items() if document not in self.items}
+        ids[NO_DOCUMENT] += [f"{published.id} {document}" for document in missing]
         self._add_details(published, query.id, labels)
         required = any(label.grade == Grade.REQUIRED for label in labels.values())
-        if incomplete and required:
+        if required and Grade.REQUIRED in missing.values():
             ids[PARTLY].append(query.id)
             query = replace(query, partly_labelled=True)
         if query.partly_labelled or not (required or query.needs_nothing):
@@ -226,7 +220,7 @@ class Assembly:
         """Add the details of labels from an export; a detail with a grade is a label."""
         for item_id, entry in published.row.nested(published.exported).take("labels", dict, {}).items():
             row = published.row.nested(entry if isinstance(entry, dict) else {"entry": entry})
-            row.refuse_unknown(("grade", "via", "alternatives", "source", "quote"))
+            row.refuse_unknown(("grade", *_DETAILS))
             grade = row.optional("grade", int)
             if item_id not in labels and grade is None:
                 self.draft.ids[DETAILS].append(f"{query_id} {item_id}")
@@ -273,72 +267,43 @@ def import_collection(
             queries or labels are missing: all faults, with file and line.
     """
     reader = CollectionReader(settings or ImportSettings(), names)
-    folders = dict.fromkeys(folder for path in files for folder in (path.parent, path.parent.parent))
-    export = next((card for folder in folders if (card := ExportedCard.from_folder(folder, reader.faults))), None)
     reader.read(files)
     reader.settle()
     draft = Draft(reader.settings, GROUP_ODD if "groups" in reader.roles else ODD, reader.faults)
-    is_complete = catalog is None or bool(reader.rows["documents"])
-    items = reader.documents() if is_complete else items_by_name(catalog)
+    if catalog is not None and reader.rows["documents"]:
+        raise ParameterError(Message("labelling.catalog-and-documents", paths=reader.roles.get("documents", files)))
+    items = reader.documents() if catalog is None else items_by_name(catalog)
+    catalog = Catalog(items.values()) if catalog is None else catalog
     queries, judgments = reader.queries(), list(reader.judgments())
-    present = {
-        "queries": queries,
-        "documents": items,
-        "labels": reader.roles.keys() & {"labels", "set", "groups", "pairs"},
-    }
-    if not all(present.values()) and not draft.faults:
-        missing = [part for part, values in present.items() if not values]
-        message = Message(
-            "labelling.collection-incomplete",
-            present=[part for part in present if part not in missing],
-            missing=missing,
-        )
+    folder = next((query.row.path.parent for query in queries if query.exported is not None), None)
+    parts = ("queries", queries), ("documents", items), ("labels", {*reader.roles} & _LABELLED)
+    missing = [part for part, values in parts if not values]
+    if missing and not draft.faults:
+        present = [part for part, values in parts if values]
+        message = Message("labelling.collection-incomplete", present=present, missing=missing)
         draft.faults.append(Fault(message, ", ".join(map(str, files))))
     order = [str(path) for paths in reader.roles.values() for path in paths]
     draft.faults.sort(key=lambda fault: (order.index(str(fault.path)) if str(fault.path) in order else -1, fault.line))
     draft.stated["'retrieval_gt'"] = sum(len(query.groups or ()) for query in queries)
     form = FORMS.get(kind or "", "a collection")
     paths = [path for path in files if path not in reader.roles.get("export", ())]
-    return Assembly(
-        draft=draft,
-        catalog=Catalog(items.values()) if is_complete else catalog,
-        items=items,
-        queries=queries,
-        judgments=judgments,
-        export=export,
-    ).conversion(
+    export = ExportedCard.from_folder(folder, draft.faults) if folder else None
+    folders = [path.absolute().parent for path in paths]
+    return Assembly(draft, catalog, items, queries, judgments, export).conversion(
         form=form,
         files=paths,
         labelling=str(Message("labelling.card-published", form=form)),
-        where=paths[0] if len(paths) == 1 else Path(os.path.commonpath([path.absolute().parent for path in paths])),
+        where=paths[0] if len(paths) == 1 else Path(os.path.commonpath(folders)),
     )
 
 
-class CatalogOptions(Protocol):
-    """The options of an import that lists of items are read with."""
-
-    @property
-    def settings(self) -> ImportSettings:
-        """Settings of the import."""
-
-    @property
-    def names(self) -> Mapping[str, str]:
-        """The names of fields in the files, by field."""
-
-    @property
-    def server(self) -> str | None:
-        """The server of tools that name none."""
-
-
-def read_catalog_files(
-    paths: Sequence[Path], kinds: Mapping[Path, ImportKind], options: CatalogOptions
-) -> list[SnapshotPart]:
+def read_catalog_files(paths: Sequence[Path], kinds: Mapping[Path, ImportKind], options: Any) -> list[SnapshotPart]:
     """Read the items of lists of tools and documents, and of files of skills and rules.
 
     Args:
         paths: the files.
         kinds: their kinds, of `KINDS`.
-        options: how they are read.
+        options: the `settings` of the import, the `names` of fields, and the `server` of tools that name none.
 
     Raises:
         StorageError: a file cannot be read.
@@ -352,7 +317,7 @@ def read_catalog_files(
     if documents := by_kind.get("documents", []):
         reader = CollectionReader(options.settings, options.names)
         reader.read(documents)
-        reader.rows["documents"] += reader.rows.pop("texts", [])
+        reader.rows["documents"] = [row for rows in reader.rows.values() for row in rows]
         items = tuple(reader.documents().values())
         raise_faults(reader.faults)
         parts.append(
@@ -378,108 +343,67 @@ def _has_fields(*names: set[str]) -> Callable[[Sequence[Any]], bool]:
     return matches
 
 
-_QUERY, _DOCUMENT = "a query", "a document with a score above 0"
+_collection = partial(ImportKind, family=COLLECTION, request="a query", label="a document with a score above 0")
+_items = partial(ImportKind, family=CATALOG, request="", label="")
 KINDS = (
-    ImportKind(
+    _collection(
         name="qa-corpus",
-        family=COLLECTION,
         title="queries, documents and labels in one file",
         program="`EmbeddingQAFinetuneDataset` of LlamaIndex, evaluators of sentence-transformers",
-        request=_QUERY,
         label="a document in `relevant_docs` or `qrels`",
         matches=_is_role("set"),
     ),
-    ImportKind(
+    _collection(
         name="autorag",
-        family=COLLECTION,
         title="questions of AutoRAG",
         program="`qa.parquet` and `corpus.parquet`, or the same as JSON lines or CSV",
-        request="`query`",
         label="`retrieval_gt`: one document of each group",
         matches=_is_role("groups"),
     ),
-    ImportKind(
+    _collection(
         name="trec",
-        family=COLLECTION,
         title="qrels of TREC",
         program="a file of qrels, with queries and documents as JSON lines or separated by tabs",
-        request=_QUERY,
-        label=_DOCUMENT,
         matches=_is_role("labels", is_plain=True),
     ),
-    ImportKind(
+    _collection(
         name="beir",
-        family=COLLECTION,
         title="queries and qrels of BEIR, MTEB, Hugging Face or ranx",
         program="folders with `corpus`, `queries` and `qrels`, as JSON lines, JSON, CSV, TSV or parquet",
-        request=_QUERY,
-        label=_DOCUMENT,
         matches=_is_role("labels", "queries", "export", is_plain=False),
     ),
-    ImportKind(
+    _collection(
         name="pairs",
-        family=COLLECTION,
         title="queries with their documents in one row",
-        program="pairs and triplets of sentence-transformers, MS MARCO passages",
-        request="`query` or `anchor`",
+        program="pairs and triplets of sentence-transformers, passages of MS MARCO",
         label="`positive` (required) and `negative` (irrelevant)",
         matches=_is_role("pairs"),
     ),
-    ImportKind(
+    _items(
         name="tools",
-        family=CATALOG,
         title="tools of MCP, OpenAI, Anthropic or the AI SDK",
         program="a result of `tools/list`, or `tools` of a request",
-        request="",
-        label="",
         matches=is_tool_list,
     ),
-    ImportKind(
+    _items(
         name="skills",
-        family=CATALOG,
         title="skills of agents",
         program="`SKILL.md`, with `name` and `description`",
-        request="",
-        label="",
         matches=_has_fields({"name", "description"}),
     ),
-    ImportKind(
+    _items(
         name="rules",
-        family=CATALOG,
         title="rules of Cursor, Claude Code and Copilot",
         program="`.cursor/rules/*.mdc`, `.claude/rules/*.md`, `.github/instructions/*.instructions.md`",
-        request="",
-        label="",
-        matches=_has_fields({"globs"}, {"alwaysApply"}, {"applyTo"}, {"paths"}, {"description"}),
+        matches=_has_fields({"globs"}, {"alwaysApply"}, {"applyTo"}, {"paths"}),
     ),
-    ImportKind(
+    _items(
         name="documents",
-        family=CATALOG,
         title="documents, chunks, or queries of a collection",
         program="documents of LangChain, nodes and stores of LlamaIndex, any list of objects with an id and a text",
-        request="",
-        label="",
         matches=_is_role("documents", "texts"),
     ),
 )
-
-
-def import_beir(folder: Path | str, settings: ImportSettings | None = None) -> Conversion:
-    """Make a dataset of the files of a BEIR folder, see `import_collection`."""
-    paths = [path for path in data_files([Path(folder)]) if path.suffix in (".jsonl", ".json", ".tsv")]
-    return import_collection(paths, kind="beir", settings=settings)
-
-
-def import_trec(
-    qrels: Mapping[str, Path], *, queries: Path, corpus: Path, settings: ImportSettings | None = None
-) -> Conversion:
-    """Make a dataset of TREC qrels, with queries and documents, see `import_collection`."""
-    return import_collection([corpus, queries, *qrels.values()], kind="trec", settings=settings)
-
-
-def import_autorag(qa: Path | str, *, corpus: Path | str, settings: ImportSettings | None = None) -> Conversion:
-    """Make a dataset of the questions and the corpus of AutoRAG, see `import_collection`."""
-    return import_collection([Path(corpus), Path(qa)], kind="autorag", settings=settings)
 
 
 def items_by_name(catalog: Catalog) -> dict[str, Item]:
@@ -761,22 +685,20 @@ def _query_rows(dataset: Dataset, judged: set[str], *, plain: bool) -> Iterator[
     for query in dataset.queries:
         row = query.as_row()
         exported = {"_id": row.pop("_id"), "text": row.pop("text")}
-        labels = _details(query, dataset.labels_of(query.id), in_qrels=query.id in judged)
+        labels = _details(dataset.labels_of(query.id), in_qrels=query.id in judged)
         rest = {**row, "labels": labels} if labels else row
         yield exported if plain else {**exported, "metadata": {EXPORT_KEY: rest}}
 
 
-def _details(query: DatasetQuery, labels: Iterable[Label], *, in_qrels: bool) -> dict[str, dict[str, Any]]:
+def _details(labels: Iterable[Label], *, in_qrels: bool) -> dict[str, dict[str, Any]]:
     """By item, the fields of labels that qrels lack; with the grade if the query is not in qrels."""
-    details = {}
+    details: dict[str, dict[str, Any]] = {}
     for label in labels:
+        defaults = Label(label.query, label.item, label.grade)
         entry: dict[str, Any] = {} if in_qrels else {"grade": label.grade}
-        defaults = Label(query.id, label.item, label.grade)
-        for name in ("via", "alternatives", "source", "quote"):
-            if getattr(label, name) != getattr(defaults, name):
-                entry[name] = getattr(label, name)
-        if entry:
-            details[label.item.id] = entry
+        changed = (name for name in _DETAILS if getattr(label, name) != getattr(defaults, name))
+        entry |= {name: getattr(label, name) for name in changed}
+        details |= {label.item.id: entry} if entry else {}
     return details
 
 
@@ -835,11 +757,11 @@ def _run(dataset: Dataset, selector: str, answers: Slice | StoredAnswers) -> str
     """The rankings of one selector, best first, to `DEPTH`, without the session."""
     tag = file_name(selector).replace(" ", "%20")
     return _escape_mark(
-        "".join(line for block in answers.blocks() for line in _runread_lines(dataset.catalog.ids, tag, block))
+        "".join(line for block in answers.blocks() for line in _run_lines(dataset.catalog.ids, tag, block))
     )
 
 
-def _runread_lines(ids: Sequence[str], tag: str, answers: Slice) -> Iterator[str]:
+def _run_lines(ids: Sequence[str], tag: str, answers: Slice) -> Iterator[str]:
     table = answers.candidates
     for index, query in enumerate(answers.queries):
         rows = np.arange(table.start[index], table.start[index + 1])

@@ -7,9 +7,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -17,33 +17,19 @@ from ctxbench.catalogs.tool_lists import (
     describes_item,
     is_keyed_tool,
     keyed_tool,
-    read_field_names,
 )
 from ctxbench.datasets.queries import group_pairs
-from ctxbench.io.errors import Fault, Message, ParameterError, suggest
+from ctxbench.io.errors import Message, ParameterError, suggest
 from ctxbench.io.rows import Row
-from ctxbench.labelling.sources import documents
 from ctxbench.model.items import Catalog, Item, ItemKey
-
-
-def read_records(path: Path, faults: list[Fault]) -> Iterator[Row]:
-    """The objects of a file as rows; anything else in it is a fault. See `documents`."""
-    for document in documents(path, faults):
-        if isinstance(document.value, dict):
-            yield Row(document.value, faults, path, document.line)
-        else:
-            faults.append(Fault(Message("labelling.no-object", got=document.value), path, document.line))
 
 
 def parse_list(text: str) -> Any:
     """Read a list from text in JSON or Python syntax; None if it is neither."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        try:
-            return ast.literal_eval(text)
-        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-            return None
+    for read in (json.loads, ast.literal_eval):
+        with suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            return read(text)
+    return None
 
 
 AMBIGUOUS, UNKNOWN = "ambiguous", "unknown"
@@ -82,8 +68,8 @@ class NameResolver:
 
     1. `id`: an id such as `tool:tracker:create_issue`; the only rule for items that are not tools.
     2. `name`: the exact name of a tool.
-    3. `joined`: server and name, joined by `__`, `.`, `/` or `:`, perhaps with the prefix `mcp__` or `functions.`; any
-       server, if no tool of that server has the name but one without a server has.
+    3. `joined`: server and name, joined by `__`, `.`, `/` or `:`, perhaps with the prefix `mcp__` or `functions.`, or
+       by `_` after `mcp_`; over a catalog without servers any server.
     4. `cleaned`: as 3 and 2, ignoring case, with any other characters as one separator.
     5. `cut`: a name of 55 to 64 characters that, without a hash of 4 to 12 hexadecimal digits at its end, is the start
        of the joined name of an item.
@@ -134,9 +120,10 @@ class NameResolver:
 
     def _by_rules(self, requested: str, name: str) -> Resolved:
         plain = _PREFIX.sub("", name, count=1) if _PREFIX.match(name) else name
+        joint = re.compile("_") if name[:4].casefold() == "mcp_" else _JOINT
         for rule, keys in (
             ("name", self._by_name.get(name, [])),
-            ("joined", self._joined(plain) or self._joined(name)),
+            ("joined", self._joined(plain) or self._joined(name) or self._joined(plain, joint)),
             ("cleaned", self._cleaned(plain) or self._cleaned(name)),
             ("cut", self._cut(plain) if CUT_FROM <= len(name) <= 64 else []),
         ):
@@ -147,11 +134,11 @@ class NameResolver:
                 return Resolved(requested, None, AMBIGUOUS, tuple(keys))
         return Resolved(requested, None, UNKNOWN)
 
-    def _joined(self, name: str) -> list[ItemKey]:
-        """The items with the parts before and after a separator as server and name."""
-        splits = sorted({(_clean(name[: at.start()]), _clean(name[at.end() :])) for at in _JOINT.finditer(name)})
+    def _joined(self, name: str, joint: re.Pattern[str] = _JOINT) -> list[ItemKey]:
+        """The items with the parts around a separator as server and name; or as name, if none has a server."""
+        splits = sorted({(_clean(name[: at.start()]), _clean(name[at.end() :])) for at in joint.finditer(name)})
         keys = [key for split in splits for key in self._by_parts.get(split, ())]
-        return keys or [key for _, tool in splits for key in self._by_parts.get(("", tool), ())]
+        return keys or [key for _, tool in splits if not self._by_joined for key in self._by_parts.get(("", tool), ())]
 
     def _cleaned(self, name: str) -> list[ItemKey]:
         cleaned = _clean(name)
@@ -170,7 +157,7 @@ class ItemFinder:
 
     A name is looked up by these rules, ignoring case; the first with an item counts, and several items are ambiguous:
     as by `NameResolver`; the name of an item; its title; its path or the end of that, with or without ending and type;
-    any of these with all other characters as one separator.
+    any of these without the characters between words.
 
     Attributes:
         names: names to suggest for unknown ones.
@@ -181,9 +168,9 @@ class ItemFinder:
         self._resolver = NameResolver(catalog)
         names, titles = [(item.name, item.key) for item in catalog], [(item.title, item.key) for item in catalog]
         files = [(name, item.key) for item in catalog for name in _path_names(item)]
-        cleaned = [(_clean(name), key) for name, key in (*names, *titles, *files)]
+        cleaned = [(_stripped(name), key) for name, key in (*names, *titles, *files)]
         self._indexes = [_by_name(pairs) for pairs in (names, titles, files, cleaned)]
-        self.names = list(dict.fromkeys(name for name, _ in (*names, *titles, *files) if name))
+        self.names = list(dict.fromkeys(name for name, _ in (*names, *titles) if name))
 
     def resolve(self, name: str) -> Resolved:
         """The item of a name."""
@@ -192,10 +179,23 @@ class ItemFinder:
             return resolved
         folded = _as_path(name)
         *exact, cleaned = self._indexes
-        keys = next(filter(None, (*(index.get(folded) for index in exact), cleaned.get(_clean(name)))), [])
+        keys = next(filter(None, (*(index.get(folded) for index in exact), cleaned.get(_stripped(name)))), [])
         if len(keys) == 1:
             return Resolved(name, keys[0], "own name")
         return Resolved(name, None, AMBIGUOUS, tuple(keys)) if keys else resolved
+
+    def find(self, entry: Any) -> Resolved:
+        """The item of a label: a name, an object with one, a number that is a name, or a place.
+
+        Raises:
+            TypeError: it is something else.
+            ValueError: the place is malformed.
+        """
+        if not is_place(entry):
+            is_number = type(entry) is int and self.resolve(str(entry)).key is not None
+            return self.resolve(str(entry) if is_number else named(entry))
+        keys = self.locate(entry)
+        return Resolved(str(next(iter(entry.values()))), keys[0] if len(keys) == 1 else None, "place", tuple(keys))
 
     @cached_property
     def _contents(self) -> list[_Content]:
@@ -300,6 +300,10 @@ def _by_name(pairs: Iterable[tuple[str, ItemKey]]) -> dict[str, list[ItemKey]]:
     return {name: list(dict.fromkeys(keys)) for name, keys in groups.items()}
 
 
+def _stripped(text: str) -> str:
+    return _OTHER.sub("", text.casefold())
+
+
 def _folded(text: str) -> str:
     return " ".join(text.casefold().split())
 
@@ -313,13 +317,10 @@ def named(value: Any) -> str:
         TypeError: it is something else.
     """
     if isinstance(value, dict):
-        if isinstance(value.get("function"), dict):
-            value = value["function"]
+        value = value["function"] if isinstance(value.get("function"), dict) else value
         server = value.get("server", value.get("serverName"))
         name = next((value[key] for key in NAME_KEYS if isinstance(value.get(key), str)), None)
-        if isinstance(name, str) and isinstance(server, str) and server:
-            return ItemKey("tool", server, name).id
-        value = name
+        value = ItemKey("tool", server, name).id if name is not None and isinstance(server, str) and server else name
     if not isinstance(value, str) or not value.strip():
         raise TypeError
     return value.strip()
@@ -370,8 +371,10 @@ OTHERWISE = {
     "id": ("case_id", "test_id", "eval_id", "example_id", "question_id", "request_id", "uuid"),
 }
 """Other names of fields, for records without the usual names; the first one is used."""
+REQUESTS = (*QUERY, *OTHERWISE["query"], "messages", "inputs")
+"""All names of the request, the usual ones first."""
 LABELS = re.compile(
-    r"(expected|relevant|correct|gold(en)?|required|target|positive|reference|supporting|(ground_)?truth)"
+    r"(expected|relevant|correct|gold(en)?|required|target|positive|reference|supporting|(ground_)?truth|ideal|label)"
     r"(_(tool|skill|rule|item|doc|document|chunk|passage|file|memory|id|context|source|node|function|name|path|page))*"
     r"s?(_(id|name|call)s?)?"
 )
@@ -404,7 +407,8 @@ def field_of(row: Row, role: str, *, offered: Collection[str] = (), likely: Coll
     fields = [name for name in _called(row, FIELDS[role]) if name not in offered]
     if len(fields) > 1:
         row.fault(Message("labelling.several-fields", fields=" and ".join(map(repr, fields))))
-    others = _called(row, OTHERWISE.get(role, ())) or [name for name in row.data if name in likely]
+    others = _called(row, REQUESTS if role == "query" else OTHERWISE.get(role, ()))
+    others += [name for name in row.data if name in likely]
     return next(iter(fields or others), None)
 
 
@@ -470,7 +474,7 @@ def entries_of(value: Any) -> list[Any]:
 
 def snake(name: str) -> str:
     """The name of a field in snake case: `expectedTools` and `Expected tools` are `expected_tools`."""
-    return re.sub(r"[\s-]+", "_", _HUMP.sub("_", name.strip())).lower()
+    return re.sub(r"[\s-]+", "_", _HUMP.sub("_", name.strip().replace("(s)", "s"))).lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,7 +510,7 @@ class FieldEvidence:
                     texts.setdefault(name, set()).add(values[0])
         return cls(
             n_records=min(len(records), _LOOKED_AT),
-            items={name: keys for name, keys in items.items() if 2 * len(keys) > n_values[name]},
+            items={name: keys for name, keys in items.items() if 2 * len(keys) >= n_values[name]},
             texts=sorted(texts, key=lambda name: -sum(map(len, texts[name]))),
         )
 
@@ -514,9 +518,14 @@ class FieldEvidence:
         """The fields that may hold the expected items: one if the evidence is clear."""
         fields: dict[Any, str] = {}
         for name, keys in self.items.items():
-            if 5 * len(keys) >= 4 * self.n_records and not _SAYS_NOT.search(snake(name)):
+            if 2 * len(keys) >= self.n_records and not _SAYS_NOT.search(snake(name)):
                 fields.setdefault(frozenset(keys.items()), name)  # an id and a name of one item are one field
         return [name for name in fields.values() if _GOLD.search(snake(name))] or list(fields.values())
+
+    def forbidden(self) -> str:
+        """The field that may hold the forbidden items; empty if none does, or several do."""
+        fields = [name for name in self.items if _SAYS_NOT.search(snake(name))]
+        return fields[0] if len(fields) == 1 else ""
 
     def request(self) -> str:
         """The field that is likely the request; empty if none is."""
@@ -540,16 +549,32 @@ def label_entries(value: Any, resolve: Callable[[str], Resolved]) -> list[Any] |
         text = value.strip()
         if text.startswith(("[", "{")):
             value = parse_list(text)
-        elif not text:
-            return []
         elif resolve(text).key is not None:
             return [text]
+        elif text.casefold() in ("", "none", "null", "nothing", "n/a", "-"):
+            return []
         else:
             mark = next((mark for mark in _MARKS if mark in text), "\0")
             return [part.strip() for part in text.split(mark) if part.strip()]
     if isinstance(value, dict) and value and all(type(grade) is int for grade in value.values()):
         return [{"id": name, "grade": grade} for name, grade in value.items()]  # as in qrels
+    if isinstance(value, dict) and not is_place(value) and not any(name in value for name in (*NAME_KEYS, "function")):
+        lists = [inner for inner in value.values() if isinstance(inner, list)]
+        value = lists[0] if len(lists) == 1 else value  # such as {"tools": [...]}
     return [value] if isinstance(value, dict) else value if isinstance(value, list) else None
+
+
+def request_text(value: Any) -> Any:
+    """The text of a request: itself, that of the user in a list of messages, or in an object; else the value."""
+    if isinstance(value, str) and value.startswith(("[{", "{")):
+        value = parse_list(value) or value
+    if isinstance(value, dict):
+        texts = [inner for name, inner in value.items() if snake(name) in REQUESTS]
+        value = request_text((texts or list(value.values()))[0]) if len(texts) == 1 or len(value) == 1 else value
+    messages = [message for message in value if isinstance(message, dict)] if isinstance(value, list) else []
+    asked = [message for message in messages if message.get("role", message.get("type")) in ("user", "human")]
+    texts = [text for message in asked if isinstance(text := message.get("content"), str)]
+    return "\n".join(texts) if texts else value
 
 
 def _values(value: Any, name: str = "", *, in_list: bool = False) -> Iterator[tuple[str, str]]:
@@ -570,18 +595,7 @@ def _values(value: Any, name: str = "", *, in_list: bool = False) -> Iterator[tu
 
 def has_request(records: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a record has a field for the request, or there is no record."""
-    names = (*QUERY, *OTHERWISE["query"])
-    return not records or any(snake(name) in names for record in records for name in record)
-
-
-def read_eval_names(text: str) -> dict[str, str]:
-    """Read a mapping from fields to their names in a file, such as `query=userMessage,id=caseId`.
-
-    Raises:
-        ParameterError: it is not a mapping, or a field is unknown or mapped twice.
-    """
-    example = "query=userMessage,expected=wanted,id=caseId"
-    return read_field_names(text, allowed=MAPPED, of="an eval", example=example) if text else {}
+    return not records or any(snake(name) in REQUESTS for record in records for name in record)
 
 
 def useless_names(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[str]:
@@ -605,11 +619,13 @@ def with_names(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str
 
 
 def _mapped_values(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """The values of mapped fields; None where a record has none."""
-    return {
-        field: data[theirs] if theirs in data else _labels_at(data, theirs.split("."))
-        for field, theirs in names.items()
-    }
+    """The values of mapped fields; None where a record has none. Only labels may be lists of objects."""
+    values = {name: data[path] if path in data else _labels_at(data, path.split(".")) for name, path in names.items()}
+    for name in {"query", "id", "split"} & set(values):
+        if isinstance(values[name], list) and "." in names[name]:
+            texts = [entry.get("id") if isinstance(entry, Mapping) else entry for entry in values[name]]
+            values[name] = "\n".join(str(text) for text in texts if text is not None) or None
+    return values
 
 
 def _labels_at(data: Any, path: Sequence[str]) -> Any:
@@ -626,12 +642,10 @@ def _labels_at(data: Any, path: Sequence[str]) -> Any:
     labels: list[Any] = []
     for entry in data:
         value = _labels_at(entry, path)
-        if isinstance(value, list):
-            labels += value
-        elif isinstance(value, Mapping) or not isinstance(entry, Mapping):
-            labels.append(value)
-        else:
-            labels.append({**{name: inner for name, inner in entry.items() if name not in NAME_KEYS}, "id": value})
+        members = entry.items() if isinstance(entry, Mapping) else ()
+        is_name = bool(members) and not isinstance(value, Mapping)
+        label = {**{name: inner for name, inner in members if name not in NAME_KEYS}, "id": value}
+        labels += value if isinstance(value, list) else [label if is_name else value]
     return labels
 
 
@@ -674,10 +688,9 @@ def _names_items(data: Mapping[str, Any]) -> bool:
 
 def naming_field(records: Sequence[Mapping[str, Any]]) -> str | None:
     """A field with a different text in each record, to use as id; None if there is none."""
-    if any(snake(name) in (*IDS, *OTHERWISE["id"]) for record in records for name in record):
-        return None
-    for name in NAMING:
+    has_ids = any(snake(name) in (*IDS, *OTHERWISE["id"]) for record in records for name in record)
+    for name in () if has_ids or not records else NAMING:
         texts = {text for record in records if isinstance(text := record.get(name), str) and text.strip()}
-        if records and len(texts) == len(records):
+        if len(texts) == len(records):
             return name
     return None

@@ -19,14 +19,13 @@ from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import read_labels
 from ctxbench.datasets.queries import Label, graded, group_pairs, standing_in
 from ctxbench.io.documents import dump_jsonl, iter_jsonl
-from ctxbench.io.errors import Fault, Message, ParameterError, UserError, raise_faults
+from ctxbench.io.errors import Fault, Message, ParameterError, raise_faults
 from ctxbench.io.files import write_atomic
 from ctxbench.labelling.pools import DEPTH, Offers, Pool
 from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.model.items import Catalog, ItemKey
 from ctxbench.model.requests import Batch
 
-GRADES = (0, 1, 2)
 RESAMPLES = 2000
 
 
@@ -447,17 +446,6 @@ def write_patch(corrections: Iterable[Correction], path: Path) -> None:
     write_atomic(path, dump_jsonl(correction.as_row() for correction in corrections))
 
 
-def is_patch(path: Path) -> bool:
-    """Whether a file is a patch, also if it is empty; False if it cannot be read."""
-    faults: list[Fault] = []
-    try:
-        for _, row in iter_jsonl(path, faults):
-            _read_row(row)
-    except UserError:
-        return False
-    return not faults
-
-
 def patched(dataset: Dataset, path: Path) -> tuple[Dataset, int]:
     """The dataset with a patch applied, and the number of changed labels.
 
@@ -471,8 +459,7 @@ def patched(dataset: Dataset, path: Path) -> tuple[Dataset, int]:
     changed = 0
     for line, row in iter_jsonl(path, faults):
         try:
-            key, was, new = _read_row(row)
-            _check_known(key, query_ids, dataset.catalog)
+            key, was, new = _read_row(row, query_ids, dataset.catalog)
         except ParameterError as error:
             faults.append(Fault(str(error), path, line))
             continue
@@ -499,36 +486,23 @@ def _describe(values: Mapping[str, Any] | None) -> str:
 
 
 def _read_row(
-    row: Mapping[str, Any],
+    row: Mapping[str, Any], query_ids: Container[str], catalog: Catalog
 ) -> tuple[tuple[str, ItemKey], dict[str, Any] | None, dict[str, Any] | None]:
     """Query and item of a line of a patch, and the label before and after.
 
     Raises:
-        ParameterError: it is not a line of a patch.
+        ParameterError: it is not a line of a patch, or its query or item is not in the dataset.
     """
     unknown = set(row) - {"query", "item", "was", "now", "why"}
     if unknown or "now" not in row or not isinstance(row.get("query"), str) or not isinstance(row.get("item"), str):
         raise ParameterError('expected {"query", "item", "was", "now"} and optionally "why"; null means no label')
-    sides = []
     for name in ("was", "now"):
-        value = row.get(name)
-        if value is not None and not _is_label(value):
+        if (value := row.get(name)) is not None and not _is_label(value):
             raise ParameterError(f'{name!r} must be null or {{"grade": 0 to 2, "via", "alternatives"}}, got {value!r}')
-        sides.append(value)
-    return (row["query"], ItemKey.parse(row["item"])), sides[0], sides[1]
-
-
-def _check_known(key: tuple[str, ItemKey], query_ids: Container[str], catalog: Catalog) -> None:
-    """Check the query and the item of a correction.
-
-    Raises:
-        ParameterError: one of them is not in the dataset.
-    """
-    query, item = key
-    if query not in query_ids:
-        raise ParameterError(f"query {query!r} is not in the dataset")
-    if catalog.find(item) is None:
-        raise ParameterError(f"item {item.id!r} is not in the catalog")
+    key = ItemKey.parse(row["item"])
+    if row["query"] not in query_ids or catalog.find(key) is None:
+        raise ParameterError(f"query {row['query']!r} or item {key.id!r} is not in the dataset; correct its id")
+    return (row["query"], key), row.get("was"), row["now"]
 
 
 def _is_label(value: Any) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from ctxbench.datasets.lookup import importers
 from ctxbench.io.errors import Message, ParameterError
 from ctxbench.io.files import exclusive
 from ctxbench.labelling.answer_log import AnswerLog, Applied, KeyPress, State, States, active, apply_answers
-from ctxbench.labelling.pools import Pool, Predictor, pairs
+from ctxbench.labelling.pools import Pool, Predictor, candidates, pairs
 from ctxbench.labelling.review import patched
 from ctxbench.labelling.sampling import Figure, Known, Queue, Sample, extended, make_queue
 
@@ -133,8 +133,7 @@ class LabellingSession:
         for query_id in self._states.touched:
             state = self.state(query_id)
             doubtful = state.skipped or state.unsure or self._states.waits(query_id)
-            done = query_id in self._states.left or self.through(query_id) or query_id in self._given_up
-            if doubtful and not done:
+            if doubtful and not (query_id in self._states.left | self._given_up or self.through(query_id)):
                 return self._prompt(query_id)
         return next(self._rest(), None)
 
@@ -151,14 +150,11 @@ class LabellingSession:
         exposure = self.pool.exposures.get(query_id)
         signals = tuple(exposure.signals) if exposure else ()
         required = self.pool.positions(label.item for label in state.required)
-        if state.required and not state.partly:
-            pair = self._states.undecided(query_id, state) or self._states.undecided(
-                query_id, state, include_unsure=True
+        undecided = partial(self._states.undecided, query_id, state)
+        if state.required and not state.partly and (pair := undecided() or undecided(include_unsure=True)):
+            return LabelPrompt(
+                query=query_id, kind="alternative", known=required, item=pair[0], of=pair[1], signals=signals
             )
-            if pair is not None:
-                return LabelPrompt(
-                    query=query_id, kind="alternative", known=required, item=pair[0], of=pair[1], signals=signals
-                )
         return LabelPrompt(
             query=query_id,
             kind="needed",
@@ -171,7 +167,7 @@ class LabellingSession:
         row, guess = self.pool.row[query_id], self.predictor.guess(query_id)
         passed_over = {*self.pool.positions(label.item for label in state.labels), *self.pool.always_offered(row)}
         like = {alike: item for item in reversed(required) for alike in self.pool.likenesses.of(item)}
-        for item in dict.fromkeys([*guess.called, *guess.ranked()]):
+        for item in dict.fromkeys([*guess.called, *guess.ranked(), *candidates(self.pool, row)]):
             if item not in passed_over:
                 offered_by = tuple(offers.name for offers in self.pool.offers if item in offers.offered[row])
                 yield LikelyItem(item=item, offered_by=offered_by, called=item in guess.called, like=like.get(item))

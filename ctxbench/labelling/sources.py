@@ -35,6 +35,7 @@ _SKIPPED = (".git", "node_modules", "__pycache__", ".venv")  # folders that hold
 _STREAM = re.compile(r"^data: ?\{", re.MULTILINE)
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*$\n?", re.MULTILINE | re.DOTALL)
 _YAML = re.compile(r"(?:#[^\n]*\n|\s*\n)*(?:---|%YAML|-[ \n]|[\w\"'][^\n:{,;\t]{0,80}:(?:\s|$))")
+_PRINTED = re.compile(r"\{\s*(?:resource|traceId|instrumentationScope|name|_spanContext): ")  # objects of JavaScript
 _HEADER = re.compile(r"[^\W\d][\w .:/\[\]()-]{0,60}")
 _WORD_HEADER = re.compile(r"[^\W\d][\w.-]*")
 
@@ -85,7 +86,7 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         matches = [path]
         if not path.exists() and glob.has_magic(str(path)):
-            matches = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]
+            matches = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207
         inside = [file for match in matches for file in (_below(match) if match.is_dir() else [match])]
         if not inside:
             raise StorageError(Message("labelling.no-files", path=path))
@@ -134,6 +135,9 @@ def documents(
         head = content.read(_HEAD)
         content.seek(0)
         for document in _documents(content, head, path, faults):
+            row = document.value.get("row") if isinstance(document.value, dict) else None
+            if isinstance(row, dict) and "row_idx" in document.value:  # as the server of Hugging Face gives rows
+                document = Document(row, path, document.line)
             yield document
             progress(file.tell())
     except (OSError, EOFError, zlib.error) as error:
@@ -150,6 +154,8 @@ def _documents(content: BinaryIO, head: bytes, path: Path, faults: list[Fault]) 
         raise InputError([Fault(Message("labelling.binary-file"), path)])
     text = head.decode("utf-8", "replace").removeprefix("\ufeff").lstrip()
     lines = without_marks(decoded_lines(content, path, faults), path, faults)
+    if _PRINTED.match(text):
+        raise InputError([Fault(Message("labelling.printed-span"), path, 1)])
     if text[:1] in ("{", "["):
         if _is_one_a_line(text):
             yield from _json_lines(lines, path, faults)

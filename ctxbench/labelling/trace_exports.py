@@ -18,10 +18,11 @@ One table of attributes and one of fields serve all programs:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ctxbench.catalogs.tool_lists import describes_item
 from ctxbench.io.errors import Fault, Message
 from ctxbench.labelling.kinds import LOG, ImportKind
 from ctxbench.labelling.record_files import is_eval
@@ -32,7 +33,6 @@ from ctxbench.labelling.trace_messages import (
     all_objects,
     first_of,
     get,
-    holds_calls,
     parsed,
     seconds,
     text_or_none,
@@ -40,8 +40,7 @@ from ctxbench.labelling.trace_messages import (
 from ctxbench.labelling.trace_spans import Span, SpanReader
 from ctxbench.labelling.trace_turns import (
     RESPONSES,
-    Exchange,
-    exchange_of,
+    find_request,
     is_answer,
     offered_tools,
     read_exchange,
@@ -60,11 +59,12 @@ _DEFINITIONS = ("tools", "functions", "tool_definitions", "toolDefinitions")
 _FIELDS: dict[str, tuple[str, ...]] = {
     "trace": (
         *("traceId", "trace_id", "root_span_id", "context.trace_id", "spanContext.traceId", "_spanContext.traceId"),
+        "traceID",
     ),
-    "id": ("spanId", "span_id", "context.span_id", "spanContext.spanId", "_spanContext.spanId", "id"),
+    "id": ("spanId", "span_id", "context.span_id", "spanContext.spanId", "_spanContext.spanId", "spanID", "id"),
     "parent": (
         *("parentSpanId", "parent_span_id", "parentSpanContext.spanId", "parentObservationId", "parentId"),
-        *("parent_observation_id", "parent_run_id", "parent_id"),
+        *("parent_observation_id", "parent_run_id", "parent_id", "span_parents.0", "references.0.spanID"),
     ),
     "start": (
         *("startTimeUnixNano", "start_time_unix_nano", "startTime", "start_time", "metrics.start", "timestamp"),
@@ -74,7 +74,7 @@ _FIELDS: dict[str, tuple[str, ...]] = {
         *("ai.operationId", "operation.name", "gen_ai.operation.name", "openinference.span.kind"),
         *("langfuse.observation.type", "traceloop.span.kind", "span_attributes.type", "run_type", "span_kind", "type"),
     ),
-    "name": ("span_attributes.name", "name", "type"),
+    "name": ("span_attributes.name", "name", "operationName", "type"),
     "tool": ("gen_ai.tool.name", "ai.toolCall.name", "tool.name"),
     "call": ("gen_ai.tool.call.id", "ai.toolCall.id", "tool_call.id", "tool.id"),
     "request": (
@@ -107,7 +107,7 @@ _KINDS = {
     **dict.fromkeys(("chain", "task"), "chain"),
 }
 """Kinds of spans by the names that programs give them, in lower case."""
-_GROUPS = ("observations", "data", "runs", "events", "spans", "child_runs")  # lists of spans in an object
+_GROUPS = ("observations", "data", "traces", "runs", "events", "spans", "child_runs")  # lists of spans in an object
 _EXPORTS = (
     ("resourceSpans", "scopeSpans", "spans"),
     ("resource_spans", "scope_spans", "spans"),
@@ -121,23 +121,22 @@ _OBSERVATIONS = (
 _OF_OBSERVATIONS = ("traceId", "trace_id", "parentObservationId", "parent_observation_id")
 _OF_TRACES = ("bookmarked", "htmlPath", "observationCount", "release")  # fields of Langfuse's table of traces
 _INHERITED = ("sessionId", "session_id", "userId", "user_id")  # fields of a trace that are its observations', too
-_NUMBERED = re.compile(
-    r"(gen_ai\.(?:prompt|completion)|llm\.(?:input_messages|output_messages|tools|request\.functions))\.(\d+\..+)"
+_LISTS = re.compile(
+    r"gen_ai\.(?:prompt|completion)\.\d+\.|llm\.(?:input_messages|output_messages|tools|request\.functions)(?:\.|$)"
 )
 _MESSAGE = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message$")
-_DETAILS = ("gen_ai.client.inference.operation.details", "gen_ai.client.operation.exception")
-_ALONE = "labelling.answer-alone"
+_SCALARS = ("stringvalue", "boolvalue", "doublevalue", "bytesvalue")
+_DETAILS = (
+    *("gen_ai.client.inference.operation.details", "gen_ai.client.operation.exception"),
+    *("gen_ai.content.prompt", "gen_ai.content.completion"),
+)
+"""Events whose attributes are those of their span."""
 _FAILED = ("2", "error", "status_code_error")
 
 
 def holds_spans(data: Mapping[str, Any]) -> bool:
     """Whether a JSON object is an export, a span or a log record rather than a turn."""
-    return any(name in data for name, *_ in _EXPORTS) or _is_span(data) or any(True for _ in _listed(data))
-
-
-def is_export(data: Mapping[str, Any]) -> bool:
-    """Whether a JSON object is of a program whose spans may look like requests with their responses."""
-    return any(_is_observation(entry) or _is_run(entry) for entry in (data, *_listed(data)))
+    return any(name in data for name, *_ in _EXPORTS) or any(True for _ in _entries(data))
 
 
 def is_trace_row(data: Mapping[str, Any]) -> bool:
@@ -157,34 +156,26 @@ def read_spans(data: Mapping[str, Any], position: int = 0) -> Iterator[Span]:
     Raises:
         TypeError, ValueError, AttributeError: it does not follow the specification.
     """
+    for number, (entry, shared) in enumerate(_entries(data)):
+        yield _span(entry, shared, f"{position}-{number}" if number else str(position))
+
+
+def _entries(data: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], dict[str, Any]]]:
+    """The spans in an object with the attributes of their resource: itself, in lists, or in columns of pandas."""
+    if _is_span(data):
+        yield data, {}
     for groups, scopes, entries in _EXPORTS:
         for group in data.get(groups) or ():
             shared = _attributes((group.get("resource") or {}).get("attributes"))
             for scope in get(group, scopes, "instrumentationLibrarySpans") or ():
-                for entry in scope.get(entries) or ():
-                    yield _span(entry, shared, str(position))
-    if any(name in data for name, *_ in _EXPORTS):
-        return
-    nested = list(_listed(data))
-    trace = data.get("trace")
-    above = {**data, **trace} if isinstance(trace, dict) else data
+                yield from ((entry, shared) for entry in scope.get(entries) or ())
+    labels, trace = data.get("context.trace_id"), data.get("trace")
+    above = {**data, **(trace if isinstance(trace, dict) else {})}
     inherited = {name: above[name] for name in _INHERITED if above.get(name) is not None}
-    if _is_span(data) or not nested:
-        yield _span(data, {}, str(position))
-        inherited = {}
-    for number, entry in enumerate(nested):
-        fields = {name: value for name, value in entry.items() if value is not None}
-        for span in read_spans({**inherited, **fields}, position):
-            yield span if span.id != str(position) else replace(span, id=f"{position}-{number}")
-
-
-def _listed(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The spans in the lists of an object."""
-    for name in _GROUPS:
-        entries = data.get(name)
-        for entry in entries if isinstance(entries, list) else ():
-            if isinstance(entry, dict) and _is_span(entry):
-                yield entry
+    rows = [{name: _object(column).get(label) for name, column in data.items()} for label in _object(labels)]
+    for row in (*rows, *(row for name in _GROUPS if all_objects(data.get(name)) for row in data[name])):
+        if any(True for _ in _entries(row)):
+            yield from _entries({**inherited, **{name: value for name, value in row.items() if value is not None}})
 
 
 def _is_span(data: Mapping[str, Any]) -> bool:
@@ -193,10 +184,11 @@ def _is_span(data: Mapping[str, Any]) -> bool:
     A turn may have the id of a trace, and an object called `context`. An object with a field of a turn is a span only
     if it also has the id and another field of a span.
     """
-    span_id = _field(data, *_FIELDS["id"][:-1])
+    span_id, trace = _field(data, *_FIELDS["id"][:-1]), _field(data, *_FIELDS["trace"])
     if any(name in data for name in TURN_MARKS) and not (span_id and any(name in data for name in _OF_SPANS)):
         return False
-    return span_id is not None or _field(data, *_FIELDS["trace"]) is not None or _is_observation(data) or _is_run(data)
+    has_id = any(isinstance(identity, str | int) for identity in (span_id, trace))
+    return has_id or _is_observation(data) or _is_run(data)
 
 
 def _is_observation(data: Mapping[str, Any]) -> bool:
@@ -219,18 +211,16 @@ def _span(data: Mapping[str, Any], shared: Mapping[str, Any], default_id: str) -
     extra = _object(data.get("extra"))
     metadata = _object(data.get("metadata")) or _object(extra.get("metadata"))
     columns = {name.removeprefix("attributes."): data[name] for name in data if name.startswith("attributes.")}
-    attributes = {**shared, **_attributes(data.get("attributes")), **columns, **_object(metadata.get("attributes"))}
-    name = get(data, "eventName", "event_name") or attributes.get("event.name")
+    listed = data["tags"] if all_objects(data.get("tags")) else data.get("attributes")  # of Jaeger: tags
+    attributes = {**shared, **_attributes(listed), **columns, **_object(metadata.get("attributes"))}
     content = _value(data.get("body"))
-    events = [(str(name or ""), {**attributes, **(content if isinstance(content, dict) else {"content": content})})]
+    content = {**attributes, **(content if isinstance(content, dict) else {"content": content})}
+    events = [(str(get(data, "eventName", "event_name") or attributes.get("event.name") or ""), content)]
     if "body" not in data:
-        listed = data.get("events")
-        events = [
-            (str(event.get("name") or ""), _attributes(event.get("attributes")))
-            for event in (listed if isinstance(listed, list) else ())
-        ]
-        for name, details in events:
-            attributes |= details if name in _DETAILS else {}
+        logged = data["events"] if all_objects(data.get("events")) else ()
+        events = [(str(event.get("name") or ""), _attributes(event.get("attributes"))) for event in logged]
+    for name, details in events:
+        attributes |= details if name in _DETAILS else {}
     flat = {**data, "span_attributes": _object(data.get("span_attributes")), **_nested(attributes)}
     if "run_type" in data:
         flat["session_id"] = None  # of LangSmith: a project
@@ -244,11 +234,16 @@ def _span(data: Mapping[str, Any], shared: Mapping[str, Any], default_id: str) -
     bodies = (_object(request), metadata, extra, *map(_object, parameters))
     listed_tools = (fields["tools"], *(get(body, *_DEFINITIONS) for body in bodies))
     tools = next((value for value in listed_tools if value is not None), None)
+    entries = parsed(request)
+    among = [entry for entry in entries if _is_definition(entry)] if isinstance(entries, list) else []
+    if among:  # of LangChain's callback of Langfuse
+        tools = [entry["content"] for entry in among]
+        request = [entry for entry in entries if entry not in among]
     thrown = [str(details.get("exception.message") or "") for name, details in events if name == "exception"]
     return Span(
         trace=_hex(fields["trace"] or fields["id"] or default_id),
         id=_hex(fields["id"] or default_id),
-        parent=_hex(fields["parent"] or first_of(parsed(data.get("span_parents")))),
+        parent=_hex(fields["parent"]),
         name=str((fields["tool"] if kind == "tool" else None) or fields["name"] or ""),
         kind=kind,
         start=seconds(fields["start"]),
@@ -264,16 +259,21 @@ def _span(data: Mapping[str, Any], shared: Mapping[str, Any], default_id: str) -
     )
 
 
+def _is_definition(entry: Any) -> bool:
+    """Whether a message is the definition of a tool."""
+    return isinstance(entry, dict) and entry.get("role") == "tool" and describes_item(entry.get("content"))
+
+
 def _kind(flat: Mapping[str, Any]) -> str:
     """The kind of a span, by its fields that name one, else by its attributes of the GenAI conventions."""
-    values = (_field(flat, name) for name in _FIELDS["kind"])
-    values = (*values, name if isinstance(name := flat.get("name"), str) and name.startswith("ai.") else None)
+    values = [_field(flat, name) for name in (*_FIELDS["kind"], "name")]
+    values[-1] = values[-1] if str(values[-1]).startswith("ai.") else None
     names = [value.split(" ")[0].casefold() for value in values if isinstance(value, str)]
     if kind := next((_KINDS[name] for name in names if name in _KINDS), ""):
         return kind
     if flat.get("gen_ai.operation.name") is not None:
         return ""
-    is_model_call = any(name in flat for name in ("gen_ai.input.messages", "gen_ai.request.model", "gen_ai.prompt"))
+    is_model_call = _field(flat, "gen_ai.input.messages", "gen_ai.request.model", "gen_ai.prompt") is not None
     return "tool" if "gen_ai.tool.name" in flat else "chat" if is_model_call else ""
 
 
@@ -287,11 +287,7 @@ def _of_events(events: list[tuple[str, dict[str, Any]]]) -> tuple[list[Any] | No
         elif name == "gen_ai.choice" and str(data.get("index", 0)) == "0":
             message = parsed(data.get("message"))
             inner = message if isinstance(message, dict) else {"content": message}
-            answers.append({**data, **inner, "role": "assistant"})
-        for target, attribute in ((messages, "gen_ai.input.messages"), (messages, "gen_ai.prompt"),
-                                  (answers, "gen_ai.output.messages"), (answers, "gen_ai.completion")):  # fmt: skip
-            value = parsed(data.get(attribute))
-            target += value if isinstance(value, list) else [] if value is None else [["user", value]]
+            answers.append({**data, "message": None, **inner, "role": "assistant"})
     return messages or None, answers or None
 
 
@@ -315,12 +311,14 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _field(data: Mapping[str, Any], *names: str) -> Any:
-    """The first value of some fields that is not null; dots may lead into objects."""
+    """The first value of some fields that is not null; dots lead into objects and lists."""
     for name in names:
         if (value := data.get(name)) is None and "." in name:
             value = data
             for part in name.split("."):
-                value = value.get(part) if isinstance(value, dict) else None
+                value = parsed(value)
+                value = dict(enumerate(value)) if isinstance(value, list) else value
+                value = value.get(int(part) if part.isdecimal() else part) if isinstance(value, dict) else None
         if value is not None and value != "":
             return value
     return None
@@ -338,27 +336,17 @@ def _value(value: Any) -> Any:
     if not isinstance(value, dict) or len(value) != 1:
         return value
     ((kind, inner),) = value.items()
-    match kind.replace("_", "").casefold():
-        case "stringvalue" | "boolvalue" | "doublevalue" | "bytesvalue":
-            return inner
-        case "intvalue":
-            return int(inner)
-        case "arrayvalue":
-            return [_value(entry) for entry in (inner or {}).get("values") or ()]
-        case "kvlistvalue":
-            return _attributes((inner or {}).get("values") or [])
-    return value
+    kind = kind.replace("_", "").casefold()
+    if kind in ("arrayvalue", "kvlistvalue"):
+        inner = (inner or {}).get("values") or []
+        return _attributes(inner) if kind == "kvlistvalue" else list(map(_value, inner))
+    return int(inner) if kind == "intvalue" else inner if kind in _SCALARS else value
 
 
 def _nested(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Attributes with lists in place of numbered ones, such as `gen_ai.prompt.0.role`."""
-    lists: dict[str, dict[str, Any]] = {}
-    for name, value in attributes.items():
-        if match := _NUMBERED.match(name):
-            lists.setdefault(match[1], {})[match[2]] = value
-    names = ("llm.input_messages", "llm.output_messages", "llm.tools")
-    dotted = {name: _tree(parsed(attributes[name])) for name in names if name in attributes}
-    return {**attributes, **dotted, **{name: _tree(entries) for name, entries in lists.items()}}
+    """Attributes with lists of objects in place of numbered ones, such as `gen_ai.prompt.0.role`."""
+    lists = {name: parsed(value) for name, value in attributes.items() if _LISTS.match(name)}
+    return {**{name: value for name, value in attributes.items() if name not in lists}, **_tree(lists)}
 
 
 def _tree(value: Any) -> Any:
@@ -370,10 +358,9 @@ def _tree(value: Any) -> Any:
     groups: dict[str, Any] = {}
     for name, inner in value.items():
         first, dot, rest = name.partition(".")
-        if dot and isinstance(groups.setdefault(first, {}), dict):
-            groups[first][rest] = inner
-        elif not dot:
-            groups[first] = inner
+        group = groups.setdefault(first, {} if dot else inner)
+        if dot and isinstance(group, dict):
+            group[rest] = inner
     tree = {name: _tree(inner) for name, inner in groups.items()}
     return [tree[name] for name in sorted(tree, key=int)] if tree and all(n.isdecimal() for n in tree) else tree
 
@@ -408,7 +395,7 @@ class LogReader:
         """
         counts, faults = self._findings.counts, self._findings.faults
         n_faults, n_spans = len(faults), counts["spans"] - counts["spans_unreadable"]
-        data = {name: parsed(text) for name, text in value.items() if text != ""} if _is_row(value) else value
+        data = _plain(value)
         try:
             self._read(data, position, at)
         except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
@@ -426,15 +413,13 @@ class LogReader:
             faults.append(replace(at, message=unread_line(data)))
         elif is_trace_row(data):
             faults.append(replace(at, message=Message("labelling.langfuse-traces")))
-        elif is_export(data):
-            self._read_spans(read_spans(data, position), position, at)
-        elif (exchange := exchange_of(data)) is not None:
-            self._read_exchange(exchange, data, position)
+        elif not any(_is_observation(span) or _is_run(span) for span, _ in _entries(data)) and (
+            record := read_exchange(data, position, findings=self._findings, interner=self._interner)
+        ):
+            self._records.append(record)
         elif holds_spans(data):
             self._read_spans(read_spans(data, position), position, at)
-        elif (
-            any(name in data for name in TURN_MARKS) and not is_eval(data) and not is_answer(data)
-        ):  # all may have `text`
+        elif any(name in data for name in TURN_MARKS) and not is_eval(data) and not is_answer(data):
             record = read_turn(data, position, at, findings=self._findings, interner=self._interner)
             self._records += [] if record is None else [record]
             if record is not None and "called" not in data:
@@ -451,54 +436,46 @@ class LogReader:
                 self._findings.counts["spans_unreadable"] += 1
                 self._findings.unread[span.name or "span"] += 1
 
-    def _read_exchange(self, exchange: Exchange, data: Mapping[str, Any], position: int) -> None:
-        record = read_exchange(exchange, position, self._interner)
-        self._records.append(record)
-        findings = self._findings
-        if record.text is None:
-            findings.roles.update(message.role for message in (*exchange.request, *exchange.answers))
-        findings.ignored.update(exchange.passed_over)
-        findings.unread.update(name for name in exchange.passed_over if holds_calls(name, data[name]))
-        findings.unread.update(exchange.unread)
-        findings.counts["responses_unread"] += exchange.response == "unread"
-        findings.counts["responses_missing"] += exchange.response == "missing"
 
-
-def _is_row(value: Any) -> bool:
-    """Whether a document is a row of a table, whose values are all texts."""
-    return isinstance(value, dict) and bool(value) and all(isinstance(text, str) for text in value.values())
+def _plain(value: Any) -> Any:
+    """A document; of a row of a table, whose values are all texts, with the objects in its texts."""
+    is_row = isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+    return {name: parsed(text) for name, text in value.items() if text} if is_row else value
 
 
 def kind_of(value: Any) -> str:
     """The name of the kind of a document of a log; empty if it is none."""
+    data = _plain(value)
+    if not isinstance(data, dict):
+        return ""
     try:
-        return _kind_of({name: parsed(text) for name, text in value.items() if text} if _is_row(value) else value)
+        span = next((span for span, _ in _entries(data)), {})
+        request = None if _is_observation(span) or _is_run(span) else find_request(data)
+        return next((name for name, test in _TESTS.items() if test(data, span, request)), "")
     except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
         return ""
 
 
-def _kind_of(data: Any) -> str:
-    if not isinstance(data, dict):
-        return "otel" if unread_line(data).key == "labelling.printed-span" else ""
-    first = next(_listed(data), data)
-    if is_trace_row(data) or _is_observation(first):
-        return "langfuse"
-    if _is_run(first):
-        return "braintrust" if "span_attributes" in first else "langsmith"
-    text = str(data)
-    exchange = exchange_of(data)
-    if exchange is None and holds_spans(data):
-        return "openinference" if "openinference.span.kind" in text or "llm.input_messages" in text else "otel"
-    if exchange is None:
-        is_turn = any(isinstance(data.get(name), list) for name in ("messages", "called", "offered"))
-        other = "turns" if is_turn and not is_eval(data) else ""
-        return "ai-sdk" if is_answer(data) else "openai" if unread_line(data).key == _ALONE else other
-    if exchange.field in ("prompt", "steps") or "toolCallId" in text or is_answer(data):
-        return "ai-sdk"
-    if any(mark in text for mark in ("'tool_use'", "'input_schema'", "'stop_reason'")):
-        return "anthropic"
-    is_example = (exchange.field == "messages" and not exchange.response) or "preferred_output" in data
-    return "fine-tuning" if is_example else "openai"
+def _has(value: Any, *marks: str) -> bool:
+    text = str(value)
+    return any(mark in text for mark in marks)
+
+
+_TESTS: dict[str, Callable[[dict[str, Any], Mapping[str, Any], Any], Any]] = {
+    "langfuse": lambda data, span, _: is_trace_row(data) or _is_observation(span),
+    "braintrust": lambda _, span, __: "span_attributes" in span,
+    "langsmith": lambda _, span, __: _is_run(span),
+    "openinference": lambda _, span, request: not request and _has(span, "openinference", "llm.input_messages"),
+    "otel": lambda data, _, request: not request and holds_spans(data),
+    "ai-sdk": lambda data, _, request: (
+        is_answer(data) or (request and (request[0] in ("prompt", "steps") or _has(data, "toolCallId")))
+    ),
+    "anthropic": lambda data, _, request: request and _has(data, "'tool_use'", "'input_schema'", "'stop_reason'"),
+    "fine-tuning": lambda data, _, request: request and (request == ("messages", {}) or "preferred_output" in data),
+    "openai": lambda data, _, request: request or unread_line(data).key == "labelling.answer-alone",
+    "turns": lambda data, _, __: not is_eval(data) and any(isinstance(data.get(name), list) for name in TURN_MARKS),
+}
+"""Kinds by what says that a document, its first span and its request are of them."""
 
 
 def _log(name: str, title: str, program: str, **texts: str) -> ImportKind:

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from ctxbench.datasets.dataset import Dataset, name_fault, name_of_path
 from ctxbench.datasets.files import copy_other_files, refuse_loss, write_files
 from ctxbench.datasets.layout import CARD, EXPOSURE, Exposure, own_files, read_card, write_exposures
 from ctxbench.io.console import ProgressListener, silent
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, merge_equal_faults, none_found
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, merge_equal_faults, none_found
 from ctxbench.io.files import atomic_folder, cache_dir, write_atomic
 from ctxbench.io.redaction import Redactor, redactor
 from ctxbench.labelling.agent_sessions import KINDS, SessionNames, SessionReader
@@ -42,6 +43,7 @@ class LogFiles:
     Attributes:
         findings: counts and faults.
         names: finds the items of names.
+        turns: the records of sessions.
     """
 
     def __init__(self, source: TraceSource, *, history: int) -> None:
@@ -50,13 +52,13 @@ class LogFiles:
         self._paths, self._kind = source.logs, source.kind
         self._rows = LogReader(self.findings, history=history)
         self._sessions = SessionReader(SessionNames(source.catalog, self.names), self.findings)
-        self._turns: list[Record] = []  # of sessions
+        self.turns: list[Record] = []
         self._hashes: set[bytes] = set()  # of documents
         self._n_files = self._n_documents = self._n_readable = 0
 
     def records(self) -> list[Record]:
         """All records read."""
-        return [*self._turns, *self._rows.records()]
+        return [*self.turns, *self._rows.records()]
 
     def read(self, progress: ProgressListener = silent) -> Iterator[None]:
         """Read the files from where reading stopped; gives control back after each document.
@@ -65,74 +67,60 @@ class LogFiles:
 
         Raises:
             StorageError: a file is missing or cannot be read.
-            InputError: more than half of the documents are wrong: all faults.
+            InputError: more than half of the documents are wrong: the first faults.
         """
-        sizes = list(map(_size, self._paths))
+        sizes = [path.stat().st_size if path.is_file() else 0 for path in self._paths]
         counts, faults = self.findings.counts, self.findings.faults
         for number, path in list(enumerate(self._paths))[self._n_files :]:
             if self._n_documents == 0:
-                self._turns += self._sessions.start_file(path)
-            before = sum(sizes[:number])
-            yield from self._read_file(path, lambda n, before=before: progress(_STEP, before + n, sum(sizes)))
+                self.turns += self._sessions.start_file(path)
+            yield from self._read_file(path, partial(_report_progress, progress, sum(sizes[:number]), sum(sizes)))
             self._n_files, self._n_documents = number + 1, 0
-        self._turns += self._sessions.finish()
-        n_wrong = counts["lines"] - self._n_readable - counts["lines_twice"]
-        counts["lines_unreadable"] = n_wrong
+        self.turns += self._sessions.finish()
+        counts["lines_unreadable"] = n_wrong = counts["lines"] - self._n_readable - counts["lines_twice"]
         if faults and n_wrong > self._n_readable:
-            n_readable = self._n_readable
-            subject = f"traces: {n_wrong} lines cannot be read, {n_readable} can"
-            raise InputError(merge_equal_faults(faults), subject=subject)
+            raise _unreadable(faults, f"traces: {n_wrong} lines cannot be read, {self._n_readable} can")
 
     def _read_file(self, path: Path, progress: Callable[[int], object]) -> Iterator[None]:
         values = [document.value for document in sample(path)]
         is_session = self._kind in _SESSIONS or any(kind.matches(values) for kind in KINDS)
-        faults: list[Fault] = []
-        n_read = 0
+        counts, faults = self.findings.counts, self.findings.faults
+        n_faults = len(faults)
         try:
             for n, document in enumerate(documents(path, faults, progress), start=1):
-                if n > self._n_documents:
-                    self._add_faults(faults[n_read:])
-                    self._read_document(document, is_session=is_session)
-                    self._n_documents = n
-                    yield
-                n_read = len(faults)
+                if n <= self._n_documents:  # read before the interruption
+                    del faults[n_faults:]
+                    continue
+                counts["lines"] += 1 + len(faults) - n_faults
+                self._n_readable += self._read_document(document, is_session=is_session)
+                self._n_documents, n_faults = n, len(faults)
+                yield
         except InputError as error:
             faults += error.faults
-        self._add_faults(faults[n_read:])
+        counts["lines"] += len(faults) - n_faults
 
-    def _add_faults(self, faults: Sequence[Fault]) -> None:
-        self.findings.faults += faults
-        self.findings.counts["lines"] += len(faults)
-
-    def _read_document(self, document: Document, *, is_session: bool) -> None:
-        counts, faults, data = self.findings.counts, self.findings.faults, document.value
-        counts["lines"] += 1
-        position, at, n_faults, n_twice = (
-            counts["lines"],
-            Fault("", document.path, document.line),
-            len(faults),
-            counts["lines_twice"],
-        )
+    def _read_document(self, document: Document, *, is_session: bool) -> bool:
+        """Read a document; returns whether it, or a part of it, could be read, and was not repeated."""
+        counts, at = self.findings.counts, Fault("", document.path, document.line)
         if is_session:
-            self._turns += self._sessions.read(data, position, at)
-            self._n_readable += len(faults) == n_faults and counts["lines_twice"] == n_twice
-        elif not self._is_repeated(document):
-            self._n_readable += self._rows.read(data, position, at)
-
-    def _is_repeated(self, document: Document) -> bool:
+            before = len(self.findings.faults), counts["lines_twice"]
+            self.turns += self._sessions.read(document.value, counts["lines"], at)
+            return before == (len(self.findings.faults), counts["lines_twice"])
         text = document.text.strip() or json.dumps(document.value)
         digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        is_repeated = digest in self._hashes
-        self.findings.counts["lines_twice"] += is_repeated
+        if digest in self._hashes:
+            counts["lines_twice"] += 1
+            return False
         self._hashes.add(digest)
-        return is_repeated
+        return self._rows.read(document.value, counts["lines"], at)
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror or error}; expected a log file") from error
+def _report_progress(progress: ProgressListener, before: int, total: int, n: int) -> None:
+    progress("reading traces, bytes", before + n, total)
+
+
+def _unreadable(faults: Sequence[Fault], subject: str) -> InputError:
+    return InputError(merge_equal_faults(faults)[:_SHOWN], subject=subject)
 
 
 def _check_turns(groups: Sequence[object], logs: Sequence[Path], findings: LogFindings) -> None:
@@ -145,21 +133,28 @@ def _check_turns(groups: Sequence[object], logs: Sequence[Path], findings: LogFi
     if groups:
         return
     if findings.faults:
-        raise InputError(merge_equal_faults(findings.faults), subject="traces")
+        raise _unreadable(findings.faults, "traces")
     n, files = findings.counts, ", ".join(map(str, logs))
     if not n["lines"]:
         raise ParameterError(Message("labelling.empty-log", files=files))
-    names = {"names": listed(findings.span_names), "roles": listed(findings.roles)}
-    figures = {"lines": n["lines"], "spans": n["spans"] or "none", "calls": n["spans_without_content"] or "none"}
-    raise ParameterError(Message("labelling.log-without-turns", files=files, **names, **figures))
+    raise ParameterError(
+        Message(
+            "labelling.log-without-turns",
+            files=files,
+            lines=n["lines"],
+            spans=n["spans"] or "none",
+            calls=n["spans_without_content"] or "none",
+            names=listed(findings.span_names),
+            roles=listed(findings.roles),
+        )
+    )
 
 
 _SESSIONS = [kind.name for kind in KINDS]
-_STEP = "reading traces, bytes"
 UNSTATED = "not stated; contains user texts"
 """The licence of a dataset of logs whose licence was not given."""
 _WORD = re.compile(r"[^\W_]+")
-_EXAMPLES = 5
+_EXAMPLES, _SHOWN = 5, 20  # faults that the report and an error name
 _FIELDS = 20  # ignored fields that the card lists
 
 
@@ -236,11 +231,11 @@ class TraceSettings:
         Raises:
             ParameterError: the name is invalid, or the history is negative.
         """
-        if name is None:
-            name = name_of_path(out, "traces")
-        if fault := name_fault(name):
+        settings = cls(
+            name=name_of_path(out, "traces") if name is None else name, history=history, assume_full=all_offered
+        )
+        if fault := name_fault(settings.name):
             raise ParameterError(f"{fault} (--name)")
-        settings = cls(name=name, history=history, assume_full=all_offered)
         return settings if licence is None else replace(settings, licence=licence)
 
 
@@ -268,7 +263,7 @@ def import_traces(
         StorageError: a log cannot be read.
         InputError: more than half of the lines are wrong, or no line has a user message.
         ParameterError: no item in the logs is in the catalog; or the logs have responses or calls, but none of them
-            gives a label.
+            gives a label. Sessions of agents are excepted.
     """
     reader = _read_logs(source, settings, progress)
     findings = reader.findings
@@ -276,8 +271,9 @@ def import_traces(
     _check_turns(groups, source.logs, findings)
     builder = Builder(source.catalog, source.scopes, reader.names, settings.assume_full, redact, findings)
     builder.add_conversations(groups, progress)
-    _check_catalog(builder)
-    _check_labels(builder, source.logs)
+    if not reader.turns:  # an agent may have used its own tools alone
+        _check_catalog(builder)
+        _check_labels(builder, source.logs)
     report = _report(builder)
     about = {
         "licence": settings.licence,
@@ -290,15 +286,11 @@ def import_traces(
 
 def _read_logs(source: TraceSource, settings: TraceSettings, progress: ProgressListener) -> LogFiles:
     """Read logs. Ctrl-C stores what was read in the user's cache, and the same import goes on after it."""
-    versions = [
-        (str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in source.logs if path.exists()
-    ]
-    key = repr(
-        (__version__, versions, source.catalog.hash, sorted(source.renames.items()), source.kind, settings.history)
-    )
+    versions = [(path.resolve(), path.stat()[6:9]) for path in source.logs if path.exists()]
+    key = repr((__version__, versions, source.catalog.hash, sorted(source.renames.items()), source.kind, settings))
     stored = cache_dir() / "imports" / f"{blake2b(key.encode(), digest_size=16).hexdigest()}.pickle"
     try:
-        files = pickle.loads(stored.read_bytes())  # noqa: S301 - of this user
+        files: LogFiles = pickle.loads(stored.read_bytes())  # noqa: S301 - of this user
     except Exception:  # noqa: BLE001 - absent or damaged
         files = LogFiles(source, history=settings.history)
     with interrupts() as signals:
@@ -379,16 +371,14 @@ def refuse_overwriting(folder: Path) -> None:
         ParameterError: the folder has labels of people (also answers that are not in the dataset yet) or other
             contents, or it cannot be read.
     """
-    if not (folder / CARD).is_file():
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ParameterError(f"{folder} exists and is not a dataset; name a new folder, or an import to replace")
-        return
-    refuse_loss(folder, is_own=_by_traces, sources=(SOURCE,))
-
-
-def _by_traces(dataset: Dataset) -> bool:
-    notes = dataset.about.get("notes")
-    return isinstance(notes, dict) and "traces" in notes
+    if (folder / CARD).is_file():
+        refuse_loss(
+            folder,
+            is_own=lambda dataset: isinstance(notes := dataset.about.get("notes"), dict) and "traces" in notes,
+            sources=(SOURCE,),
+        )
+    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ParameterError(f"{folder} exists and is not a dataset; name a new folder, or an import to replace")
 
 
 def scopes_of(folder: Path) -> dict[str, tuple[ItemKey, ...]]:
@@ -397,9 +387,8 @@ def scopes_of(folder: Path) -> dict[str, tuple[ItemKey, ...]]:
     Raises:
         InputError: the card cannot be read.
     """
-    if not (folder / CARD).is_file():
-        return {}
-    return {name: tuple(ItemKey.parse(i) for i in ids) for name, ids in (read_card(folder).get("scopes") or {}).items()}
+    scopes = (read_card(folder).get("scopes") if (folder / CARD).is_file() else None) or {}
+    return {name: tuple(ItemKey.parse(item_id) for item_id in ids) for name, ids in scopes.items()}
 
 
 def redactor_for(catalog: Catalog, patterns: Path | None = None) -> Redactor:

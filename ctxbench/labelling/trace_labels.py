@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
+from itertools import chain
+from itertools import count as number_from
 from typing import Any
 
 from ctxbench.datasets.dataset import Dataset, split_of
@@ -17,7 +19,7 @@ from ctxbench.io.console import ProgressListener
 from ctxbench.io.errors import Message, count
 from ctxbench.io.redaction import Redactor
 from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, Resolved
-from ctxbench.labelling.trace_messages import Call, Interner, LogFindings, NestedCall
+from ctxbench.labelling.trace_messages import STATUSES, Call, Interner, LogFindings, NestedCall, Record
 from ctxbench.labelling.trace_turns import Turn, meant_field, reuses_ids
 from ctxbench.model.arrays import Grade
 from ctxbench.model.items import ITEM_TYPES, Catalog, Item, ItemKey
@@ -26,7 +28,7 @@ from ctxbench.model.requests import Request, SessionItem
 
 COUNTS: dict[str, tuple[str, ...]] = {
     "read": (
-        *("lines", "lines_twice", "lines_unreadable", "spans", "spans_twice", "spans_unreadable"),
+        *("lines", "lines_twice", "lines_unreadable", "events_other", "spans", "spans_twice", "spans_unreadable"),
         "spans_without_parent",
         *("spans_without_content", "spans_other", "model_calls_of_helpers", "logs_without_span"),
         *("records_without_request", "responses_unread", "responses_missing"),
@@ -53,6 +55,7 @@ COUNTS: dict[str, tuple[str, ...]] = {
 }
 """Counts by part of the card; `datasets/traces.md` describes each."""
 
+_CACHED = 4096  # redacted texts
 _SHOWN = 20  # names that the card lists
 _NAMED = 5  # names that a message lists
 
@@ -87,62 +90,44 @@ class TraceReport:
 
     def as_dict(self) -> dict[str, Any]:
         """The report as data, for the notes of the card."""
-        out: dict[str, Any] = {part: {name: self.counts[name] for name in names} for part, names in COUNTS.items()}
-        labels = out["labels"]
-        everything = sum(labels.values())
-        labels["share_full"] = round(labels["labels_full"] / everything, 4) if everything else None
-        out["order"]["clock_skew_seconds"] = round(self.skew, 3)
-        out["names"] = {
+        parts: dict[str, Any] = {part: {name: self.counts[name] for name in names} for part, names in COUNTS.items()}
+        n_labels = sum(parts["labels"].values())
+        parts["labels"]["share_full"] = round(self.counts["labels_full"] / n_labels, 4) if n_labels else None
+        parts["order"]["clock_skew_seconds"] = round(self.skew, 3)
+        names = {
             "by_rule": dict(self.rules),
             UNKNOWN: dict(list(self.unknown.items())[:_SHOWN]),
             AMBIGUOUS: dict(list(self.ambiguous.items())[:_SHOWN]),
             "unknown_in_all": len(self.unknown),
             "ambiguous_in_all": len(self.ambiguous),
         }
-        out["fields_not_read"] = dict(self.ignored)
-        out["redaction"] = "off" if self.redaction is None else {k: dict(v) for k, v in self.redaction.items()}
-        return out
+        redaction = "off" if self.redaction is None else {kind: dict(c) for kind, c in self.redaction.items()}
+        return parts | {"names": names, "fields_not_read": dict(self.ignored), "redaction": redaction}
 
     def labelling(self) -> str:
         """The card's `labelling`: the origin of the labels, and the queries that metrics use."""
         n = self.counts
-        message = Message(
-            "labelling.card-traces",
-            labels=self._n_labels,
-            full=_share(n["labels_full"], self._n_labels),
-            complete=n["queries_complete"],
-            queries=n["turns"],
-            left=unlabelled_words(self._n_unlabelled, n["queries_partly"]),
-            nothing=n["queries_nothing"],
-        )
-        return str(message)
+        left = unlabelled_words(n["queries_partly"] + n["queries_unlabelled"], n["queries_partly"])
+        labels = {"labels": n["labels_full"] + n["labels_partial"], "full": self._share_full}
+        queries = {"complete": n["queries_complete"], "queries": n["turns"], "nothing": n["queries_nothing"]}
+        return str(Message("labelling.card-traces", left=left, **labels, **queries))
 
     @property
-    def _n_labels(self) -> int:
-        return self.counts["labels_full"] + self.counts["labels_partial"]
-
-    @property
-    def _n_unlabelled(self) -> int:
-        return self.counts["queries_partly"] + self.counts["queries_unlabelled"]
+    def _share_full(self) -> str:
+        """The share of the labels that are of turns that were offered everything."""
+        full, partial = self.counts["labels_full"], self.counts["labels_partial"]
+        return f"{full / (full + partial):.0%}" if full + partial else "none"
 
     def lines(self) -> list[str]:
-        """The report in words, one line per count; counts of 0 are left out."""
-        n, labels = self.counts, self._n_labels
-        queries = {"n": n["turns"], "conversations": n["conversations"], "complete": n["queries_complete"]}
-        left = unlabelled_words(self._n_unlabelled, n["queries_partly"])
-        shares = {
-            "share": _share(n["queries_complete"], n["turns"]),
-            "share_left": _share(self._n_unlabelled, n["turns"]),
-        }
-        origins = {"full": _share(n["labels_full"], labels), "partial": _share(n["labels_partial"], labels)}
+        """The report in words: what the requests are, then one line per count; counts of 0 are left out."""
+        n = self.counts
+        states = [f"{n[f'queries_{state}']:,} {words}" for state, words in _STATES.items() if n[f"queries_{state}"]]
+        labels = {"labels": n["labels_full"] + n["labels_partial"], "full": self._share_full}
         signals = [f"{n[f'signal_{name}']:,} {name}" for name in SIGNALS if n[f"signal_{name}"]]
         kinds = [f"{c['replaced']:,} {kind}" for kind, c in (self.redaction or {}).items()]
         hint = "".join(map(meant_field, self.ignored))
         lines = [
-            (not self.is_labelled, Message("labelling.report-nothing-labelled", n=n["turns"])),
-            (True, Message("labelling.report-queries", left=left, **queries, **shares)),
-            (n["queries_nothing"], Message("labelling.report-nothing-needed", n=n["queries_nothing"])),
-            (self.is_labelled, Message("labelling.report-labels", n=labels, **origins)),
+            (True, Message("labelling.report-requests", n=n["turns"], states=states, **labels)),
             (signals, Message("labelling.report-misses", signals=signals)),
             *((n[name], Message(key, n=n[name], skew=self.skew)) for name, key in NOTES.items()),
             (self.unknown, Message("labelling.names-unknown", names=listed(self.unknown))),
@@ -153,6 +138,14 @@ class TraceReport:
             (self.redaction is not None, Message("labelling.redacted", kinds=", ".join(kinds) or "nothing")),
         ]
         return [line for is_said, line in lines if is_said]
+
+
+_STATES = {
+    "complete": "labelled in full",
+    "partly": "labelled in part",
+    "unlabelled": "unlabelled",
+    "nothing": "that need nothing",
+}
 
 
 def listed(names: Mapping[str, int]) -> str:
@@ -182,28 +175,18 @@ NOTES = {
 """Messages of the report by count, in the order of the report."""
 
 
-def _share(part: int, total: int) -> str:
-    return f"{part / total:.0%}" if total else "none"
-
-
 def is_searchable(item: Item) -> bool:
     """Whether a search may offer an item."""
     return item.enabled and item.include == "agent"
 
 
-def tools_alone(items: Iterable[Item]) -> bool:
-    """Whether all items are tools, so that a log shows when they are needed."""
-    return all(item.type == "tool" for item in items)
-
-
 def kind_notes(catalog: Iterable[Item]) -> list[Message]:
     """What the item types of a catalog mean for the labels of an import of traces."""
-    searchable = [item for item in catalog if is_searchable(item)]
-    if not searchable:
+    counts = Counter(item.type for item in catalog if is_searchable(item))
+    if not counts:
         return [Message("labelling.kind-nothing-searchable")]
-    if tools_alone(searchable):
-        return [Message("labelling.kind-tools", n=len(searchable)), Message("labelling.kind-tools-other")]
-    counts = Counter(item.type for item in searchable)
+    if counts.keys() == {"tool"}:
+        return [Message("labelling.kind-tools", n=counts["tool"]), Message("labelling.kind-tools-other")]
     mixed = Message("labelling.kind-mixed", types=[count(counts[t], f"{t} item") for t in ITEM_TYPES if counts[t]])
     return [mixed, *([Message("labelling.kind-mixed-tools")] if counts["tool"] else [])]
 
@@ -266,7 +249,7 @@ class Builder:
         self._position = {item.key: i for i, item in enumerate(self.catalog)}
         self._scope = cache(self._make_scope)
         self._item_lists: dict[tuple[str, ...], tuple[ItemKey, ...]] = {}
-        self._text: Callable[[str], str] = str if self.redactor is None else cache(self.redactor.text)
+        self._text: Callable[[str], str] = str if self.redactor is None else lru_cache(_CACHED)(self.redactor.text)
         self._messages = Interner()
         self._ids: set[str] = set()
 
@@ -357,48 +340,40 @@ class Builder:
     # ------------------------------------------------------------------------------------------ offers
 
     def _exposure(self, turn: Turn, scope: _Scope) -> tuple[tuple[ItemKey, ...], bool]:
-        """The items offered in any call of the turn, in the order of the catalog, and whether exposure was full."""
+        """The items offered in any call of the turn, in the order of the catalog, and whether exposure was full.
+
+        It is full if each model call that could call tools was offered everything. A model call without a list could
+        call tools if it called some. If no model call has a list, `assume_full` decides.
+        """
         counts = self.findings.counts
         offers = [record.offered for record in turn.records]
         offers += [nested.offered for record in turn.records for nested in record.nested]
-        lists = list(dict.fromkeys(names for names in offers if names is not None))
+        lists = dict.fromkeys(names for names in offers if names is not None)
+        complete = {names: scope.searchable <= set(self._items(names)) for names in lists}
         everything = any(record.all_offered for record in turn.records)
-        if not lists and not everything:
+        is_stated = bool(lists) or everything
+        if not is_stated:
             everything = self.assume_full
             counts["turns_assumed_full" if everything else "turns_without_offered"] += 1
-        keys = self._items(tuple(name for names in lists for name in names))
         for names in lists:
             self.name_counts.update(names)
-        if everything:
-            keys = self._ordered(frozenset(keys) | scope.searchable)
-        full = (
-            (everything or bool(lists))
-            and self._is_full_exposure(turn, scope, lists)
-            and self._scope_is_known(turn, scope)
-        )
-        counts["turns_full" if full else "turns_partial"] += 1
-        return keys, full
+        keys = self._items(tuple(name for names in lists for name in names))
+        keys = self._ordered(frozenset(keys) | scope.searchable) if everything else keys
 
-    def _is_full_exposure(self, turn: Turn, scope: _Scope, lists: Sequence[tuple[str, ...]]) -> bool:
-        """Whether each model call that could call tools was offered everything.
+        def had_all(offer: Record | NestedCall) -> bool:
+            if offer.offered is None:
+                return not offer.calls if is_stated else self.assume_full
+            return complete[offer.offered] or (not offer.offered and any(complete.values()))
 
-        A model call without a list could call tools if it called some. If no model call has a list, `assume_full`
-        decides.
-        """
-        complete = {names: scope.searchable <= set(self._items(names)) for names in lists}
-        stated = bool(complete) or any(record.all_offered for record in turn.records)
-
-        def had_all(call: NestedCall) -> bool:
-            if call.offered is None:
-                return not call.calls if stated else self.assume_full
-            return complete[call.offered] or (not call.offered and any(complete.values()))
-
-        return all(
+        full = (everything or is_stated) and all(
             not record.partly_offered
-            and (record.all_offered or had_all(NestedCall(record.offered, record.calls)))
-            and all(map(had_all, record.nested))
+            and (record.all_offered or had_all(record))
+            and all(had_all(nested) for nested in record.nested)
             for record in turn.records
         )
+        full = full and self._scope_is_known(turn, scope)
+        counts["turns_full" if full else "turns_partial"] += 1
+        return keys, full
 
     def _scope_is_known(self, turn: Turn, scope: _Scope) -> bool:
         """Whether all available items are known, and some of them are searchable."""
@@ -437,15 +412,12 @@ class Builder:
 
     def _available(self, turn: Turn) -> tuple[ItemKey, ...] | None:
         """The items available to the request: a scope, a list, or None for all."""
-        first = turn.records[0]
-        if first.scope is not None:
-            if first.scope in self.scopes:
-                return self.scopes[first.scope]
-            self.findings.counts["scopes_unknown"] += 1
-        if first.available is None:
-            return None
-        self.name_counts.update(first.available)
-        return self._items(first.available)
+        scope, names = turn.records[0].scope, turn.records[0].available
+        if scope is not None and scope in self.scopes:
+            return self.scopes[scope]
+        self.findings.counts["scopes_unknown"] += scope is not None
+        self.name_counts.update(names or ())
+        return None if names is None else self._items(names)
 
     def _make_scope(self, available: tuple[ItemKey, ...] | None) -> _Scope:
         allowed = self._position.keys() if available is None else frozenset(available)
@@ -453,7 +425,7 @@ class Builder:
         searchable = [item for item in items if is_searchable(item)]
         return _Scope(
             searchable=frozenset(item.key for item in searchable),
-            tools_only=tools_alone(searchable),
+            tools_only=all(item.type == "tool" for item in searchable),
             reachable=frozenset(item.key for item in items if item.include != "manual"),
         )
 
@@ -466,33 +438,26 @@ class Builder:
         counts = self.findings.counts
         offered_keys = frozenset(offered)
         session = frozenset(self._keys(name for name, _ in turn.records[0].session or ()))
-        called: dict[ItemKey, None] = {}
-        failed: dict[ItemKey, None] = {}
-        unavailable: dict[ItemKey, None] = {}
+        outcomes: dict[str, dict[ItemKey, None]] = {status: {} for status in STATUSES}
         doubtful = False
         for call in turn.calls:
             resolved = self._resolve(call.name, offered_keys)
+            key, is_tool = resolved.key, call.status != "unknown_tool"
             self.name_counts[call.name] += 1
             counts[f"calls_{call.status}"] += 1
-            key = resolved.key
-            if call.status == "unknown_tool":
-                if key is not None:
-                    unavailable[key] = None
-            elif key is None:
+            if key is None and is_tool:
                 counts["calls_ambiguous" if resolved.rule == AMBIGUOUS else "calls_outside_catalog"] += 1
-                if not is_shell(call.name) and not is_search(call.name):
-                    self.calls_not_found[call.name] += 1
+                self.calls_not_found.update([] if is_shell(call.name) or is_search(call.name) else [call.name])
                 doubtful = True
-            elif key not in scope.reachable and key not in session:
+            elif is_tool and key not in scope.reachable and key not in session:
                 counts["calls_not_available"] += 1
                 doubtful = True
-            elif call.status == "error":
-                failed[key] = None
-            else:
-                counts["calls_not_offered"] += bool(offered_keys) and key not in offered_keys
-                called[key] = None
-        doubtful = doubtful or bool(set(failed) - set(called))
-        return tuple(called), tuple(key for key in unavailable if key not in called), doubtful
+            elif key is not None:
+                counts["calls_not_offered"] += call.status == "ok" and bool(offered_keys) and key not in offered_keys
+                outcomes[call.status][key] = None
+        called = outcomes["ok"]
+        doubtful = doubtful or not outcomes["error"].keys() <= called.keys()
+        return tuple(called), tuple(key for key in outcomes["unknown_tool"] if key not in called), doubtful
 
     def _session(self, turn: Turn) -> tuple[SessionItem, ...] | None:
         session = turn.records[0].session
@@ -516,10 +481,8 @@ class Builder:
     def _query_id(self, turn: Turn, conversation: str | None) -> str:
         """A unique id: conversation and turn, or the position in the log."""
         base = f"line-{turn.records[0].position}" if conversation is None else f"{conversation}-{turn.number}"
-        query_id, number = base, 1
-        while query_id in self._ids:
-            number += 1
-            query_id = f"{base}.{number}"
+        choices = chain([base], (f"{base}.{number}" for number in number_from(2)))
+        query_id = next(choice for choice in choices if choice not in self._ids)
         self._ids.add(query_id)
         return query_id
 

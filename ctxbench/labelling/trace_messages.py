@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeGuard
 
 from ctxbench.io.errors import Fault
 from ctxbench.model.requests import Message
@@ -162,12 +162,14 @@ class Interner:
 
     Attributes:
         history: how many earlier messages a record keeps at most.
+        responses: the records of responses by the ids of these.
     """
 
     def __init__(self, *, history: int = 0) -> None:
         self.history = history
         self._messages: dict[Message, Message] = {}
         self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self.responses: dict[str, Record] = {}
 
     def messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """The messages, each as the first equal object."""
@@ -181,28 +183,23 @@ class Interner:
 def seconds(value: Any) -> float | None:
     """Convert a time of a log into seconds since 1970; None if it is not a time.
 
-    Numbers (also as texts) are seconds, milli-, micro- or nanoseconds, by their size; other texts are ISO 8601, by
-    default in UTC.
+    Numbers (also as texts) are seconds, milli-, micro- or nanoseconds, by their size; pairs are seconds and
+    nanoseconds; other texts are ISO 8601, by default in UTC.
     """
+    if isinstance(value, list) and len(value) == 2 and all(isinstance(part, int) for part in value):
+        value = value[0]
     if isinstance(value, str):
         try:
-            value = int(value)
-        except ValueError:
-            return _iso(value)
+            moment = None if value.isdecimal() else datetime.fromisoformat(value)
+            aware = moment if moment is None or moment.tzinfo else moment.replace(tzinfo=UTC)
+            value = int(value) if aware is None else aware.timestamp()
+        except (ValueError, OverflowError):
+            return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e21:
         return None
     while value >= 1e11:  # in seconds that would be the year 5138
         value /= 1000
     return float(value)
-
-
-def _iso(text: str) -> float | None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    timestamp = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    return timestamp if timestamp > 0 else None
 
 
 def stable_hash(*texts: str) -> int:
@@ -222,6 +219,7 @@ def get(data: Mapping[str, Any], *names: str) -> Any:
 
 _NO_ANSWERS = ("request", "input", "arguments", "args", "tools", "parameters")  # fields without calls of an answer
 _FIRST_ALONE = ("choices", "candidates", "generations")  # only the first answer is read
+_OF_MESSAGES = ("content", "parts", "tool_calls", "toolCalls", "function_call")
 _REQUESTS = ("messages", "input", "contents", "prompt", "args")  # fields of a body with the messages of a request
 LIKE_CALLS = re.compile(r"(?:\w+[-_])?(?:tool|function|mcp)[-_]?(?:call|use|invocation)s?", re.IGNORECASE)
 _LIKE_RESULTS = re.compile(r"(?:mcp_|custom_)?(?:tool|function)[-_](?:call[-_])?(?:result|response|error|output)")
@@ -237,6 +235,7 @@ _FAILED_VALUES = ("error-text", "error-json", "execution-denied")  # types of re
 _OF_CALLS = re.compile(
     r"call|invo[ck]|tools?_?use[sd]?|expected|forbidden|must_?(?:not_?)?(?:use|include)", re.IGNORECASE
 )
+_STEP = "step-start"  # a type of parts of UI messages
 _PYTHON = re.compile(r"\s*[\[{]+\s*'")
 _ROLES = {
     "human": "user", "ai": "assistant", "model": "assistant", "developer": "system", "function": "tool",
@@ -260,7 +259,7 @@ def first_of(value: Any) -> Any:
     return value[0] if isinstance(value, list) and value else None
 
 
-def all_objects(value: Any) -> bool:
+def all_objects(value: Any) -> TypeGuard[list[dict[str, Any]]]:
     """Whether a value is a list of objects, and not empty."""
     return isinstance(value, list) and bool(value) and all(isinstance(entry, dict) for entry in value)
 
@@ -310,12 +309,16 @@ def read_request(value: Any) -> list[ChatMessage] | None:
 
 
 def read_response(response: Any) -> list[ChatMessage] | None:
-    """The messages of a response; empty for an error.
+    """The messages of a response: of a text, an object, a list or a stream; empty for an error.
 
     Returns:
         None if the form is unknown, or if the response has calls that its messages do not have.
     """
     response = parsed(response)
+    if isinstance(response, str) and response:
+        if not is_stream(response):
+            return [ChatMessage("assistant", response)]
+        response = stream_events(response) or None
     try:
         messages = _answers(response)
     except TypeError:
@@ -324,80 +327,47 @@ def read_response(response: Any) -> list[ChatMessage] | None:
     return None if messages is not None and call_names(response) - read else messages
 
 
-def read_answer(answer: Any) -> list[ChatMessage] | None:
-    """The messages of an answer: a text, a streamed response, or as `read_response`."""
-    if isinstance(answer := parsed(answer), str) and answer:
-        events = stream_events(answer)
-        return [ChatMessage("assistant", answer)] if events is None else read_response(events) if events else None
-    return read_response(answer)
-
-
 def _answers(response: Any) -> list[ChatMessage] | None:
     """The messages of an object or a list in one of the forms of responses."""
     if isinstance(response, list):
         if not all_objects(response):
-            return (
-                _answers(first_of(response)) if response and isinstance(response[0], list) else None if response else []
-            )
-        if (whole := assembled(response)) is not None:
-            return _answers(whole)
+            return _answers(response[0]) if isinstance(first_of(response), list) else None if response else []
+        if (final := assembled(response)) is not None:
+            return _answers(final)
         if all(isinstance(entry.get("message"), dict) and "index" in entry for entry in response):
-            return _answers({"choices": response})
+            response = response[:1]  # choices
         return read_messages(response, "assistant") if _are_messages(response) else None
     if not isinstance(response, dict):
         return None
-    if isinstance(response.get("stream"), list | str):
-        return read_answer(response["stream"])
-    for name in _FIRST_ALONE:
-        if isinstance(response.get(name), list):
-            return _first_answer(first_of(response[name]))
     if all_objects(steps := response.get("steps")):
         parts = ("content", "text", "toolCalls", "toolResults")
         read = [_answers({name: step[name] for name in parts if name in step}) for step in steps]
         return None if None in read else [message for messages in read for message in messages or ()]
-    content, text = response.get("content"), response.get("text")
-    inner = response.get("response")
-    values = [response.get(name) for name in ("output", "messages", "message")]
-    for value in (
-        () if isinstance(content, list) else (*values, get(inner if isinstance(inner, dict) else {}, "messages"))
-    ):
-        if isinstance(value, list | dict):
-            return _answers(value)
-    if isinstance(content, list) or (text is None and _is_message(response)):
-        return read_messages([{"role": "assistant", **response}])
-    if isinstance(text, str) or isinstance(get(response, "toolCalls", "tool_calls"), list):
+    content, text, inner = (response.get(name) for name in ("content", "text", "response"))
+    if not isinstance(content, list):
+        fields = {**response, "response": inner.get("messages") if isinstance(inner, dict) else None}
+        for name in (*_FIRST_ALONE, "stream", "output", "messages", "response", "message"):
+            value = fields.get(name)
+            while name in _FIRST_ALONE and isinstance(value, list) and value[1:]:
+                value = value[:1]
+            if isinstance(value, list | dict):
+                return _answers(value)
+    message = _unwrapped(response)
+    if isinstance(content, list) or (text is None and (_role(message) or any(map(message.get, _OF_MESSAGES)))):
+        return read_messages([{**message, "role": _role(message) or "assistant"}])
+    calls = get(response, "toolCalls", "tool_calls")
+    if isinstance(text, str) or isinstance(calls, list):
         results = response.get("toolResults")
         results = [{"type": "tool-result", **result} for result in results] if all_objects(results) else []
-        calls = get(response, "toolCalls", "tool_calls")
         return read_messages([{"role": "assistant", "content": text, "tool_calls": calls}, *results], "tool")
     return [] if response.get("error") else None
 
 
-def _first_answer(entry: Any) -> list[ChatMessage] | None:
-    """The messages of a choice, a candidate or a generation; None for a part of a stream."""
-    entry = first_of(entry) if isinstance(entry, list) else entry
-    if not isinstance(entry, dict):
-        return [] if entry is None else None
-    if isinstance(inner := get(entry, "message", "content"), dict):
-        return read_messages([inner], "assistant")
-    if isinstance(entry.get("text"), str):
-        return [ChatMessage("assistant", entry["text"])]
-    return [] if "finishReason" in entry else None
-
-
-def _is_message(entry: Mapping[str, Any]) -> bool:
-    return bool(_role(entry)) or any(
-        entry.get(name) is not None for name in ("content", "parts", "tool_calls", "toolCalls", "function_call")
-    )
-
-
 def _are_messages(entries: list[dict[str, Any]]) -> bool:
-    """Whether entries are messages, calls, or parts of an answer."""
+    """Whether entries are messages, calls, results or texts; reasoning and the like may be among them."""
     entries = [_unwrapped(entry) for entry in entries]
-    typed = all(_role(entry) or isinstance(entry.get("type"), str) or _call(entry) is not None for entry in entries)
-    return typed and any(
-        _role(entry) or _is_text(entry) or _call(entry) is not None or _result(entry) is not None for entry in entries
-    )
+    contents = [_role(entry) or _is_text(entry) or _call(entry) or _result(entry) for entry in entries]
+    return any(contents) and all(map(lambda entry, read: read or "type" in entry, entries, contents))
 
 
 def is_stream(text: str) -> bool:
@@ -405,57 +375,37 @@ def is_stream(text: str) -> bool:
     return _STREAM.match(text) is not None
 
 
-def stream_events(text: str) -> list[Any] | None:
-    """The events of a streamed response, from its text: lines with `data:`, or one object per line.
-
-    Returns:
-        None if the text is not a stream.
-    """
-    if not is_stream(text):
-        return None
+def stream_events(text: str) -> list[dict[str, Any]]:
+    """The events of a streamed response, from its text: lines with `data:`, or one object per line."""
     lines = (line.strip().removeprefix("data:").strip() for line in text.splitlines())
     events = [event for line in lines if isinstance(event := parsed(line), dict)]
     return [*events, *([{"type": "message_stop"}] if text.rstrip().endswith("[DONE]") else [])]
 
 
-def assembled(events: list[Any]) -> dict[str, Any] | None:
-    """The response whose stream has these events: chunks and events of OpenAI, Anthropic, Gemini and the AI SDK.
+def assembled(events: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The response whose stream has these events: chunks and events of OpenAI, or events of Anthropic.
 
     Returns:
         None if they are not the events of a stream, or its end is missing, since calls may be missing, too.
     """
-    parts: dict[Any, dict[str, Any]] = {}
+    calls: dict[Any, Any] = {}
+    texts: list[Any] = []
     is_complete = False
-    for number, event in enumerate(events):
-        if not isinstance(event, dict):
-            return None
-        kind = str(event.get("type") or "")
-        if kind in ("response.completed", "response.incomplete") and isinstance(event.get("response"), dict):
-            return event["response"]
-        choice = first_of(event.get("choices"))
-        candidate = first_of(event.get("candidates"))
-        if isinstance(choice, dict) and isinstance(choice.get("delta"), dict):
-            delta = choice["delta"]
-            for call in delta["tool_calls"] if all_objects(delta.get("tool_calls")) else ():
-                parts.setdefault(call.get("index", call.get("id")), {"type": "tool_call", **call})
-            parts[f"text {number}"] = {"type": "text", "text": delta.get("content") or ""}
-            is_complete |= choice.get("finish_reason") is not None
-        elif isinstance(candidate, dict) and len(events) > 1:
-            content = candidate.get("content")
-            listed = content.get("parts") if isinstance(content, dict) else None
-            parts |= {(number, n): part for n, part in enumerate(listed if all_objects(listed) else [])}
-            is_complete |= candidate.get("finishReason") is not None
-        elif kind in ("content_block_start", "tool-input-available") or (kind == "tool-call" and len(parts) < number):
-            block = event.get("content_block")
-            parts[number] = block if isinstance(block, dict) else {**event, "type": "tool-call"}
-        elif kind in ("content_block_delta", "text-delta"):
-            delta = event.get("delta")
-            text = get(delta, "text") if isinstance(delta, dict) else delta
-            parts[number] = {"type": "text", "text": text if isinstance(text, str) else ""}
-        is_complete |= kind in ("message_stop", "finish")
-    texts = "".join(str(part["text"]) for part in parts.values() if part.get("type") == "text" and part.get("text"))
-    calls = [part for part in parts.values() if part.get("type") != "text"]
-    return {"role": "assistant", "content": [{"type": "text", "text": texts}, *calls]} if is_complete else None
+    for event in events:
+        kind, complete, choice = event.get("type"), event.get("response"), first_of(event.get("choices"))
+        if kind in ("response.completed", "response.incomplete") and isinstance(complete, dict):
+            return complete
+        choice = choice if isinstance(choice, dict) and choice.get("index", 0) == 0 else {}
+        delta = get(choice, "delta") or event.get("delta")
+        delta = delta if isinstance(delta, dict) else {}
+        texts.append(get(delta, "content", "text"))
+        for call in delta["tool_calls"] if all_objects(delta.get("tool_calls")) else ():
+            calls.setdefault(call.get("index"), {"type": "tool_call", **call})
+        if kind == "content_block_start":
+            calls[event.get("index")] = event.get("content_block")
+        is_complete |= choice.get("finish_reason") is not None or kind == "message_stop"
+    text = {"type": "text", "text": "".join(text for text in texts if isinstance(text, str))}
+    return {"role": "assistant", "content": [text, *calls.values()]} if is_complete else None
 
 
 _UNKNOWN_TOOL = re.compile(
@@ -529,13 +479,10 @@ def read_messages(value: Any, role: str = "user") -> list[ChatMessage]:
         value = value.get("messages", [value])
     if not isinstance(value, list):
         raise TypeError
-    messages: list[ChatMessage] = []
-    for is_part, entries in groupby(value, _is_part):
-        for entry in [{"content": list(entries)}] if is_part else entries:
-            messages += [
-                message for message in _message(entry, role) if message != ChatMessage(role, "") or not is_part
-            ]
-    return messages
+    groups = ((is_part, list(entries)) for is_part, entries in groupby(value, _is_part))
+    pairs = ((is_part, entry) for is_part, group in groups for entry in ([{"content": group}] if is_part else group))
+    messages = ((is_part, message) for is_part, entry in pairs for message in _message(entry, role))
+    return [message for is_part, message in messages if not is_part or message != ChatMessage(role, "")]
 
 
 def summarise_messages(messages: Sequence[ChatMessage], *, history: int) -> MessageSummary:
@@ -628,14 +575,11 @@ def same_tool(tool: str, second_tool: str) -> bool:
 
 def _is_error(text: str) -> bool:
     plain = text.strip()
-    try:
-        value = json.loads(plain) if plain[:1] in ("{", "[") else None
-    except (ValueError, RecursionError):
-        value = None
+    value = parsed(plain)
     if isinstance(value, dict):
         denied = value.get("success") is False or value.get("ok") is False or value.get("status") == "error"
         return denied or any(value.get(name) for name in _MEMBERS)
-    return value is None and bool(_ERROR.match(plain[:_ERROR_LENGTH]))
+    return not isinstance(value, list) and bool(_ERROR.match(plain[:_ERROR_LENGTH]))
 
 
 def _names(text: str, name: str) -> bool:
@@ -688,7 +632,7 @@ def _is_part(entry: Any) -> bool:
 
 
 def _unwrapped(entry: Any) -> dict[str, Any]:
-    """A message from the objects around it: LangChain's constructors, choices of OpenAI, OpenInference.
+    """A message from the objects around it: of LangChain, OpenInference, and answers of OpenAI and Gemini.
 
     Raises:
         TypeError: it is not an object.
@@ -697,9 +641,9 @@ def _unwrapped(entry: Any) -> dict[str, Any]:
         return {"role": entry[0], "content": entry[1]}
     if not isinstance(entry, dict):
         raise TypeError
-    names = ("message", *(["kwargs"] if "lc" in entry else []), *(["data"] if _role(entry) else []))
+    names = ("message", *(["kwargs"] if "lc" in entry else []), *(["data"] if _role(entry) else []), "content")
     inner = next((entry[name] for name in names if isinstance(entry.get(name), dict)), None)
-    if inner is None or "content" in entry or "role" in entry:
+    if inner is None or "role" in entry or isinstance(entry.get("content"), str | list):
         return entry
     path = entry.get("id")
     return _unwrapped({"type": path[-1] if isinstance(path, list) and path else entry.get("type"), **inner})
@@ -715,56 +659,42 @@ def _message(entry: Any, default_role: str) -> Iterator[ChatMessage]:
     invocations = entry.get("toolInvocations")
     if all_objects(invocations) and not any(isinstance(part, dict) and "toolInvocation" in part for part in parts):
         parts = [*({"toolInvocation": invocation} for invocation in invocations), *parts]
-    calls, unread = _listed_calls(entry)
-    if role == "tool" and not any(_result(part) for part in parts):
-        failed = entry.get("is_error", True if entry.get("status") == "error" else None)
-        result = Result(
-            text_or_none(get(entry, *_IDS)), plain_text(content), failed if isinstance(failed, bool) else None
-        )
-        yield ChatMessage("tool", plain_text(content), tuple(calls), (result,), unread)
-        return
-    messages = [ChatMessage(role or default_role, "")]
+    groups: list[list[Any]] = [[]]
+    has_results = False
     for part in parts:
         part = part["message_content"] if isinstance(part, dict) and "message_content" in part else part
-        call, result = _call(part), _result(part)
-        is_text = isinstance(part, str) or (isinstance(part, dict) and _is_text(part))
-        starts = call is not None or is_text or (isinstance(part, dict) and part.get("type") == "step-start")
-        if messages[-1].results and starts and role != "user":
-            messages.append(ChatMessage(role or default_role, ""))
-        last = messages[-1]
-        named = call is not None and bool(call[1])
-        messages[-1] = ChatMessage(
-            last.role,
-            "\n".join(filter(None, (last.text, plain_text([part]) if is_text else ""))),
-            (*last.calls, call) if named and call is not None else last.calls,
-            last.results if result is None else (*last.results, result),
-            last.unread + (call is not None and not named),
-        )
-    extra = [call for call in calls if call[0] is None or all(call not in message.calls for message in messages)]
-    messages[-1] = replace(messages[-1], calls=(*messages[-1].calls, *extra), unread=messages[-1].unread + unread)
-    for message in messages:
-        if not message.results:
-            has_calls = message.calls and not role
-            yield replace(message, role="assistant") if has_calls else message
-        elif message.role == "user" and not message.calls:
-            yield replace(message, role="tool")
+        is_text = isinstance(part, str) or (isinstance(part, dict) and (_is_text(part) or part.get("type") == _STEP))
+        if has_results and role != "user" and (is_text or _call(part) is not None):
+            groups.append([])
+            has_results = False
+        groups[-1].append(part)
+        has_results |= _result(part) is not None
+    for group in groups:
+        calls = [call for part in group if (call := _call(part)) is not None]
+        listed = _listed_calls(entry) if group is groups[-1] else []
+        calls += [call for call in listed if call[0] is None or call not in calls]
+        results = [result for part in group if (result := _result(part)) is not None]
+        if role == "tool" and not results:
+            failed = entry.get("is_error", True if entry.get("status") == "error" else None)
+            failed = failed if isinstance(failed, bool) else None
+            results = [Result(text_or_none(get(entry, *_IDS)), plain_text(content), failed)]
+        named = tuple(call for call in calls if call[1])
+        message = ChatMessage(role or ("assistant" if named else default_role), plain_text(group), named)
+        message = replace(message, unread=len(calls) - len(named))
+        if not results or message.role in ("user", "tool"):
+            yield replace(message, results=tuple(results), role="tool" if results else message.role)
         else:
-            if message.text or message.calls or message.unread:
-                yield replace(message, role=role or "assistant", results=())
-            yield ChatMessage("tool", "", (), message.results)
+            yield from [message] if message != ChatMessage(message.role, "") else []
+            yield ChatMessage("tool", "", (), tuple(results))
 
 
-def _listed_calls(entry: Mapping[str, Any]) -> tuple[list[tuple[str | None, str]], int]:
-    """The calls in the list of a message, and the number of entries that cannot be read."""
-    more = entry.get("additional_kwargs")
-    value = get(entry, "tool_calls", "toolCalls") or (more.get("tool_calls") if isinstance(more, dict) else None)
-    value = (
-        [entry["function_call"]] if value is None and isinstance(entry.get("function_call"), dict) else parsed(value)
-    )
+def _listed_calls(entry: Mapping[str, Any]) -> list[tuple[str | None, str]]:
+    """The calls in the list of a message, with empty names if they cannot be read."""
+    extra = entry.get("additional_kwargs")
+    value = get(entry, "tool_calls", "toolCalls") or (extra.get("tool_calls") if isinstance(extra, dict) else None)
+    value = parsed(entry.get("function_call") if value is None else value)
     entries = value if isinstance(value, list) else [value] if value else []
-    calls = [call for listed in entries if (call := _call(listed, certain=True)) is not None]
-    named = [call for call in calls if call[1]]
-    return named, len(calls) - len(named)
+    return [call for listed in entries if (call := _call(listed, certain=True)) is not None]
 
 
 def _call(part: Any, *, certain: bool = False) -> tuple[str | None, str] | None:

@@ -16,7 +16,6 @@ from ctxbench.labelling.trace_messages import (
     Record,
     parsed,
     plain_text,
-    read_answer,
     read_request,
     read_response,
     result_status,
@@ -39,6 +38,9 @@ class Span:
         call: the id of the call of a tool.
         failed: the status is an error.
         message: the message of the status.
+        position: the position of its document in the log.
+        record: the record of a model call or an agent.
+        called: the call whose execution it is.
     """
 
     trace: str
@@ -56,35 +58,9 @@ class Span:
     failed: bool = False
     message: str = ""
     is_log: bool = False
-
-
-@dataclass(slots=True, kw_only=True)
-class Node:
-    """A span with its data for records.
-
-    Attributes:
-        span: without its contents, unless it is a model call without a user message.
-        position: the position of its document in the log.
-        kind: as of the span; a chain is an agent, or only links others.
-        record: the record of a model call or an agent.
-        call: the call of a tool execution.
-    """
-
-    span: Span
-    position: int
-    kind: str = ""
+    position: int = 0
     record: Record | None = None
-    call: Call | None = None
-
-    @property
-    def id(self) -> str:
-        """The id of the span."""
-        return self.span.id
-
-    @property
-    def start(self) -> float | None:
-        """The start of the span."""
-        return self.span.start
+    called: Call | None = None
 
 
 class SpanTree:
@@ -93,7 +69,7 @@ class SpanTree:
     The record of a model call that answers a user message is a main record; other model calls are nested in one.
     """
 
-    def __init__(self, trace: str, nodes: dict[str, Node], findings: LogFindings) -> None:
+    def __init__(self, trace: str, nodes: dict[str, Span], findings: LogFindings) -> None:
         self._trace = trace
         self._nodes = nodes
         self._findings = findings
@@ -111,7 +87,10 @@ class SpanTree:
     def records(self) -> Iterator[Record]:
         """The model calls that answer user messages, each with its tool calls."""
         for node in self._nodes.values():
-            self._count_issues(node)
+            parent = self._nodes.get(node.parent)
+            self._findings.counts["spans_without_parent"] += bool(node.parent) and parent is None
+            if parent is not None and parent.start is not None and node.start is not None and parent.start > node.start:
+                self._findings.count_skew(parent.start - node.start)
         self._find_main_records()
         for node in self._order:
             record = node.record
@@ -125,8 +104,8 @@ class SpanTree:
         self._attach_calls()
         for node_id, record in self._mains.items():
             near = [self._nodes[node_id], *reversed(self._ancestors[node_id]), *self._nodes.values()]
-            record.conversation = next((n.span.conversation for n in near if n.span.conversation), self._trace or None)
-            record.user = next((n.span.user for n in near if n.span.user), None)
+            record.conversation = next((n.conversation for n in near if n.conversation), self._trace or None)
+            record.user = next((n.user for n in near if n.user), None)
             yield record
 
     def _find_main_records(self) -> None:
@@ -157,7 +136,7 @@ class SpanTree:
                 node.record.unit = f"{self._trace}/{node.id}"
                 self._mains[node.id] = node.record
 
-    def _main_record_of(self, node: Node) -> Record | None:
+    def _main_record_of(self, node: Span) -> Record | None:
         """The record that a nested span belongs to: of an ancestor, of the same agent, or the latest before it."""
         if (main := self._main_record_above(node)) is not None:
             return main
@@ -166,7 +145,7 @@ class SpanTree:
         before = [record for record in same_unit if record.time is None or record.time <= self._start(node)]
         return before[-1] if before else same_unit[0] if same_unit else None
 
-    def _main_record_above(self, node: Node) -> Record | None:
+    def _main_record_above(self, node: Span) -> Record | None:
         """The record of the nearest model call among the ancestors, or the main record of that call."""
         for above in reversed(self._ancestors[node.id]):
             if above.id in self._mains:
@@ -175,9 +154,9 @@ class SpanTree:
                 return self._main_record_of(above)
         return None
 
-    def _outermost_calls(self) -> list[tuple[Node, Record, Node | None]]:
+    def _outermost_calls(self) -> list[tuple[Span, Record, Span | None]]:
         """The model calls outside of nested agents, tools and model calls, each with its agent."""
-        out: list[tuple[Node, Record, Node | None]] = []
+        out: list[tuple[Span, Record, Span | None]] = []
         for node in self._order:
             agents = self._agents(node)
             nested = len(agents) > 1 or any(above.kind in ("tool", "chat") for above in self._ancestors[node.id])
@@ -185,7 +164,7 @@ class SpanTree:
                 out.append((node, node.record, self._nodes[agents[0]] if agents else None))
         return out
 
-    def _calls_with_tools(self, outer: list[tuple[Node, Record, Node | None]]) -> set[str]:
+    def _calls_with_tools(self, outer: list[tuple[Span, Record, Span | None]]) -> set[str]:
         """The model calls that tool spans are descendants of, or follow within the same agent."""
         agents = {node.id: agent.id if agent is not None else "" for node, _, agent in outer}
         latest: dict[str, str] = {}
@@ -193,12 +172,12 @@ class SpanTree:
         for node in self._order:
             if node.id in agents:
                 latest[agents[node.id]] = node.id
-            elif node.call is not None:
+            elif node.called is not None:
                 above = [above.id for above in self._ancestors[node.id] if above.id in agents]
                 model_calls.add(above[-1] if above else latest.get(next(iter(self._agents(node)), ""), ""))
         return model_calls
 
-    def _agents(self, node: Node) -> list[str]:
+    def _agents(self, node: Span) -> list[str]:
         """Ids of the agents that a span is part of, outermost first."""
         return [above.id for above in self._ancestors[node.id] if above.kind == "agent"]
 
@@ -218,43 +197,38 @@ class SpanTree:
 
     def _attach_calls(self) -> None:
         for node in self._order:
-            if node.call is None:
+            if node.called is None:
                 continue
-            if any(above.call is not None and above.call.name == node.call.name for above in self._ancestors[node.id]):
+            if any(
+                above.called is not None and above.called.name == node.called.name for above in self._ancestors[node.id]
+            ):
                 self._findings.counts["calls_twice"] += 1  # logged by the agent and by its MCP client
                 continue
             record = (
                 self._main_record_above(node)
-                or self._record_with_call(node.call, self._start(node))
+                or self._record_with_call(node.called, self._start(node))
                 or self._main_record_of(node)
             )
             if record is None:
                 self._findings.counts["calls_without_request"] += 1
             else:
-                record.executed = (*record.executed, node.call)
+                record.executed = (*record.executed, node.called)
 
-    def _count_issues(self, node: Node) -> None:
-        parent = self._nodes.get(node.span.parent)
-        if parent is None:
-            self._findings.counts["spans_without_parent"] += bool(node.span.parent)
-        elif parent.start is not None and node.start is not None and parent.start > node.start:
-            self._findings.count_skew(parent.start - node.start)
-
-    def _start(self, node: Node) -> float:
+    def _start(self, node: Span) -> float:
         """The start of a span, but not before the start of its ancestors."""
         return max((n.start for n in (*self._ancestors[node.id], node) if n.start is not None), default=0.0)
 
-    def _path(self, node: Node) -> tuple[Node, ...]:
+    def _path(self, node: Span) -> tuple[Span, ...]:
         """The ancestors of a span, outermost first; stops at a circle."""
         path = {node.id: node}
-        above = self._nodes.get(node.span.parent)
+        above = self._nodes.get(node.parent)
         while above is not None and above.id not in path:
             path[above.id] = above
-            above = self._nodes.get(above.span.parent)
+            above = self._nodes.get(above.parent)
         return tuple(reversed(path.values()))[:-1]
 
 
-def helpers_of(outer: Iterable[tuple[Node, Record, Node | None]], with_tools: Collection[str]) -> set[str]:
+def helpers_of(outer: Iterable[tuple[Span, Record, Span | None]], with_tools: Collection[str]) -> set[str]:
     """The model calls of agents that are not part of the conversation, such as a call that finds its title.
 
     If the messages of an agent are recorded, model calls that do not have its user message are helpers. Otherwise
@@ -283,8 +257,8 @@ def helpers_of(outer: Iterable[tuple[Node, Record, Node | None]], with_tools: Co
 
 
 def _linked(
-    members: list[tuple[Node, Record, Node]], first: list[tuple[Node, Record, Node]]
-) -> list[tuple[Node, Record, Node]]:
+    members: list[tuple[Span, Record, Span]], first: list[tuple[Span, Record, Span]]
+) -> list[tuple[Span, Record, Span]]:
     """The model calls that share user messages with the first ones, directly or through other calls."""
     user_hashes = {user_hash for _, record, _ in first for user_hash in record.user_hashes}
     while True:
@@ -301,7 +275,7 @@ class SpanReader:
     def __init__(self, findings: LogFindings, interner: Interner) -> None:
         self._findings = findings
         self._interner = interner
-        self._traces: dict[str, dict[str, Node]] = {}
+        self._traces: dict[str, dict[str, Span]] = {}
         self._logged: dict[tuple[str, str], list[Span]] = {}
 
     def add(self, span: Span, position: int) -> None:
@@ -319,35 +293,41 @@ class SpanReader:
         if span.id in nodes:
             self._findings.counts["spans_twice"] += 1
             return
-        nodes[span.id] = self._node(span, position)
+        nodes[span.id] = span
+        span.position = position
+        self._findings.counts["spans_other"] += span.kind in ("", "chain")
+        if span.kind == "tool":
+            span.called = _tool_call(span)
+        elif span.kind:
+            tools = None if span.tools is None else self._interner.names(tuple(map(named, span.tools)))
+            record = Record(position=position, time=span.start, cumulative=True, offered=tools)
+            self._read(record, span)
+            span.record = record
+        if span.record is None or span.record.users:
+            span.request = span.response = span.tools = None
 
     def records(self) -> Iterator[Record]:
-        """The records of all traces, each trace by time."""
+        """The records of all traces, each trace by time.
+
+        Model calls without a conversation that repeat a call of a request are in the conversation of that request.
+        """
         for (trace, span_id), logs in self._logged.items():
             node = self._traces.get(trace, {}).get(span_id)
             if node is None:
                 self._findings.counts["logs_without_span"] += len(logs)
             elif node.record is not None and not node.record.users:
-                parts = [node.span, *logs]
                 for name in ("request", "response"):
-                    lists = [value for part in parts if isinstance(value := getattr(part, name), list)]
-                    setattr(node.span, name, [message for messages in lists for message in messages])
-                self._read(node.record, node.span)
+                    lists = [value for part in (node, *logs) if isinstance(value := parsed(getattr(part, name)), list)]
+                    setattr(node, name, [message for messages in lists for message in messages])
+                self._read(node.record, node)
+        first: dict[tuple[int, str], str | None] = {}  # conversations by request and call
         for trace, nodes in self._traces.items():
-            yield from SpanTree(trace, nodes, self._findings).records()
-
-    def _node(self, span: Span, position: int) -> Node:
-        node = Node(span=span, position=position, kind=span.kind)
-        self._findings.counts["spans_other"] += span.kind in ("", "chain")
-        if span.kind == "tool":
-            node.call = _tool_call(span)
-        elif span.kind:
-            tools = None if span.tools is None else self._interner.names(tuple(map(named, span.tools)))
-            node.record = Record(position=position, time=span.start, cumulative=True, offered=tools)
-            self._read(node.record, span)
-        if node.record is None or node.record.users:
-            span.request = span.response = span.tools = None
-        return node
+            for record in SpanTree(trace, nodes, self._findings).records():
+                calls = [(record.key, call.id) for call in record.calls if call.id is not None]
+                if record.conversation == trace:  # perhaps the next model call of a request in an earlier trace
+                    record.conversation = next((first[call] for call in calls if call in first), trace)
+                first |= dict.fromkeys(calls, record.conversation)
+                yield record
 
     def _read(self, record: Record, span: Span) -> None:
         """Read the messages of a span into its record."""
@@ -358,7 +338,7 @@ class SpanReader:
                 raise
             request = None
         answer = parsed(span.response)
-        answers = read_answer(answer)
+        answers = read_response(answer)
         if answers is None and span.kind == "chat" and isinstance(answer, list | dict | str) and answer:
             record.doubtful = True
             self._findings.counts["responses_unread"] += 1
@@ -373,8 +353,10 @@ def _tool_call(span: Span) -> Call | None:
     name = span.name.removeprefix("execute_tool").strip()
     if not name:
         return None
-    results = [result for message in read_response(span.response) or () for result in message.results]
-    text = results[0].text if results else plain_text(parsed(span.response))
+    response = parsed(span.response)
+    results = [result for message in read_response(response) or () for result in message.results]
+    output = response.get("output", response) if isinstance(response, dict) else response
+    text = results[0].text if results else plain_text(output)
     failed = span.failed or (results[0].failed if results else None)
     status = result_status(f"{span.message} {text}" if span.failed else text, name, failed=failed or None)
     return Call(name, status, span.call or (results[0].call if results else None), guessed=True)

@@ -28,12 +28,10 @@ from ctxbench.labelling.trace_messages import (
     LogFindings,
     Record,
     all_objects,
-    call_names,
     get,
     holds_calls,
     is_stream,
     parsed,
-    read_answer,
     read_messages,
     read_request,
     read_response,
@@ -64,33 +62,31 @@ def read_turn(
     findings.ignored.update(name for name in data if name not in TURN_FIELDS)
     faults: list[Fault] = []
     row, record = Row(data, faults, Path(at.path or ""), at.line), Record(position=position)
-    _read_identity(record, row)
-    parsed = _read_messages(record, row, interner)
+    for name, (read, _, expected) in _IDENTITY.items():
+        setattr(record, name, read(data.get(name)))
+        if data.get(name) not in (None, "") and getattr(record, name) is None:
+            row.fault(Message("labelling.field-choice", name=name, choices=expected, got=data[name]))
+    for name, choices, expected in _CHOICES:
+        if data.get(name) is not None and data[name] not in choices:
+            row.fault(Message("labelling.field-choice", name=name, choices=expected, got=data[name]))
+    messages = _read_messages(record, row, interner)
     if record.text is None:
-        findings.roles.update(message.role for message in parsed)
-    _read_offers(record, row, interner)
-    if row.data.get("called") is not None:  # else the calls in messages after the last user message
+        findings.roles.update(message.role for message in messages)
+    if data.get("called") is not None:  # else the calls in messages after the last user message
         record.calls = row.read_list("called", _call, expected="{tool, status}")
-    _read_other_fields(record, row, interner)
+    _read_items(record, row, interner)
     findings.faults += faults
     return None if faults else record
-
-
-def _names(row: Row, field: str, interner: Interner) -> tuple[str, ...] | None:
-    """The names in a list, or None if there is no list; equal lists are one object."""
-    if row.optional(field, list) is None:
-        return None
-    return interner.names(row.read_list(field, named, expected="the name of an item"))
 
 
 def _read_messages(record: Record, row: Row, interner: Interner) -> list[ChatMessage]:
     """Set the messages of a turn in its record, and return them."""
     messages, text, answer = (row.data.get(name) for name in ("messages", "text", "answer"))
     if messages is None:
-        messages = [{"role": "user", "content": text}] if isinstance(text, str) else []
-    answers = [] if answer is None else [{"role": "assistant", "content": answer}]
+        messages = [["user", text]] if isinstance(text, str) else []
     try:
-        parsed = [*read_messages(messages), *read_messages(answers)]
+        parsed = read_messages(messages)
+        parsed += [] if answer is None else read_messages([{"role": "assistant", "content": answer}])
     except (TypeError, ValueError, RecursionError):
         row.fault(Message("labelling.messages-form"))
         return []
@@ -99,60 +95,38 @@ def _read_messages(record: Record, row: Row, interner: Interner) -> list[ChatMes
     return parsed
 
 
-def _read_offers(record: Record, row: Row, interner: Interner) -> None:
-    exposure, offered = row.data.get("exposure"), row.data.get("offered")
-    if exposure not in (None, "full", "partial"):
-        row.fault(Message("labelling.field-choice", name="exposure", choices="full or partial", got=exposure))
-    record.all_offered = exposure == "full" or offered == "*" or (isinstance(offered, list) and "*" in offered)
+def _read_items(record: Record, row: Row, interner: Interner) -> None:
+    """Set the offered, available and loaded items of a turn, and its other results of tools."""
+    exposure, offered, session = (row.data.get(name) for name in ("exposure", "offered", "session"))
+    names = {
+        field: interner.names(row.read_list(field, named, expected="the name of an item"))
+        for field in ("offered", "available", "session", "explicit")
+        if not (field == "offered" and offered == "*") and row.optional(field, list) is not None
+    }
+    listed = names.get("offered")
+    record.all_offered = exposure == "full" or offered == "*" or "*" in (listed or ())
     record.partly_offered = exposure == "partial"
-    if record.partly_offered and record.all_offered:
-        row.fault(Message("labelling.exposure-conflict"))
-    if offered != "*":
-        names = _names(row, "offered", interner)
-        record.offered = names if names is None or "*" not in names else tuple(i for i in names if i != "*")
-    record.available = _names(row, "available", interner)
+    record.offered = listed if listed is None else interner.names(tuple(name for name in listed if name != "*"))
+    record.available, record.explicit = names.get("available"), names.get("explicit", ())
     record.scope = row.optional("scope", str)
-    if record.scope is not None and record.available is not None:
-        row.fault(Message("labelling.scope-and-available"))
-
-
-def _read_other_fields(record: Record, row: Row, interner: Interner) -> None:
-    needs = row.data.get("needs")
-    if needs not in (None, "nothing"):
-        row.fault(Message("labelling.field-choice", name="needs", choices="'nothing' or absent", got=needs))
-    record.needs_nothing = needs == "nothing"
-    if record.needs_nothing and any(call.status == "ok" for call in record.calls):
-        row.fault(Message("labelling.needs-conflict"))
-    session, names = row.data.get("session"), _names(row, "session", interner)
-    if isinstance(session, list) and names is not None and len(names) == len(session):
-        modes = [entry.get("mode", "manual") if isinstance(entry, dict) else "manual" for entry in session]
-        for mode in modes:
-            if mode not in ("always", "manual"):
-                row.fault(Message("labelling.session-mode", got=mode))
-        record.session = tuple(zip(names, modes, strict=True))
-    record.explicit = _names(row, "explicit", interner) or ()
-    results = row.data.get("tool_results") or []
+    record.needs_nothing = row.data.get("needs") == "nothing"
+    modes = [entry.get("mode", "manual") if isinstance(entry, dict) else "manual" for entry in session or ()]
+    if len(modes) == len(names.get("session", ())) and session is not None:
+        record.session = tuple(zip(names["session"], modes, strict=True))
     try:
+        results = row.data.get("tool_results") or []
         record.tool_results = tuple((str(result["tool"]), str(result["text"])) for result in results)
     except (TypeError, KeyError):
         row.fault(Message("labelling.tool-results-form"))
-
-
-def _read_identity(record: Record, row: Row) -> None:
-    for name in ("conversation", "user", "workspace"):
-        value = row.data.get(name)
-        if isinstance(value, str | int) and not isinstance(value, bool):
-            setattr(record, name, str(value) or None)
-        elif value is not None:
-            row.fault(Message("labelling.field-choice", name=name, choices="a text", got=value))
-    turn, time = row.data.get("turn"), row.data.get("time")
-    if isinstance(turn, int) and not isinstance(turn, bool) and turn >= 0:
-        record.turn = turn
-    elif turn is not None:
-        row.fault(Message("labelling.field-choice", name="turn", choices="a whole number of 0 or more", got=turn))
-    record.time = seconds(time)
-    if time is not None and record.time is None:
-        row.fault(Message("labelling.field-choice", name="time", choices="ISO 8601 or seconds since 1970", got=time))
+    called = any(call.status == "ok" for call in record.calls)
+    for is_wrong, fault in (
+        (record.partly_offered and record.all_offered, Message("labelling.exposure-conflict")),
+        (record.scope is not None and record.available is not None, Message("labelling.scope-and-available")),
+        (record.needs_nothing and called, Message("labelling.needs-conflict")),
+        *((mode not in ("always", "manual"), Message("labelling.session-mode", got=mode)) for mode in modes),
+    ):
+        if is_wrong:
+            row.fault(fault)
 
 
 def _call(entry: Any) -> Call:
@@ -165,12 +139,24 @@ def _call(entry: Any) -> Call:
     return Call(name, status, text_or_none(get(entry, "call", "call_id")) if isinstance(entry, dict) else None)
 
 
-REQUESTS = ("request", "req", "input_body", "requestBody", "request_body", "body", "payload", "input")
+REQUESTS = ("request", "req", "input_body", "requestBody", "request_body", "body", "payload", "input", "inputs")
 RESPONSES = (
-    *("response", "resp", "res", "completion", "responseBody", "response_body", "preferred_output", "output", "result"),
+    *(
+        "response",
+        "resp",
+        "res",
+        "completion",
+        "responseBody",
+        "response_body",
+        "preferred_output",
+        "output",
+        "outputs",
+        "result",
+    ),
 )
 _TEXTS = ("response", "completion", "output")  # fields in which a text is the answer
 _OF_LINES = ("messages", "contents", "prompt", "input")  # fields of a request that is the whole line
+_OPTIONS = ("model_parameters", "invocation_params", "parameters", "options")  # fields that may have the tools
 _TOOLS = ("tools", "functions", "toolConfig")
 _OF_AI_SDK = ("steps", "content", "toolCalls")  # fields with the answers of the AI SDK
 _TIMES = ("time", "timestamp", "ts", "created_at", "createdAt", "created", "startTime", "start_time")
@@ -185,80 +171,48 @@ _HOSTED = ("provider", "provider-defined")  # types of the AI SDK for tools that
 _EMPTY: tuple[Any, ...] = (None, "", {}, [])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
-    """A line with a request to a model, and perhaps with its response.
-
-    Attributes:
-        field: the field of the line with the request.
-        request, answers: their messages.
-        offered: the offered tools, as objects or names; None if the line does not list them.
-        identity: `conversation`, `user`, `workspace`, `turn` and `time`, as far as the line has them.
-        passed_over: ignored fields of the line.
-        response: `read`, `unread` (the calls are unknown), `missing`, or empty for a body alone, whose answer is in
-            the next one.
-        unread: the fields of an unread response.
-    """
-
-    field: str
-    request: list[ChatMessage]
-    answers: list[ChatMessage]
-    offered: list[Any] | None
-    identity: dict[str, Any]
-    passed_over: tuple[str, ...] = ()
-    response: str = ""
-    unread: tuple[str, ...] = ()
-
-
-def exchange_of(data: Mapping[str, Any]) -> Exchange | None:
-    """A body, or a request with its response; None if the line is neither.
+def read_exchange(
+    data: Mapping[str, Any], position: int, *, findings: LogFindings, interner: Interner
+) -> Record | None:
+    """The record of a line with a request to a model, and perhaps with its response; None for other lines.
 
     Raises:
-        TypeError, ValueError: its messages are in an unknown form.
+        TypeError, ValueError: its messages or tools are in an unknown form.
     """
-    responses = _responses(data)
-    field = _request_field(data, responses)
-    if field is None:
+    located = find_request(data)
+    if located is None:
         return None
-    if field != "steps":
-        responses.pop(field, None)
-    value = data if field in _OF_LINES and not isinstance(_inner(data[field]), dict) else _inner(_requests(data)[field])
-    request = value if isinstance(value, dict) else {}
+    field, responses = located
+    is_line = field in _OF_LINES and not isinstance(_inner(data[field]), dict)
+    request = data if is_line else _inner(_requests(data)[field])
+    body = request if isinstance(request, dict) else {}
     answers = {name: _answers(name, response) for name, response in responses.items()}
     name = next((name for name in answers if answers[name] is not None), None)
-    offered = next((tools for source in (request, data) if (tools := offered_tools(source)) is not None), None)
-    if offered is None and name is not None and ("model" in request or field not in _OF_LINES):
-        offered = []  # a body without tools
     response = responses[name] if name is not None else None
-    identity, used = _identities((data, response if isinstance(response, dict) else {}, request))
+    sources = (body, data, *(source for name in _OPTIONS if isinstance(source := data.get(name), dict)))
+    offered = next((tools for source in sources if (tools := offered_tools(source)) is not None), None)
+    if offered is None and name is not None and ("model" in body or field not in _OF_LINES):
+        offered = []  # a body without tools
     # the calls of a text answer are known only if the line lists the tools of the model
-    is_unread = name is None or (isinstance(response, str) and not is_stream(response) and offered is None)
-    is_body = not responses and value is data
-    state = "" if is_body else "missing" if not responses else "unread" if is_unread else "read"
+    is_text_alone = isinstance(response, str) and not is_stream(response) and offered is None
+    unread = responses if name is None or is_text_alone else {}
+    identity, used = _identities((data, response if isinstance(response, dict) else {}, body))
+    names = None if offered is None else interner.names(tuple(map(named, offered)))
+    record = Record(position=position, **identity, offered=names, cumulative=True, doubtful=bool(unread))
+    messages = read_request(request) or []
+    set_exchange(record, messages, (answers[name] if name else None) or [], interner)
     read = {field, *([name] if name else responses), *used, *_TOOLS, *(_OF_AI_SDK if name in _OF_AI_SDK else ())}
-    parts = [part for field, answer in responses.items() for part in _parts(field, answer)] if state == "unread" else []
-    return Exchange(
-        field=field,
-        request=read_request(value) or [],
-        answers=(answers[name] if name else None) or [],
-        offered=offered,
-        identity=identity,
-        passed_over=() if is_body else tuple(field for field in data if field not in read),
-        response=state,
-        unread=tuple(parts),
-    )
-
-
-def read_exchange(exchange: Exchange, position: int, interner: Interner) -> Record:
-    """The record of a request with its response.
-
-    Raises:
-        TypeError: a tool has no name.
-    """
-    offered = None if exchange.offered is None else interner.names(tuple(map(named, exchange.offered)))
-    record = Record(position=position, **exchange.identity, offered=offered, cumulative=True)
-    set_exchange(record, exchange.request, exchange.answers, interner)
-    record.doubtful = exchange.response == "unread"
+    passed_over = [field for field in data if field not in read] if responses or not is_line else []
+    findings.ignored.update(passed_over)
+    findings.unread.update(name for name in passed_over if holds_calls(name, data[name]))
+    findings.unread.update(list(unread))
+    findings.counts["responses_unread"] += bool(unread)
+    findings.counts["responses_missing"] += not responses and request is not data
+    findings.roles.update(message.role for message in messages if record.text is None)
+    if (earlier := interner.responses.get(str(body.get("previous_response_id")))) is not None:
+        earlier.conversation = record.conversation = earlier.conversation or f"response {earlier.position}"
+    if isinstance(response, dict) and "id" in response:
+        interner.responses[str(response["id"])] = record
     return record
 
 
@@ -278,23 +232,14 @@ def unread_responses(data: Mapping[str, Any], *, has_tools: bool) -> list[str]:
 def unread_line(data: Any) -> Message:
     """The fault of a line that is neither a turn nor a span."""
     if not isinstance(data, dict):
-        is_printed = isinstance(data, str) and _PRINTED.match(data)
-        return Message("labelling.printed-span" if is_printed else "labelling.json-object-per-line")
+        return Message("labelling.json-object-per-line")
     if is_eval(data):
         return Message("labelling.eval-in-log")
     if any(isinstance(part, dict | list) and _answers("", part) is not None for part in _responses(data).values()):
         return Message("labelling.answer-alone")
-    name = next((name for name in REQUESTS if isinstance(_inner(data.get(name)), dict)), None)
-    fields = ", ".join(map(repr, list(data if name is None else _inner(data[name]))[:_SHOWN])) or "no fields"
-    if name is not None:
-        return Message("labelling.not-a-body", name=name, fields=fields)
+    fields = ", ".join(map(repr, list(data)[:_SHOWN])) or "no fields"
     hint = "".join(map(meant_field, data))
     return Message("labelling.not-a-turn", fields=fields, hint=hint, known=TURN_FIELDS)
-
-
-_PRINTED = re.compile(
-    r"\s*[{,]?\s*'?(?:traceId|resource|instrumentationScope|parentSpanContext)'?: ?(?:'|\{|undefined)"
-)
 
 
 def _requests(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -304,29 +249,29 @@ def _requests(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**{name: data[name] for name in (*REQUESTS, *_OF_LINES) if name in data}, **step}
 
 
-def _request_field(data: Mapping[str, Any], responses: Mapping[str, Any]) -> str | None:
-    """The field of a line with the request."""
+def find_request(data: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """The field of a line with the request, and the responses by field, likeliest first; None if it has no request."""
     if "offered" in data or "called" in data or (isinstance(data.get("text"), str) and not is_answer(data)):
         return None  # a turn
-    has_tools = any(name in data for name in _TOOLS)
+    listed = _responses(data)
+    has_tools = any(name in data for name in _TOOLS) and not is_eval(data)
     for name in ("messages", "contents"):
         if name in data:
-            is_request = bool(responses) or (has_tools and not is_eval(data))
-            return name if is_request and isinstance(data[name], list) else None
-    is_log_record = any(name in data for name in _OF_SPANS) and not responses
+            return (name, listed) if (listed or has_tools) and isinstance(data[name], list) else None
+    is_log_record = any(name in data for name in _OF_SPANS) and not listed
     for name, value in _requests(data).items():
         value = _inner(value)
-        if isinstance(value, dict) and _is_body(value) and not (name == "body" and is_log_record):
-            return name
-        others = {field: response for field, response in responses.items() if field != name}
-        if name == "input" and isinstance(value, list) and read_response(value) and others:
-            return name
-        is_text = name in ("prompt", "input") and isinstance(value, str)
-        if is_text and any(
-            isinstance(response, dict | list) and _answers("", response) for response in others.values()
-        ):
-            return name
-    return "input" if has_tools and _is_body(data) and not is_eval(data) else None
+        responses = {field: response for field, response in listed.items() if field != name or name == "steps"}
+        if isinstance(value, dict):
+            is_request = _is_body(value) and not (name == "body" and is_log_record)
+        elif isinstance(value, list):
+            is_request = name == "input" and bool(responses) and bool(read_response(value))
+        else:
+            structured = [response for response in responses.values() if isinstance(response, dict | list)]
+            is_request = isinstance(value, str) and name in ("prompt", "input") and any(map(read_response, structured))
+        if is_request:
+            return name, responses
+    return ("input", {}) if has_tools and _is_body(data) else None
 
 
 def is_answer(data: Mapping[str, Any]) -> bool:
@@ -342,30 +287,22 @@ def _responses(data: Mapping[str, Any]) -> dict[str, Any]:
         first["content"] = sdk
     last = {"toolCalls": sdk} if isinstance(data.get("toolCalls"), list) else {}
     listed = {name: _inner(data[name]) for name in RESPONSES if data.get(name) not in _EMPTY}
-    if isinstance(data.get("stream"), list | str):  # of requests: whether to stream
-        listed["stream"] = {"stream": data["stream"]}
+    streams = {name: data[name] for name in ("stream", "chunks") if isinstance(data.get(name), list | str)}
+    listed |= {name: {"stream": events} for name, events in streams.items()}
     return {**first, **listed, **last}
 
 
 def _answers(field: str, response: Any) -> list[ChatMessage] | None:
     """The messages of a response; a text is one in some fields alone, unless it is a stream."""
     is_text = isinstance(response, str) and not is_stream(response)
-    return None if is_text and field not in _TEXTS else read_answer(response)
-
-
-def _parts(field: str, response: Any) -> list[str]:
-    """The fields of a response, such as `result.steps`; only those with calls, if there are any."""
-    if not isinstance(response, dict):
-        return [field]
-    names = [name for name, value in response.items() if call_names({name: value})] or list(response)[:_SHOWN]
-    return [f"{field}.{name}" for name in names]
+    return None if is_text and field not in _TEXTS else read_response(response)
 
 
 def _inner(value: Any) -> Any:
     """A body without its enclosing object or JSON text."""
     value = parsed(value)
     inner = parsed(value.get("body")) if isinstance(value, dict) else None
-    return inner if isinstance(inner, dict | list) else value
+    return inner if isinstance(inner, dict | list) or (isinstance(inner, str) and is_stream(inner)) else value
 
 
 def _is_body(value: Mapping[str, Any]) -> bool:
@@ -373,27 +310,6 @@ def _is_body(value: Mapping[str, Any]) -> bool:
         return True
     has_text = isinstance(value.get("prompt"), str) and any(name in value for name in ("model", *_TOOLS))
     return (isinstance(value.get("input"), str | list) or has_text) and not isinstance(value.get("type"), str)
-
-
-def _identities(sources: tuple[Mapping[str, Any], ...]) -> tuple[dict[str, Any], set[str]]:
-    """Who sent a request and when, and the fields of the line (the first source) that say it."""
-    identity: dict[str, Any] = {}
-    used: set[str] = set()
-    readers: tuple[tuple[str, tuple[str, ...], Callable[[Any], Any]], ...] = (
-        ("time", _TIMES, seconds),
-        ("conversation", _CONVERSATIONS, _identity),
-        ("user", _USERS, _identity),
-        ("workspace", ("workspace",), _identity),
-        ("turn", ("turn",), _number),
-    )
-    for key, names, read in readers:
-        searched = sources if key == "time" else (sources[0], sources[-1])
-        matches = ((source, name) for source in searched for name in names if read(source.get(name)) is not None)
-        source, name = next(matches, (None, ""))
-        if source is not None:
-            identity[key] = read(source[name])
-            used |= {name} if source is sources[0] else set()
-    return identity, used
 
 
 def _identity(value: Any) -> str | None:
@@ -404,11 +320,34 @@ def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
+_IDENTITY: dict[str, tuple[Callable[[Any], Any], tuple[str, ...], str]] = {
+    "time": (seconds, _TIMES, "ISO 8601 or seconds since 1970"),
+    "conversation": (_identity, _CONVERSATIONS, "a text"),
+    "user": (_identity, _USERS, "a text"),
+    "workspace": (_identity, ("workspace",), "a text"),
+    "turn": (_number, ("turn",), "a whole number of 0 or more"),
+}
+"""Fields of a turn that say who sent it and when: how they are read, their names in logs, what is expected."""
+_CHOICES = (("exposure", ("full", "partial"), "full or partial"), ("needs", ("nothing",), "'nothing' or absent"))
+
+
+def _identities(sources: tuple[Mapping[str, Any], ...]) -> tuple[dict[str, Any], set[str]]:
+    """Who sent a request and when, and the fields of the line (the first source) that say it."""
+    identity: dict[str, Any] = {}
+    used: set[str] = set()
+    for key, (read, names, _) in _IDENTITY.items():
+        for source in sources if key == "time" else (sources[0], sources[-1]):
+            name = next((name for name in names if read(source.get(name)) is not None), None)
+            if name is not None and key not in identity:
+                identity[key] = read(source[name])
+                used |= {name} if source is sources[0] else set()
+    return identity, used
+
+
 def offered_tools(request: Mapping[str, Any]) -> list[Any] | None:
     """The `tools` (or `functions`) of a request, without those that the provider runs; None if it has neither."""
     config = request.get("toolConfig")
-    tools = get(request, "tools", "functions") or (config.get("tools") if isinstance(config, dict) else None)
-    tools = get(request, "tools", "functions") if tools is None else tools
+    tools = get({**(config if isinstance(config, dict) else {}), **request}, "tools", "functions")
     if isinstance(tools, dict):  # by name, as in the AI SDK
         return [name for name, tool in tools.items() if not (isinstance(tool, dict) and tool.get("type") in _HOSTED)]
     if not isinstance(tools, list):

@@ -22,7 +22,7 @@ from ctxbench.evaluation.inputs import open_experiment
 from ctxbench.evaluation.run_folder import HEADLINE, RunFolder, summarise_run
 from ctxbench.evaluation.runner import run
 from ctxbench.io.errors import InputError, ParameterError, UnknownNameError, UserError
-from ctxbench.labelling.evals import import_golden
+from ctxbench.labelling.evals import import_evals
 from ctxbench.model.items import Catalog, Item
 from ctxbench.pipelines.pipeline import PipelineError
 from ctxbench.report.run_text import figures_csv
@@ -37,7 +37,7 @@ def results():
 def test_forbidden_items_that_nobody_named_are_in_the_frame(tmp_path):
     catalog = Catalog([Item(type="tool", server="shop", name=name, description=name) for name in ("refund", "cancel")])
     (tmp_path / "evals.jsonl").write_text('{"id": "a", "query": "refund", "expected": [], "forbidden": ["cancel"]}')
-    create_dataset(import_golden(tmp_path / "evals.jsonl", catalog).dataset, tmp_path / "evals")
+    create_dataset(import_evals([tmp_path / "evals.jsonl"], catalog).dataset, tmp_path / "evals")
     frame = ctxbench.evaluate(str(tmp_path / "evals"), "everything", **CHEAP).to_frame(intervals=True)
     assert frame["forbidden_offered"].tolist() == [1.0]
     assert "forbidden_offered low" in frame

@@ -230,7 +230,7 @@ def test_corrections_are_seen_at_once_and_written_as_a_patch(tmp_path, capsys):
         for labels in (ctxbench.load(tmp_path / "copy").labels, found.corrected.labels)
     )
     assert applied == corrected
-    assert capsys.readouterr().out == f"1 labels changed in {tmp_path / 'copy'}\n"
+    assert capsys.readouterr().out == f"1 label changed in {tmp_path / 'copy'}\n"
 
 
 @pytest.mark.parametrize(

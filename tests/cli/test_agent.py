@@ -344,7 +344,7 @@ class TestDatasets:
         Path("evals.jsonl").write_text('{"query": "has it left the depot?"}\n')
         assert cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals").code == 0
         done = cli("data", "label", "evals", "--minutes", "0", "--embedder", "hashing")
-        assert "completeness  agent " in done.out, done.err
+        assert "\n  agent  " in done.out, done.err
         asked = ("data", "label", "evals", "--minutes", "0", "--embedder", "hashing", "--selectors", "agent.yaml")
         done = cli(*asked, "--selectors", "everything", "--json")
         assert {row["name"] for row in done.json["before"]["completeness"]} == {"agent", "everything"}

@@ -45,7 +45,7 @@ def test_where_kappa_cannot_be_told_it_is_said_why(cli, place):
         (place / f"{name}.tsv").write_text(f"{HEADER}q1\ttool:a\t2\n", "utf-8")
     done = cli("data", "agreement", "a.tsv", "b.tsv")
     assert "nan" not in done.out
-    assert "-: kappa is undefined, as all answers to the question are equal" in done.out
+    assert "- = undefined, as all answers are equal" in done.out
 
 
 def test_labellings_of_other_pairs_are_one_message(cli, place):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import re
@@ -10,14 +11,16 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
-from ctxbench.cli.label import apply_patch, label, review
+from ctxbench.cli.label import Question, apply_patch, label, review
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import read_dataset, write_dataset
 from ctxbench.datasets.queries import DatasetQuery, Label
-from ctxbench.io.console import Keys
+from ctxbench.io.console import CLEAR, Keys, wrapped
 from ctxbench.io.errors import InputError, ParameterError
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Message, Request
@@ -72,9 +75,7 @@ def test_lines_of_a_pipe_are_answers(folder, piped, capfd):
     kinds = [row["kind"] for row in log_of(folder)]
     assert kinds == ["done", "needed", "needed", "undo", "done", "wrong", "nothing"]
     assert "'z' is not an answer here" in err
-    assert out.startswith("before any answer: estimates from the log, which may be wrong\n")
-    assert "after: 5 answers in all, 5 of them new, 3 queries done" in out
-    assert "more answers to halve this range" in out
+    assert out.startswith("5 answers (5 new), 3 queries done")
     dataset = read_dataset(folder)
     assert len(dataset.judged()) == 3
     assert sum(query.needs_nothing for query in dataset.queries) == 1
@@ -86,8 +87,14 @@ def test_the_end_of_the_input_ends_the_session_and_a_new_one_goes_on(folder, pip
     piped("0")
     label(folder, minutes=20, figures=[], **OPTIONS)
     out, _ = capfd.readouterr()
-    assert "before: 1 answer, 1 query" in out
+    assert "\n2 answers (1 new), 2 queries done" in out
     assert len(read_dataset(folder).judged()) == 2
+
+    piped("u", "q")
+    label(folder, minutes=20, figures=[], **OPTIONS)
+    err = capfd.readouterr().err
+    assert len(choices(err, "Which other items are needed?")) == 7  # all items but the needed one, as before its answer
+    assert len(read_dataset(folder).judged()) == 1
 
 
 def test_what_every_prompt_holds_is_told_once_and_not_asked(folder, piped, capfd):
@@ -98,9 +105,8 @@ def test_what_every_prompt_holds_is_told_once_and_not_asked(folder, piped, capfd
     piped("m", "m", "0", "q")
     label(folder, minutes=20, figures=[], **OPTIONS)
     shown = "".join(capfd.readouterr())
-    said = "not asked: 1 item of mode always, which are in each new prompt"
-    assert shown.count(said) == 1
-    assert " s / edit_page (tool)" not in shown.replace("needed: s / edit_page", "")
+    assert shown.count("not asked: 1 item of mode always") == 1
+    assert not re.search(r"^  \d s / edit_page", shown, re.MULTILINE)
 
 
 def test_no_minutes_only_say_where_the_figures_stand(folder, capfd):
@@ -175,8 +181,7 @@ def test_a_terminal_takes_single_keys_and_keeps_answers_through_a_kill(folder):
         os.write(keys, b"q")
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    assert "before: 2 answers" in out
-    assert "after: 1 answer in all, 1 earlier withdrawn, " in out
+    assert out.startswith("1 answer (1 earlier undone), 1 query done")
     assert len(read_dataset(folder).judged()) == 1
 
 
@@ -189,48 +194,54 @@ def test_keys_of_a_line_are_taken_one_by_one(piped):
             keys.key()
 
 
-def test_a_search_for_what_is_marked_says_so_and_is_no_answer(folder, piped, capfd):
-    """`q10` is asked first, and needs `send_mail` by its log; everything of the catalog is listed."""
-    piped("/send_mail", "/mail", "2", "/mail", "0", "q")
+def choices(err, title):
+    """The numbered names below the last title of this text."""
+    below = err.rpartition(title)[2].split("\n\n")[0]
+    return dict(re.findall(r"^  (\d) (.*?):", below, re.MULTILINE))
+
+
+def test_a_search_lists_what_is_marked_and_takes_what_is_not(folder, piped, capfd):
+    """`q10` is asked first, and needs `send_mail` by its log."""
+    piped("/send_mail", "/mail", "7", "/mail", "0", "/mail", "2", "u", "/s / LIST_events", "u", "q")
     label(folder, minutes=20, figures=[], **OPTIONS)
     err = capfd.readouterr().err
     assert "; query q10\n" in err
-    assert "already needed: s / send_mail (tool)\n" in err
-    assert "  already needed: s / send_mail (tool): send mail\n  1 s / read_mail (tool): read mail\n" in err
-    assert "no item with number 2" in err
-    assert log_of(folder) == []  # 2 and 0 were answers of the search alone
-    assert err.count("Which other items are needed?") == 1
-
-
-def test_a_search_says_which_number_of_the_list_it_found(folder, piped, capfd):
-    piped("/s / LIST_events", "/list_events (tool)", "u", "q")
-    label(folder, minutes=20, figures=[], **OPTIONS)
-    err = capfd.readouterr().err
-    number = next(line.split()[0] for line in err.splitlines() if "s / list_events (tool): list events" in line)
-    assert f"needed: s / list_events (tool), already listed as number {number}\n" in err
-    assert "already needed: s / list_events (tool)\n" in err
-    assert "undone: needed of query q10: s / list_events (tool)\n" in err
-    assert [(row["kind"], row.get("item")) for row in log_of(folder)] == [
+    assert err.count("already needed: s / send_mail (tool)\n") == 1  # alone, it is not asked about
+    assert choices(err, "Which item is needed?") == {
+        "1": "s / send_mail (tool), already needed",
+        "2": "s / read_mail (tool)",
+    }
+    given = [(row["kind"], row.get("item")) for row in log_of(folder)]  # 7 and 0 are no answers
+    assert given == [
+        ("needed", "tool:s:read_mail"),
+        ("undo", None),
         ("needed", "tool:s:list_events"),
         ("undo", None),
     ]
 
 
-def test_what_is_marked_otherwise_is_needed_by_the_same_search_once_more(folder, piped, capfd):
-    piped("w", "/send", "/page", "x", "q")
+def test_what_is_marked_otherwise_is_needed_once_it_is_chosen(folder, piped, capfd):
+    piped("w", "/send", "x", "q")
     label(folder, minutes=20, figures=[], **OPTIONS)
-    err = capfd.readouterr().err
-    said = "already marked not needed: s / send_mail (tool); repeat the search to mark it "
+    assert choices(capfd.readouterr().err, "Which item is needed?") == {"1": "s / send_mail (tool), not needed"}
     assert [row["kind"] for row in log_of(folder)] == ["wrong", "nothing"]  # a key that is no number is the question's
-    assert err.count(said) == 1
 
-    piped("u", "/send", "/send", "q")
+    piped("u", "/send", "1", "q")
     label(folder, minutes=20, figures=[], **OPTIONS)
     assert "undone: nothing of query q10" in capfd.readouterr().err
     assert [(row["kind"], row.get("item")) for row in log_of(folder)[2:]] == [
         ("undo", None),
         ("needed", "tool:s:send_mail"),
     ]
+
+
+def test_a_helpful_item_and_a_wrong_one_of_several_are_chosen_by_number(folder, piped, capfd):
+    piped("h1", "/list_events", "w2", "q")
+    label(folder, minutes=20, figures=[], **OPTIONS)
+    kinds = [(row["kind"], row["item"]) for row in log_of(folder)]
+    first = choices(capfd.readouterr().err, "Which item is helpful?")["1"]
+    assert kinds[0] == ("helpful", f"tool:s:{first.split()[2]}")
+    assert kinds[1:] == [("needed", "tool:s:list_events"), ("wrong", "tool:s:list_events")]
 
 
 def test_a_search_says_what_a_query_cannot_get_and_what_no_item_has(folder, piped, capfd):
@@ -241,34 +252,156 @@ def test_a_search_says_what_a_query_cannot_get_and_what_no_item_has(folder, pipe
     label(folder, minutes=20, figures=[], **OPTIONS)
     err = capfd.readouterr().err
     assert "not available to this query, disabled, or manual: s / archive (tool)\n" in err
-    assert "no item with all these words\n" in err
-    assert "no words to search for\n" in err
+    assert err.count("no item with all these words\n") == 2
     assert "is not an answer here" not in err
     assert log_of(folder) == []
 
 
-def test_the_request_stands_apart_from_the_history(folder, piped, capfd):
-    dataset = read_dataset(folder)
-    history = tuple(Message(role="user", content=f"message {n}\nof six") for n in range(1, 7))
-    queries = tuple(
-        replace(query, request=replace(query.request, history=history, text="mail it\nnow"))
-        for query in dataset.queries
-    )
-    write_dataset(replace(dataset, queries=queries), folder)
+def test_who_offered_an_item_is_told_after_the_answer_alone(folder, piped, capfd):
     piped("q")
     label(folder, minutes=20, figures=[], **OPTIONS)
-    told = capfd.readouterr().err.splitlines()
-    first = told.index("earlier (the last 4 of 6 messages):")
-    assert told[first - 1 : first + 10] == [
-        "",
-        "earlier (the last 4 of 6 messages):",
-        *(f"    user: message {n} of six" for n in (3, 4, 5, 6)),
-        "",
-        "the request:",
-        "  | mail it",
-        "  | now",
-        "",
+    assert not re.search("bm25|dense|offered", capfd.readouterr().err)
+    piped("/read_mail", "/list_events", "0", "s", "q")
+    label(folder, minutes=20, figures=[], **OPTIONS)
+    told = [
+        line
+        for line in capfd.readouterr().err.splitlines()
+        if re.match("(needed|done|skipped): .*(offer|with|query)", line)
     ]
+    assert told == [
+        "needed: s / read_mail (tool), offered by bm25, dense",
+        "needed: s / list_events (tool), offered by no selector",
+        "done: query q10, complete with no selector",
+        told[3],
+    ]
+    assert "bm25" not in told[3]  # it is asked again
+
+
+def test_the_session_ends_with_what_it_changed_and_the_next_command(folder, piped, capfd):
+    piped(*"00000", "q")
+    label(folder, minutes=20, figures=[], **{**OPTIONS, "as_json": True})
+    result = json.loads(capfd.readouterr().out)
+    assert (result["asked"], result["labels"], result["changed"]) == (5, 5, 5)
+    assert result["next"] == f"next: `ctxbench data label {folder} --minutes 20`"
+    assert (result["before"]["answers"], result["after"]["answers"]) == (0, 5)
+
+    piped("0", "q")
+    label(folder, minutes=20, figures=[], **OPTIONS)
+    lines = capfd.readouterr().out.splitlines()
+    assert str(folder / "labelling" / "answers.jsonl") in lines[0]
+    assert lines[1] == f"1 label made or changed in 1 query: {folder / 'qrels'}"
+    (figures,) = [line for line in lines if line.startswith("  bm25  ")]
+    assert len(re.findall(r"\d% \(", figures)) == 2  # before, and now
+    assert lines[-1] == result["next"]
+
+
+PAGE = Path(__file__).parents[2] / "datasets" / "labelling.md"
+DESK = {
+    "tracker": {
+        "close_ticket": "Close a ticket, with the reason.",
+        "open_ticket": "Open a ticket for a customer.",
+        "add_comment": "Add a comment to a ticket that its customer can read.",
+    },
+    "mail": {"send_mail": "Send a mail to a customer.", "read_mail": "Read the mails of a customer, newest first."},
+    "calendar": {"add_event": "Add an event to your calendar.", "list_events": "List the events of a day."},
+}
+
+
+@pytest.fixture
+def desk(place):
+    """The dataset of the page on labelling: one query with a history, of which one label is known."""
+    tools = [(server, name, text) for server, tools in DESK.items() for name, text in tools.items()]
+    catalog = Catalog([Item(type="tool", server=server, name=name, description=text) for server, name, text in tools])
+    history = (
+        Message(role="user", content="look at the ticket of Miller"),
+        Message(role="assistant", content="It is open since Monday."),
+    )
+    request = Request(id="c7-3", text="close it and\nsend her a mail", history=history)
+    query = DatasetQuery(request=request, split="test", partly_labelled=True)
+    about = {"licence": "made up", "source": "tests", "labelling": "from a log"}
+    labels = (Label("c7-3", catalog[0].key, 2, source="trace"),)
+    write_dataset(
+        Dataset(name="desk", version="1", catalog=catalog, queries=(query,), labels=labels, about=about), place / "desk"
+    )
+    return place / "desk"
+
+
+@contextmanager
+def terminal(folder, *, columns=80, lines=24):
+    """A session on a terminal of this size: a function that presses keys and returns the screen after them."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    environment["TERM"] = "xterm"
+
+    def press(keys, until):
+        os.write(master, keys.encode())
+        shown = b""
+        while until.encode() not in shown.rpartition(CLEAR.encode())[2]:
+            shown += os.read(master, 65536)
+        return shown.decode().rpartition(CLEAR)[2].replace("\r\n", "\n").removesuffix("\n").split("\n")
+
+    try:
+        command = [sys.executable, "-c", RUN, folder, "20"]
+        with child(command, stdin=slave, stdout=slave, stderr=slave, env=environment) as process:
+            yield press
+            process.kill()
+    finally:
+        os.close(slave)
+        os.close(master)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are of POSIX systems")
+def test_the_screen_of_a_question_is_the_one_of_the_page(desk):
+    (screen,) = re.findall(r"```text\n(.*?)\n```", PAGE.read_text("utf-8"), re.DOTALL)
+    with terminal(desk) as press:
+        assert press("", "all keys\r\n") == screen.split("\n")
+        assert len(screen.split("\n")) < 24
+        helped = press("?", "any key")
+        assert {line.split("  ")[1] for line in helped[:-1]} >= {"0", "x", "/", "m", "h", "w", "v", "s", "u", "q", "?"}
+        assert press(" ", "all keys\r\n") == screen.split("\n")
+        assert press("z", "is not an answer here; ? shows all keys\r\n")[: len(screen.split("\n"))] == screen.split(
+            "\n"
+        )
+
+
+LONG = "a very long request " * 200 + "that ends here"
+WIDE = "漢字" * 60
+
+
+SIZES = [(80, 24), (200, 60), (80, 16), (60, 12), (40, 14)]
+
+
+@pytest.mark.parametrize("text", ["", "short", LONG, f"first\n{WIDE}\n\tthat ends here", "w" * 5000])
+@pytest.mark.parametrize("n_messages", [0, 2, 9])
+def test_a_question_fits_its_terminal_and_keeps_the_request_in_view(text, n_messages):
+    items = [
+        (Item(type="tool", server=WIDE[:30], name=f"n{'a' * 90}{i}", description=LONG), "called") for i in range(12)
+    ]
+    messages = tuple(Message(role="user", content=f"message {i} {LONG}") for i in range(n_messages))
+    question = Question(
+        head=f"3 answers; query {LONG}",
+        request=Request(id="q", text=text, history=messages),
+        facts=[f"needed: {LONG}"],
+        title="Which?",
+        choices=items,
+        keys="0 nothing more, ? all keys",
+    )
+    for notes, size in itertools.product([[], [f"no {LONG}"]], SIZES):
+        lines, n = question.lines(notes, 0, os.terminal_size(size))
+        assert len(lines) < size[1]
+        assert max(map(cell_len, lines)) <= size[0]
+        request, earlier = ([line[4:] for line in lines if line.startswith(mark)] for mark in ("  | ", "  user"))
+        whole = wrapped(text or "(an empty request)", size[0] - 4)
+        assert (request[0], request[-1]) == (whole[0], whole[-1])
+        assert ("(v shows all)" in "".join(lines)) == ((len(request), len(earlier)) != (len(whole), n_messages))
+        assert sum(bool(re.match(r"  \d .*\.\.\.", line)) for line in lines) == n >= min(5, size[1] // 8)
+    assert [line for line in question.everything(0, 3, 80) if "that ends here" in line]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are of POSIX systems")
@@ -298,7 +431,7 @@ def test_review_lists_asks_and_applies(folder, piped, capfd):
     review(str(folder), patch=None, listed=True, **OPTIONS)
     out, _ = capfd.readouterr()
     assert "q0  s / open_ticket (tool)  first but not required" in out
-    assert "1 labels that bm25, dense contradict" in out
+    assert "1 label that bm25, dense contradict" in out
 
     piped("a")
     review(str(folder), patch=folder.parent / "patch.jsonl", listed=False, **OPTIONS)
@@ -337,7 +470,7 @@ def test_corrections_are_on_disk_after_each_key_and_an_earlier_patch_is_kept(fol
         review(str(folder), patch=patch, listed=False, **OPTIONS)
     kept = patch.read_text()
     assert len(kept.splitlines()) == 1
-    with pytest.raises(ParameterError, match="has corrections; apply"):
+    with pytest.raises(ParameterError, match=r"patch\.jsonl exists; .* --apply"):
         review(str(folder), patch=patch, listed=False, **OPTIONS)
     assert patch.read_text() == kept
     with pytest.raises(ParameterError, match=r"would overwrite the files of"):

@@ -230,14 +230,14 @@ def test_superseded_memories_are_negatives():
 
 
 def test_forbidden_of_evals_and_should_not_trigger_are_negatives(tmp_path):
-    from ctxbench.labelling.evals import import_triggers
+    from ctxbench.labelling.evals import import_evals
 
     for name, other in (("pdf", "xls"), ("xls", "pdf")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "SKILL.md").write_text(f"---\nname: {name}\ndescription: Reads {name}.\n---\nText.\n")
         evals = [{"query": f"read my {name}", "should_trigger": True}, {"query": "sing", "should_trigger": False}]
         (tmp_path / name / "trigger_eval.json").write_text(json.dumps(evals[: 2 if other == "xls" else 1]))
-    dataset = import_triggers(tmp_path).dataset
+    dataset = import_evals(sorted(tmp_path.rglob("*.*")), None).dataset
     (only,) = dataset.forbidden
     assert dataset.only_negatives == (only,)
     assert [key.name for key in dataset.forbidden[only]] == ["pdf"]

@@ -21,17 +21,17 @@ from ctxbench.evaluation.metrics import parse_metrics
 from ctxbench.evaluation.run_folder import RunFolder, summarise_run
 from ctxbench.evaluation.runner import run
 from ctxbench.io.errors import InputError, ParameterError, StorageError
-from ctxbench.labelling.conversion import ImportSettings
-from ctxbench.labelling.judgment_files import answers_of_run, export_dataset, import_beir, import_trec, read_run
+from ctxbench.labelling.conversion import Conversion, ImportSettings
+from ctxbench.labelling.judgment_files import answers_of_run, export_dataset, import_collection, read_run
 from ctxbench.labelling.published import BFCL
+from ctxbench.labelling.sources import data_files
 from ctxbench.model.arrays import DEPTH
 
 METRICS = ["nDCG@10", "nDCG", "R@1", "R@5", "P@5", "RR", "AP", "Success@1", "AP@10", "RR@10"]
 
 
-def trec(folder: Path, **given) -> Dataset:
-    qrels = {path.stem: path for path in (folder / "qrels").glob("*.qrels")}
-    return import_trec(qrels, queries=folder / "queries.jsonl", corpus=folder / "corpus.jsonl", **given).dataset
+def imported(folder: Path, settings: ImportSettings | None = None) -> Conversion:
+    return import_collection([path for path in data_files([folder]) if path.suffix != ".run"], settings=settings)
 
 
 def read_by_beir(folder: Path, split: str):
@@ -54,7 +54,7 @@ def read_by_beir(folder: Path, split: str):
 @pytest.mark.parametrize("form", ["beir", "trec"])
 def test_an_export_is_read_back_equal(tiny, tmp_path, form):
     export_dataset(tiny, tmp_path / "out", form=form)
-    back = import_beir(tmp_path / "out").dataset if form == "beir" else trec(tmp_path / "out")
+    back = imported(tmp_path / "out").dataset
     assert back.hash == tiny.hash
     assert (back.card, back.labels) == (tiny.card, tiny.labels)
 
@@ -67,7 +67,7 @@ def test_quotes_of_labels_are_read_back_equal(tiny, tmp_path, form):
     dataset = replace(tiny, labels=tuple(labels))
     exported = export_dataset(dataset, tmp_path / "out", form=form)
     assert exported.not_held["labels with a quote"] == 1
-    back = import_beir(tmp_path / "out").dataset if form == "beir" else trec(tmp_path / "out")
+    back = imported(tmp_path / "out").dataset
     assert (back.hash, back.labels) == (dataset.hash, dataset.labels)
 
 
@@ -90,7 +90,7 @@ def test_unlabelled_partly_labelled_sources_and_odd_ids_are_read_back_equal(make
         ],
     )
     exported = export_dataset(data, tmp_path / "out", form=form)
-    back = import_beir(tmp_path / "out").dataset if form == "beir" else trec(tmp_path / "out")
+    back = imported(tmp_path / "out").dataset
     assert back.hash == data.hash
     assert (back.card, back.labels) == (data.card, data.labels)
     assert exported.labels == {"dev": 2, "train": 0}  # qrels hold the judged queries only
@@ -102,7 +102,7 @@ def test_unlabelled_partly_labelled_sources_and_odd_ids_are_read_back_equal(make
 def test_notes_that_are_false_are_read_back_equal(tiny, tmp_path, form, notes):
     data = replace(tiny, about={**tiny.about, "notes": notes})
     export_dataset(data, tmp_path / "out", form=form)
-    back = import_beir(tmp_path / "out").dataset if form == "beir" else trec(tmp_path / "out")
+    back = imported(tmp_path / "out").dataset
     assert back.card == data.card
 
 
@@ -110,7 +110,7 @@ def test_notes_that_are_false_are_read_back_equal(tiny, tmp_path, form, notes):
 def test_a_query_id_that_starts_like_a_byte_order_mark_is_read_back_equal(make, tmp_path, form):
     data = make.dataset(["a"], [make.query("\ufeffq1")], [("\ufeffq1", "a", 2)])
     export_dataset(data, tmp_path / "out", form=form)
-    back = import_beir(tmp_path / "out").dataset if form == "beir" else trec(tmp_path / "out")
+    back = imported(tmp_path / "out").dataset
     assert (back.hash, back.labels) == (data.hash, data.labels)
 
 
@@ -119,7 +119,7 @@ def test_bfcl_is_read_back_equal(tmp_path):
         pytest.skip("the wheel bfcl-eval is not installed")
     data = BFCL().load("bfcl-live-listed")
     export_dataset(data, tmp_path / "out", form="beir")
-    assert import_beir(tmp_path / "out").dataset.hash == data.hash
+    assert imported(tmp_path / "out").dataset.hash == data.hash
 
 
 def test_beirs_loader_reads_the_folder(tiny, tmp_path):
@@ -143,7 +143,7 @@ def test_plain_files_hold_texts_splits_and_grades_alone(tiny, tmp_path):
         "plain": True,
         "files": ["corpus.jsonl", "qrels/test.tsv", "qrels/tuning.tsv", "queries.jsonl"],
     }
-    back = import_beir(tmp_path / "out", ImportSettings(grades={1: 1, 2: 2})).dataset
+    back = imported(tmp_path / "out", ImportSettings(grades={1: 1, 2: 2})).dataset
     assert [q.request.text for q in back.queries] == [q.request.text for q in tiny.queries]
     judged = {label.query for label in tiny.labels} - {"q05", "q10"}
     assert {q.id: q.split for q in back.queries if q.id in judged} == {
@@ -160,7 +160,7 @@ def test_a_text_that_was_changed_beside_its_metadata_is_a_fault(tiny, tmp_path):
     path = tmp_path / "out" / "corpus.jsonl"
     path.write_text(path.read_text("utf-8").replace("create_issue: Create", "create_issue: Make", 1), "utf-8")
     with pytest.raises(Exception, match="field 'text' differs from what the export wrote") as caught:
-        import_beir(tmp_path / "out")
+        imported(tmp_path / "out")
     assert caught.value.faults[0].line == 7
 
 
@@ -341,7 +341,7 @@ def test_a_run_on_another_dataset_is_refused(make, tiny, tmp_path, monkeypatch):
 
 def test_what_is_asked_for_at_import_goes_before_the_card(tiny, tmp_path):
     export_dataset(tiny, tmp_path / "out", form="beir")
-    data = import_beir(tmp_path / "out", ImportSettings(name="other", version="7", licence="MIT")).dataset
+    data = imported(tmp_path / "out", ImportSettings(name="other", version="7", licence="MIT")).dataset
     assert (data.name, data.version, data.about["licence"]) == ("other", "7", "MIT")
     assert data.hash == tiny.hash
 
@@ -375,7 +375,7 @@ def test_any_dataset_is_read_back_equal(make, tmp_path, seed, form):
         scopes={"all": tuple(keys), "unused": ()},
     )
     export_dataset(data, tmp_path / "out", form=form)
-    back = import_beir(tmp_path / "out").dataset if form == "beir" else trec(tmp_path / "out")
+    back = imported(tmp_path / "out").dataset
     assert back.hash == data.hash
     assert (back.card, back.labels, back.catalog.hash) == (data.card, data.labels, data.catalog.hash)
 
@@ -386,7 +386,7 @@ def test_a_damaged_export_is_refused(tiny, tmp_path):
     for text in ("{", "[]", '{"dataset": 1}', '{"dataset": {"name": 1}}', '{"dataset": {"scopes": []}}'):
         path.write_text(text)
         with pytest.raises(InputError):
-            import_beir(tmp_path / "out")
+            imported(tmp_path / "out")
 
 
 def test_a_damaged_detail_of_a_label_is_a_fault_with_its_line(tiny, tmp_path):
@@ -396,8 +396,8 @@ def test_a_damaged_detail_of_a_label_is_a_fault_with_its_line(tiny, tmp_path):
     rows[0]["metadata"]["ctxbench"]["labels"] = {"no id": {"grade": 2}, "tool:a": {}, "tool:b": 1}
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     with pytest.raises(InputError, match=r"'no id' is no item id.*line 1\)\n.*unknown field 'entry'.*line 1\)"):
-        import_beir(tmp_path / "out")
+        imported(tmp_path / "out")
     rows[0]["metadata"]["ctxbench"]["labels"] = {"tool:a": {"via": "direct"}}
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    found = import_beir(tmp_path / "out")
+    found = imported(tmp_path / "out")
     assert found.ids["label details without a label"] == ["q01 tool:a"]

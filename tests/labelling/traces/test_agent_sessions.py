@@ -19,7 +19,7 @@ CATALOG = Catalog(
     [
         *(Item(type="tool", server="shop", name=name) for name in ("track_order", "refund_order")),
         Item(type="skill", name="pdf", text="Make PDFs", metadata={"path": ".claude/skills/pdf/SKILL.md"}),
-        Item(type="skill", name="kit:review", text="Review"),
+        Item(type="skill", name="kit:review", text="Review", metadata={"path": "SKILL.md"}),
         Item(type="rule", name="CLAUDE.md", text="Be brief"),
         Item(type="rule", name="web/CLAUDE.md", text="No jQuery"),
         Item(type="rule", name=".cursor/rules/api.mdc", text="REST"),
@@ -178,12 +178,27 @@ def test_a_skill_that_the_catalog_does_not_have_is_listed(read):
         {"type": "summary", "summary": "Parcels", "leafUuid": "x"},
         {**CLAUDE, "type": "attachment", "attachment": {"type": "todo_reminder"}},
         {**CLAUDE, "type": "file-history-snapshot", "messageId": "m", "snapshot": {}},
+        {**CLAUDE, "type": "assistant", "message": {"role": "assistant", "model": "<synthetic>", "content": "No."}},
         {**CLAUDE, "type": "progress", "data": {"type": "agent_progress", "prompt": "Find it."}},
     ],
 )
 def test_what_the_program_inserts_is_no_request(read, line):
     imported = read([user("Go."), line, assistant(use("mcp__shop__track_order")), result()])
     assert labels(imported) == {"Go.": [TRACK]}
+
+
+def test_a_file_of_a_skill_is_of_the_skill_that_its_folder_names(read):
+    imported = read([user("Go."), assistant(use("Read", file_path="/w/app/SKILL.md"))])
+    assert labels(imported) == {"Go.": []}
+    assert imported.report.unknown == {"skill:app": 1}
+
+
+def test_a_session_that_used_nothing_of_the_catalog_is_so_many_requests_to_label(read):
+    imported = read([user("Go."), assistant(use("Bash"), use("mcp__mail__send", "c2"))])
+    assert [query.partly_labelled for query in imported.dataset.queries] == [False]
+    assert imported.dataset.labels == ()
+    assert imported.report.lines()[0].startswith("1 request: 1 unlabelled; 0 labels")
+    assert imported.report.unknown == {"mcp__mail__send": 1, "Bash": 1}
 
 
 def test_a_reminder_is_cut_from_a_request(read):
@@ -206,7 +221,11 @@ def test_a_slash_command_is_a_request_with_an_explicit_item(read):
 
 
 def test_a_command_that_the_model_does_not_answer_is_no_request(read):
-    lines = [user("<command-name>/clear</command-name>"), user("<local-command-stdout></local-command-stdout>")]
+    lines = [
+        user("<command-name>/clear</command-name>"),
+        user("<local-command-stdout></local-command-stdout>"),
+        {**CLAUDE, "type": "assistant", "message": {"role": "assistant", "model": "<synthetic>", "content": "No."}},
+    ]
     assert requests(read([*lines, user("Go."), assistant("Yes."), *lines])) == ["Go."]
 
 
@@ -422,6 +441,40 @@ def test_gemini_cli(read):
 TAGS = "<server_name>shop</server_name>\n<tool_name>track_order</tool_name>"
 
 
+def test_gemini_cli_writes_messages_anew_and_names_servers_with_one_underscore(read):
+    def said(number, kind, **fields):
+        return {"id": f"{number:032}", "timestamp": f"2026-01-01T00:00:{number:02}Z", "type": kind, **fields}
+
+    def call(number, name):
+        return said(number, "gemini", toolCalls=[{"id": f"c{number}", "name": name, "status": "success", "result": []}])
+
+    first = [
+        said(1, "user", content=[{"text": "<session_context>x</session_context>"}]),
+        said(2, "user", content=[{"text": "Go."}]),
+        said(3, "gemini", content=""),
+        call(3, "mcp_shop_track_order"),
+    ]
+    second = [said(4, "user", content=[{"text": "More."}]), call(5, "mcp_shop_refund_order")]
+    imported = read(
+        [
+            {"sessionId": "g", "projectHash": "h", "startTime": "x"},
+            *first,
+            {"$set": {"lastUpdated": "x"}},
+            *second,
+            {"$set": {"messages": [*first, *second]}},
+            said(6, "user", content=[{"text": "Bye."}]),
+        ],
+        catalog=Catalog([Item(type="tool", name=name) for name in ("track_order", "refund_order")]),
+    )
+    assert labels(imported) == {"Go.": ["tool:track_order"], "More.": ["tool:refund_order"], "Bye.": []}
+    assert {query.request.conversation for query in imported.dataset.queries} == {"g"}
+
+
+def test_the_name_of_a_server_is_passed_over_only_in_a_catalog_without_servers(read):
+    lines = [user("Go."), assistant(use("mcp__other__track_order"), use("mcp_other_refund_order", "c2"))]
+    assert labels(read(lines)) == {"Go.": []}
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -459,6 +512,108 @@ def test_transcripts_with_and_without_an_id_of_the_session(read, call):
     ]
     found = labels(read(mixed))
     assert {text: items for text, items in found.items() if items} == {"Go. a": [TRACK], "Go. b": [TRACK]}
+
+
+GOOSE = [
+    {"working_dir": "/w", "description": "d"},
+    {"role": "user", "created": 1767225600, "content": [{"type": "text", "text": "Go."}]},
+    {
+        "role": "assistant",
+        "content": [
+            {
+                "type": "toolRequest",
+                "id": "c",
+                "toolCall": {"status": "success", "value": {"name": "shop__track_order", "arguments": {}}},
+            }
+        ],
+    },
+    {
+        "role": "user",
+        "content": [{"type": "toolResponse", "id": "c", "toolResult": {"status": "success", "value": [{"text": "x"}]}}],
+    },
+]
+QWEN = [
+    {"sessionId": "q", "type": "user", "uuid": "1", "message": {"role": "user", "parts": [{"text": "Go."}]}},
+    {
+        "sessionId": "q",
+        "type": "assistant",
+        "uuid": "2",
+        "message": {"role": "model", "parts": [{"functionCall": {"id": "c", "name": "track_order", "args": {}}}]},
+    },
+    {
+        "sessionId": "q",
+        "type": "tool_result",
+        "uuid": "3",
+        "message": {"role": "user", "parts": [{"functionResponse": {"id": "c", "response": {"output": "x"}}}]},
+    },
+]
+PI = [
+    {"type": "session", "id": "p", "cwd": "/w"},
+    {"type": "message", "id": "1", "parentId": None, "message": {"role": "user", "content": "Go."}},
+    {
+        "type": "message",
+        "id": "2",
+        "parentId": "1",
+        "message": {"role": "assistant", "content": [{"type": "toolCall", "id": "c", "name": "track_order"}]},
+    },
+    {
+        "type": "message",
+        "id": "3",
+        "parentId": "2",
+        "message": {"role": "toolResult", "toolCallId": "c", "toolName": "track_order", "content": [{"text": "x"}]},
+    },
+]
+OPENCODE = [
+    {
+        "info": {"id": "o", "title": "t"},
+        "messages": [
+            {"info": {"id": "1", "role": "user"}, "parts": [{"type": "text", "text": "Go."}]},
+            {
+                "info": {"id": "2", "role": "assistant"},
+                "parts": [
+                    {
+                        "type": "tool",
+                        "callID": "c",
+                        "tool": "shop_track_order",
+                        "state": {"status": "completed", "input": {}, "output": "x"},
+                    }
+                ],
+            },
+        ],
+    }
+]
+HOOKS = [
+    {"session_id": "h", "hook_event_name": "UserPromptSubmit", "prompt": "Go."},
+    {"session_id": "h", "hook_event_name": "PreToolUse", "tool_name": "mcp__shop__track_order", "tool_input": {}},
+    {"session_id": "h", "hook_event_name": "Stop"},
+]
+EVENTS = [
+    {"ts": 1767225600, "event": "user_message", "text": "Go."},
+    {"ts": 1767225601, "event": "tool_called", "tool": "track_order", "args": {}},
+    {"ts": 1767225602, "event": "tool_completed", "tool": "track_order", "output": "x"},
+    {"ts": 1767225603, "event": "bot", "text": "It comes."},
+]
+CLAUDE_AI = [
+    {
+        "uuid": name,
+        "chat_messages": [
+            {"uuid": f"{name}1", "sender": "human", "text": text},
+            {"uuid": f"{name}2", "sender": "assistant", "content": [{"type": "tool_use", "name": tool}]},
+        ],
+    }
+    for name, text, tool in (("a", "Go.", "track_order"), ("b", "No.", "web"))
+]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [GOOSE, QWEN, PI, OPENCODE, HOOKS, EVENTS, CLAUDE_AI],
+    ids=["goose", "qwen", "pi", "opencode", "hooks", "events", "claude.ai"],
+)
+def test_what_looks_like_a_session_is_read_like_one(read, lines):
+    imported = read(lines)
+    assert labels(imported)["Go."] == [TRACK]
+    assert len(imported.dataset.queries) == len({query.request.conversation for query in imported.dataset.queries})
 
 
 def test_two_files_without_ids_of_sessions_are_two_conversations(read):
@@ -517,6 +672,8 @@ def test_results_are_redacted(read):
         [{"name": "track_order", "description": "x", "inputSchema": {}}],
         [{"id": "r", "run_type": "llm", "inputs": {}, "session_id": "s"}],
         ["plain text", "user"],
+        [{"name": "Ann", "role": "user"}, {"name": "Ben", "role": "admin"}],
+        [{"requests": [3], "x": 1}, {"conversations": [1]}],
     ],
 )
 def test_other_files_are_no_sessions(rows):

@@ -9,7 +9,7 @@ import pytest
 from ctxbench.io.errors import InputError
 from ctxbench.labelling.trace_import import LogFiles, TraceSettings, TraceSource, import_traces
 from ctxbench.labelling.trace_messages import LogFindings
-from ctxbench.labelling.trace_turns import conversations, exchange_of
+from ctxbench.labelling.trace_turns import conversations, find_request
 from ctxbench.model.items import Catalog, Item
 
 CATALOG = Catalog([Item(type="tool", name=name, description=name) for name in ("refund", "cancel", "search")])
@@ -118,7 +118,7 @@ def test_a_request_without_tools_was_offered_none(tmp_path):
     ],
 )
 def test_other_lines_are_left_as_they_are(data):
-    assert exchange_of(data) is None
+    assert find_request(data) is None
 
 
 def said(*texts):

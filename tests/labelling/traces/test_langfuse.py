@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ctxbench.labelling.trace_exports import is_export, read_spans
+from ctxbench.labelling.trace_exports import holds_spans, read_spans
 from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_traces
 from ctxbench.model.items import Catalog, Item
 
@@ -169,12 +169,10 @@ def test_texts_and_missing_ids_are_read():
     "data",
     [
         {"type": "event", "input": {}, "output": {}},
-        {"type": "SPAN", "traceId": "t", "spanId": "s"},
-        {"type": "message", "traceId": "t"},
         {"observations": [1], "data": "x"},
         {"data": [{"id": "gpt", "object": "model"}]},
         {},
     ],
 )
 def test_other_objects_hold_no_observations(data):
-    assert not is_export(data)
+    assert not holds_spans(data)

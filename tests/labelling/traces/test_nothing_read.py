@@ -115,7 +115,7 @@ def test_answers_in_steps_and_streams_are_read(log, row):
 )
 def test_a_log_without_calls_is_so_many_requests_to_label(log, row):
     made = imported(log(*numbered(row)))
-    assert made.report.lines()[0] == "0 labels: 3 requests to label"
+    assert made.report.lines()[0].startswith("3 requests: 3 unlabelled; 0 labels")
     assert made.dataset.labels == ()
     assert len(made.dataset) == 3
 
@@ -125,7 +125,7 @@ def test_a_turn_that_needs_nothing_is_a_label(log):
         log({"text": "a", "offered": "*", "needs": "nothing"}, {"text": "b", "offered": ["refund"], "called": ["push"]})
     )
     assert made.report.is_labelled
-    assert not made.report.lines()[0].startswith("0 labels")
+    assert "1 that need nothing" in made.report.lines()[0]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from ctxbench.io.errors import InputError
 from ctxbench.labelling.record_files import EXPECTED, FORBIDDEN, OTHERWISE, QUERY
 from ctxbench.labelling.trace_import import LogFiles, TraceSource
 from ctxbench.labelling.trace_messages import read_response
-from ctxbench.labelling.trace_turns import exchange_of
+from ctxbench.labelling.trace_turns import find_request
 from ctxbench.model.items import Catalog
 
 MESSAGES = [{"role": "system", "content": "S"}, {"role": "user", "content": "refund 17"}]
@@ -155,14 +155,14 @@ def test_tools_of_the_provider_are_not_offered_and_geminis_are_unpacked(tmp_path
     ],
 )
 def test_lines_without_a_body_are_left_as_they_are(data):
-    assert exchange_of(data) is None
+    assert find_request(data) is None
 
 
 def test_the_fault_of_a_line_says_what_stands_in_place_of_a_request(tmp_path):
     with pytest.raises(InputError) as error:
         read(tmp_path, {"req": {"method": "GET", "url": "/"}, "res": {"statusCode": 200}})
     message = error.value.faults[0].message
-    assert (message.key, message.values) == ("labelling.not-a-body", {"name": "req", "fields": "'method', 'url'"})
+    assert (message.key, message.values["fields"]) == ("labelling.not-a-turn", "'req', 'res'")
 
 
 @pytest.mark.parametrize("items_field", ITEMS_FIELDS)

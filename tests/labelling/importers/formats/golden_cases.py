@@ -7,7 +7,9 @@ import json
 import pytest
 
 from ctxbench.io.errors import InputError
-from ctxbench.labelling.evals import import_golden
+from ctxbench.labelling.eval_forms import is_trigger_eval
+from ctxbench.labelling.evals import import_evals
+from ctxbench.labelling.sources import data_files, sample
 from ctxbench.model.items import Catalog, Item
 
 CATALOG = Catalog(
@@ -19,6 +21,19 @@ CATALOG = Catalog(
         Item(type="rule", name="refunds", title="How we refund", text="Ask first."),
     ]
 )
+
+
+def import_golden(path, catalog, **options):
+    return import_evals([path], catalog, **options)
+
+
+def import_triggers(folder, **options):
+    files = [
+        path
+        for path in data_files([folder])
+        if path.name == "SKILL.md" or is_trigger_eval([document.value for document in sample(path)])
+    ]
+    return import_evals(files, None, **options)
 
 
 def write(path, content):

@@ -8,7 +8,7 @@ import pytest
 
 from ctxbench.datasets.queries import minimal_groups
 from ctxbench.io.errors import InputError, StorageError
-from ctxbench.labelling.judgment_files import import_autorag
+from ctxbench.labelling.judgment_files import import_collection
 
 CORPUS = [{"doc_id": name, "contents": f"text of {name}", "metadata": {}} for name in "abcd"]
 QA = [
@@ -17,6 +17,10 @@ QA = [
     {"qid": "q3", "query": "d", "retrieval_gt": "d"},
     {"qid": "q4", "query": "nothing", "retrieval_gt": [[]]},
 ]
+
+
+def import_autorag(qa, *, corpus):
+    return import_collection([corpus, qa], kind="autorag")
 
 
 def write(path, rows):

@@ -12,11 +12,17 @@ from ctxbench.datasets.dataset import split_of
 from ctxbench.datasets.files import read_dataset, write_dataset
 from ctxbench.io.errors import InputError, ParameterError, StorageError
 from ctxbench.labelling.conversion import ImportSettings, read_grades
-from ctxbench.labelling.judgment_files import import_beir
+from ctxbench.labelling.judgment_files import import_collection
+from ctxbench.labelling.sources import data_files
 
 TOOLLENS = Path(__file__).parents[4] / ".." / "shared" / "data" / "toollens"
 TINY = Path(__file__).parents[3] / "fixtures" / "tiny"
 HEADER = "query-id\tcorpus-id\tscore\n"
+
+
+def import_beir(folder, settings=None):
+    files = [path for path in data_files([Path(folder)]) if path.name != "SOURCE.md"]
+    return import_collection(files, kind="beir", settings=settings)
 
 
 @pytest.fixture

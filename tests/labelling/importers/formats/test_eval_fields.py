@@ -6,8 +6,8 @@ import pytest
 
 from ctxbench.io.errors import InputError, ParameterError
 from ctxbench.labelling.conversion import PASSED_OVER
-from ctxbench.labelling.evals import AGAIN, import_golden
-from tests.labelling.importers.formats.golden_cases import CATALOG, faults_of, labels_of, write
+from ctxbench.labelling.evals import AGAIN
+from tests.labelling.importers.formats.golden_cases import CATALOG, faults_of, import_golden, labels_of, write
 
 
 @pytest.mark.parametrize(

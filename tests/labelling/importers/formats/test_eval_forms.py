@@ -94,6 +94,8 @@ def test_assertions_of_promptfoo_that_name_items_are_labels(tmp_path):
     assert kind_of(tmp_path / "promptfooconfig.yaml") == kind_of(tmp_path / "more.csv") == "promptfoo"
     assert {"assert.is-json", "assert.contains", "assert.python"} <= set(found.ids[PASSED_OVER])
     assert [len(found.dataset.queries), len(found.dataset.unlabelled)] == [8, 1]
+    both = import_evals([tmp_path / "more.csv", tmp_path / "promptfooconfig.yaml"], TOOLS)
+    assert len(both.dataset.queries) == 8  # the table is a part of the configuration
     alone = import_evals([tmp_path / "more.csv"], TOOLS)
     assert labels(alone) == {
         text: names for text, names in PROMPTFOO_LABELS.items() if text in ("money", "all", "what?")
@@ -110,6 +112,9 @@ def test_variables_of_promptfoo_are_fields(tmp_path, names):
     found = imported(tmp_path / "c.yaml", config | {"tests": tests}, names=names)
     assert labels(found) == {"pay": ["refund_order"], "halt": ["stop_order"]}
     assert found.counts[PASSED_OVER] == 0
+    scenario = {"config": [{"vars": {"query": "pay"}}], "tests": [{"vars": {"expected": "refund_order"}}]}
+    scenarios = {"prompts": ["{{query}}"], "scenarios": [scenario]}
+    assert names or labels(imported(tmp_path / "s.yaml", scenarios)) == {"pay": ["refund_order"]}
     results = {"evalId": "e", "results": {"results": []}, "config": config | {"tests": tests}}
     assert labels(imported(tmp_path / "results.json", results)) == labels(found)
 
@@ -219,6 +224,8 @@ def triggers(folder, **options):
         ("t.yaml", "skill: pdf\nshould_trigger_prompts:\n  - prompt: read it\n"),
         ("t.yml", "should_trigger: [read it]\nshould_not_trigger: []\n"),
         ("t.csv", "query,should_trigger\nread it,TRUE\n"),
+        ("t.json", '[{"query": "read it", "should_not_trigger": false}]'),
+        ("t.json", '[{"query": "read it", "should_activate": true}]'),
     ],
 )
 def test_trigger_evals_in_every_form(tmp_path, name, text):
@@ -281,6 +288,14 @@ def test_a_list_beside_other_keys_is_read(tmp_path, key):
     assert labels(imported(tmp_path / "e.yaml", data)) == {"pay": ["refund_order"]}
 
 
+def test_lists_by_split_and_records_by_id(tmp_path):
+    rows = {text: [{"query": text, "expected": ["refund_order"]}] for text in ("train", "test")}
+    found = imported(tmp_path / "e.json", rows)
+    assert [(query.id, query.split) for query in found.dataset.queries] == [("e-1", "tuning"), ("e-2", "test")]
+    found = imported(tmp_path / "e.json", {"q7": {"query": "pay", "expected": "refund_order"}, "q8": {"query": "x"}})
+    assert [query.id for query in found.dataset.queries] == ["q7", "q8"]
+
+
 @pytest.mark.parametrize(
     "field",
     ["relevant_docs", "expected_skill", "correct_chunks", "ground_truth", "gold_ids", "goldTool", "reference_doc_id"],
@@ -317,6 +332,10 @@ def test_labels_may_be_numbers_and_grades_by_name(tmp_path):
         ([{"ask": "pay", "needs": ["refund_order"]}, {"ask": "go", "needs": "stop_order"}], "query=ask,expected=needs"),
         ([{"q": {"user": "pay me"}, "judged": [{"doc": "Refund-Order"}], "answer": "a long text of words"}],
          "query=q.user,expected=judged.doc"),
+        ([{"user": "pay", "should_call": ["refund_order"], "should_not_call": ["stop_order"]}],
+         "query=user,expected=should_call,forbidden=should_not_call"),
+        ([{"turns_of": [{"user": {"parts": [{"text": "pay"}]}, "uses": [{"name": "refundOrder", "args": {}}]}]}],
+         "query=turns_of.user.parts.text,expected=turns_of.uses.name"),
         ([{"utterance": "pay", "tool": "refund_order", "retrieved": ["stop_order"]}], "expected=tool"),
         ([{"query": "pay", "b": "x", "a": "text", "chosen": '["refund_order"]'}], "expected=chosen"),
     ],
@@ -325,7 +344,7 @@ def test_the_mapping_that_works_is_proposed_with_its_command(tmp_path, rows, opt
     with pytest.raises(InputError) as error:
         imported(tmp_path / "e.json", rows)
     (fault,) = error.value.faults
-    assert f"Run `ctxbench data import {tmp_path / 'e.json'} -c CATALOG --out FOLDER --map {option}`" in fault.message
+    assert f"Run `ctxbench data import FILE -c CATALOG --out FOLDER --map {option}`" in fault.message
     found = imported(tmp_path / "e.json", rows, names=dict(part.split("=") for part in option.split(",")))
     assert all(names for names in labels(found).values())
 

@@ -10,9 +10,9 @@ import pytest
 from ctxbench.datasets.files import create_dataset, read_dataset
 from ctxbench.io.errors import InputError, StorageError
 from ctxbench.labelling.conversion import PASSED_OVER
-from ctxbench.labelling.evals import NOTHING, UNSAID, import_golden
+from ctxbench.labelling.evals import NOTHING, UNSAID
 from ctxbench.model.items import Catalog, Item
-from tests.labelling.importers.formats.golden_cases import CATALOG, faults_of, labels_of, write
+from tests.labelling.importers.formats.golden_cases import CATALOG, faults_of, import_golden, labels_of, write
 
 
 def test_a_record_is_a_request_with_what_it_should_and_should_not_be_offered(tmp_path):
@@ -192,9 +192,24 @@ def test_a_log_is_told_once_as_such(tmp_path, row):
     assert f"`ctxbench data import {path}`" in said
 
 
-@pytest.mark.parametrize("row", [{"messages": [], "expected": []}, {"prompt": {"text": "a"}, "must_include": []}])
-def test_what_says_which_items_are_expected_is_no_log(tmp_path, row):
-    assert [said for _, said in faults_of(write(tmp_path / "e.jsonl", [row])) if "a log of an agent" in said] == []
+def test_what_says_which_items_are_expected_is_no_log(tmp_path):
+    ((_, said),) = faults_of(write(tmp_path / "e.jsonl", [{"messages": [], "expected": []}]))
+    assert "a log of an agent" not in said
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"prompt": {"text": "refund 17"}},
+        {"inputs": {"question": "refund 17", "language": "en"}},
+        {"messages": [{"role": "system", "content": "Help."}, {"role": "user", "content": "refund 17"}]},
+        {"input": '[{"role": "user", "content": "refund 17"}]'},
+    ],
+)
+def test_a_request_may_be_messages_or_an_object(tmp_path, query):
+    found = import_golden(write(tmp_path / "e.jsonl", [{**query, "expected": {"tools": ["refund_order"]}}]), CATALOG)
+    assert [query.request.text for query in found.dataset.queries] == ["refund 17"]
+    assert labels_of(found) == [("e-1", "tool:shop:refund_order", 2, "")]
 
 
 def test_a_request_twice_with_other_items_is_a_fault_of_both_lines(tmp_path):

@@ -9,8 +9,8 @@ import pytest
 from ctxbench.datasets.files import create_dataset, read_dataset
 from ctxbench.io.errors import InputError
 from ctxbench.labelling.conversion import PASSED_OVER, ImportSettings
-from ctxbench.labelling.evals import AVAILABLE, NONE_REQUIRED, NOT_IN_CATALOG, UNSAID, import_golden
-from tests.labelling.importers.formats.golden_cases import CATALOG, faults_of, labels_of, write
+from ctxbench.labelling.evals import AVAILABLE, NONE_REQUIRED, NOT_IN_CATALOG, UNSAID
+from tests.labelling.importers.formats.golden_cases import CATALOG, faults_of, import_golden, labels_of, write
 
 REFUND, CANCEL, RULE = "tool:shop:refund_order", "tool:shop:cancel_order", "rule:refunds"
 MCP = [

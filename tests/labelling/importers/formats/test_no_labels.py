@@ -7,8 +7,8 @@ import json
 import pytest
 
 from ctxbench.io.errors import InputError, ParameterError
-from ctxbench.labelling.evals import import_triggers
-from ctxbench.labelling.judgment_files import answers_of_run, import_autorag, import_beir, import_trec
+from ctxbench.labelling.judgment_files import answers_of_run, import_collection
+from tests.labelling.importers.formats.golden_cases import import_triggers
 
 DOCUMENTS = [{"_id": name, "doc_id": name, "text": "x", "contents": "x"} for name in "abc"]
 QUERIES = [{"_id": "q1", "text": "one"}, {"_id": "q2", "text": "two"}]
@@ -30,15 +30,13 @@ def files(tmp_path):
 
 def autorag(files, *groups):
     rows = [{"qid": f"q{n}", "query": "x", "retrieval_gt": group} for n, group in enumerate(groups)]
-    return import_autorag(write(files / "qa.jsonl", rows), corpus=files / "corpus.jsonl")
+    return import_collection([files / "corpus.jsonl", write(files / "qa.jsonl", rows)])
 
 
 def trec(files, qrels):
     write(files / "qrels/test.tsv", HEADER + "".join(f"{query}\t{doc}\t1\n" for query, doc in qrels))
     write(files / "qrels.txt", "".join(f"{query} 0 {doc} 1\n" for query, doc in qrels))
-    return import_trec(
-        {"": files / "qrels.txt"}, queries=files / "queries.jsonl", corpus=files / "corpus.jsonl"
-    )  # fmt: skip
+    return import_collection([files / name for name in ("corpus.jsonl", "queries.jsonl", "qrels.txt")])
 
 
 @pytest.mark.parametrize("group", [[["gone"]], [["a", "b"], ["b", "c"]]])
@@ -54,7 +52,7 @@ def test_qrels_no_row_of_which_has_both_query_and_document_are_refused(files):
     with pytest.raises(InputError, match=r"qrels\.txt"):
         trec(files, rows)
     with pytest.raises(InputError, match=r"test\.tsv"):
-        import_beir(files)
+        import_collection([files / name for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv")])
     assert len(trec(files, [*rows, ("q1", "a")]).dataset.labels) == 1
     assert trec(files, []).dataset.labels == ()
 
@@ -62,7 +60,7 @@ def test_qrels_no_row_of_which_has_both_query_and_document_are_refused(files):
 def test_skills_whose_trigger_evals_hold_no_request_are_refused(tmp_path):
     write(tmp_path / "pdf/SKILL.md", "---\nname: pdf\ndescription: x\n---\nbody\n")
     write(tmp_path / "pdf/trigger_eval.json", "[]")
-    with pytest.raises(InputError, match="should_trigger"):
+    with pytest.raises(InputError, match="the file is empty"):
         import_triggers(tmp_path)
 
 

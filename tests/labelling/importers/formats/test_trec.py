@@ -10,10 +10,14 @@ import pytest
 from ctxbench.datasets.files import read_dataset
 from ctxbench.io.errors import InputError, ParameterError, StorageError
 from ctxbench.labelling.conversion import ImportSettings
-from ctxbench.labelling.judgment_files import answers_of_run, import_trec, read_run
+from ctxbench.labelling.judgment_files import answers_of_run, import_collection, read_run
 from ctxbench.selectors.external import FileSource
 
 TINY = Path(__file__).parents[3] / "fixtures" / "tiny"
+
+
+def import_trec(qrels, *, queries, corpus, settings=None):
+    return import_collection([corpus, queries, *qrels.values()], kind="trec", settings=settings)
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import pytest
 from ctxbench.datasets.files import create_dataset, read_dataset
 from ctxbench.io.errors import InputError
 from ctxbench.labelling.conversion import PASSED_OVER
-from ctxbench.labelling.evals import TRIGGER_FREE, UNTRIED, import_triggers
+from ctxbench.labelling.evals import TRIGGER_FREE, UNTRIED
+from tests.labelling.importers.formats.golden_cases import import_triggers
 
 SKILLS = {"pdf": "Read and merge PDFs", "slides": "Make slides", "mail": "Write mails"}
 PDF = [
@@ -142,7 +143,7 @@ def test_evals_without_a_skill_are_faults(folder):
 def test_a_folder_without_files_or_skills(folder, tmp_path):
     for path in folder.rglob("*.json"):
         path.unlink()
-    assert "no trigger evals in the folder" in faults_of(folder)[0][1]
+    assert "the file is empty" in faults_of(folder)[0][1]
     for path in folder.rglob("SKILL.md"):
         path.unlink()
     put(folder / "trigger_eval.json", PDF)
