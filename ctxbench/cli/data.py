@@ -443,7 +443,7 @@ def _import_paths(request: ImportRequest, *, as_json: bool) -> int:
             return 0
         return keep_parts(imported.parts, out=out, as_json=as_json, hide_keys=request.hide_keys)
     if request.dry_run or out is None:
-        say(found_line(imported))
+        say(found_line(imported), *imported.lines())
         for query in imported.dataset.queries[:_SHOWN]:
             _show_query(imported.dataset.take([query.id]), as_json=False)
         say("nothing was written (--dry-run)")
