@@ -29,7 +29,10 @@ from ctxbench.labelling.kinds import LOG, ImportKind
 from ctxbench.labelling.record_files import UNKNOWN, NameResolver, snake
 from ctxbench.labelling.trace_labels import is_shell
 from ctxbench.labelling.trace_messages import (
+    FAILED_STATES,
     LIKE_CALLS,
+    TEXT_CALLS,
+    UI_CALLS,
     Call,
     LogFindings,
     Record,
@@ -53,16 +56,16 @@ _FIELDS = {
     "messages": ("chat_messages", "conversations", "transcript", "messages", "traj", "trajectory"),
     "time": ("timestamp", "time", "ts", "created_at", "createdAt", "created", "date"),
     "text": ("content", "text", "message", "value", "body", "parts", "utterance", "prompt"),
-    "calls": ("tool_calls", "toolCalls", "toolRequests", "function_calls", "function_call"),
+    "calls": ("tool_calls", "toolCalls", "toolRequests", "toolInvocations", "function_calls", "function_call"),
     "name": ("mcpToolName", "name", "tool_name", "toolName", "tool", "toolId"),
     "server": ("mcpServerName", "server_name", "serverName", "server", "namespace"),
     "id": ("tool_use_id", "tool_call_id", "toolCallId", "call_id", "callId", "callID", "id"),
     "input": ("input", "arguments", "args", "parameters", "params", "action", "tool_input"),
-    "output": ("content", "output", "result", "response", "tool_response", "text", "error"),
+    "output": ("content", "output", "result", "response", "tool_response", "text", "errorText", "error"),
     "skill": ("skill", "skill_name", "skillName", "name", "command"),
     "read": ("file_path", "filePath", "path", "absolute_path", "target_file", "filename", "paths", "files"),
     "shell": ("command", "cmd", "script", "code"),
-    "parts of calls": ("functionCall", "toolCall", "toolUse", "function", "value", "state"),
+    "parts of calls": ("functionCall", "toolCall", "toolUse", "toolInvocation", "function", "value", "state"),
     "parts of results": ("functionResponse", "toolResult", "toolResponse"),
     "inserted": ("isMeta", "isSynthetic", "isVisibleInTranscriptOnly", "isAutopilotContinuation"),
 }
@@ -80,7 +83,7 @@ _ROLES = {
     **dict.fromkeys(("system", "developer"), "system"),
 }
 _CALL = re.compile(
-    rf"{LIKE_CALLS.pattern}|tool_?request|local_shell_call|(?:pre|post)_?tool_?use"
+    rf"{LIKE_CALLS.pattern}|tool_?request|local_shell_call|(?:pre|post)_?tool_?use|dynamic-tool|{UI_CALLS.pattern}"
     r"|tool(?:[-_. ]?(?:start|started|begin|called|invoked|executed|execution_start))?",
     re.IGNORECASE,
 )
@@ -89,7 +92,10 @@ _RESULT = re.compile(
     r"|tool[-_. ]?(?:end|ended|finished|completed|returned|execution_complete)",
     re.IGNORECASE,
 )
-_FAILURES = ("error", "failed", "failure", "cancelled", "canceled", "denied", "rejected")
+_FAILURES = (
+    *("error", "failed", "failure", "cancelled", "canceled", "denied", "rejected"),
+    *FAILED_STATES,
+)
 _EXIT = re.compile(r"exit(?:ed with)?[ _]code[\"']?:? *[1-9]", re.IGNORECASE)  # of a shell
 
 _USES = {
@@ -491,20 +497,23 @@ def _uses(
         for name in (*_FIELDS["parts of calls"], *_FIELDS["parts of calls"], *_FIELDS["parts of results"]):
             inner = parsed(part.get(name)) if is_call or is_result else None
             part = {**part, **inner} if isinstance(inner, dict) else part
-        identity, name = str(get(part, *_FIELDS["id"]) or ""), get(part, *_FIELDS["name"]) or kind
+        identity, name = str(get(part, *_FIELDS["id"]) or ""), get(part, *_FIELDS["name"]) or UI_CALLS.sub(r"\1", kind)
         name = f"mcp_{name}" if "callID" in part and "_" in str(name) else name  # OpenCode: server and tool
         server, output = get(part, *_FIELDS["server"]), get(part, *_FIELDS["output"][0 if is_result else 1 :])
         if is_call:
             name = f"{server.strip('_')}__{name}" if isinstance(server, str) and server else str(name)
             calls.append((identity, name, parsed(get(part, *_FIELDS["input"]))))
-        status = str(part.get("status")).casefold()
+        status = str(get(part, "status", "state")).casefold()
         if is_result or (is_call and (output is not None or status in _FAILURES)):
-            marks = (part.get("is_error"), part.get("isError"), part.get("success") is False, part.get("error"))
+            marks = [part.get("is_error"), part.get("success") is False, part.get("error")]
+            marks += [source.get("isError") for source in (part, output) if isinstance(source, dict)]
             failed = status in _FAILURES or any(mark not in (None, False, "", 0) for mark in marks)
             output = get(output, "content", "message") or output if isinstance(output, dict) else output
             results.append((identity, plain_text(output), failed or None))
     for name, inner in _TAGGED.findall(text) if role == "assistant" else ():
         calls.append(("", name, {tag: value.strip() for tag, value in _TAG.findall(inner)}))
+    written = [parsed(match) for match in TEXT_CALLS.findall(text)] if role == "assistant" else []
+    calls += [("", str(call.get("name")), call.get("arguments")) for call in written if isinstance(call, dict)]
     if role == "user" and (match := _TEXT_RESULT.match(text)) and not _WRAPPED.search(text):
         results.append(("", text[match.end() :], None))
     return calls, results

@@ -505,7 +505,8 @@ def _with_outcomes(
         key = next((candidate for candidate in same_name if candidate[0] == call.id), None) or next(without_id, None)
         repeats = [p for p in matched if call.id is not None and p[0] == call.id and same_tool(p[1], call.name)]
         if key is not None:
-            calls[key] = replace(call, name=key[1])
+            if call.status != "ok" or calls[key].status == "ok":
+                calls[key] = replace(call, name=key[1])
             del unmatched[key]
             matched.append(key)
         elif repeats or any(
