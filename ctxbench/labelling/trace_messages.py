@@ -173,6 +173,7 @@ class Interner:
         self._messages: dict[Message, Message] = {}
         self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
         self.responses: dict[str, Record] = {}
+        self._keys: set[tuple[int, tuple[Call, ...]]] = set()
 
     def messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """The messages, each as the first equal object."""
@@ -181,6 +182,12 @@ class Interner:
     def names(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """The names, as the first equal object."""
         return self._names.setdefault(names, names)
+
+    def is_new(self, key: int, calls: tuple[Call, ...]) -> bool:
+        """Whether no request with the same messages and calls was there before."""
+        n_keys = len(self._keys)
+        self._keys.add((key, calls))
+        return len(self._keys) > n_keys
 
 
 def seconds(value: Any) -> float | None:

@@ -153,7 +153,7 @@ _OF_LINES = ("messages", "contents", "prompt", "input")  # fields of a request t
 _OPTIONS = ("model_parameters", "invocation_params", "parameters", "options")  # fields that may have the tools
 _TOOLS = ("tools", "functions", "toolConfig")
 _OF_AI_SDK = ("steps", "content", "toolCalls", "toolResults", "text")  # fields with the answers of the AI SDK
-_TIMES = ("time", "timestamp", "ts", "created_at", "createdAt", "created", "startTime", "start_time")
+_TIMES = ("startedDateTime", "time", "timestamp", "ts", "created_at", "createdAt", "created", "startTime", "start_time")
 _CONVERSATIONS = (
     *("conversation", "conversation_id", "conversationId", "session_id", "sessionId"),
     *("thread_id", "threadId", "chat_id", "chatId"),
@@ -165,17 +165,17 @@ _HOSTED = ("provider", "provider-defined")  # types of the AI SDK for tools that
 _EMPTY: tuple[Any, ...] = (None, "", {}, [])
 
 
-def read_exchange(
-    data: Mapping[str, Any], position: int, *, findings: LogFindings, interner: Interner
-) -> Record | None:
-    """The record of a line with a request to a model, and perhaps with its response; None for other lines.
+def read_exchange(data: Mapping[str, Any], position: int, *, findings: LogFindings, interner: Interner) -> list[Record]:
+    """The record of a line with a request to a model, and perhaps with its response; empty for other lines.
+
+    An example for fine-tuning ends with the answer; each user message in it has a record, unless an earlier line has it.
 
     Raises:
         TypeError, ValueError: its messages or tools are in an unknown form.
     """
     located = find_request(data)
     if located is None:
-        return None
+        return []
     field, responses = located
     is_line = field in _OF_LINES and not isinstance(_inner(data[field]), dict)
     request = data if is_line else _inner(_requests(data)[field])
@@ -208,7 +208,13 @@ def read_exchange(
         earlier.conversation = record.conversation = earlier.conversation or f"response {earlier.position}"
     if isinstance(response, dict) and "id" in response:
         interner.responses[str(response["id"])] = record
-    return record
+    is_example = is_line and not responses and bool(messages) and messages[-1].role == "assistant"
+    users = [i for i, message in enumerate(messages) if message.role == "user"] if is_example else []
+    parts = [(replace(record), messages[:end]) for end in users[1:] if messages[end - 1].role != "user"]
+    for part, before in parts:
+        set_summary(part, before, interner)
+    records = [*(part for part, _ in parts), record]
+    return [part for part in records if interner.is_new(part.key, part.calls) or part is record]
 
 
 def unread_responses(data: Mapping[str, Any], *, has_tools: bool) -> list[str]:
@@ -297,7 +303,10 @@ def _answers(field: str, response: Any) -> list[ChatMessage] | None:
 def _inner(value: Any) -> Any:
     """A body without its enclosing object or JSON text."""
     value = parsed(value)
-    inner = parsed(value.get("body")) if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        return value
+    part = get(value, "postData", "content")  # of a HAR file
+    inner = parsed(part.get("text") if isinstance(part, dict) and "mimeType" in part else value.get("body"))
     return inner if isinstance(inner, dict | list) or (isinstance(inner, str) and is_stream(inner)) else value
 
 
