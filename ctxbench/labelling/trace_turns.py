@@ -168,7 +168,7 @@ _EMPTY: tuple[Any, ...] = (None, "", {}, [])
 def read_exchange(data: Mapping[str, Any], position: int, *, findings: LogFindings, interner: Interner) -> list[Record]:
     """The record of a line with a request to a model, and perhaps with its response; empty for other lines.
 
-    An example for fine-tuning ends with the answer; each user message in it has a record, unless an earlier line has it.
+    An example for fine-tuning ends with the answer; each user message has a record, unless an earlier line has it.
 
     Raises:
         TypeError, ValueError: its messages or tools are in an unknown form.
