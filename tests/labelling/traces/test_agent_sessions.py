@@ -605,10 +605,54 @@ CLAUDE_AI = [
 ]
 
 
+UI_MESSAGES = [
+    {"id": "1", "role": "user", "parts": [{"type": "text", "text": "Go."}]},
+    {
+        "id": "2",
+        "role": "assistant",
+        "parts": [
+            {"type": "step-start"},
+            {"type": "tool-track_order", "toolCallId": "c", "state": "output-available", "input": {}, "output": "x"},
+            {"type": "dynamic-tool", "toolName": "refund_order", "toolCallId": "d", "state": "output-error"},
+        ],
+    },
+]
+HERMES = [
+    {
+        "id": "h",
+        "conversations": [
+            {"from": "human", "value": "Go."},
+            {"from": "gpt", "value": '<tool_call>\n{"name": "track_order", "arguments": {}}\n</tool_call>'},
+        ],
+    }
+]
+LANGGRAPH = [
+    {
+        "values": {
+            "messages": [
+                {"type": "human", "content": "Go."},
+                {"type": "ai", "content": "", "tool_calls": [{"name": "track_order", "args": {}, "id": "c"}]},
+            ]
+        },
+        "next": [],
+    }
+]
+CONTINUE = [
+    {
+        "sessionId": "s",
+        "history": [
+            {"message": {"role": "user", "content": "Go."}},
+            {"message": {"role": "assistant", "toolCalls": [{"id": "c", "function": {"name": "track_order"}}]}},
+            {"message": {"role": "tool", "content": "x", "toolCallId": "c"}},
+        ],
+    }
+]
+
+
 @pytest.mark.parametrize(
     "lines",
-    [GOOSE, QWEN, PI, OPENCODE, HOOKS, EVENTS, CLAUDE_AI],
-    ids=["goose", "qwen", "pi", "opencode", "hooks", "events", "claude.ai"],
+    [UI_MESSAGES, HERMES, LANGGRAPH, CONTINUE, GOOSE, QWEN, PI, OPENCODE, HOOKS, EVENTS, CLAUDE_AI],
+    ids=["ui", "hermes", "langgraph", "continue", "goose", "qwen", "pi", "opencode", "hooks", "events", "claude.ai"],
 )
 def test_what_looks_like_a_session_is_read_like_one(read, lines):
     imported = read(lines)
