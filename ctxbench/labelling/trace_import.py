@@ -399,7 +399,8 @@ def _report(builder: Builder) -> TraceReport:
     return TraceReport(
         counts=findings.counts,
         rules=dict(sorted(Counter(match.rule for match in resolved if match.key is not None).items())),
-        unknown=unknown | {clean(name): n for name, n in findings.outside.most_common()},
+        unknown=unknown,
+        outside={clean(name): n for name, n in findings.outside.most_common()},
         ambiguous=ambiguous,
         skew=findings.skew,
         ignored={clean(name): n for name, n in findings.ignored.most_common(_FIELDS)},

@@ -109,7 +109,7 @@ def test_what_was_called_up_to_the_next_message_is_what_a_request_needed(read):
     ]
     assert second.request.tool_results == (("mcp__shop__track_order", "in transit"), ("Bash", "a.py"))
     assert (second.request.conversation, second.request.turn) == ("s1", 1)
-    assert imported.report.unknown == {"Bash": 1}
+    assert (imported.report.outside, imported.report.unknown) == ({"Bash": 1}, {})
     assert imported.report.counts["signal_shell-instead"] == 0
 
 
@@ -155,7 +155,7 @@ def test_skills_that_are_loaded_and_files_that_are_read_are_labels(read, call, i
 def test_what_is_written_or_only_alike_is_no_label(read, call):
     imported = read([user("Go."), assistant(call), result()])
     assert labels(imported) == {"Go.": []}
-    assert imported.report.unknown == {call["name"]: 1}
+    assert imported.report.outside == {call["name"]: 1}
 
 
 def test_a_skill_that_the_catalog_does_not_have_is_listed(read):
@@ -198,7 +198,7 @@ def test_a_session_that_used_nothing_of_the_catalog_is_so_many_requests_to_label
     assert [query.partly_labelled for query in imported.dataset.queries] == [False]
     assert imported.dataset.labels == ()
     assert imported.report.lines()[0].startswith("1 request: 1 unlabelled; 0 labels")
-    assert imported.report.unknown == {"mcp__mail__send": 1, "Bash": 1}
+    assert (imported.report.unknown, imported.report.outside) == ({"mcp__mail__send": 1}, {"Bash": 1})
 
 
 def test_a_reminder_is_cut_from_a_request(read):
