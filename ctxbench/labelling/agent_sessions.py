@@ -15,7 +15,6 @@ Gemini CLI (`ConversationRecord`, https://github.com/google-gemini/gemini-cli) a
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -210,7 +209,8 @@ class SessionNames:
 
     def offered(self, tools: Sequence[Any], skills: Any) -> tuple[str, ...]:
         """The names in lists of tools and skills, without those that are part of the agent."""
-        names = [entry.get("name") if isinstance(entry, dict) else entry for entry in tools]
+        definitions = [get(entry, "function") or entry if isinstance(entry, dict) else entry for entry in tools]
+        names = [entry.get("name") if isinstance(entry, dict) else entry for entry in definitions]
         ids = [self.skill(name) for name in skills or () if isinstance(name, str)]
         return (
             *(name for name in names if isinstance(name, str) and name and self.is_item(name)),
@@ -235,11 +235,7 @@ def _printed_files(command: Any, values: Mapping[str, Any]) -> list[str]:
     base = str(get(values, "workdir", "cwd") or "")
     paths: list[str] = []
     for step in _STEPS.split(text):
-        try:
-            words = shlex.split(step)
-        except ValueError:  # a step of a quoted script
-            words = re.sub("[\"']", " ", step).split()
-        words = [word for word in words if word not in _SHELL_WORDS] or [""]
+        words = [word for word in re.split(r"[\s'\"]+", step) if word and word not in _SHELL_WORDS] or [""]
         targets = [word if word[:1] in "/~" or not base else f"{base}/{word}" for word in words[1:] if word[:1] != "-"]
         if words[0] == "cd" and targets:
             base = targets[0]

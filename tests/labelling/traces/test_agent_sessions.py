@@ -660,6 +660,15 @@ def test_what_looks_like_a_session_is_read_like_one(read, lines):
     assert len(imported.dataset.queries) == len({query.request.conversation for query in imported.dataset.queries})
 
 
+@pytest.mark.parametrize("as_text", [False, True])
+def test_definitions_of_tools_beside_messages_were_offered(read, as_text):
+    tools = [{"type": "function", "function": {"name": name}} for name in ("track_order", "refund_order", "ls")]
+    lines = [{**HERMES[0], "tools": json.dumps(tools) if as_text else tools}]
+    imported = read(lines, catalog=TOOLS_ALONE)
+    assert [key.name for key in imported.exposures[0].offered] == ["track_order", "refund_order"]
+    assert [query.partly_labelled for query in imported.dataset.queries] == [False]
+
+
 def test_two_files_without_ids_of_sessions_are_two_conversations(read):
     lines = [
         {"test_id": "t1", "role": "user", "content": "Go."},
