@@ -273,6 +273,7 @@ def import_collection(
     if catalog is not None and reader.rows["documents"]:
         raise ParameterError(Message("labelling.catalog-and-documents", paths=reader.roles.get("documents", files)))
     items = reader.documents() if catalog is None else items_by_name(catalog)
+    del reader.rows["documents"]  # of a large collection, they need as much memory as the items
     catalog = Catalog(items.values()) if catalog is None else catalog
     queries, judgments = reader.queries(), list(reader.judgments())
     folder = next((query.row.path.parent for query in queries if query.exported is not None), None)
