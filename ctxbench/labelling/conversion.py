@@ -276,15 +276,13 @@ def read_grades(text: str) -> dict[int, int]:
     Raises:
         ParameterError: it is not a mapping of grades.
     """
-    grades: dict[int, int] = {}
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(-?\d+)\s*=\s*([0-2])\s*", part)
-        if match is None or int(match[1]) in grades:
-            raise ParameterError(
-                f"grades must be score=grade, separated by commas, with grades 0, 1 or 2 and each score once "
-                f"(1=1,2=2), got {text!r}"
-            )
-        grades[int(match[1])] = int(match[2])
+    matches = [re.fullmatch(r"\s*(-?\d+)\s*=\s*([0-2])\s*", part) for part in text.split(",")]
+    grades = {int(match[1]): int(match[2]) for match in matches if match}
+    if len(grades) < len(matches):
+        raise ParameterError(
+            f"grades must be score=grade, separated by commas, with grades 0, 1 or 2 and each score once "
+            f"(1=1,2=2), got {text!r}"
+        )
     return grades
 
 
