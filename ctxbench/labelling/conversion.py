@@ -628,7 +628,7 @@ class CollectionReader:
         """The items of documents by published id.
 
         A document without an id has its location (a path, an address, a title), with a number if others have it, too.
-        Other fields, and those of `metadata`, are in the metadata of the item. A tool is named after its title, if that
+        Other fields, and those of `metadata`, are in the metadata of the item, its file as `path` and `lines`. A tool is named after its title, if that
         is unique on its server.
         """
         rows = self.rows["documents"]
@@ -671,6 +671,8 @@ class CollectionReader:
         skipped = {_key(row.data, "documents", field, self.names) for field in ("id", "text", "title")}
         skipped |= {*SERVER_KEYS, *_SCHEMAS} if kind == "tool" else set()
         fields = {**_metadata(row.data), **{key: value for key, value in row.data.items() if key not in skipped}}
+        lines = [value_at(fields, f"loc.lines.{end}") for end in ("from", "to")]  # of LangChain for JavaScript
+        fields = {"path": fields.get("file_path"), "lines": None if None in lines else lines, **fields}
         metadata = {key: value for key, value in fields.items() if key not in _UNREAD and value is not None}
         if not name or kind != "tool":
             item = Item(type=kind, name=name or "-", title=title, description=title, text=text, metadata=metadata)
