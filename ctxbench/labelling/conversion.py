@@ -628,8 +628,8 @@ class CollectionReader:
         """The items of documents by published id.
 
         A document without an id has its location (a path, an address, a title), with a number if others have it, too.
-        Other fields, and those of `metadata`, are in the metadata of the item, its file as `path` and `lines`. A tool is named after its title, if that
-        is unique on its server.
+        Other fields, and those of `metadata`, are in the metadata of the item, its file as `path` and `lines`. A tool
+        is named after its title, if that is unique on its server.
         """
         rows = self.rows["documents"]
         locations = [self._location(row) for row in rows]
