@@ -661,6 +661,8 @@ class CollectionReader:
 
     def _item(self, row: Row, name: str, title: str, server: str | None, is_titled: bool) -> Item | None:
         """The item of a document; None if it has no id, or if the exported item cannot be read."""
+        if name.startswith(f"{row.data.get('type')}:"):
+            return read_item(row)  # of a catalog
         text, exported = self.text(row, "documents", "text"), _exported(row)
         if exported is not None and name:
             item = read_item(row.nested({"_id": name, **exported}))

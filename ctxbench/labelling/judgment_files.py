@@ -34,6 +34,7 @@ from ctxbench.catalogs.instructions import rule_files
 from ctxbench.catalogs.snapshots import SnapshotPart
 from ctxbench.catalogs.tool_lists import OTHER_NAMES, is_tool_list, read_tool_list
 from ctxbench.datasets.dataset import SPLITS, Dataset, split_of
+from ctxbench.datasets.layout import CARD
 from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_pairs, minimal_groups, read_query
 from ctxbench.evaluation.answers import Slice, StoredAnswers
 from ctxbench.evaluation.run_folder import RunFolder
@@ -267,6 +268,8 @@ def import_collection(
             queries or labels are missing: all faults, with file and line.
     """
     reader = CollectionReader(settings or ImportSettings(), names)
+    if card := next((path.parent / CARD for path in files if (path.parent / CARD).is_file()), None):
+        raise InputError([Fault("this is a dataset of ctxbench, which needs no import", card)])
     reader.read(files)
     reader.settle()
     draft = Draft(reader.settings, GROUP_ODD if "groups" in reader.roles else ODD, reader.faults)
