@@ -173,8 +173,10 @@ def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: 
             unknown.append(path)
         else:
             kinds[path] = recognised
-    if has_catalog and all(kind.family in (EVALS, CATALOG) for kind in kinds.values()):
-        evals = [path for path in unknown if any(isinstance(document.value, dict) for document in sample(path, 3))]
+    families = {kind.family for kind in kinds.values()}
+    if has_catalog and families <= {EVALS, CATALOG}:  # objects beside evals, such as settings, are hardly evals
+        evals = [path for path in unknown if path in paths or EVALS not in families]
+        evals = [path for path in evals if any(isinstance(document.value, dict) for document in sample(path, 3))]
         kinds |= dict.fromkeys(evals, kind_named(GOLDEN))
         unknown = [path for path in unknown if path not in evals]
     if faulty := [path for path in unknown if path in paths] or (unknown if not kinds else []):

@@ -397,7 +397,7 @@ KINDS = (
     ),
     _items(
         name="documents",
-        title="documents or chunks",
+        title="documents, chunks, or queries of a collection",
         program="documents of LangChain, nodes and stores of LlamaIndex, any list of objects with an id and a text",
         matches=partial(_is_role, ["documents", "texts"], None),
     ),

@@ -445,7 +445,9 @@ class LogReader:
 
 
 def _plain(value: Any) -> Any:
-    """A document; of a row of a table, whose values are all texts, with the objects in its texts."""
+    """A document; of a state of LangGraph its values, of a row of texts the objects in them."""
+    if isinstance(value, dict) and isinstance(_field(value, "values.messages"), list):
+        return value["values"]
     is_row = isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
     return {name: parsed(text) for name, text in value.items() if text} if is_row else value
 

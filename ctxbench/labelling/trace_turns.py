@@ -1,7 +1,11 @@
 """Turns from rows and API bodies, and their conversations.
 
 A line is a body, or has a request and its response in fields of common loggers (`req` and `res` of pino, `input` and
-`output`), each also inside a `body` or as JSON text.
+`output`), each also inside a `body` or as JSON text. A response may be a stream. Bodies are of OpenAI
+(https://platform.openai.com/docs/api-reference), also examples for fine-tuning and for preferences
+(https://platform.openai.com/docs/guides/direct-preference-optimization), of Anthropic
+(https://docs.anthropic.com/en/api/messages), Gemini and Bedrock. Results of the AI SDK have the request of their first
+step, or stand beside `prompt` or `messages` (https://ai-sdk.dev/docs/reference/ai-sdk-core/generate-text).
 """
 
 from __future__ import annotations

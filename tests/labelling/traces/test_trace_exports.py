@@ -464,6 +464,12 @@ def test_calls_that_a_message_lists_twice_are_one_call(imported):
     assert imported({"request": BODY, "response": message}).report.counts["calls_ok"] == 1
 
 
+def test_of_several_generations_the_first_is_read(imported):
+    second = {"text": "", "message": {**AI_MESSAGE, "tool_calls": [{"name": "refund_order", "id": "c2"}]}}
+    outputs = {"generations": [[*GENERATIONS[0], second]]}
+    assert labels(imported({**RUN, "inputs": BODY, "outputs": outputs})) == {ASK: ["track_order"]}
+
+
 def test_of_a_stream_with_several_answers_the_first_is_read(imported):
     other = {"index": 1, "delta": {"tool_calls": [{"index": 0, "id": "c2", "function": {"name": "refund_order"}}]}}
     made = imported(
@@ -535,6 +541,12 @@ def test_the_events_of_a_batch_of_langfuse_are_one_observation(imported):
         },
     ]
     assert labels(imported({"batch": events, "metadata": {}})) == {ASK: ["track_order"]}
+
+
+def test_the_messages_of_a_state_of_langgraph_are_read(imported):
+    state = {"values": {"messages": [{"type": "human", "content": ASK}, AI_MESSAGE]}, "next": [], "config": {}}
+    assert kind_of(state) == "turns"
+    assert labels(imported(state)) == {ASK: ["track_order"]}
 
 
 def test_messages_without_a_role_are_no_requests(imported):
