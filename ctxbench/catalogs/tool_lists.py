@@ -215,9 +215,8 @@ def describes_item(value: object) -> bool:
 def _is_schema(parameters: object) -> bool:
     if not isinstance(parameters, dict):
         return isinstance(parameters, list)
-    if parameters.get("type") in ("object", "dict") or isinstance(parameters.get("properties"), dict):
-        return True
-    return all(isinstance(value, dict) and "type" in value for value in parameters.values())
+    is_object = parameters.get("type") in ("object", "dict") or isinstance(parameters.get("properties"), dict)
+    return is_object or all(isinstance(value, dict) and "type" in value for value in parameters.values())
 
 
 def read_definition(data: Mapping[str, Any]) -> ToolDefinition:
