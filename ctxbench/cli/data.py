@@ -444,7 +444,6 @@ def _import_paths(request: ImportRequest, *, as_json: bool) -> int:
     scopes = {} if request.catalog is None else scopes_of(dataset_folder(request.catalog))
     plan = plan_import([Path(path) for path in request.paths], kind=request.kind, has_catalog=catalog is not None)
     request.check_options(plan)
-    say(*kind_lines(plan), err=as_json)
     if out is not None:
         check_target(plan, out)
     if plan.family == LOG and catalog is not None:
@@ -452,11 +451,13 @@ def _import_paths(request: ImportRequest, *, as_json: bool) -> int:
     try:
         with progress() as bar:
             imported = import_files(plan, catalog, options=options, scopes=scopes, progress=bar)
-    except InputError as error:
-        if plan.family == EVALS and out is not None and (followed := _followed(out)):
+    except UserError as error:
+        say(*kind_lines(plan), err=True)
+        if isinstance(error, InputError) and plan.family == EVALS and out is not None and (followed := _followed(out)):
             fault = Fault(followed, plan.of_family(EVALS)[0])
             raise InputError([*error.faults, fault], subject=error.subject) from error
         raise
+    say(*kind_lines(plan), err=as_json)
     if request.dry_run or out is None:
         _show(imported, as_json=as_json)
         return 0

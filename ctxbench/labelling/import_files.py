@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ctxbench.catalogs.instructions import is_instructions
 from ctxbench.catalogs.snapshots import SnapshotPart, refuse_other
 from ctxbench.datasets.dataset import Dataset, name_of_path
 from ctxbench.datasets.files import create_dataset
@@ -164,8 +165,8 @@ def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: 
     forced = None if kind is None else kind_named("turns" if kind == TRACES else kind)
     for path, (values, faults) in heads.items():
         recognised = recognise(values)
-        if recognised is None and path.name == "SKILL.md" and values:  # of a skill without a name or a description
-            recognised = kind_named("skills")
+        if recognised is None and values and is_instructions(path):  # AGENTS.md is a text like any other
+            recognised = kind_named("rules")
         is_data = recognised is not None or path in paths or any(fault.line for fault in faults)
         of_catalog = recognised is not None and recognised.family == CATALOG
         of_forced = recognised is not None and forced is not None and recognised.family == forced.family
@@ -252,6 +253,7 @@ def import_files(
         settings = replace(settings, name=name_of_path(options.folder, plan.family))
     if plan.family == COLLECTION:
         files = plan.of_family(COLLECTION, EVALS, CATALOG)
+        files = [path for path in files if plan.kinds[path].name not in INSTRUCTIONS]
         kind = next((kind.name for kind in plan.titles if kind.family == COLLECTION), None)
         conversion = import_collection(files, catalog, kind=kind, settings=settings, names=options.names)
         return Imported(plan=plan, dataset=conversion.dataset, report=conversion)

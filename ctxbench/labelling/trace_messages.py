@@ -520,10 +520,14 @@ def set_summary(record: Record, messages: Sequence[ChatMessage], interner: Inter
 
 def set_exchange(record: Record, request: list[ChatMessage], answers: list[ChatMessage], interner: Interner) -> None:
     """Set the fields of a record from a request and its answers, which may repeat the messages of the request."""
-    last, repeated = (next((m.text for m in reversed(part) if m.role == "user"), None) for part in (request, answers))
-    if repeated is None or repeated != last:
-        answers = [*request, *(replace(m, role="assistant") if m.role == "user" else m for m in answers)]
-    set_summary(record, answers, interner)
+    positions = ([i for i, message in enumerate(part) if message.role == "user"] for part in (request, answers))
+    users, repeated = positions
+    if users and repeated and request[users[-1]].text == answers[repeated[-1]].text:
+        before = max(request[: users[-1]], answers[: repeated[-1]], key=len)
+        messages = [*before, *answers[repeated[-1] :]]
+    else:
+        messages = [*request, *(replace(m, role="assistant") if m.role == "user" else m for m in answers)]
+    set_summary(record, messages, interner)
     record.continued = bool(request) and request[-1].role != "user"
 
 
@@ -653,7 +657,8 @@ def _message(entry: Any, default_role: str) -> Iterator[ChatMessage]:
     """A message in the plain form; several if results of tools are followed by further texts or calls."""
     entry = _unwrapped(entry)
     role, content = _role(entry), get(entry, "parts", "content", "contents")
-    if content is not None and not isinstance(content, str | list | dict):
+    is_unknown = not role and default_role == "user" and "content" not in entry
+    if is_unknown or (content is not None and not isinstance(content, str | list | dict)):
         raise TypeError
     parts = content if isinstance(content, list) else [{"text": plain_text(content)}] if content else []
     invocations = entry.get("toolInvocations")
