@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -45,7 +46,8 @@ from ctxbench.labelling.import_files import (
 from ctxbench.labelling.kinds import CATALOG, COLLECTION, EVALS, LOG
 from ctxbench.labelling.rebase import read_renames
 from ctxbench.labelling.trace_import import scopes_of
-from ctxbench.labelling.trace_labels import kind_notes
+from ctxbench.labelling.trace_labels import is_searchable
+from ctxbench.model.items import ITEM_TYPES, Catalog
 from ctxbench.tuning.held_out import next_step
 
 _STATES = {
@@ -316,6 +318,10 @@ _GOLDEN = (
     "An item that the expected ones of a request do not name counts as not needed, whatever its kind; a request "
     "without expected items is unlabelled."
 )
+_DOCUMENTS = (
+    "A document that the labels of a query do not name counts as not needed, whatever its --type (here {type}); a "
+    "query without a required document is unlabelled."
+)
 _TRIGGERS = (
     "A skill whose file does not name a request counts as not needed if the request should trigger another one. "
     "Else that is unknown, and the request is unlabelled (with --nothing-else it needs nothing)."
@@ -446,8 +452,7 @@ def _import_paths(request: ImportRequest, *, as_json: bool) -> int:
     request.check_options(plan)
     if out is not None:
         check_target(plan, out)
-    if plan.family == LOG and catalog is not None:
-        say(*kind_notes(catalog), err=True)
+    say(*label_notes(plan, options, catalog), err=True)
     try:
         with progress() as bar:
             imported = import_files(plan, catalog, options=options, scopes=scopes, progress=bar)
@@ -463,7 +468,6 @@ def _import_paths(request: ImportRequest, *, as_json: bool) -> int:
         return 0
     if imported.dataset is None:
         return keep_parts(imported.parts, out=out, as_json=as_json, hide_keys=request.hide_keys)
-    say(*label_notes(plan, options), err=True)
     dataset = _with_agent(imported.dataset, plan, request)
     replaced = write_import(imported, dataset, out)
     write_known_items(out, dataset.catalog.ids)
@@ -519,21 +523,38 @@ def _followed(folder: Path) -> str:
     return f"{folder} follows renamed items; write their new ids in the evals, too: {pairs}"
 
 
-def label_notes(plan: ImportPlan, options: ImportOptions) -> list[str]:
-    """Which items without a label count as not needed, in a dataset of evals or of a collection."""
-    names = {kind.name for kind in plan.titles}
-    notes = []
+def label_notes(plan: ImportPlan, options: ImportOptions, catalog: Catalog | None) -> list[str]:
+    """Which items without a label will count as not needed."""
+    if plan.family == LOG:
+        return [] if catalog is None else list(_log_notes(catalog))
     if plan.family == COLLECTION:
-        notes.append(
-            f"A document that the labels of a query do not name counts as not needed, whatever its --type (here "
-            f"{options.settings.type}); a query without a required document is unlabelled."
+        return [_DOCUMENTS.format(type=options.settings.type)]
+    names = {kind.name for kind in plan.titles if kind.family == EVALS}
+    triggers = _TRIGGERS_ALONE if options.nothing_else else _TRIGGERS
+    return [*[_GOLDEN] * bool(names - {"triggers"}), *[triggers] * ("triggers" in names)]
+
+
+def _log_notes(catalog: Catalog) -> Iterator[str]:
+    """What the types of the items of a catalog mean for the labels of a log."""
+    counts = Counter(item.type for item in catalog if is_searchable(item))
+    if not counts:
+        yield (
+            "Items that were not called count as unknown: no item of the catalog can be found by search (all are "
+            "disabled, always included, or manual)."
         )
-    elif plan.family == EVALS:
-        if names - {"triggers"} - {kind.name for kind in plan.titles if kind.family == CATALOG}:
-            notes.append(_GOLDEN)
-        if "triggers" in names:
-            notes.append(_TRIGGERS_ALONE if options.nothing_else else _TRIGGERS)
-    return notes
+    elif counts.keys() == {"tool"}:
+        yield (
+            "Tools that were not called count as not needed if the request was offered all tools that it may get "
+            f"({counts['tool']:,} in the catalog); else as unknown, and the query is labelled in part."
+        )
+    else:
+        types = ", ".join(count(counts[name], f"{name} item") for name in ITEM_TYPES if counts[name])
+        yield (
+            f"Items that were not called count as unknown: the catalog has {types}, and a log cannot show whether a "
+            "rule, skill or reference was needed."
+        )
+        if counts["tool"]:
+            yield "Only requests that may get tools alone can be labelled in full."
 
 
 def kind_lines(plan: ImportPlan) -> Iterator[str]:
