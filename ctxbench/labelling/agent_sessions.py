@@ -15,7 +15,6 @@ Gemini CLI (`ConversationRecord`, https://github.com/google-gemini/gemini-cli) a
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -29,10 +28,7 @@ from ctxbench.labelling.kinds import LOG, ImportKind
 from ctxbench.labelling.record_files import UNKNOWN, NameResolver, snake
 from ctxbench.labelling.trace_labels import is_shell
 from ctxbench.labelling.trace_messages import (
-    FAILED_STATES,
     LIKE_CALLS,
-    TEXT_CALLS,
-    UI_CALLS,
     Call,
     LogFindings,
     Record,
@@ -53,7 +49,7 @@ _FIELDS = {
         *("sessionId", "session_id", "conversation_id", "conversationId", "conversation", "thread_id", "threadId"),
         *("chat_id", "chatId", "dialogue_id", "dialog_id", "test_id", "task_id", "run_id", "trace_id", "session"),
     ),
-    "messages": ("chat_messages", "conversations", "transcript", "messages", "traj", "trajectory"),
+    "messages": ("chat_messages", "conversations", "transcript", "messages", "traj", "trajectory", "history"),
     "time": ("timestamp", "time", "ts", "created_at", "createdAt", "created", "date"),
     "text": ("content", "text", "message", "value", "body", "parts", "utterance", "prompt"),
     "calls": ("tool_calls", "toolCalls", "toolRequests", "toolInvocations", "function_calls", "function_call"),
@@ -61,7 +57,7 @@ _FIELDS = {
     "server": ("mcpServerName", "server_name", "serverName", "server", "namespace"),
     "id": ("tool_use_id", "tool_call_id", "toolCallId", "call_id", "callId", "callID", "id"),
     "input": ("input", "arguments", "args", "parameters", "params", "action", "tool_input"),
-    "output": ("content", "output", "result", "response", "tool_response", "text", "errorText", "error"),
+    "output": ("content", "output", "result", "response", "tool_response", "text", "error"),
     "skill": ("skill", "skill_name", "skillName", "name", "command"),
     "read": ("file_path", "filePath", "path", "absolute_path", "target_file", "filename", "paths", "files"),
     "shell": ("command", "cmd", "script", "code"),
@@ -83,7 +79,7 @@ _ROLES = {
     **dict.fromkeys(("system", "developer"), "system"),
 }
 _CALL = re.compile(
-    rf"{LIKE_CALLS.pattern}|tool_?request|local_shell_call|(?:pre|post)_?tool_?use|dynamic-tool|{UI_CALLS.pattern}"
+    rf"{LIKE_CALLS.pattern}|tool_?request|dynamic-tool|local_shell_call|(?:pre|post)_?tool_?use"
     r"|tool(?:[-_. ]?(?:start|started|begin|called|invoked|executed|execution_start))?",
     re.IGNORECASE,
 )
@@ -93,8 +89,15 @@ _RESULT = re.compile(
     re.IGNORECASE,
 )
 _FAILURES = (
-    *("error", "failed", "failure", "cancelled", "canceled", "denied", "rejected"),
-    *FAILED_STATES,
+    "error",
+    "output-error",
+    "output-denied",
+    "failed",
+    "failure",
+    "cancelled",
+    "canceled",
+    "denied",
+    "rejected",
 )
 _EXIT = re.compile(r"exit(?:ed with)?[ _]code[\"']?:? *[1-9]", re.IGNORECASE)  # of a shell
 
@@ -128,7 +131,7 @@ _NOT_TYPED = re.compile(
 _TEXT_RESULT = re.compile(r"\[\w+(?: for [^\n]*)?\] Result:\s*")  # of Cline
 _WRAPPED = re.compile(r"<(task|feedback|user_message|userRequest|user_query)>(.*?)</\1>", re.DOTALL)
 _MENTION = re.compile(r"[/$]([\w:.-]+)")
-_TAGGED = re.compile(r"<(use_mcp_tool|read_file|execute_command|use_skill)>(.*?)</\1>", re.DOTALL)  # calls of Cline
+_TAGGED = re.compile(r"<(use_mcp_tool|read_file|execute_command|use_skill|tool_call)>(.*?)</\1>", re.DOTALL)
 _TAG = re.compile(r"<([\w-]+)>\s*([^<]*)</\1>")
 
 _N_RESULTS, _LENGTH = 5, 1000  # results that go with the next request, and their characters
@@ -206,7 +209,8 @@ class SessionNames:
 
     def offered(self, tools: Sequence[Any], skills: Any) -> tuple[str, ...]:
         """The names in lists of tools and skills, without those that are part of the agent."""
-        names = [entry.get("name") if isinstance(entry, dict) else entry for entry in tools]
+        definitions = [get(entry, "function") or entry if isinstance(entry, dict) else entry for entry in tools]
+        names = [entry.get("name") if isinstance(entry, dict) else entry for entry in definitions]
         ids = [self.skill(name) for name in skills or () if isinstance(name, str)]
         return (
             *(name for name in names if isinstance(name, str) and name and self.is_item(name)),
@@ -231,11 +235,7 @@ def _printed_files(command: Any, values: Mapping[str, Any]) -> list[str]:
     base = str(get(values, "workdir", "cwd") or "")
     paths: list[str] = []
     for step in _STEPS.split(text):
-        try:
-            words = shlex.split(step)
-        except ValueError:  # a step of a quoted script
-            words = re.sub("[\"']", " ", step).split()
-        words = [word for word in words if word not in _SHELL_WORDS] or [""]
+        words = [word for word in re.split(r"[\s'\"]+", step) if word and word not in _SHELL_WORDS] or [""]
         targets = [word if word[:1] in "/~" or not base else f"{base}/{word}" for word in words[1:] if word[:1] != "-"]
         if words[0] == "cd" and targets:
             base = targets[0]
@@ -493,11 +493,12 @@ def _uses(
         is_result = _RESULT.fullmatch(kind) or any(name in part for name in _FIELDS["parts of results"])
         is_result = is_result or (part is message and role == "tool" and not results)
         is_part = part is not message and any(isinstance(part.get(name), dict) for name in _FIELDS["parts of calls"])
+        is_part = is_part or (kind.startswith("tool-") and "toolCallId" in part)  # of a UI message of the AI SDK
         is_call = not is_result and (_CALL.fullmatch(kind) or is_part or any(part is call for call in listed))
         for name in (*_FIELDS["parts of calls"], *_FIELDS["parts of calls"], *_FIELDS["parts of results"]):
             inner = parsed(part.get(name)) if is_call or is_result else None
             part = {**part, **inner} if isinstance(inner, dict) else part
-        identity, name = str(get(part, *_FIELDS["id"]) or ""), get(part, *_FIELDS["name"]) or UI_CALLS.sub(r"\1", kind)
+        identity, name = str(get(part, *_FIELDS["id"]) or ""), get(part, *_FIELDS["name"]) or kind.removeprefix("tool-")
         name = f"mcp_{name}" if "callID" in part and "_" in str(name) else name  # OpenCode: server and tool
         server, output = get(part, *_FIELDS["server"]), get(part, *_FIELDS["output"][0 if is_result else 1 :])
         if is_call:
@@ -511,9 +512,9 @@ def _uses(
             output = get(output, "content", "message") or output if isinstance(output, dict) else output
             results.append((identity, plain_text(output), failed or None))
     for name, inner in _TAGGED.findall(text) if role == "assistant" else ():
-        calls.append(("", name, {tag: value.strip() for tag, value in _TAG.findall(inner)}))
-    written = [parsed(match) for match in TEXT_CALLS.findall(text)] if role == "assistant" else []
-    calls += [("", str(call.get("name")), call.get("arguments")) for call in written if isinstance(call, dict)]
+        value = parsed(inner.strip())
+        call = value if isinstance(value, dict) else {tag: value.strip() for tag, value in _TAG.findall(inner)}
+        calls.append(("", str(call.get("name", name)), get(value, *_FIELDS["input"]) if call is value else call))
     if role == "user" and (match := _TEXT_RESULT.match(text)) and not _WRAPPED.search(text):
         results.append(("", text[match.end() :], None))
     return calls, results
@@ -544,6 +545,7 @@ def _lines_of(value: Mapping[str, Any], name: str = "") -> Iterator[dict[str, An
         value: the document.
         name: the name of a session that has none.
     """
+    value = value["values"] if isinstance(value.get("values"), dict) else value  # a state of LangGraph
     requests = value.get("requests")
     lists = [requests, *(value.get(key) for key in _FIELDS["messages"] if not _role(value))]
     entries = next((entries for entries in lists if isinstance(entries, list)), None)
@@ -599,7 +601,13 @@ _NOT_TRANSCRIPTS = {
 
 
 def _is_transcript(values: Sequence[Any]) -> bool:
-    objects = [value for value in values if isinstance(value, dict) and not value.keys() & _NOT_TRANSCRIPTS]
+    objects = [
+        value
+        for value in values
+        if isinstance(value, dict)
+        and not value.keys() & _NOT_TRANSCRIPTS
+        and not ("history" in value and "input" in value)
+    ]
     lines = [line for value in objects for line in _lines_of(value)]
     roles = [_role(line, _message(line)) or ("tool" if any(_uses(_message(line), "")) else "") for line in lines]
     is_request = [role == "user" and bool(_text(_message(line))) for role, line in zip(roles, lines, strict=True)]

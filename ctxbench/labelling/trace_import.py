@@ -1,7 +1,8 @@
-"""Import logs: read them, report unreadable lines, and write a dataset.
+"""Import logs: read them, report what cannot be read, and write a dataset.
 
-A log has turns (one turn or one model call per line), bodies of requests to OpenAI or Anthropic, or spans. A body is
-recognised by its fields: `tools` with `messages`, or an `input` (OpenAI responses). Its tools are the offered items.
+A log has turns (one turn or one model call per line), requests to a model with their responses, spans, or sessions of
+agents. Each document is recognised by its fields, and sessions by the first documents of their file. The reading of a
+large log can be interrupted and goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -399,7 +400,8 @@ def _report(builder: Builder) -> TraceReport:
     return TraceReport(
         counts=findings.counts,
         rules=dict(sorted(Counter(match.rule for match in resolved if match.key is not None).items())),
-        unknown=unknown | {clean(name): n for name, n in findings.outside.most_common()},
+        unknown=unknown,
+        outside={clean(name): n for name, n in findings.outside.most_common()},
         ambiguous=ambiguous,
         skew=findings.skew,
         ignored={clean(name): n for name, n in findings.ignored.most_common(_FIELDS)},

@@ -77,6 +77,7 @@ class TraceReport:
         counts: the counts of `COUNTS`.
         rules: how many names each rule resolved.
         unknown, ambiguous: counts of names without an item, most frequent first.
+        outside: counts of called tools that are part of a coding agent and of no catalog, most frequent first.
         skew: the largest step back between two times that should follow each other, in seconds.
         ignored: counts of ignored fields.
         redaction: by kind, the number of replacements and of distinct secrets; None = redaction was off.
@@ -87,6 +88,7 @@ class TraceReport:
     rules: Mapping[str, int]
     unknown: Mapping[str, int]
     ambiguous: Mapping[str, int]
+    outside: Mapping[str, int]
     skew: float
     ignored: Mapping[str, int]
     redaction: Mapping[str, Mapping[str, int]] | None
@@ -102,6 +104,7 @@ class TraceReport:
             "by_rule": dict(self.rules),
             UNKNOWN: dict(list(self.unknown.items())[:_SHOWN]),
             AMBIGUOUS: dict(list(self.ambiguous.items())[:_SHOWN]),
+            "of_the_agent": dict(list(self.outside.items())[:_SHOWN]),
             "unknown_in_all": len(self.unknown),
             "ambiguous_in_all": len(self.ambiguous),
         }
@@ -135,6 +138,7 @@ class TraceReport:
             (signals, Message("labelling.report-misses", signals=signals)),
             *((n[name], Message(key, n=n[name], skew=self.skew)) for name, key in NOTES.items()),
             (self.unknown, Message("labelling.names-unknown", names=listed(self.unknown))),
+            (self.outside, Message("labelling.names-outside", names=listed(self.outside))),
             (self.ambiguous, Message("labelling.names-ambiguous", names=listed(self.ambiguous))),
             (self.ignored, Message("labelling.fields-ignored", names=listed(self.ignored), hint=hint)),
             *((True, f"  {example}") for example in self.examples),

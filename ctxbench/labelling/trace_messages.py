@@ -232,10 +232,8 @@ _FIRST_ALONE = ("choices", "candidates", "generations")  # only the first answer
 _OF_MESSAGES = ("content", "parts", "tool_calls", "toolCalls", "function_call")
 _REQUESTS = ("messages", "input", "contents", "prompt", "args")  # fields of a body with the messages of a request
 LIKE_CALLS = re.compile(r"(?:\w+[-_])?(?:tool|function|mcp)[-_]?(?:call|use|invocation)s?", re.IGNORECASE)
-UI_CALLS = re.compile(r"tool-(?!(?:approval|call|error|input|invocation|output|result)\b)(.+)")
-"""The type of a call in a message of the AI SDK's user interface."""
-TEXT_CALLS = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
-"""A call in the text of an answer, as Hermes, Qwen and others write it."""
+_UI_CALL = re.compile(r"tool-(?!(?:approval|call|error|input|invocation|output|result)\b)(.+)")  # a type of UI messages
+_TEXT_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)  # of Hermes, Qwen
 _LIKE_RESULTS = re.compile(r"(?:mcp_|custom_)?(?:tool|function)[-_](?:call[-_])?(?:result|response|error|output)")
 _HOSTED = "server_tool_use"  # a call of a tool that the provider runs
 _WRAPPERS = ("tool_call", "function", "functionCall", "function_call", "toolUse", "toolInvocation")
@@ -243,9 +241,8 @@ _RESULT_WRAPPERS = ("functionResponse", "function_response", "toolResult")
 _NAMES = ("name", "toolName", "tool_name")
 _IDS = ("tool_call_id", "toolCallId", "tool_use_id", "toolUseId", "call_id", "id")
 _VALUES = ("output", "result", "response", "content", "errorText", "error")
-FAILED_STATES = ("output-error", "output-denied")
-"""States of a call that failed in a message of the AI SDK's user interface."""
-_DONE = ("output-available", "result", *FAILED_STATES)
+_FAILED_STATES = ("output-error", "output-denied")  # states of a part of a UI message
+_DONE = ("output-available", "result", *_FAILED_STATES)
 _FAILED_VALUES = ("error-text", "error-json", "execution-denied")  # types of results of the AI SDK
 _OF_CALLS = re.compile(
     r"call|invo[ck]|tools?_?use[sd]?|expected|forbidden|must_?(?:not_?)?(?:use|include)", re.IGNORECASE
@@ -698,7 +695,7 @@ def _message(entry: Any, default_role: str) -> Iterator[ChatMessage]:
         calls = [call for part in group if (call := _call(part)) is not None]
         listed = _listed_calls(entry) if group is groups[-1] else []
         calls += [call for call in listed if call[0] is None or call not in calls]
-        written = map(parsed, TEXT_CALLS.findall(plain_text(group)) if role == "assistant" else ())
+        written = map(parsed, _TEXT_CALL.findall(plain_text(group)) if role == "assistant" else ())
         calls += [call for part in written if (call := _call(part, certain=True)) is not None]
         calls = [] if entry.get("weight") == 0 else calls  # of OpenAI: an example of what not to do
         results = [result for part in group if (result := _result(part)) is not None]
@@ -739,7 +736,7 @@ def _call(part: Any, *, certain: bool = False) -> tuple[str | None, str] | None:
     is_call = LIKE_CALLS.fullmatch(kind) or (kind in ("", "dynamic-tool") and "toolName" in part)
     if kind == _HOSTED or part.get("providerExecuted") is True:
         return None
-    if (match := UI_CALLS.fullmatch(kind)) and "state" in part:
+    if (match := _UI_CALL.fullmatch(kind)) and "state" in part:
         return text_or_none(part.get("toolCallId")), match[1]
     if not (certain or is_call or wrapper is not None):
         return None
@@ -765,7 +762,7 @@ def _result(part: Any) -> Result | None:
     value = get(inner, *_VALUES)
     typed = str(value["type"]) if kind.startswith("tool-") and isinstance(value, dict) and "type" in value else ""
     failed = (
-        *(kind == "tool-error", state in FAILED_STATES, typed in _FAILED_VALUES, inner.get("status") == "error"),
+        *(kind == "tool-error", state in _FAILED_STATES, typed in _FAILED_VALUES, inner.get("status") == "error"),
         *(inner.get(name) is True for name in ("isError", "is_error")),
         kind == "mcp_call" and bool(inner.get("error")),
     )

@@ -109,7 +109,7 @@ def test_what_was_called_up_to_the_next_message_is_what_a_request_needed(read):
     ]
     assert second.request.tool_results == (("mcp__shop__track_order", "in transit"), ("Bash", "a.py"))
     assert (second.request.conversation, second.request.turn) == ("s1", 1)
-    assert imported.report.unknown == {"Bash": 1}
+    assert (imported.report.outside, imported.report.unknown) == ({"Bash": 1}, {})
     assert imported.report.counts["signal_shell-instead"] == 0
 
 
@@ -155,7 +155,7 @@ def test_skills_that_are_loaded_and_files_that_are_read_are_labels(read, call, i
 def test_what_is_written_or_only_alike_is_no_label(read, call):
     imported = read([user("Go."), assistant(call), result()])
     assert labels(imported) == {"Go.": []}
-    assert imported.report.unknown == {call["name"]: 1}
+    assert imported.report.outside == {call["name"]: 1}
 
 
 def test_a_skill_that_the_catalog_does_not_have_is_listed(read):
@@ -198,7 +198,7 @@ def test_a_session_that_used_nothing_of_the_catalog_is_so_many_requests_to_label
     assert [query.partly_labelled for query in imported.dataset.queries] == [False]
     assert imported.dataset.labels == ()
     assert imported.report.lines()[0].startswith("1 request: 1 unlabelled; 0 labels")
-    assert imported.report.unknown == {"mcp__mail__send": 1, "Bash": 1}
+    assert (imported.report.unknown, imported.report.outside) == ({"mcp__mail__send": 1}, {"Bash": 1})
 
 
 def test_a_reminder_is_cut_from_a_request(read):
@@ -605,10 +605,54 @@ CLAUDE_AI = [
 ]
 
 
+UI_MESSAGES = [
+    {"id": "1", "role": "user", "parts": [{"type": "text", "text": "Go."}]},
+    {
+        "id": "2",
+        "role": "assistant",
+        "parts": [
+            {"type": "step-start"},
+            {"type": "tool-track_order", "toolCallId": "c", "state": "output-available", "input": {}, "output": "x"},
+            {"type": "dynamic-tool", "toolName": "refund_order", "toolCallId": "d", "state": "output-error"},
+        ],
+    },
+]
+HERMES = [
+    {
+        "id": "h",
+        "conversations": [
+            {"from": "human", "value": "Go."},
+            {"from": "gpt", "value": '<tool_call>\n{"name": "track_order", "arguments": {}}\n</tool_call>'},
+        ],
+    }
+]
+LANGGRAPH = [
+    {
+        "values": {
+            "messages": [
+                {"type": "human", "content": "Go."},
+                {"type": "ai", "content": "", "tool_calls": [{"name": "track_order", "args": {}, "id": "c"}]},
+            ]
+        },
+        "next": [],
+    }
+]
+CONTINUE = [
+    {
+        "sessionId": "s",
+        "history": [
+            {"message": {"role": "user", "content": "Go."}},
+            {"message": {"role": "assistant", "toolCalls": [{"id": "c", "function": {"name": "track_order"}}]}},
+            {"message": {"role": "tool", "content": "x", "toolCallId": "c"}},
+        ],
+    }
+]
+
+
 @pytest.mark.parametrize(
     "lines",
-    [GOOSE, QWEN, PI, OPENCODE, HOOKS, EVENTS, CLAUDE_AI],
-    ids=["goose", "qwen", "pi", "opencode", "hooks", "events", "claude.ai"],
+    [UI_MESSAGES, HERMES, LANGGRAPH, CONTINUE, GOOSE, QWEN, PI, OPENCODE, HOOKS, EVENTS, CLAUDE_AI],
+    ids=["ui", "hermes", "langgraph", "continue", "goose", "qwen", "pi", "opencode", "hooks", "events", "claude.ai"],
 )
 def test_what_looks_like_a_session_is_read_like_one(read, lines):
     imported = read(lines)
@@ -633,6 +677,15 @@ def test_calls_in_messages_of_a_user_interface_and_in_texts_are_labels(read):
         *({"role": role, "content": text} for role, text in zip(("user", "assistant"), texts, strict=True)),
     ]
     assert labels(read(lines)) == {"Where is it?": [TRACK], "Money back": [REFUND]}
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_definitions_of_tools_beside_messages_were_offered(read, as_text):
+    tools = [{"type": "function", "function": {"name": name}} for name in ("track_order", "refund_order", "ls")]
+    lines = [{**HERMES[0], "tools": json.dumps(tools) if as_text else tools}]
+    imported = read(lines, catalog=TOOLS_ALONE)
+    assert [key.name for key in imported.exposures[0].offered] == ["track_order", "refund_order"]
+    assert [query.partly_labelled for query in imported.dataset.queries] == [False]
 
 
 def test_two_files_without_ids_of_sessions_are_two_conversations(read):
