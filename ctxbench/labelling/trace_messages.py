@@ -140,9 +140,7 @@ class LogFindings:
         ignored: counts of ignored fields.
         unread: counts of unreadable fields with responses or calls.
         span_names: counts of names of spans.
-        roles: roles of messages, of lines and model calls without a user message.
         outside: counts of calls of a coding agent's tools, which no catalog has.
-        skew: the largest step back between two times that should follow each other, in seconds.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -150,14 +148,7 @@ class LogFindings:
     ignored: Counter[str] = field(default_factory=Counter)
     unread: Counter[str] = field(default_factory=Counter)
     span_names: Counter[str] = field(default_factory=Counter)
-    roles: Counter[str] = field(default_factory=Counter)
     outside: Counter[str] = field(default_factory=Counter)
-    skew: float = 0.0
-
-    def count_skew(self, seconds: float) -> None:
-        """Count a time that is before the previous one."""
-        self.counts["clock_skew"] += 1
-        self.skew = max(self.skew, seconds)
 
 
 class Interner:
