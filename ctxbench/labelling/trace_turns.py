@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -476,50 +476,37 @@ def merge_calls(records: Sequence[Record]) -> tuple[Call, ...]:
     has the final status; a span without an id belongs to the next call with its name.
     """
     merged: dict[tuple[str | None, str, int], Call] = {}
-    separate: list[Call] = []
-    for record in records:
-        for calls in (*([record.calls] if record.cumulative else []), *(nested.calls for nested in record.nested)):
-            n_calls: Counter[tuple[str | None, str]] = Counter()
-            for call in calls:
-                key = call.id, call.name, n_calls[call.id, call.name]
-                n_calls[call.id, call.name] += 1
-                if key not in merged or call.status != "ok":
-                    merged[key] = call
-        separate += () if record.cumulative else record.calls
-    for call in separate:
-        key = call.id, call.name, 0
-        if call.id is None:
-            key = None, call.name, sum(merged_key[:2] == key[:2] for merged_key in merged)
-        if key not in merged or call.status != "ok":
-            merged[key] = call
+    nested = (part.calls for record in records for part in record.nested)
+    whole = [*(record.calls for record in records if record.cumulative), *nested]
+    separate = [call for record in records if not record.cumulative for call in record.calls]
+    for calls in (*whole, separate):
+        n_calls = Counter(key[:2] for key in merged if calls is separate)
+        for call in calls:
+            pair = call.id, call.name
+            key = (*pair, n_calls[pair] if calls is not separate or call.id is None else 0)
+            n_calls[pair] += 1
+            if key not in merged or call.status != "ok":
+                merged[key] = call
     return _with_outcomes(merged, [call for record in records for call in record.executed])
 
 
 def _with_outcomes(calls: dict[tuple[str | None, str, int], Call], executed: list[Call]) -> tuple[Call, ...]:
     """Calls with the status of the spans of their execution, and calls that only spans have."""
-    unmatched = dict(calls)
-    matched: list[tuple[str | None, str, int]] = []
-    unlisted: list[Call] = []
+    matched: set[tuple[str | None, str, int]] = set()
     for call in executed:
-        same_name = [key for key in unmatched if same_tool(key[1], call.name)]
-        without_id = (key for key in same_name if None in (key[0], call.id))
-        key = next((candidate for candidate in same_name if candidate[0] == call.id), None) or next(without_id, None)
-        repeats = [p for p in matched if call.id is not None and p[0] == call.id and same_tool(p[1], call.name)]
-        if key is not None:
-            if call.status != "ok" or calls[key].status == "ok":
-                calls[key] = replace(call, name=key[1])
-            del unmatched[key]
-            matched.append(key)
-        elif repeats or any(
-            (unlisted_call.id, unlisted_call.name) == (call.id, call.name)
-            for unlisted_call in unlisted
-            if call.id is not None
-        ):
-            if call.status != "ok":
-                calls |= {repeat: replace(call, name=repeat[1]) for repeat in repeats}
-        else:
-            unlisted.append(call)
-    return (*calls.values(), *unlisted)
+        same_name = [key for key in calls if same_tool(key[1], call.name)]
+        same_id = [key for key in same_name if key[0] == call.id]
+        free = [key for key in (*same_id, *same_name) if key not in matched]
+        key = next((key for key in free if key in same_id or None in (key[0], call.id)), None)
+        repeats = [key for key in same_id if key in matched and call.id is not None]
+        if key is None and not repeats:
+            key = call.id, call.name, len(calls)
+            calls[key] = call
+        for target in repeats if key is None else [key]:
+            if call.status != "ok" or calls[target].status == "ok":
+                calls[target] = replace(call, name=target[1])
+        matched |= set() if key is None else {key}
+    return tuple(calls.values())
 
 
 def reuses_ids(calls: Iterable[Call]) -> bool:
@@ -558,14 +545,13 @@ def _by_number(members: list[Record]) -> list[list[Record]]:
     """Records grouped by turn number; a number with two user messages is two turns."""
     turns: list[list[Record]] = []
     for _, records in sorted(group_pairs((record.turn or 0, record) for record in members).items()):
-        by_text: dict[str, list[Record]] = {}
-        for record in records:
-            text = record.text if record.text is not None else next(reversed(by_text), "")
-            by_text.setdefault(text, []).append(record)
-        if len(by_text) > 1 and not any(record.text is not None for record in by_text.get("", ())):
-            before_message = by_text.pop("", [])
-            next(iter(by_text.values())).extend(before_message)
-        turns += by_text.values()
+        texts = list(
+            accumulate((record.text for record in records), lambda before, text: before if text is None else text)
+        )
+        first = next((text for text in texts if text is not None), "")
+        turns += group_pairs(
+            (first if text is None else text, record) for text, record in zip(texts, records, strict=True)
+        ).values()
     return turns
 
 
@@ -574,14 +560,8 @@ def _by_messages(members: list[Record]) -> list[list[Record]]:
     groups: list[list[Record]] = []
     latest: dict[int, list[Record]] = {}
     for record in members:
-        group = latest.get(record.key) if record.text is not None else (groups[-1] if groups else None)
-        if group is None and groups and _continues(record, groups[-1]):
-            group = latest[record.key] = groups[-1]
-        if group is not None and record.text is not None:
-            same_unit = record.unit is not None and record.unit == group[0].unit
-            open_turn = record.continued and not group[-1].finished
-            if not (record.users > 1 or same_unit or open_turn):
-                group = None  # the same words again: a second user message
+        candidates = [*filter(None, [latest.get(record.key)]), *groups[-1:]]
+        group = next((group for group in candidates if _continues(record, group)), None)
         if group is None:
             group = []
             groups.append(group)
@@ -595,11 +575,14 @@ def _by_messages(members: list[Record]) -> list[list[Record]]:
 
 
 def _continues(record: Record, group: list[Record]) -> bool:
-    """Whether a record belongs to the turn before it with a later window of messages."""
-    if record.text is None or not record.continued or record.text != group[0].text or group[-1].finished:
-        return False
-    ids = {(call.id, call.name) for record in group for call in record.calls if call.id is not None}
-    return any((call.id, call.name) in ids for call in record.calls)
+    """Whether a record belongs to a turn: it has the same messages, or a later window of them."""
+    if record.text is None:
+        return True
+    is_open = record.continued and not group[-1].finished
+    if any(record.key == earlier.key for earlier in group):  # else the same words again, a second message of the user
+        return is_open or record.users > 1 or (record.unit is not None and record.unit == group[0].unit)
+    ids = {(call.id, call.name) for earlier in group for call in earlier.calls if call.id is not None}
+    return is_open and record.text == group[0].text and any((call.id, call.name) in ids for call in record.calls)
 
 
 def _number_turns(turns: list[Turn]) -> None:
