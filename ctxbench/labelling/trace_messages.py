@@ -16,7 +16,7 @@ import ast
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -218,7 +218,8 @@ def get(data: Mapping[str, Any], *names: str) -> Any:
     return next((data[name] for name in names if data.get(name) is not None), None)
 
 
-_NO_ANSWERS = ("request", "input", "arguments", "args", "tools", "parameters")  # fields without calls of an answer
+_LISTS = ("tool_calls", "toolCalls")
+_NO_ANSWERS = (*_LISTS, "request", "input", "arguments", "args", "tools", "parameters")  # without calls of an answer
 _FIRST_ALONE = ("choices", "candidates", "generations")  # only the first answer is read
 _OF_MESSAGES = ("content", "parts", "tool_calls", "toolCalls", "function_call")
 _REQUESTS = ("messages", "input", "contents", "prompt", "args")  # fields of a body with the messages of a request
@@ -238,7 +239,6 @@ _FAILED_VALUES = ("error-text", "error-json", "execution-denied")  # types of re
 _OF_CALLS = re.compile(
     r"call|invo[ck]|tools?_?use[sd]?|expected|forbidden|must_?(?:not_?)?(?:use|include)", re.IGNORECASE
 )
-_STEP = "step-start"  # a type of parts of UI messages
 _PYTHON = re.compile(r"\s*[\[{]+\s*'")
 _ROLES = {
     "human": "user", "ai": "assistant", "model": "assistant", "developer": "system", "function": "tool",
@@ -267,25 +267,25 @@ def all_objects(value: Any) -> TypeGuard[list[dict[str, Any]]]:
     return isinstance(value, list) and bool(value) and all(isinstance(entry, dict) for entry in value)
 
 
-def _first_alone(answers: list[Any]) -> list[Any]:
-    """The first of several answers, also of the first request of a batch."""
-    return (answers[0] if isinstance(first_of(answers), list) else answers)[:1]
+def _first_alone(answers: Any) -> Any:
+    """The first of several answers, also of the first request of a batch; other values are unchanged."""
+    return (
+        (answers[0] if isinstance(first_of(answers), list) else answers)[:1] if isinstance(answers, list) else answers
+    )
 
 
 def call_names(value: Any) -> set[str]:
     """The names of all possible calls in a response."""
     if isinstance(value, list):
-        return {name for entry in value for name in call_names(entry)}
+        return set().union(*map(call_names, value))
     if not isinstance(value, dict):
         return set()
-    calls = [_call(value)]
-    names: set[str] = set()
-    for key, inner in value.items():
-        if key in ("tool_calls", "toolCalls") and isinstance(inner, list):
-            calls += [_call(entry, certain=True) for entry in inner]
-        elif key not in _NO_ANSWERS:
-            names |= call_names(_first_alone(inner) if key in _FIRST_ALONE and isinstance(inner, list) else inner)
-    return names | {call[1] for call in calls if call is not None and call[1]}
+    listed = [entry for name in _LISTS if isinstance(value.get(name), list) for entry in value[name]]
+    calls = [_call(value), *(_call(entry, certain=True) for entry in listed)]
+    inner = [
+        _first_alone(part) if name in _FIRST_ALONE else part for name, part in value.items() if name not in _NO_ANSWERS
+    ]
+    return {call[1] for call in calls if call is not None and call[1]} | call_names(inner)
 
 
 def holds_calls(field: str, value: Any) -> bool:
@@ -354,12 +354,9 @@ def _answers(response: Any) -> list[ChatMessage] | None:
     content, text, inner = (response.get(name) for name in ("content", "text", "response"))
     if not isinstance(content, list):
         fields = {**response, "response": inner.get("messages") if isinstance(inner, dict) else None}
-        for name in (*_FIRST_ALONE, "stream", "output", "messages", "response", "message"):
-            value = fields.get(name)
-            if name in _FIRST_ALONE and isinstance(value, list):
-                value = _first_alone(value)
-            if isinstance(value, list | dict):
-                return _answers(value)
+        names = (*_FIRST_ALONE, "stream", "output", "messages", "response", "message")
+        if name := next((name for name in names if isinstance(fields.get(name), list | dict)), ""):
+            return _answers(_first_alone(fields[name]) if name in _FIRST_ALONE else fields[name])
     message = _unwrapped(response)
     if isinstance(content, list) or (text is None and (_role(message) or any(map(message.get, _OF_MESSAGES)))):
         return read_messages([{**message, "role": _role(message) or "assistant"}])
@@ -454,6 +451,12 @@ class ChatMessage:
     results: tuple[Result, ...] = ()
     unread: int = 0
 
+    @property
+    def is_answer(self) -> bool:
+        """Whether it ends a turn: the assistant waits for no result."""
+        is_text = bool(self.text) or not self.calls
+        return self.role == "assistant" and is_text and len(self.calls) <= len(self.results)
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -489,7 +492,7 @@ def read_messages(value: Any, role: str = "user") -> list[ChatMessage]:
         raise TypeError
     groups = ((is_part, list(entries)) for is_part, entries in groupby(value, _is_part))
     pairs = ((is_part, entry) for is_part, group in groups for entry in ([{"content": group}] if is_part else group))
-    messages = ((is_part, message) for is_part, entry in pairs for message in _message(entry, role))
+    messages = ((is_part, _message(entry, role)) for is_part, entry in pairs)
     return [message for is_part, message in messages if not is_part or message != ChatMessage(role, "")]
 
 
@@ -510,7 +513,7 @@ def summarise_messages(messages: Sequence[ChatMessage], *, history: int) -> Mess
         users=len(user_positions),
         key=stable_hash(*(f"{m.role} {m.text}" for m in messages[: last + 1] if m.role != "system")),
         continued=bool(after) and bool(user_positions),
-        finished=bool(after) and after[-1].role == "assistant" and not after[-1].calls,
+        finished=bool(after) and after[-1].is_answer,
         calls=calls_of(after),
         unread=sum(message.unread for message in after),
         earlier=sum(len(message.calls) for message in messages[: last + 1]),
@@ -661,47 +664,35 @@ def _unwrapped(entry: Any) -> dict[str, Any]:
     return _unwrapped({"type": path[-1] if isinstance(path, list) and path else entry.get("type"), **inner})
 
 
-def _message(entry: Any, default_role: str) -> Iterator[ChatMessage]:
-    """A message in the plain form; several if results of tools are followed by further texts or calls."""
+def _message(entry: Any, default_role: str) -> ChatMessage:
+    """A message in the plain form."""
     entry = _unwrapped(entry)
     role, content = _role(entry), get(entry, "parts", "content", "contents")
     is_unknown = not role and default_role == "user" and "content" not in entry
     if is_unknown or (content is not None and not isinstance(content, str | list | dict)):
         raise TypeError
     parts = content if isinstance(content, list) else [{"text": plain_text(content)}] if content else []
+    parts = [
+        part["message_content"] if isinstance(part, dict) and "message_content" in part else part for part in parts
+    ]
     invocations = entry.get("toolInvocations")
     if all_objects(invocations) and not any(isinstance(part, dict) and "toolInvocation" in part for part in parts):
         parts = [*({"toolInvocation": invocation} for invocation in invocations), *parts]
-    groups: list[list[Any]] = [[]]
-    has_results = False
-    for part in parts:
-        part = part["message_content"] if isinstance(part, dict) and "message_content" in part else part
-        is_text = isinstance(part, str) or (isinstance(part, dict) and (_is_text(part) or part.get("type") == _STEP))
-        if has_results and role != "user" and (is_text or _call(part) is not None):
-            groups.append([])
-            has_results = False
-        groups[-1].append(part)
-        has_results |= _result(part) is not None
-    for group in groups:
-        calls = [call for part in group if (call := _call(part)) is not None]
-        listed = _listed_calls(entry) if group is groups[-1] else []
-        calls += [call for call in listed if call[0] is None or call not in calls]
-        written = map(parsed, _TEXT_CALL.findall(plain_text(group)) if role == "assistant" else ())
-        calls += [call for part in written if (call := _call(part, certain=True)) is not None]
-        calls = [] if entry.get("weight") == 0 else calls  # of OpenAI: an example of what not to do
-        results = [result for part in group if (result := _result(part)) is not None]
-        if role == "tool" and not results:
-            failed = entry.get("is_error", True if entry.get("status") == "error" else None)
-            failed = failed if isinstance(failed, bool) else None
-            results = [Result(text_or_none(get(entry, *_IDS)), plain_text(content), failed)]
-        named = tuple(call for call in calls if call[1])
-        message = ChatMessage(role or ("assistant" if named else default_role), plain_text(group), named)
-        message = replace(message, unread=len(calls) - len(named))
-        if not results or message.role in ("user", "tool"):
-            yield replace(message, results=tuple(results), role="tool" if results else message.role)
-        else:
-            yield from [message] if message != ChatMessage(message.role, "") else []
-            yield ChatMessage("tool", "", (), tuple(results))
+    text = plain_text(parts)
+    calls = [call for part in parts if (call := _call(part)) is not None]
+    calls += [call for call in _listed_calls(entry) if call[0] is None or call not in calls]
+    written = map(parsed, _TEXT_CALL.findall(text) if role == "assistant" else ())
+    calls += [call for part in written if (call := _call(part, certain=True)) is not None]
+    calls = [] if entry.get("weight") == 0 else calls  # of OpenAI: an example of what not to do
+    results = [result for part in parts if (result := _result(part)) is not None]
+    if role == "tool" and not results:
+        failed = entry.get("is_error", True if entry.get("status") == "error" else None)
+        failed = failed if isinstance(failed, bool) else None
+        results = [Result(text_or_none(get(entry, *_IDS)), plain_text(content), failed)]
+    named = tuple(call for call in calls if call[1])
+    role = role or ("assistant" if named else default_role)
+    role = "tool" if results and (role == "user" or not (text or named)) else role
+    return ChatMessage(role, text, named, tuple(results), unread=len(calls) - len(named))
 
 
 def _listed_calls(entry: Mapping[str, Any]) -> list[tuple[str | None, str]]:
