@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import Any
 
 from ctxbench.catalogs.tool_lists import describes_item
+from ctxbench.datasets.queries import group_pairs
 from ctxbench.io.errors import Fault, Message
 from ctxbench.labelling.kinds import LOG, ImportKind
 from ctxbench.labelling.record_files import is_eval
@@ -361,13 +362,9 @@ def _tree(value: Any) -> Any:
         return [_tree(entry) for entry in value]
     if not isinstance(value, dict):
         return value
-    groups: dict[str, Any] = {}
-    for name, inner in value.items():
-        first, dot, rest = name.partition(".")
-        group = groups.setdefault(first, {} if dot else inner)
-        if dot and isinstance(group, dict):
-            group[rest] = inner
-    tree = {name: _tree(inner) for name, inner in groups.items()}
+    named = ((name.partition("."), inner) for name, inner in value.items())
+    groups = group_pairs((first, (rest, inner)) for (first, _, rest), inner in named)
+    tree = {name: _tree({rest: v for rest, v in pairs if rest} or pairs[0][1]) for name, pairs in groups.items()}
     return [tree[name] for name in sorted(tree, key=int)] if tree and all(n.isdecimal() for n in tree) else tree
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import groupby
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 from ctxbench.io.errors import Fault
 from ctxbench.model.requests import Message
@@ -44,14 +44,6 @@ class Call:
     status: str = "ok"
     id: str | None = None
     guessed: bool = field(default=False, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class NestedCall:
-    """A model call of a sub-agent or a helper: the offered items (None: not in the log) and the calls."""
-
-    offered: tuple[str, ...] | None
-    calls: tuple[Call, ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,11 +86,10 @@ class Record(MessageSummary):
         turn: the number of the turn, if it is in the log.
         time: seconds since 1970, if it is in the log.
         offered: names of offered items; None if they are not in the log.
-        all_offered: the log has a mark that everything was offered.
-        partly_offered: the log has a mark that not everything was offered.
+        exposure: `full` or `partial`, if the log has a mark that everything was offered, or that not all was.
         available: names of the items available to the request; None if they are not in the log.
         scope: the name of a scope of the dataset of the catalog.
-        needs_nothing: the log has a mark that the request needs nothing.
+        needs: `nothing`, if the log has a mark that the request needs nothing.
         session, explicit: names of items, with modes for the session; None and empty if they are not in the log.
         tool_results: (tool, text) pairs of the request.
         cumulative: `calls` come from messages, which later records of the turn repeat.
@@ -115,18 +106,17 @@ class Record(MessageSummary):
     user: str | None = None
     workspace: str | None = None
     offered: tuple[str, ...] | None = None
-    all_offered: bool = False
-    partly_offered: bool = False
+    exposure: str | None = None
     available: tuple[str, ...] | None = None
     scope: str | None = None
-    needs_nothing: bool = False
+    needs: str | None = None
     session: tuple[tuple[str, str], ...] | None = None
     explicit: tuple[str, ...] = ()
     tool_results: tuple[tuple[str, str], ...] = ()
     cumulative: bool = False
     executed: tuple[Call, ...] = ()
     unit: str | None = None
-    nested: tuple[NestedCall, ...] = ()
+    nested: tuple[Record, ...] = ()
     doubtful: bool = False
 
 
@@ -151,6 +141,9 @@ class LogFindings:
     outside: Counter[str] = field(default_factory=Counter)
 
 
+T = TypeVar("T")
+
+
 class Interner:
     """Stores equal values as one object: a log repeats the messages of a conversation in each line.
 
@@ -161,24 +154,21 @@ class Interner:
 
     def __init__(self, *, history: int = 0) -> None:
         self.history = history
-        self._messages: dict[Message, Message] = {}
-        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._values: dict[Any, Any] = {}
         self.responses: dict[str, Record] = {}
-        self._keys: set[tuple[int, tuple[Call, ...]]] = set()
+
+    def first(self, key: Any, value: T) -> T:
+        """The first value of a key: `value` if it is new."""
+        first: T = self._values.setdefault(key, value)
+        return first
 
     def messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """The messages, each as the first equal object."""
-        return tuple(self._messages.setdefault(message, message) for message in messages)
+        return tuple(self.first(message, message) for message in messages)
 
     def names(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """The names, as the first equal object."""
-        return self._names.setdefault(names, names)
-
-    def is_new(self, key: int, calls: tuple[Call, ...]) -> bool:
-        """Whether no request with the same messages and calls was there before."""
-        n_keys = len(self._keys)
-        self._keys.add((key, calls))
-        return len(self._keys) > n_keys
+        return self.first(names, names)
 
 
 def seconds(value: Any) -> float | None:
@@ -575,9 +565,8 @@ def result_status(text: str, name: str, *, failed: bool | None = None) -> str:
     """
     head = text[:_ERROR_LENGTH].lstrip()
     wrong = _is_error(text) if failed is None else failed
-    if wrong and _EXCEPTION_NAME.search(head):
-        return "unknown_tool"
-    if (wrong or len(text) < _ERROR_LENGTH) and _UNKNOWN_TOOL.search(head) and _names(head, name):
+    is_unknown = (wrong or len(text) < _ERROR_LENGTH) and _UNKNOWN_TOOL.search(head) and _names(head, name)
+    if is_unknown or (wrong and _EXCEPTION_NAME.search(head)):
         return "unknown_tool"
     return "error" if wrong else "ok"
 
@@ -589,12 +578,11 @@ def same_tool(tool: str, second_tool: str) -> bool:
 
 
 def _is_error(text: str) -> bool:
-    plain = text.strip()
-    value = parsed(plain)
+    value = parsed(text.strip())
     if isinstance(value, dict):
         denied = value.get("success") is False or value.get("ok") is False or value.get("status") == "error"
         return denied or any(value.get(name) for name in _MEMBERS)
-    return not isinstance(value, list) and bool(_ERROR.match(plain[:_ERROR_LENGTH]))
+    return not isinstance(value, list) and bool(_ERROR.match(text.strip()[:_ERROR_LENGTH]))
 
 
 def _names(text: str, name: str) -> bool:
@@ -715,18 +703,14 @@ def _call(part: Any, *, certain: bool = False) -> tuple[str | None, str] | None:
         return (None, "") if certain else None
     kind = str(part.get("type") or "")
     wrapper = next((part[name] for name in _WRAPPERS if isinstance(part.get(name), dict)), None)
-    is_call = LIKE_CALLS.fullmatch(kind) or (kind in ("", "dynamic-tool") and "toolName" in part)
-    if kind == _HOSTED or part.get("providerExecuted") is True:
-        return None
-    if (match := _UI_CALL.fullmatch(kind)) and "state" in part:
-        return text_or_none(part.get("toolCallId")), match[1]
-    if not (certain or is_call or wrapper is not None):
-        return None
+    of_ui = _UI_CALL.fullmatch(kind) if "state" in part else None
+    is_call = of_ui or LIKE_CALLS.fullmatch(kind) or (kind in ("", "dynamic-tool") and "toolName" in part)
     inner = part if wrapper is None else wrapper
     inner = inner["function"] if isinstance(inner.get("function"), dict) else inner
-    if "description" in inner:  # the definition of a tool
-        return None
-    name = next((inner[key] for key in _NAMES if isinstance(inner.get(key), str)), "")
+    is_hosted = kind == _HOSTED or part.get("providerExecuted") is True
+    if is_hosted or "description" in inner or not (certain or is_call or wrapper is not None):
+        return None  # with a description it is the definition of a tool
+    name = of_ui[1] if of_ui else next((inner[key] for key in _NAMES if isinstance(inner.get(key), str)), "")
     return text_or_none(get({**(wrapper or {}), **part}, *_IDS)), name
 
 

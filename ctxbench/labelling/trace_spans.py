@@ -12,7 +12,6 @@ from ctxbench.labelling.trace_messages import (
     Call,
     Interner,
     LogFindings,
-    NestedCall,
     Record,
     parsed,
     plain_text,
@@ -97,7 +96,7 @@ class SpanTree:
                 if main is None:
                     self._findings.counts["spans_without_content"] += 1
                 else:
-                    main.nested = (*main.nested, NestedCall(record.offered, record.calls))
+                    main.nested = (*main.nested, record)
                     main.unread += record.unread
         self._attach_calls()
         conversation = next((n.conversation for n in self._nodes.values() if n.conversation), self._trace or None)
@@ -192,7 +191,7 @@ class SpanTree:
         unit = f"{self._trace}/{self._agent(node)}"
         same_unit = [record for record in self._mains.values() if record.unit == unit] or list(self._mains.values())
         before = [record for record in same_unit if record.time is None or record.time <= self._start(node)]
-        return (before[-1:] or same_unit[:1] or [None])[0]
+        return next(iter([*reversed(before), *same_unit]), None)
 
     def _attach_calls(self) -> None:
         """Add the calls of tool spans to the records of the model calls that they belong to."""

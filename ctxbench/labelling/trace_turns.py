@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +70,6 @@ def read_turn(
         setattr(record, name, read(data.get(name)))
         if data.get(name) not in (None, "") and getattr(record, name) is None:
             row.fault(Message("labelling.field-choice", name=name, choices=expected, got=data[name]))
-    for name, choices, expected in _CHOICES:
-        if data.get(name) is not None and data[name] not in choices:
-            row.fault(Message("labelling.field-choice", name=name, choices=expected, got=data[name]))
     _read_messages(record, row, interner)
     if data.get("called") is not None:  # else the calls in messages after the last user message
         record.calls = row.read_list("called", _call, expected="{tool, status}")
@@ -98,32 +95,28 @@ def _read_messages(record: Record, row: Row, interner: Interner) -> None:
 
 def _read_items(record: Record, row: Row, interner: Interner) -> None:
     """Set the offered, available and loaded items of a turn, and its other results of tools."""
-    exposure, offered, session = (row.data.get(name) for name in ("exposure", "offered", "session"))
+    offered, session = row.data.get("offered"), row.data.get("session")
     names = {
         field: interner.names(row.read_list(field, named, expected="the name of an item"))
         for field in ("offered", "available", "session", "explicit")
         if not (field == "offered" and offered == "*") and row.optional(field, list) is not None
     }
     listed = names.get("offered")
-    record.all_offered = exposure == "full" or offered == "*" or "*" in (listed or ())
-    record.partly_offered = exposure == "partial"
+    everything = offered == "*" or "*" in (listed or ())
+    record.exposure = record.exposure or ("full" if everything else None)
     record.offered = listed if listed is None else interner.names(tuple(name for name in listed if name != "*"))
     record.available, record.explicit = names.get("available"), names.get("explicit", ())
     record.scope = row.optional("scope", str)
-    record.needs_nothing = row.data.get("needs") == "nothing"
     modes = [entry.get("mode", "manual") if isinstance(entry, dict) else "manual" for entry in session or ()]
     if len(modes) == len(names.get("session", ())) and session is not None:
         record.session = tuple(zip(names["session"], modes, strict=True))
-    try:
-        results = row.data.get("tool_results") or []
-        record.tool_results = tuple((str(result["tool"]), str(result["text"])) for result in results)
-    except (TypeError, KeyError):
-        row.fault(Message("labelling.tool-results-form"))
+    form = '{"tool", "text"}'
+    record.tool_results = row.read_list("tool_results", lambda r: (str(r["tool"]), str(r["text"])), expected=form)
     called = any(call.status == "ok" for call in record.calls)
     for is_wrong, fault in (
-        (record.partly_offered and record.all_offered, Message("labelling.exposure-conflict")),
+        (record.exposure == "partial" and everything, Message("labelling.exposure-conflict")),
         (record.scope is not None and record.available is not None, Message("labelling.scope-and-available")),
-        (record.needs_nothing and called, Message("labelling.needs-conflict")),
+        (record.needs is not None and called, Message("labelling.needs-conflict")),
         *((mode not in ("always", "manual"), Message("labelling.session-mode", got=mode)) for mode in modes),
     ):
         if is_wrong:
@@ -188,12 +181,14 @@ def read_exchange(data: Mapping[str, Any], position: int, *, findings: LogFindin
     # the calls of a text answer are known only if the line lists the tools of the model
     is_text_alone = isinstance(response, str) and not is_stream(response) and offered is None
     unread = responses if name is None or is_text_alone else {}
-    identity, used = _identities((data, response if isinstance(response, dict) else {}, body))
-    names = None if offered is None else interner.names(tuple(map(named, offered)))
-    record = Record(position=position, **identity, offered=names, cumulative=True, doubtful=bool(unread))
+    identity = _identities((data, response if isinstance(response, dict) else {}, body))
+    record = Record(position=position, **identity, cumulative=True, doubtful=bool(unread))
+    record.offered = None if offered is None else interner.names(tuple(map(named, offered)))
     messages = read_request(request) or []
     set_exchange(record, messages, (answers[name] if name else None) or [], interner)
-    read = {field, *([name] if name else responses), *used, *_TOOLS, *(_OF_AI_SDK if name in _OF_AI_SDK else ())}
+    of_sdk = _OF_AI_SDK if name in _OF_AI_SDK else ()
+    who = (name for read, names, _ in _IDENTITY.values() for name in names if read(data.get(name)) is not None)
+    read = {field, *([name] if name else responses), *who, *_TOOLS, *of_sdk}
     passed_over = [field for field in data if field not in read] if responses or not is_line else []
     findings.ignored.update(passed_over)
     findings.unread.update(name for name in passed_over if holds_calls(name, data[name]))
@@ -210,7 +205,7 @@ def read_exchange(data: Mapping[str, Any], position: int, *, findings: LogFindin
     for part, before in parts:
         set_summary(part, before, interner)
     records = [*(part for part, _ in parts), record]
-    return [part for part in records if interner.is_new(part.key, part.calls) or part is record]
+    return [part for part in records if interner.first((part.key, part.calls), part) is part or part is record]
 
 
 def unread_responses(data: Mapping[str, Any], *, has_tools: bool) -> list[str]:
@@ -259,14 +254,12 @@ def find_request(data: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
     for name, value in _requests(data).items():
         value = _inner(value)
         responses = {field: response for field, response in listed.items() if field != name or name == "steps"}
-        if isinstance(value, dict):
-            is_request = _is_body(value) and not (name == "body" and is_log_record)
-        elif isinstance(value, list):
-            is_request = name == "input" and bool(responses) and bool(read_response(value))
-        else:
-            structured = [response for response in responses.values() if isinstance(response, dict | list)]
-            is_request = isinstance(value, str) and name in ("prompt", "input") and any(map(read_response, structured))
-        if is_request:
+        structured = [response for response in responses.values() if isinstance(response, dict | list)]
+        if (
+            (isinstance(value, dict) and _is_body(value) and not (name == "body" and is_log_record))
+            or (isinstance(value, list) and name == "input" and responses and read_response(value))
+            or (isinstance(value, str) and name in ("prompt", "input") and any(map(read_response, structured)))
+        ):
             return name, responses
     return ("input", {}) if has_tools and _is_body(data) else None
 
@@ -279,9 +272,8 @@ def is_answer(data: Mapping[str, Any]) -> bool:
 def _responses(data: Mapping[str, Any]) -> dict[str, Any]:
     """The responses in a line by field, likeliest first."""
     sdk = {name: data[name] for name in ("text", "content", "toolCalls", "toolResults") if name in data}
-    first = {name: {name: data[name]} for name in ("steps",) if all_objects(data.get(name))}
-    if is_answer(data) and isinstance(data.get("content"), list):
-        first["content"] = sdk
+    first = {"steps": {"steps": data["steps"]}} if all_objects(data.get("steps")) else {}
+    first |= {"content": sdk} if is_answer(data) and isinstance(data.get("content"), list) else {}
     has_answer = isinstance(data.get("toolCalls"), list) or isinstance(data.get("text"), str)
     last = {"toolCalls": sdk} if is_answer(data) and has_answer else {}
     listed = {name: _inner(data[name]) for name in RESPONSES if data.get(name) not in _EMPTY}
@@ -307,10 +299,10 @@ def _inner(value: Any) -> Any:
 
 
 def _is_body(value: Mapping[str, Any]) -> bool:
-    if isinstance(value.get("messages"), list) or isinstance(value.get("contents"), list):
-        return True
-    has_text = isinstance(value.get("prompt"), str) and any(name in value for name in ("model", *_TOOLS))
-    return (isinstance(value.get("input"), str | list) or has_text) and not isinstance(value.get("type"), str)
+    has_messages = isinstance(value.get("messages"), list) or isinstance(value.get("contents"), list)
+    has_prompt = isinstance(value.get("prompt"), str) and any(name in value for name in ("model", *_TOOLS))
+    has_text = isinstance(value.get("input"), str | list) or has_prompt
+    return has_messages or (has_text and not isinstance(value.get("type"), str))
 
 
 def _identity(value: Any) -> str | None:
@@ -327,22 +319,20 @@ _IDENTITY: dict[str, tuple[Callable[[Any], Any], tuple[str, ...], str]] = {
         ("turn",),
         "a whole number of 0 or more",
     ),
+    "exposure": (lambda value: value if value in ("full", "partial") else None, (), "full or partial"),
+    "needs": (lambda value: value if value == "nothing" else None, (), "'nothing' or absent"),
 }
-"""Fields of a turn that say who sent it and when: how they are read, their names in logs, what is expected."""
-_CHOICES = (("exposure", ("full", "partial"), "full or partial"), ("needs", ("nothing",), "'nothing' or absent"))
+"""Fields of a turn: how they are read, their names in logs, what is expected."""
 
 
-def _identities(sources: tuple[Mapping[str, Any], ...]) -> tuple[dict[str, Any], set[str]]:
-    """Who sent a request and when, and the fields of the line (the first source) that say it."""
+def _identities(sources: tuple[Mapping[str, Any], ...]) -> dict[str, Any]:
+    """Who sent a request and when, by the line, the response (the time alone) and the body of the request."""
     identity: dict[str, Any] = {}
-    used: set[str] = set()
     for key, (read, names, _) in _IDENTITY.items():
-        for source in sources if key == "time" else (sources[0], sources[-1]):
-            name = next((name for name in names if read(source.get(name)) is not None), None)
-            if name is not None and key not in identity:
-                identity[key] = read(source[name])
-                used |= {name} if source is sources[0] else set()
-    return identity, used
+        of_key = sources if key == "time" else (sources[0], sources[-1])
+        values = (read(source.get(name)) for source in of_key for name in names)
+        identity[key] = next((value for value in values if value is not None), None)
+    return identity
 
 
 def offered_tools(request: Mapping[str, Any]) -> list[Any] | None:
@@ -367,9 +357,9 @@ def _declared(tool: Any) -> list[Any]:
 
 def _is_hosted(tool: Any) -> bool:
     """Whether the provider of the model runs a tool, so that it is not an item of a catalog."""
-    if not isinstance(tool, dict):
-        return False
-    return tool.get("type") in _HOSTED or ("name" not in tool and not isinstance(tool.get("function"), dict))
+    return isinstance(tool, dict) and (
+        tool.get("type") in _HOSTED or ("name" not in tool and not isinstance(tool.get("function"), dict))
+    )
 
 
 _WORDS = re.compile(r"\w+")
@@ -545,9 +535,9 @@ def _by_number(members: list[Record]) -> list[list[Record]]:
     """Records grouped by turn number; a number with two user messages is two turns."""
     turns: list[list[Record]] = []
     for _, records in sorted(group_pairs((record.turn or 0, record) for record in members).items()):
-        texts = list(
-            accumulate((record.text for record in records), lambda before, text: before if text is None else text)
-        )
+        texts: list[str | None] = []  # of a record without one that of the record before it
+        for record in records:
+            texts.append(texts[-1] if record.text is None and texts else record.text)
         first = next((text for text in texts if text is not None), "")
         turns += group_pairs(
             (first if text is None else text, record) for text, record in zip(texts, records, strict=True)
