@@ -122,10 +122,7 @@ def required_items(dataset: Dataset) -> dict[str, set[str]]:
     return dict(required)
 
 
-NOT_YET = {"copilot/vscode-session.json", "gemini-cli", "opencode", "promptfoo/assertions.yaml"}
-
-
-@pytest.mark.parametrize("path", [pytest.param(p, marks=pytest.mark.xfail) if p in NOT_YET else p for p in LABELS])
+@pytest.mark.parametrize("path", LABELS)
 def test_a_file_of_a_program_gives_the_labels_that_are_known(path):
     if path.endswith("parquet"):
         pytest.importorskip("pyarrow")
@@ -142,7 +139,6 @@ def test_what_a_log_lists_was_offered(path):
     assert {item.name for exposure in imported.exposures for item in exposure.offered} == {TRACK, REFUND, CANCEL}
 
 
-@pytest.mark.xfail
 def test_a_folder_of_sessions_gives_tools_skills_and_rules_by_request():
     catalog = catalog_of(FIXTURES / "claude-code" / "catalog")
     dataset = import_files([FIXTURES / "claude-code" / "projects"], catalog).dataset
