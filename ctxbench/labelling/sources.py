@@ -360,7 +360,7 @@ def _parquet_rows(content: BinaryIO, path: Path) -> Iterator[Document]:
         batches = ParquetFile(content).iter_batches(batch_size=1000)
         rows = chain.from_iterable(batch.to_pylist() for batch in batches)
         yield from (Document(_plain(row), path, number) for number, row in enumerate(rows, start=1))
-    except ArrowException as error:
+    except (ArrowException, UnicodeDecodeError) as error:
         raise InputError([Fault(Message("labelling.parquet-damaged", why=str(error)), path)]) from error
 
 

@@ -122,7 +122,7 @@ def required_items(dataset: Dataset) -> dict[str, set[str]]:
     return dict(required)
 
 
-NOT_YET = {"copilot/vscode-session.json", "gemini-cli", "opencode", "promptfoo/assertions.yaml"}
+NOT_YET = {"promptfoo/assertions.yaml"}
 
 
 @pytest.mark.parametrize("path", [pytest.param(p, marks=pytest.mark.xfail) if p in NOT_YET else p for p in LABELS])
@@ -158,7 +158,7 @@ def test_a_folder_of_sessions_gives_tools_skills_and_rules_by_request():
     }
 
 
-@pytest.mark.parametrize("folder", ["claude-code/projects", "codex", "copilot"])
+@pytest.mark.parametrize("folder", ["claude-code/projects", "codex", "copilot", "gemini-cli"])
 def test_what_programs_write_into_the_turn_of_a_user_is_no_request(folder):
     dataset = import_files([FIXTURES / folder], catalog_of(FIXTURES / "tools.json")).dataset
     texts = [query.request.text for query in dataset.queries]

@@ -74,6 +74,25 @@ def check_mutants(kind: str, numbers: range, catalog: Catalog | None, folder: Pa
         shutil.rmtree(target)
 
 
+def test_a_value_that_is_nested_deep_is_of_no_kind(tmp_path, catalogs):
+    file = tmp_path / "deep.jsonl"
+    file.write_text('{"id": "a", "text": ' + "[" * 700 + "]" * 700 + "}\n")
+    with pytest.raises(UserError):
+        import_files([file], catalogs["openai"])
+
+
+def test_parquet_with_a_damaged_text_is_an_error_for_people(tmp_path):
+    pytest.importorskip("pyarrow")
+    source = FIXTURES / "collections" / "mteb-parquet" / "corpus" / "corpus-00000-of-00001.parquet"
+    content = source.read_bytes()
+    for damaged in (content.replace(b"title", b"titl\x9a"), content.replace(b"Refunds are", b"Refunds\xc2are")):
+        assert damaged != content
+        file = tmp_path / "damaged.parquet"
+        file.write_bytes(damaged)
+        with pytest.raises(UserError):
+            import_files([file])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_mutated_file_ends_with_a_dataset_or_an_error_for_people(kind, catalogs, tmp_path):
     check_mutants(kind, range(FEW), catalogs[kind], tmp_path)
