@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-from ctxbench.labelling.import_files import ImportOptions, import_files
 
 from ctxbench.io.errors import UserError
 from ctxbench.labelling.conversion import ImportSettings
+from ctxbench.labelling.import_files import ImportOptions, import_files
 from ctxbench.model.items import Catalog
 from tests.labelling.importers.mutations import mutate
 
