@@ -12,7 +12,7 @@ from ctxbench.io.errors import UserError
 from ctxbench.labelling.conversion import ImportSettings
 from ctxbench.labelling.import_files import ImportOptions, import_files
 from ctxbench.model.arrays import Grade
-from ctxbench.model.items import Catalog
+from ctxbench.model.items import Catalog, Item
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "imports"
 WHERE, MONEY = "where is my parcel for order 1042?", "please give me my money back for order 1043"
@@ -142,9 +142,9 @@ def test_what_a_log_lists_was_offered(path):
     assert {item.name for exposure in imported.exposures for item in exposure.offered} == {TRACK, REFUND, CANCEL}
 
 
-@pytest.mark.xfail
 def test_a_folder_of_sessions_gives_tools_skills_and_rules_by_request():
-    catalog = catalog_of(FIXTURES / "claude-code" / "catalog")
+    rule = Item(type="rule", name="CLAUDE.md", text="# Rules of the shop\nBe polite.")
+    catalog = Catalog([*catalog_of(FIXTURES / "claude-code" / "catalog"), rule])
     dataset = import_files([FIXTURES / "claude-code" / "projects"], catalog).dataset
     required = required_items(dataset)
     assert required.pop("find out: where is the parcel of order 1050?", {TRACK}) == {TRACK}  # of a subagent
