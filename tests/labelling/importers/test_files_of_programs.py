@@ -144,7 +144,8 @@ def test_what_a_log_lists_was_offered(path):
 
 def test_a_folder_of_sessions_gives_tools_skills_and_rules_by_request():
     rule = Item(type="rule", name="CLAUDE.md", text="# Rules of the shop\nBe polite.")
-    catalog = Catalog([*catalog_of(FIXTURES / "claude-code" / "catalog"), rule])
+    folder = FIXTURES / "claude-code" / "catalog"
+    catalog = Catalog([*catalog_of(folder / "tools.json"), *catalog_of(folder / "skills"), rule])
     dataset = import_files([FIXTURES / "claude-code" / "projects"], catalog).dataset
     required = required_items(dataset)
     assert required.pop("find out: where is the parcel of order 1050?", {TRACK}) == {TRACK}  # of a subagent
