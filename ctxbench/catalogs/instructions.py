@@ -369,31 +369,40 @@ def rules_folder(folder: Path) -> Source:
             for convention in _CONVENTIONS:
                 if convention.pattern.fullmatch(path):
                     _take(read, path, convention)
-        for path in [p for p, file in read.files.items() if file.part == "CLAUDE.md"]:
-            _follow(read, path, importer=read.files[path], depth=1)
+        _follow_all(read)
         return read.parts() or [_nothing(folder, "AGENTS.md, CLAUDE.md, Cursor, Copilot, SKILL.md")]
 
     return read
 
 
+def is_instructions(path: Path) -> bool:
+    """Whether the path of a file is one where programs look for rules or skills, such as `AGENTS.md`."""
+    parts = path.absolute().parts[-4:]
+    paths = ["/".join(parts[start:]) for start in range(len(parts))]
+    return any(convention.pattern.fullmatch(path) for convention in _CONVENTIONS for path in paths)
+
+
 def rule_files(paths: Sequence[Path]) -> list[SnapshotPart]:
     """The parts of files of rules and skills in any folder, each of a convention by its path or else by its fields.
 
-    Their names are relative to the folder that holds all of them. `AGENTS.md`, `CLAUDE.md` and the like in it are read,
-    too, since they have no fields.
+    Their names are relative to the folder that holds all of them, outside of `.cursor` and the like.
     """
-    folder = Path(os.path.commonpath([path.absolute().parent for path in paths]))
-    parts = folder.parts
+    parts = Path(os.path.commonpath([path.absolute().parent for path in paths])).parts
     hidden = next((n for n, name in enumerate(parts) if name in (".cursor", ".claude", ".github")), len(parts))
     read = _Folder(Path(*parts[:hidden]))
-    listed = [path.absolute().relative_to(read.root).as_posix() for path in paths]
-    for path in dict.fromkeys([*_paths(read, "rules"), *listed]):
-        named = next((convention for convention in _CONVENTIONS if convention.pattern.fullmatch(path)), None)
-        fields = read_page(read_text(read.root / path)).fields if path in listed and named is None else {}
-        by_fields = next((_CONVENTIONS[n] for name, n in _BY_FIELD.items() if name in fields), None)
-        if convention := named or by_fields:
+    for path in sorted(path.absolute().relative_to(read.root).as_posix() for path in paths):
+        named = (convention for convention in _CONVENTIONS if convention.pattern.fullmatch(path))
+        fields = read_page(read_text(read.root / path)).fields
+        by_field = (_CONVENTIONS[n] for name, n in _BY_FIELD.items() if name in fields)
+        if convention := next(named, None) or next(by_field, None):
             _take(read, path, convention)
+    _follow_all(read)
     return read.parts()
+
+
+def _follow_all(read: _Folder) -> None:
+    for path in [path for path, file in read.files.items() if file.part == "CLAUDE.md"]:
+        _follow(read, path, importer=read.files[path], depth=1)
 
 
 def references_folder(folder: Path) -> Source:

@@ -347,7 +347,7 @@ def with_plain_schema(tool: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]
 
 _NAMED = 5  # entries that a message names after the first
 _LINES = (".jsonl", ".ndjson")
-_LISTS = ("tools", "functions")  # fields that hold a list of tools
+_LISTS = ("tools", "functions", "functionDeclarations", "function_declarations")  # fields that hold a list of tools
 _IN_LOGS = frozenset(("messages", "input", "query", "question", "prompt", "expected", "text", "content", "called"))
 _SERVERS = ("servers", "mcpServers")  # fields that hold servers by name
 

@@ -443,7 +443,7 @@ def _import_paths(request: ImportRequest, *, as_json: bool) -> int:
             return 0
         return keep_parts(imported.parts, out=out, as_json=as_json, hide_keys=request.hide_keys)
     if request.dry_run or out is None:
-        say(found_line(imported))
+        say(found_line(imported), *imported.lines())
         for query in imported.dataset.queries[:_SHOWN]:
             _show_query(imported.dataset.take([query.id]), as_json=False)
         say("nothing was written (--dry-run)")
@@ -477,9 +477,12 @@ def found_line(imported: Imported) -> str:
     found = imported.found
     text = f"{count(found['requests'], 'request')}, {count(found['labels'], 'label')}"
     text += f", {count(found['forbidden'], 'forbidden item')}, {count(found['offered'], 'offered set')}"
-    dataset = imported.dataset
-    left = "" if dataset is None else unlabelled_words(dataset.counts["unlabelled"], dataset.counts["partly_labelled"])
-    return f"{text}; {left}" if left else text
+    if imported.dataset is None:
+        return text
+    counts = imported.dataset.counts
+    partly, unlabelled = counts["partly_labelled"], counts["unlabelled"] - counts["partly_labelled"]
+    full = len(imported.dataset) - counts["unlabelled"]
+    return f"{text}; {full:,} labelled in full, {partly:,} in part, {unlabelled:,} not at all"
 
 
 def import_run(request: ImportRequest, *, as_json: bool) -> None:

@@ -18,6 +18,8 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import getitem
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -244,8 +246,7 @@ class _Conversation:
         offered: names of tools and skills that were listed; None without a list.
         record: the open turn.
         is_command: the message is a command of the program, which is a request only if the model answers.
-        calls: the calls of the open turn by id: the tool, the items that it used, and the status.
-        waiting: ids of calls without a result.
+        calls: the calls of the open turn by id: the tool, the items that it used, and the status, empty without result.
         results: of the open turn, which go with the next request.
     """
 
@@ -256,7 +257,6 @@ class _Conversation:
     n_turns: int = 0
     n_parts: int = 1
     calls: dict[str, tuple[str, list[str], str]] = field(default_factory=dict)
-    waiting: list[str] = field(default_factory=list)
     results: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -410,14 +410,12 @@ class SessionReader:
             key = identity or f"#{len(conversation.calls)}"
             if key not in conversation.calls:
                 items = self._names.needed(name, arguments, self._folder)
-                conversation.calls[key] = name, items, "ok"
-                conversation.waiting.append(key)
+                conversation.calls[key] = name, items, ""
                 self._findings.outside.update([] if items else [name])
         for identity, output, failed in results:
-            key = identity or next(iter(conversation.waiting), "")
-            if key in conversation.waiting:  # else repeated, or of an earlier turn
-                conversation.waiting.remove(key)
-                tool, items, _ = conversation.calls[key]
+            key = identity or next((key for key, (*_, status) in conversation.calls.items() if not status), "")
+            tool, items, status = conversation.calls.get(key, ("", [], "earlier"))
+            if not status:  # else repeated, or of an earlier turn
                 failed = (
                     failed
                     or (_use(tool) == "shell" and _EXIT.search(output[:_LENGTH] + output[-_LENGTH:]) is not None)
@@ -425,6 +423,7 @@ class SessionReader:
                 )
                 conversation.calls[key] = tool, items, result_status(output, tool, failed=failed)
                 conversation.results = [*conversation.results, (tool, output[:_LENGTH])][-_N_RESULTS:]
+                self._findings.counts["results_cut"] += len(output) > _LENGTH
 
     def _cut(self, conversation: _Conversation) -> Iterator[Record]:
         """End a conversation that was summarised; what follows is a conversation of its own."""
@@ -436,13 +435,13 @@ class SessionReader:
     def _close(self, conversation: _Conversation) -> Iterator[Record]:
         """The open turn of a conversation, unless it is a command that the model did not answer."""
         record, calls, conversation.record = conversation.record, conversation.calls, None
-        conversation.calls, conversation.waiting = {}, []
+        conversation.calls = {}
         if record is not None and (calls or not conversation.is_command):
             part = f"-part-{conversation.n_parts}" if conversation.n_parts > 1 else ""
             record.conversation, record.turn = f"{conversation.name}{part}", conversation.n_turns
             conversation.n_turns += 1
             record.calls = tuple(
-                Call(item, status, key if n == 0 else None)
+                Call(item, status or "ok", key if n == 0 else None)
                 for key, (_, items, status) in calls.items()
                 for n, item in enumerate(items)
             )
@@ -565,25 +564,22 @@ def _chat_messages(request: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _changed(chat: Any, change: Mapping[str, Any]) -> Any:
-    """A chat of VS Code after a change: a first value (0), or one at a path that is set (1), appended (2) or deleted.
+    """A chat of VS Code after a change: first of all (0), or at a path something set (1), appended (2) or deleted (3).
 
     Raises:
         TypeError, AttributeError, LookupError: the path is not in the chat.
     """
-    kind, value = change["kind"], change.get("v")
-    if kind == 0:
-        return value
-    *path, last = change["k"]
-    target = chat
-    for key in path:
-        target = target[key]
-    if kind == 2:
+    document: Any = {"chat": chat}
+    value = change.get("v")
+    path = ["chat", *change.get("k", ())]
+    target, last = reduce(getitem, path[:-1], document), path[-1]
+    if change["kind"] == 2:
         target[last][change.get("i", len(target[last])) :] = value or []
-    elif kind == 1:
-        target[last] = value
-    else:
+    elif change["kind"] == 3:
         del target[last]
-    return chat
+    else:
+        target[last] = value
+    return document["chat"]
 
 
 _NOT_TRANSCRIPTS = {
@@ -638,8 +634,12 @@ KINDS = tuple(
             "tools in `dynamic_tools`",
             _has_line(
                 lambda line: (
-                    isinstance(line.get("payload"), dict)
-                    and line.get("type") in ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+                    (
+                        isinstance(line.get("payload"), dict)
+                        and line.get("type")
+                        in ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+                    )
+                    or (line.get("type") == "thread.started" and "thread_id" in line)
                 )
             ),
         ),

@@ -348,7 +348,7 @@ class Judgment:
     line: int
 
 
-_QUERY_IDS = ("query_id", "qid", "q_id", "question_id", "topic_id")
+_QUERY_IDS = ("query_id", "queryid", "qid", "q_id", "question_id", "topic_id", "topic")
 _DOCUMENT_IDS = (
     *("chunk_id", "chunk_link", "doc_id", "docid", "docno", "document_id", "passage_id", "corpus_id", "pid", "node_id"),
 )
@@ -389,7 +389,7 @@ _FIELDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 FIELD_NAMES = tuple(dict.fromkeys(name for fields in _FIELDS.values() for name in fields))
 _NAMES = {name for fields in _FIELDS.values() for names in fields.values() for name in names}
 _ROLES = ("export", "documents", "set", "pairs", "texts", "queries", "groups", "labels")  # in the order of faults
-_LISTS = ("documents", "docs", "chunks", "nodes", "corpus", "passages", "data", "rows", "queries", "qrels")
+_LISTS = ("documents", "docs", "chunks", "nodes", "corpus", "passages", "data", "rows", "results", "queries", "qrels")
 _STORE = "docstore/data"  # documents by id in a store of LlamaIndex
 _OF_LOGS = {"role", "messages", "session_id", "trace_id", "span_id"}
 _SCHEMAS = ("schema", *SCHEMA_KEYS)
@@ -441,8 +441,8 @@ def role_of(values: Sequence[Any], names: Mapping[str, str] = NO_NAMES) -> str:
     if lines:
         n_read = {role: sum(bool(_fields(line, role)) for line in lines) for role in ("labels", "texts")}
         return next((role for role, n in n_read.items() if 2 * n > len(lines)), "")
-    key = _list_key(values[0]) if len(values) == 1 else ""
-    listed = values[0][key] if key else values
+    key = _list_key(values)
+    listed = values if key is None else values[0][key] if key else values[0]
     listed = list(islice(_by_id(listed) if isinstance(listed, dict) else listed, SAMPLE))
     rows = [_body(value) for value in listed if isinstance(value, dict)]
     plain = {name for row in rows for name in _plain_names(tuple(row))}
@@ -485,13 +485,18 @@ def _body(value: Mapping[str, Any]) -> Mapping[str, Any]:
     return next((inner for key in ("kwargs", "__data__") if isinstance(inner := value.get(key), dict)), value)
 
 
-def _list_key(value: Any) -> str:
-    """The only list of an object, or the mapping of a LlamaIndex store, if it may have rows; else empty."""
-    if not isinstance(value, dict):
-        return ""
-    keys = [_STORE] if _STORE in value else [key for key in value if isinstance(value[key], list | dict)]
-    is_list = len(keys) == 1 and isinstance(value[keys[0]], dict if keys == [_STORE] else list)
-    return keys[0] if is_list and keys[0] in (*_LISTS, _STORE) else ""
+def _list_key(values: Sequence[Any]) -> str | None:
+    """The key of the rows in the only value of a file: a list, or a store of LlamaIndex; empty if it has rows by id."""
+    if len(values) != 1 or not isinstance(values[0], dict):
+        return None
+    parts = {key: part for key, part in values[0].items() if isinstance(part, list | dict)}
+    lists = [key for key in parts if (key in _LISTS and isinstance(parts[key], list)) or key == _STORE]
+    entries = list(values[0].values())
+    is_ids = all(re.search(r"\d", str(key)) for key in values[0])
+    has_texts = is_ids and all(isinstance(entry, str) and " " in entry.strip() for entry in entries)
+    has_rows = all(isinstance(entry, dict) and isinstance(entry.get("text"), str) for entry in entries)
+    is_by_id = len(entries) > 1 and (has_texts or has_rows) and _NAMES.isdisjoint(_plain_names(tuple(values[0])))
+    return lists[0] if lists and (len(parts) == 1 or lists == [_STORE]) else "" if is_by_id else None
 
 
 def _by_id(rows: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -559,14 +564,15 @@ class CollectionReader:
 
     def _entries(self, path: Path, role: str) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
         """The line, the role and the fields of each row of a file."""
+        list_key = _list_key([document.value for document in sample(path, 2)])
         for document in documents(path, self.faults):
             is_set = role == "set" and isinstance(document.value, dict)
             keys = {part: _key(document.value, role, part, self.names) for part in _FIELDS["set"]} if is_set else {}
-            for part, key in keys.items() or [(role, _list_key(document.value))]:
+            for part, key in keys.items() or [(role, list_key)]:
                 inner = document.value[key] if key else document.value
                 if part == "labels" and isinstance(inner, dict) and (is_set or _is_scores(inner)):
                     yield from ((document.line, part, row) for row in _scored(inner))
-                elif key and isinstance(inner, dict):
+                elif key is not None and isinstance(inner, dict):
                     yield from ((document.line, part, row) for row in _by_id(inner))
                 elif not is_set or key:
                     entries = document.entries(key) if key else [document]

@@ -29,6 +29,7 @@ from ctxbench.labelling.record_files import (
     ItemFinder,
     is_log,
     parse_list,
+    read_id,
     snake,
 )
 from ctxbench.labelling.sources import Document, data_files, documents
@@ -54,6 +55,10 @@ class EvalRows:
         form: what the file is, for the card of the dataset.
         rows: its records.
         roles: roles whose fields have the name of the role, and no other.
+        offered: fields with offered items.
+        likely: fields that hold items, and may have labels.
+        answers: fields that hold texts, though they have names of labels.
+        named_by: the field with ids, if there is no usual one.
         has_requests: whether a record has a request.
         has_labels: whether a record has labels.
         passed_over: its fields that were ignored.
@@ -64,6 +69,10 @@ class EvalRows:
     form: str
     rows: list[Row]
     roles: Collection[str] = ()
+    offered: Collection[str] = ()
+    likely: Collection[str] = ()
+    answers: Collection[str] = ()
+    named_by: str | None = None
     has_requests: bool = True
     has_labels: bool = False
     passed_over: dict[str, None] = field(default_factory=dict)
@@ -172,11 +181,10 @@ def _tests(document: Document, finder: ItemFinder, faults: list[Fault]) -> Itera
             message = Message("labelling.tests-elsewhere", name=name[:80], why=str(error)[:200])
             faults.append(Fault(message, document.path, document.line))
     for scenario in document.entries("scenarios"):
-        for data, test in itertools.product(
-            _dicts(_dict(scenario.value).get("config")), _dicts(_dict(scenario.value).get("tests"))
-        ):
-            variables = {**_dict(data.get("vars")), **_dict(test.get("vars"))}
-            tests.append(replace(scenario, value={**data, **test, "vars": variables}))
+        lists = (_dicts(_dict(scenario.value).get(name)) for name in ("config", "tests"))
+        for data, inner in itertools.product(*lists):
+            variables = {**_dict(data.get("vars")), **_dict(inner.get("vars"))}
+            tests.append(replace(scenario, value={**data, **inner, "vars": variables}))
     mentioned, default = set(_TEMPLATE.findall(str(config.get("prompts", "")))), _dict(config.get("defaultTest"))
     for test in tests:
         if value := _dict(_dict(test.value).get("testCase")) or _dict(test.value):
@@ -226,7 +234,8 @@ def _asserted(
 ) -> tuple[str, list[Any]] | None:
     """The role and the labels of an assertion; None if it does not name items.
 
-    What an answer contains is a label only if it is the name of an item, and no plain word.
+    What an answer contains is a label only if it is the name of an item, and no plain word. Names of which one is
+    enough are no labels.
     """
     kind, value = str(assertion.get("type")), assertion.get("value")
     is_negative, kind = kind.startswith("not-"), kind.removeprefix("not-")
@@ -239,13 +248,15 @@ def _asserted(
     entries = value if isinstance(value, list) else []
     named = [entry.get("name") if isinstance(entry, dict) else entry for entry in entries]
     names = [name.strip() for name in named if isinstance(name, str) and name.strip()]
-    if not names or kind not in (*_ONE, *_ANY, *_ALL, *_OF_TOOLS) or (is_negative and kind in _ALL):
+    if not names or kind not in (*_ONE, *_ANY, *_ALL, *_OF_TOOLS):
         return None
+    if len(names) > 1 and kind in (_ALL if is_negative else _ANY):
+        return None  # one of them is enough
     if kind not in _OF_TOOLS and any(
         finder.resolve(name).key is None or not (kind == "equals" or _IDENTIFIER.search(name)) for name in names
     ):
         return None
-    return ("forbidden", names) if is_negative else ("expected", [names] if kind in _ANY else names)
+    return "forbidden" if is_negative else "expected", names
 
 
 # deepeval and ragas
@@ -302,9 +313,10 @@ def _is_item(entry: Any, finder: ItemFinder) -> bool:
 
 # trigger evals of skills
 
-_TRIGGER = re.compile(
+_TRIGGER = re.compile(r"should_?(?P<no>not_|nt_)?(trig|activ|invoke|fire|load)\w*|(expected_)?triggers?(ed)?")
+_TRIGGER_LIST = re.compile(
     r"should_?(?P<no>not_|nt_)?(trig|activ|invoke|fire|load)\w*"
-    r"|(?P<non>non_|not_|no_)?trigger(ing)?_(prompt|quer|case|test|eval|example)\w*|(expected_)?triggers?(ed)?"
+    r"|(?P<non>non_|not_|no_)?trigger(ing)?_(prompt|quer|case|test|eval|example)\w*"
 )
 _SKILL_KEYS = ("skill", "skill_name")
 _WORDS_OF_FILES = re.compile(r"[-_.]?(?:triggers?|evals?|tests?|cases|queries)")
@@ -315,10 +327,10 @@ def is_trigger_eval(values: Sequence[Any]) -> bool:
     dicts = [value for value in values if isinstance(value, dict)]
     entries = [entry for value in dicts for inner in value.values() for entry in _dicts(inner)]
     return any(
-        _TRIGGER.fullmatch(snake(name)) and (isinstance(stated, list) or _says(stated) is not None)
-        for value in (*dicts, *entries)
-        if not {"front_matter", "function"} & set(value)
-        for name, stated in value.items()
+        (_TRIGGER_LIST.fullmatch(name) and isinstance(value, list))
+        or (_TRIGGER.fullmatch(name) and _says(value) is not None and set(REQUESTS) & set(fields))
+        for fields in ({snake(name): value for name, value in record.items()} for record in (*dicts, *entries))
+        for name, value in fields.items()
     )
 
 
@@ -344,7 +356,8 @@ class TriggerEvals:
         paths = {item.key: str(item.metadata.get("path", "")) for item in self._skills if root}
         self._by_folder = {(root / paths[i.key]).absolute().parent: i for i in self._skills if root}
         self._by_name = {name: item for item in self._skills for name in (item.id, item.name.casefold())}
-        self._rows: dict[str, Row] = {}
+        self._rows: dict[str, Row] = {}  # by text
+        self._ids: set[str] = set()
 
     def read(self, read: Iterable[Document]) -> None:
         """Add the entries of a file."""
@@ -360,7 +373,7 @@ class TriggerEvals:
         text, match = fields.get(request), next(filter(None, map(_TRIGGER.fullmatch, fields)), None)
         match = match if match and not re.search("trig(?!ger)", match[0]) else None  # a misspelt field
         if triggered is None and match and (stated := _says(fields[match[0]])) is not None:
-            triggered = stated is not bool(match["no"] or match["non"])
+            triggered = stated is not bool(match["no"])
         if not isinstance(text, str) or not text.strip() or triggered is None:
             row.fault(Message("labelling.trigger-entry", entry=number, got=dict(row.data)))
             return
@@ -378,9 +391,14 @@ class TriggerEvals:
         self._draft.ids[PASSED_OVER] += [name for name in fields if name not in consumed]
         first = self._rows.get(text.strip())
         if first is None:
-            ids = {before.data["id"] for before in self._rows.values()}
-            query_id = _unique(fields.get("id"), f"{skill.name}-{number}", ids)
-            data = {"query": text.strip(), "id": query_id, "split": None, "expected": [], "forbidden": []}
+            query_id = self._id(row, f"{skill.name}-{number}")
+            data: dict[str, Any] = {
+                "query": text.strip(),
+                "id": query_id,
+                "split": None,
+                "expected": [],
+                "forbidden": [],
+            }
             first = self._rows[text.strip()] = replace(row, data=data)
         if split := row.take("split", str, ""):
             if (before := first.data["split"] or split) != split:
@@ -388,6 +406,14 @@ class TriggerEvals:
             cast("dict[str, Any]", first.data)["split"] = split
         labels = first.data["expected" if triggered else "forbidden"]
         labels += [skill.id] if skill.id not in labels else []
+
+    def _id(self, row: Row, default: str) -> str:
+        """A unique id without blanks."""
+        name = re.sub(r"\s+", "-", read_id(row, "id").strip()) or default
+        names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+        unique = next(candidate for candidate in names if candidate not in self._ids)
+        self._ids.add(unique)
+        return unique
 
     def _skill(self, path: Path, named: Any) -> Item | None:
         """The skill that is named, else that of the folder, else that with the name of the file or its folders."""
@@ -415,23 +441,13 @@ class TriggerEvals:
         return [EvalRows(path=rows[0].path or Path(), name="", form="trigger evals", rows=rows, roles=roles)]
 
 
-def _unique(stated: Any, default: str, ids: Collection[str]) -> Any:
-    """A unique id without blanks; what is no text or number stays as it is."""
-    if stated is not None and (isinstance(stated, bool) or not isinstance(stated, str | int)):
-        return stated
-    name = re.sub(r"\s+", "-", str("" if stated is None else stated).strip() or default)
-    return next(n for n in itertools.chain([name], (f"{name}-{k}" for k in itertools.count(2))) if n not in ids)
-
-
 def _trigger_entries(document: Document) -> Iterator[tuple[Document, bool | None, Any]]:
     """The entries of a document, whether the name of their list says that they trigger, and the skill named above."""
     value = _dict(document.value)
     named = next((value[name] for name in value if snake(name) in _SKILL_KEYS), None)
-    matches = {name: match for name in value if (match := _TRIGGER.fullmatch(snake(name)))}
-    lists = [name for name in matches if isinstance(value[name], list)]
-    for name in lists:
-        for entry in document.entries(name):
-            yield entry, not (matches[name]["no"] or matches[name]["non"]), named
+    matches = {name: _TRIGGER_LIST.fullmatch(snake(name)) for name in value if isinstance(value[name], list)}
+    lists = {name: not (match["no"] or match["non"]) for name, match in matches.items() if match}
+    yield from ((entry, triggered, named) for name, triggered in lists.items() for entry in document.entries(name))
     yield from ((entry, None, named) for entry in records_of(document) if not lists)
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from ctxbench.catalogs.instructions import rules_folder
 from ctxbench.catalogs.tool_lists import as_option, describes_item
 from ctxbench.datasets.dataset import split_of
 from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_pairs, minimal_groups
-from ctxbench.io.errors import SHOWN, Fault, InputError, Message, check_choice, none_found, suggest
+from ctxbench.io.errors import SHOWN, Fault, InputError, Message, check_choice, merge_equal_faults, none_found, suggest
 from ctxbench.io.rows import Row
 from ctxbench.labelling.conversion import PASSED_OVER, RENAMED, Conversion, Draft, ImportSettings, grading, refuse_empty
 from ctxbench.labelling.eval_forms import (
@@ -68,6 +68,7 @@ from ctxbench.labelling.record_files import (
     named,
     naming_field,
     offered_fields,
+    read_id,
     request_text,
     snake,
     useless_names,
@@ -159,8 +160,10 @@ def import_evals(
     reader.put_in_groups()
     order = {path: number for number, path in enumerate(files)}
     draft.faults.sort(key=lambda fault: (order.get(Path(fault.path or ""), 0), fault.line))
+    draft.faults[:] = merge_equal_faults(draft.faults)
+    has_labels = any(part.has_labels for part in parts)
     for part in parts:
-        reader.check_part(part)
+        reader.check_part(part, has_labels=has_labels)
     refuse_empty(draft.queries, where, draft.faults, expected='{"query": text, "expected": [names]}')
     forms = list(dict.fromkeys(part.form for part in parts))
     labelling = str(Message("labelling.card-triggers" if forms == ["trigger evals"] else "labelling.card-golden"))
@@ -232,39 +235,37 @@ class _EvalReader:
         """Read the labels and offered items of the records of a file, and add its faults."""
         rows, names, path = part.rows, self._mapped, part.path
         if not names and rows and all(is_log(row.data) for row in rows):
-            fields = ", ".join(map(repr, list(rows[0].data)[:5]))
+            listed = ", ".join(map(repr, list(rows[0].data)[:5]))
             command = shlex.join(["ctxbench", "data", "import", str(path)])
-            raise InputError([Fault(Message("labelling.log-as-eval", fields=fields, command=command), path)])
+            raise InputError([Fault(Message("labelling.log-as-eval", fields=listed, command=command), path)])
         if useless := useless_names([row.data for row in rows], names):
             raise InputError([Fault(message, path) for message in useless])
         part.rows = rows = [replace(row, data=with_names(row.data, names)) for row in rows]
         records = [row.data for row in rows]
         part.has_requests = has_request(records)
-        offered = {name for record in records for name in offered_fields(record, names) if snake(name) in OFFERED}
-        usual = {name for record in records for name in record if LABELS.fullmatch(snake(name))}
-        evidence = FieldEvidence.of([{n: r[n] for n in r if n in usual} for r in records], self._finder.resolve)
-        likely = {name.partition(".")[0] for name in evidence.items}
-        named_by = naming_field(records)  # used as id if there are no ids
-        return [
-            self._read(part, row, f"{part.name}-{number}", offered, likely, named_by)
-            for number, row in enumerate(rows, start=1)
-        ]
+        part.named_by = naming_field(records)
+        part.offered = {n for record in records for n in offered_fields(record, names) if snake(n) in OFFERED}
+        fields = {name for record in records for name in record if name not in part.offered}
+        labels = {name for name in fields if snake(name) in EXPECTED or LABELS.fullmatch(snake(name))}
+        evidence = FieldEvidence.of([{n: r[n] for n in r if n in labels} for r in records], self._finder.resolve)
+        part.likely = {name.partition(".")[0] for name in evidence.items}
+        part.answers = set(evidence.texts) - part.likely if part.likely else ()
+        return [self._read(part, row, f"{part.name}-{number}") for number, row in enumerate(rows, start=1)]
 
-    def _read(
-        self, part: EvalRows, row: Row, default_id: str, offered_in_file: Collection[str], likely: Collection[str],
-        named_by: str | None,
-    ) -> _Eval:  # fmt: skip
+    def _read(self, part: EvalRows, row: Row, default_id: str) -> _Eval:
         """Read the labels and offered items of one record, and add its faults."""
         offered = offered_fields(row.data, self._mapped)
-        offered += [name for name in row.data if name in offered_in_file and name not in offered]
+        offered += [name for name in row.data if name in part.offered and name not in offered]
         fixed = {*self._mapped, *part.roles}
         fields = {
-            role: field_of(row, role, offered=offered, likely=likely if role == "expected" else ())
+            role: field_of(
+                row, role, offered=[*offered, *part.answers], likely=part.likely if role == "expected" else ()
+            )
             for role in FIELDS
             if role not in fixed
         }
         fields |= {role: role if row.data.get(role) is not None else None for role in FIELDS if role in fixed}
-        fields["id"] = fields["id"] or named_by
+        fields["id"] = fields["id"] or part.named_by
         listed = {name: self._offered(row, name) for name in offered if name not in fields.values()}
         return _Eval(
             part=part,
@@ -342,7 +343,7 @@ class _EvalReader:
             DatasetQuery(
                 request=Request(id=query_id, text=text, available=available),
                 split=_split(row),
-                tags=tuple(_tags(row)),
+                tags=_tags(row),
                 needs_nothing=needs_nothing,
                 partly_labelled=is_partial and bool(groups),
             )
@@ -353,26 +354,30 @@ class _EvalReader:
 
     def _query_id(self, record: _Eval) -> str:
         """The id of the query of a record; that of another file's query gets the name of its file before it."""
-        row, published = record.row, _id(record.row, record.fields["id"])
-        query_id = self.draft.query_id(published or record.default_id)
-        first = self._lines.get(query_id)
-        if first is not None and first.path != row.path:
-            query_id = self.draft.query_id(f"{record.part.name}-{published or record.default_id}")
-            first = self._lines.get(query_id)
-        if first is not None:
+        row, published = record.row, read_id(record.row, record.fields["id"])
+        name = published or record.default_id
+        for candidate in (name, f"{record.part.name}-{name}"):
+            query_id = self.draft.query_id(candidate)
+            first = self._lines.setdefault(query_id, row)
+            if first is row or first.path == row.path:
+                break
+        if first is not row:
             row.fault(Message("labelling.query-twice", name=query_id, line=first.line))
-        self._lines.setdefault(query_id, row)
         self.draft.ids[UNNAMED] += [] if published else [query_id]
         return query_id
 
-    def check_part(self, part: EvalRows) -> None:
-        """Hint at ignored fields that hold items; a file without requests or labels is a fault.
+    def check_part(self, part: EvalRows, *, has_labels: bool) -> None:
+        """Hint at ignored fields that hold items; a file without requests is a fault, and so are files without labels.
 
         The fault has the mapping that the values of the fields suggest.
+
+        Args:
+            part: the records of a file.
+            has_labels: whether any of the files has labels.
         """
         records = [row.data for row in part.rows]
         evidence = FieldEvidence.of(records, self._finder.resolve)
-        if part.has_labels and part.has_requests:
+        if has_labels and part.has_requests:
             for name, keys in evidence.items.items():
                 if name.partition(".")[0] in part.passed_over:
                     hint = Message("labelling.ignored-items", name=name)
@@ -386,9 +391,9 @@ class _EvalReader:
         likely = {"query": request, "expected": "".join(labels[:1]), "forbidden": labels and evidence.forbidden()}
         names = {**self._mapped, **{role: name for role, name in likely.items() if name}}
         option = as_option(names or {"query" if not part.has_requests else "expected": "FIELD"})
-        key = "labelling.no-request-field" if not part.has_requests else "labelling.expected-missing"
-        if labels:
-            key = "labelling.map-choice" if len(labels) > 1 else "labelling.map-labels"
+        option = shlex.join(option.split(" ", 1))
+        key = "labelling.expected-missing" if part.has_requests else "labelling.no-request-field"
+        key = "labelling.map-choice" if len(labels) > 1 else "labelling.map-labels" if labels else key
         message = Message(
             key,
             fields=", ".join([*fields[:_SHOWN], "..."][: len(fields)]) or "none",
@@ -396,7 +401,7 @@ class _EvalReader:
             hint=f"; did you mean {request!r}?" if request else ".",
             missing="expected items" if part.has_requests else "the request and expected items",
             option=option,
-            command=f"{self.draft.settings.command} {shlex.join(option.split(' ', 1))}",
+            command=f"{self.draft.settings.command} {option}",
             names=REQUESTS,
             expected=EXPECTED,
             forbidden=FORBIDDEN,
@@ -528,15 +533,6 @@ def _score(row: Row, field_name: str, label: Any) -> int | None:
     return None
 
 
-def _id(row: Row, name: str | None) -> str:
-    """The id, a text or a whole number; empty if it is missing."""
-    value = row.data.get(name or "")
-    if value is None or type(value) in (str, int):
-        return "" if value is None else str(value)
-    row.fault(Message("labelling.field-choice", name=name, choices="a text or a whole number", got=value))
-    return ""
-
-
 def _split(row: Row) -> str:
     split = row.take("split", str, "")
     if not re.fullmatch(r"[A-Za-z0-9_-]*", split):
@@ -544,9 +540,9 @@ def _split(row: Row) -> str:
     return split
 
 
-def _tags(row: Row) -> Iterator[str]:
+def _tags(row: Row) -> tuple[str, ...]:
     value = row.data.get("tags")
-    entries = [part.strip() for part in value.split(",")] if isinstance(value, str) else row.take("tags", list, [])
+    entries = value.split(",") if isinstance(value, str) else row.take("tags", list, [])
     if not all(isinstance(entry, str) for entry in entries):
         row.fault(Message("labelling.field-choice", name="tags", choices="a list of texts", got=value))
-    yield from (entry for entry in entries if entry and isinstance(entry, str))
+    return tuple(entry.strip() for entry in entries if isinstance(entry, str) and entry.strip())

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ctxbench.catalogs.instructions import is_instructions
 from ctxbench.catalogs.snapshots import SnapshotPart, refuse_other
 from ctxbench.datasets.dataset import Dataset, name_of_path
 from ctxbench.datasets.files import create_dataset
@@ -163,6 +164,8 @@ def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: 
     forced = None if kind in (None, TRACES) else kind_named(kind)
     for path in data_files(paths):
         recognised = recognise([document.value for document in sample(path)])
+        if recognised is None and is_instructions(path):  # AGENTS.md is a text like any other
+            recognised = kind_named("rules")
         of_catalog = recognised is not None and recognised.family == CATALOG
         if forced is not None and (forced.family == CATALOG or not of_catalog) and (recognised or path in paths):
             recognised = forced
@@ -170,8 +173,10 @@ def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: 
             unknown.append(path)
         else:
             kinds[path] = recognised
-    if has_catalog and all(kind.family in (EVALS, CATALOG) for kind in kinds.values()):
-        evals = [path for path in unknown if any(isinstance(document.value, dict) for document in sample(path, 3))]
+    families = {kind.family for kind in kinds.values()}
+    if has_catalog and families <= {EVALS, CATALOG}:  # objects beside evals, such as settings, are hardly evals
+        evals = [path for path in unknown if path in paths or EVALS not in families]
+        evals = [path for path in evals if any(isinstance(document.value, dict) for document in sample(path, 3))]
         kinds |= dict.fromkeys(evals, kind_named(GOLDEN))
         unknown = [path for path in unknown if path not in evals]
     if faulty := [path for path in unknown if path in paths] or (unknown if not kinds else []):
@@ -226,6 +231,7 @@ def import_files(
         settings = replace(settings, name=name_of_path(options.folder, plan.family))
     if plan.family == COLLECTION:
         files = plan.of_family(COLLECTION, EVALS, CATALOG)
+        files = [path for path in files if plan.kinds[path].name not in INSTRUCTIONS]
         kind = next((kind.name for kind in plan.titles if kind.family == COLLECTION), None)
         conversion = import_collection(files, catalog, kind=kind, settings=settings, names=options.names)
         return Imported(plan=plan, dataset=conversion.dataset, report=conversion)

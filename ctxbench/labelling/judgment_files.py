@@ -399,7 +399,7 @@ KINDS = (
     ),
     _items(
         name="documents",
-        title="documents or chunks",
+        title="documents, chunks, or queries of a collection",
         program="documents of LangChain, nodes and stores of LlamaIndex, any list of objects with an id and a text",
         matches=_is_role("documents", "texts"),
     ),

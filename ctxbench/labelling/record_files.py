@@ -43,6 +43,7 @@ CUT_FROM = 55  # characters; longer names may be cut to 60 to 64, perhaps with a
 _PREFIX = re.compile(r"(?:functions?[./:]+|mcp(?:__|[./:_-]))", re.IGNORECASE)
 _JOINT = re.compile(r"__+|[./:]+")
 _OTHER = re.compile(r"[\W_]+")
+_SEPARATORS = re.compile(r"[\s_./\\:-]+")
 _HASH = re.compile(r"[_-]?[0-9a-f]{4,12}$", re.IGNORECASE)
 
 
@@ -301,7 +302,7 @@ def _by_name(pairs: Iterable[tuple[str, ItemKey]]) -> dict[str, list[ItemKey]]:
 
 
 def _stripped(text: str) -> str:
-    return _OTHER.sub("", text.casefold())
+    return _SEPARATORS.sub("", text.casefold())
 
 
 def _folded(text: str) -> str:
@@ -355,18 +356,9 @@ OFFERED = ("tools", "functions", "available", "available_tools", "offered_tools"
 GRADES = ("grade", "gain", "relevance", "score")  # members of labels that are objects
 OTHERWISE = {
     "query": (
-        *(
-            "message",
-            "text",
-            "user_message",
-            "user_query",
-            "user_input",
-            "user_prompt",
-            "user_request",
-            "utterance",
-            "query_text",
-        ),
-        *("request_text", "question_text", "message_text", "instruction", "task"),
+        *("message", "text", "user_message", "user_query", "user_input", "user_prompt", "user_request", "utterance"),
+        *("user_question", "user_utterance", "user_says", "customer_message", "customer_query", "customer_question"),
+        *("query_text", "request_text", "question_text", "message_text", "instruction", "task"),
     ),
     "id": ("case_id", "test_id", "eval_id", "example_id", "question_id", "request_id", "uuid"),
 }
@@ -408,7 +400,7 @@ def field_of(row: Row, role: str, *, offered: Collection[str] = (), likely: Coll
     if len(fields) > 1:
         row.fault(Message("labelling.several-fields", fields=" and ".join(map(repr, fields))))
     others = _called(row, REQUESTS if role == "query" else OTHERWISE.get(role, ()))
-    others += [name for name in row.data if name in likely]
+    others += [name for name in row.data if name in likely and name not in offered]
     return next(iter(fields or others), None)
 
 
@@ -615,7 +607,8 @@ def with_names(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str
     """A record with fields renamed by the mapping, without other names of mapped fields."""
     roots = {theirs if theirs in data else theirs.partition(".")[0] for theirs in names.values()}
     mapped = {field: value for field, value in _mapped_values(data, names).items() if value is not None}
-    return {name: value for name, value in data.items() if name not in roots} | mapped
+    others = {name: value for name, value in data.items() if name not in roots}
+    return {snake(name) if snake(name) in READ_BESIDE else name: value for name, value in others.items()} | mapped
 
 
 def _mapped_values(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -694,3 +687,12 @@ def naming_field(records: Sequence[Mapping[str, Any]]) -> str | None:
         if len(texts) == len(records):
             return name
     return None
+
+
+def read_id(row: Row, name: str | None) -> str:
+    """The id, a text or a whole number; empty if it is missing."""
+    value = row.data.get(name or "")
+    if value is None or type(value) in (str, int):
+        return "" if value is None else str(value)
+    row.fault(Message("labelling.field-choice", name=name, choices="a text or a whole number", got=value))
+    return ""

@@ -20,6 +20,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ctxbench.catalogs.instructions import read_page
 from ctxbench.io.documents import YamlPath, after_blanks, entry_lines, line_of, parse_json, parse_yaml
 from ctxbench.io.errors import Fault, InputError, Message, StorageError, UserError, without_marks
 from ctxbench.io.files import decoded_lines, open_unpacked, suggest_file
@@ -297,11 +298,8 @@ def _stream(lines: Iterable[tuple[int, str]], path: Path, faults: list[Fault]) -
 
 
 def _markdown(lines: Iterable[tuple[int, str]], path: Path) -> Iterator[Document]:
-    text = "\n".join(line for _, line in lines).lstrip()
-    front = _FRONT_MATTER.match(text)
-    if front is not None:
-        data, _ = parse_yaml(front[1], path)
-        yield Document({"front_matter": data, "text": text[front.end() :]}, path, 1)
+    page = read_page("\n".join(line for _, line in lines).lstrip())  # as lenient as the programs that read them
+    yield Document({"front_matter": dict(page.fields), "text": page.text}, path, 1)
 
 
 def _yaml_documents(text: str, path: Path) -> Iterator[Document]:
@@ -360,7 +358,7 @@ def _parquet_rows(content: BinaryIO, path: Path) -> Iterator[Document]:
         batches = ParquetFile(content).iter_batches(batch_size=1000)
         rows = chain.from_iterable(batch.to_pylist() for batch in batches)
         yield from (Document(_plain(row), path, number) for number, row in enumerate(rows, start=1))
-    except (ArrowException, UnicodeDecodeError) as error:
+    except (ArrowException, ValueError) as error:  # a text that is not UTF-8
         raise InputError([Fault(Message("labelling.parquet-damaged", why=str(error)), path)]) from error
 
 

@@ -172,10 +172,19 @@ def _entries(data: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], dict[
     labels, trace = data.get("context.trace_id"), data.get("trace")
     above = {**data, **(trace if isinstance(trace, dict) else {})}
     inherited = {name: above[name] for name in _INHERITED if above.get(name) is not None}
+    batch = data["batch"] if all_objects(data.get("batch")) else ()
+    bodies: dict[str, dict[str, Any]] = {}  # of a batch of Langfuse: events that make or change observations
+    for event in batch:
+        body = {name: value for name, value in _object(event.get("body")).items() if value is not None}
+        kind = {"type": str(event.get("type")).partition("-")[0].upper()}
+        bodies[str(body.get("id"))] = {**bodies.get(str(body.get("id")), {}), **kind, **body}
     rows = [{name: _object(column).get(label) for name, column in data.items()} for label in _object(labels)]
-    for row in (*rows, *(row for name in _GROUPS if all_objects(data.get(name)) for row in data[name])):
-        if any(True for _ in _entries(row)):
-            yield from _entries({**inherited, **{name: value for name, value in row.items() if value is not None}})
+    for row in (
+        *rows,
+        *bodies.values(),
+        *(row for name in _GROUPS if all_objects(data.get(name)) for row in data[name]),
+    ):
+        yield from _entries({**inherited, **{name: value for name, value in row.items() if value is not None}})
 
 
 def _is_span(data: Mapping[str, Any]) -> bool:
@@ -185,19 +194,16 @@ def _is_span(data: Mapping[str, Any]) -> bool:
     if it also has the id and another field of a span.
     """
     span_id, trace = _field(data, *_FIELDS["id"][:-1]), _field(data, *_FIELDS["trace"])
-    if any(name in data for name in TURN_MARKS) and not (span_id and any(name in data for name in _OF_SPANS)):
-        return False
+    is_turn = any(name in data for name in TURN_MARKS) and not (span_id and any(name in data for name in _OF_SPANS))
     has_id = any(isinstance(identity, str | int) for identity in (span_id, trace))
-    return has_id or _is_observation(data) or _is_run(data)
+    return not is_turn and (has_id or _is_observation(data) or _is_run(data))
 
 
 def _is_observation(data: Mapping[str, Any]) -> bool:
     """Whether an object is an observation of Langfuse."""
-    kind = data.get("type")
-    if not isinstance(kind, str) or kind.upper() not in _OBSERVATIONS:
-        return False
-    has_body = kind.upper() == "GENERATION" and ("input" in data or "output" in data)
-    is_other = any(name in data for name in ("spanId", "span_id", "attributes"))
+    kind = str(data.get("type")).upper()
+    has_body = kind == "GENERATION" and ("input" in data or "output" in data)
+    is_other = kind not in _OBSERVATIONS or any(name in data for name in ("spanId", "span_id", "attributes"))
     return not is_other and (has_body or any(name in data for name in _OF_OBSERVATIONS))
 
 
@@ -399,7 +405,8 @@ class LogReader:
         try:
             self._read(data, position, at)
         except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
-            key = "labelling.not-a-span" if holds_spans(data) else "labelling.messages-form"
+            is_export = isinstance(data, dict) and (any(name in data for name, *_ in _EXPORTS) or _is_span(data))
+            key = "labelling.not-a-span" if is_export else "labelling.messages-form"
             faults.append(replace(at, message=Message(key)))
         if len(faults) == n_faults or counts["spans"] - counts["spans_unreadable"] > n_spans:
             return True
@@ -438,7 +445,9 @@ class LogReader:
 
 
 def _plain(value: Any) -> Any:
-    """A document; of a row of a table, whose values are all texts, with the objects in its texts."""
+    """A document; of a state of LangGraph its values, of a row of texts the objects in them."""
+    if isinstance(value, dict) and isinstance(_field(value, "values.messages"), list):
+        return value["values"]
     is_row = isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
     return {name: parsed(text) for name, text in value.items() if text} if is_row else value
 

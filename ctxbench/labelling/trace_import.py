@@ -12,15 +12,14 @@ import re
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 
 from ctxbench import __version__
-from ctxbench.datasets.dataset import Dataset, name_fault, name_of_path
+from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import copy_other_files, refuse_loss, write_files
 from ctxbench.datasets.layout import CARD, EXPOSURE, Exposure, own_files, read_card, write_exposures
 from ctxbench.io.console import ProgressListener, silent
@@ -43,7 +42,7 @@ class LogFiles:
     Attributes:
         findings: counts and faults.
         names: finds the items of names.
-        turns: the records of sessions.
+        has_sessions: whether a file has sessions of agents.
     """
 
     def __init__(self, source: TraceSource, *, history: int) -> None:
@@ -52,13 +51,14 @@ class LogFiles:
         self._paths, self._kind = source.logs, source.kind
         self._rows = LogReader(self.findings, history=history)
         self._sessions = SessionReader(SessionNames(source.catalog, self.names), self.findings)
-        self.turns: list[Record] = []
+        self._turns: list[Record] = []
         self._hashes: set[bytes] = set()  # of documents
-        self._n_files = self._n_documents = self._n_readable = 0
+        self._n_files = self._n_documents = 0
+        self.has_sessions = False
 
     def records(self) -> list[Record]:
         """All records read."""
-        return [*self.turns, *self._rows.records()]
+        return [*self._turns, *self._rows.records()]
 
     def read(self, progress: ProgressListener = silent) -> Iterator[None]:
         """Read the files from where reading stopped; gives control back after each document.
@@ -73,68 +73,68 @@ class LogFiles:
         counts, faults = self.findings.counts, self.findings.faults
         for number, path in list(enumerate(self._paths))[self._n_files :]:
             if self._n_documents == 0:
-                self.turns += self._sessions.start_file(path)
-            yield from self._read_file(path, partial(_report_progress, progress, sum(sizes[:number]), sum(sizes)))
+                self._turns += self._sessions.start_file(path)
+            yield from self._read_file(path, progress, sum(sizes[:number]), sum(sizes))
             self._n_files, self._n_documents = number + 1, 0
-        self.turns += self._sessions.finish()
-        counts["lines_unreadable"] = n_wrong = counts["lines"] - self._n_readable - counts["lines_twice"]
-        if faults and n_wrong > self._n_readable:
-            raise _unreadable(faults, f"traces: {n_wrong} lines cannot be read, {self._n_readable} can")
+        self._turns += self._sessions.finish()
+        n_wrong, n_readable = counts["lines_unreadable"], counts["lines"] - counts["lines_unreadable"]
+        if faults and n_wrong > n_readable:
+            raise _unreadable(faults, f"traces: {n_wrong} lines cannot be read, {n_readable} can")
 
-    def _read_file(self, path: Path, progress: Callable[[int], object]) -> Iterator[None]:
+    def _read_file(self, path: Path, progress: ProgressListener, before: int, total: int) -> Iterator[None]:
         values = [document.value for document in sample(path)]
         is_session = self._kind in _SESSIONS or any(kind.matches(values) for kind in KINDS)
+        self.has_sessions |= is_session
         counts, faults = self.findings.counts, self.findings.faults
         n_faults = len(faults)
         try:
-            for n, document in enumerate(documents(path, faults, progress), start=1):
+            read = documents(path, faults, lambda n: progress("reading traces, bytes", before + n, total))
+            for n, document in enumerate(read, start=1):
                 if n <= self._n_documents:  # read before the interruption
                     del faults[n_faults:]
                     continue
-                counts["lines"] += 1 + len(faults) - n_faults
-                self._n_readable += self._read_document(document, is_session=is_session)
+                counts.update(lines=1 + len(faults) - n_faults, lines_unreadable=len(faults) - n_faults)
+                counts["lines_unreadable"] += not self._read_document(document, is_session=is_session)
                 self._n_documents, n_faults = n, len(faults)
                 yield
         except InputError as error:
             faults += error.faults
-        counts["lines"] += len(faults) - n_faults
+        counts.update(lines=len(faults) - n_faults, lines_unreadable=len(faults) - n_faults)
 
     def _read_document(self, document: Document, *, is_session: bool) -> bool:
-        """Read a document; returns whether it, or a part of it, could be read, and was not repeated."""
+        """Read a document; returns whether it, or a part of it, could be read."""
         counts, at = self.findings.counts, Fault("", document.path, document.line)
         if is_session:
-            before = len(self.findings.faults), counts["lines_twice"]
-            self.turns += self._sessions.read(document.value, counts["lines"], at)
-            return before == (len(self.findings.faults), counts["lines_twice"])
+            n_faults = len(self.findings.faults)
+            self._turns += self._sessions.read(document.value, counts["lines"], at)
+            return n_faults == len(self.findings.faults)
         text = document.text.strip() or json.dumps(document.value)
         digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         if digest in self._hashes:
             counts["lines_twice"] += 1
-            return False
+            return True
         self._hashes.add(digest)
         return self._rows.read(document.value, counts["lines"], at)
-
-
-def _report_progress(progress: ProgressListener, before: int, total: int, n: int) -> None:
-    progress("reading traces, bytes", before + n, total)
 
 
 def _unreadable(faults: Sequence[Fault], subject: str) -> InputError:
     return InputError(merge_equal_faults(faults)[:_SHOWN], subject=subject)
 
 
-def _check_turns(groups: Sequence[object], logs: Sequence[Path], findings: LogFindings) -> None:
+def _check_turns(groups: Sequence[object], logs: Sequence[Path], reader: LogFiles) -> None:
     """Check that the logs have a turn.
 
     Raises:
         InputError: lines are wrong.
         ParameterError: no line has a user message.
     """
+    findings, n, files = reader.findings, reader.findings.counts, ", ".join(map(str, logs))
     if groups:
         return
     if findings.faults:
         raise _unreadable(findings.faults, "traces")
-    n, files = findings.counts, ", ".join(map(str, logs))
+    if reader.has_sessions:
+        raise ParameterError(Message("labelling.session-without-request", files=files, lines=n["lines"]))
     if not n["lines"]:
         raise ParameterError(Message("labelling.empty-log", files=files))
     raise ParameterError(
@@ -222,22 +222,6 @@ class TraceSettings:
         if self.history < 0:
             raise ParameterError(f"history must be 0 messages or more, got {self.history}")
 
-    @classmethod
-    def of_folder(
-        cls, out: Path, *, name: str | None, licence: str | None, history: int, all_offered: bool
-    ) -> TraceSettings:
-        """Settings of an import into a folder; the dataset is named after the folder by default.
-
-        Raises:
-            ParameterError: the name is invalid, or the history is negative.
-        """
-        settings = cls(
-            name=name_of_path(out, "traces") if name is None else name, history=history, assume_full=all_offered
-        )
-        if fault := name_fault(settings.name):
-            raise ParameterError(f"{fault} (--name)")
-        return settings if licence is None else replace(settings, licence=licence)
-
 
 def import_traces(
     source: TraceSource,
@@ -268,16 +252,17 @@ def import_traces(
     reader = _read_logs(source, settings, progress)
     findings = reader.findings
     groups = list(conversations(reader.records(), findings, history=settings.history))
-    _check_turns(groups, source.logs, findings)
+    _check_turns(groups, source.logs, reader)
     builder = Builder(source.catalog, source.scopes, reader.names, settings.assume_full, redact, findings)
     builder.add_conversations(groups, progress)
-    if not reader.turns:  # an agent may have used its own tools alone
-        _check_catalog(builder)
+    if not reader.has_sessions:  # an agent may have used its own tools alone
         _check_labels(builder, source.logs)
     report = _report(builder)
+    times = sorted(query.request.time for query in builder.queries if query.request.time is not None)
+    origin = {"kind": "logs of an agent", "files": len(source.logs), "turns": len(builder.queries)}
     about = {
         "licence": settings.licence,
-        "source": _origin(builder, len(source.logs)),
+        "source": origin | ({"from": times[0], "to": times[-1]} if times else {}),
         "labelling": report.labelling(),
         "notes": {"traces": report.as_dict()},
     }
@@ -308,43 +293,13 @@ def _read_logs(source: TraceSource, settings: TraceSettings, progress: ProgressL
 def interrupts() -> Iterator[list[int]]:
     """Note the signals of Ctrl-C in a list instead of raising `KeyboardInterrupt`; only in the main thread."""
     signals: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield signals
-        return
-    handler = signal.signal(signal.SIGINT, lambda number, _: signals.append(number))
+    is_main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, lambda number, _: signals.append(number)) if is_main else None
     try:
         yield signals
     finally:
-        signal.signal(signal.SIGINT, handler)
-
-
-def import_into(
-    folder: Path,
-    source: TraceSource,
-    settings: TraceSettings,
-    *,
-    redact: bool = True,
-    patterns: Path | None = None,
-    progress: ProgressListener = silent,
-) -> TraceImport:
-    """Make a dataset of logs and write it into a folder, all of it or nothing.
-
-    Args:
-        folder: the folder of the dataset.
-        source: logs and catalog.
-        settings: settings of the import.
-        redact: whether to redact texts.
-        patterns: a file with patterns for the redaction.
-        progress: called with the step and its progress.
-
-    Raises:
-        UserError: as `import_traces` and `write_import`; the folder is checked first.
-    """
-    refuse_overwriting(folder)
-    redactor = redactor_for(source.catalog, patterns) if redact else None
-    result = import_traces(source, settings, redact=redactor, progress=progress)
-    write_import(result, folder)
-    return result
+        if is_main:
+            signal.signal(signal.SIGINT, handler)
 
 
 def write_import(result: TraceImport, folder: Path | str) -> None:
@@ -402,35 +357,32 @@ def redactor_for(catalog: Catalog, patterns: Path | None = None) -> Redactor:
     return redactor(patterns, keep=names, ordinary={word for text in texts for word in _WORD.findall(text)})
 
 
-def _check_catalog(builder: Builder) -> None:
-    """Check that a name of the log is in the catalog.
-
-    Raises:
-        ParameterError: the log has names, and none is resolved.
-    """
-    resolved = builder.resolved_names()
-    if not resolved or any(match.key is not None or match.rule == AMBIGUOUS for match in resolved):
-        return
-    names = list(unresolved(resolved, builder.name_counts, UNKNOWN))
-    raise ParameterError(
-        f"{none_found(names, 'names of the log', 'the catalog', builder.catalog.ids)}. "
-        "Check that this is the catalog of the agent that wrote the log."
-    )
-
-
 def _check_labels(builder: Builder, logs: Sequence[Path]) -> None:
-    """Check that calls and responses in the logs gave a label.
+    """Check that names, calls and responses in the logs gave a label.
 
     Raises:
-        ParameterError: no query has a label or needs nothing, and something was not read.
+        ParameterError: no query has a label or needs nothing, and no name is in the catalog, or something was not read.
     """
-    findings, n = builder.findings, builder.findings.counts
-    lost = {"unreadable": n["calls_unread"] or "none", "lost": n["calls_without_request"] or "none"}
-    is_unread = findings.unread or builder.calls_not_found or n["calls_unread"] or n["calls_without_request"]
-    if builder.labels or n["queries_nothing"] or not is_unread:
+    findings, n, resolved = builder.findings, builder.findings.counts, builder.resolved_names()
+    if builder.labels or n["queries_nothing"]:
         return
-    names = {"fields": listed(findings.unread), "names": listed(builder.calls_not_found)}
-    raise ParameterError(Message("labelling.nothing-read", files=", ".join(map(str, logs)), **names, **lost))
+    if resolved and all(match.rule == UNKNOWN for match in resolved):
+        names = list(unresolved(resolved, builder.name_counts, UNKNOWN))
+        raise ParameterError(
+            f"{none_found(names, 'names of the log', 'the catalog', builder.catalog.ids)}. "
+            "Check that this is the catalog of the agent that wrote the log."
+        )
+    if findings.unread or builder.calls_not_found or n["calls_unread"] or n["calls_without_request"]:
+        raise ParameterError(
+            Message(
+                "labelling.nothing-read",
+                files=", ".join(map(str, logs)),
+                fields=listed(findings.unread),
+                names=listed(builder.calls_not_found),
+                unreadable=n["calls_unread"] or "none",
+                lost=n["calls_without_request"] or "none",
+            )
+        )
 
 
 def _report(builder: Builder) -> TraceReport:
@@ -454,10 +406,3 @@ def _report(builder: Builder) -> TraceReport:
         redaction=None if builder.redactor is None else builder.redactor.counts,
         examples=tuple(str(fault) for fault in merge_equal_faults(findings.faults)[:_EXAMPLES]),
     )
-
-
-def _origin(builder: Builder, files: int) -> dict[str, object]:
-    """The card's `source`."""
-    times = sorted(query.request.time for query in builder.queries if query.request.time is not None)
-    origin: dict[str, object] = {"kind": "logs of an agent", "files": files, "turns": len(builder.queries)}
-    return origin | ({"from": times[0], "to": times[-1]} if times else {})

@@ -16,19 +16,28 @@ from ctxbench.datasets.dataset import Dataset, split_of
 from ctxbench.datasets.layout import SIGNALS, Exposure
 from ctxbench.datasets.queries import DatasetQuery, Label, unlabelled_words
 from ctxbench.io.console import ProgressListener
-from ctxbench.io.errors import Message, count
+from ctxbench.io.errors import Message
 from ctxbench.io.redaction import Redactor
 from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, Resolved
 from ctxbench.labelling.trace_messages import STATUSES, Call, Interner, LogFindings, NestedCall, Record
 from ctxbench.labelling.trace_turns import Turn, meant_field, reuses_ids
 from ctxbench.model.arrays import Grade
-from ctxbench.model.items import ITEM_TYPES, Catalog, Item, ItemKey
+from ctxbench.model.items import Catalog, Item, ItemKey
 from ctxbench.model.requests import Message as ChatTurn
 from ctxbench.model.requests import Request, SessionItem
 
 COUNTS: dict[str, tuple[str, ...]] = {
     "read": (
-        *("lines", "lines_twice", "lines_unreadable", "events_other", "spans", "spans_twice", "spans_unreadable"),
+        *(
+            "lines",
+            "lines_twice",
+            "lines_unreadable",
+            "events_other",
+            "results_cut",
+            "spans",
+            "spans_twice",
+            "spans_unreadable",
+        ),
         "spans_without_parent",
         *("spans_without_content", "spans_other", "model_calls_of_helpers", "logs_without_span"),
         *("records_without_request", "responses_unread", "responses_missing"),
@@ -82,11 +91,6 @@ class TraceReport:
     ignored: Mapping[str, int]
     redaction: Mapping[str, Mapping[str, int]] | None
     examples: tuple[str, ...] = ()
-
-    @property
-    def is_labelled(self) -> bool:
-        """Whether any query has a label, or needs nothing."""
-        return any(self.counts[name] for name in ("labels_full", "labels_partial", "queries_nothing"))
 
     def as_dict(self) -> dict[str, Any]:
         """The report as data, for the notes of the card."""
@@ -160,6 +164,7 @@ NOTES = {
     for key in (
         *("labelling.turns-without-offered", "labelling.turns-assumed-full", "labelling.full-but-doubtful"),
         *("labelling.full-but-not-all-tools", "labelling.lines-unreadable", "labelling.lines-twice"),
+        "labelling.results-cut",
         *("labelling.spans-unreadable", "labelling.spans-twice", "labelling.calls-twice"),
         *("labelling.spans-without-parent", "labelling.spans-without-content", "labelling.logs-without-span"),
         *("labelling.records-without-request", "labelling.responses-unread", "labelling.responses-missing"),
@@ -178,17 +183,6 @@ NOTES = {
 def is_searchable(item: Item) -> bool:
     """Whether a search may offer an item."""
     return item.enabled and item.include == "agent"
-
-
-def kind_notes(catalog: Iterable[Item]) -> list[Message]:
-    """What the item types of a catalog mean for the labels of an import of traces."""
-    counts = Counter(item.type for item in catalog if is_searchable(item))
-    if not counts:
-        return [Message("labelling.kind-nothing-searchable")]
-    if counts.keys() == {"tool"}:
-        return [Message("labelling.kind-tools", n=counts["tool"]), Message("labelling.kind-tools-other")]
-    mixed = Message("labelling.kind-mixed", types=[count(counts[t], f"{t} item") for t in ITEM_TYPES if counts[t]])
-    return [mixed, *([Message("labelling.kind-mixed-tools")] if counts["tool"] else [])]
 
 
 SOURCE = "trace"
@@ -299,7 +293,8 @@ class Builder:
         called, required, doubtful = self._read_calls(turn, scope, offered)
         nothing = any(record.needs_nothing for record in turn.records) and not called
         counts["calls_unread"] += max(record.unread for record in turn.records)
-        doubtful = doubtful or _is_doubtful(turn)
+        doubtful = doubtful or any(record.doubtful or record.unread for record in turn.records)
+        doubtful = doubtful or reuses_ids(turn.calls) or not turn.text.strip()
         complete = full and scope.tools_only and not turn_signals and not doubtful
         counts["full_but_doubtful"] += full and bool(called) and scope.tools_only and not complete
         counts["full_but_not_all_tools"] += full and bool(called) and not scope.tools_only
@@ -485,12 +480,6 @@ class Builder:
         query_id = next(choice for choice in choices if choice not in self._ids)
         self._ids.add(query_id)
         return query_id
-
-
-def _is_doubtful(turn: Turn) -> bool:
-    """Whether the text or calls of a turn are uncertain or unreadable."""
-    unread = any(record.doubtful or record.unread for record in turn.records)
-    return unread or reuses_ids(turn.calls) or not turn.text.strip()
 
 
 def writable(text: str) -> str:

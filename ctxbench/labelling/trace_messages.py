@@ -1,7 +1,10 @@
 """Records of a log, and chat messages in the formats of providers and libraries.
 
 Sources: OpenAI's chat completions (`choices`) and responses (`output`), `function_call` of OpenAI's first tools,
-Anthropic's messages (`content`), Gemini (`candidates`, `functionCall`), Bedrock's Converse (`toolUse`); the AI SDK's
+streams of OpenAI and Anthropic (https://platform.openai.com/docs/api-reference/chat-streaming,
+https://docs.anthropic.com/en/docs/build-with-claude/streaming), Anthropic's messages (`content`), Gemini (`candidates`,
+`functionCall`), Bedrock's Converse (`toolUse`), LangChain's messages as objects and as constructors (`lc`;
+https://python.langchain.com/api_reference/core/messages.html), OpenInference's messages; the AI SDK's
 `ModelMessage` (https://ai-sdk.dev/docs/reference/ai-sdk-core/model-message), `UIMessage`
 (https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message; `toolInvocations` before version 5) and results of
 `generateText` (https://ai-sdk.dev/docs/reference/ai-sdk-core/generate-text).
@@ -264,6 +267,11 @@ def all_objects(value: Any) -> TypeGuard[list[dict[str, Any]]]:
     return isinstance(value, list) and bool(value) and all(isinstance(entry, dict) for entry in value)
 
 
+def _first_alone(answers: list[Any]) -> list[Any]:
+    """The first of several answers, also of the first request of a batch."""
+    return (answers[0] if isinstance(first_of(answers), list) else answers)[:1]
+
+
 def call_names(value: Any) -> set[str]:
     """The names of all possible calls in a response."""
     if isinstance(value, list):
@@ -276,7 +284,7 @@ def call_names(value: Any) -> set[str]:
         if key in ("tool_calls", "toolCalls") and isinstance(inner, list):
             calls += [_call(entry, certain=True) for entry in inner]
         elif key not in _NO_ANSWERS:
-            names |= call_names(inner[:1] if key in _FIRST_ALONE and isinstance(inner, list) else inner)
+            names |= call_names(_first_alone(inner) if key in _FIRST_ALONE and isinstance(inner, list) else inner)
     return names | {call[1] for call in calls if call is not None and call[1]}
 
 
@@ -348,8 +356,8 @@ def _answers(response: Any) -> list[ChatMessage] | None:
         fields = {**response, "response": inner.get("messages") if isinstance(inner, dict) else None}
         for name in (*_FIRST_ALONE, "stream", "output", "messages", "response", "message"):
             value = fields.get(name)
-            while name in _FIRST_ALONE and isinstance(value, list) and value[1:]:
-                value = value[:1]
+            if name in _FIRST_ALONE and isinstance(value, list):
+                value = _first_alone(value)
             if isinstance(value, list | dict):
                 return _answers(value)
     message = _unwrapped(response)
@@ -520,10 +528,14 @@ def set_summary(record: Record, messages: Sequence[ChatMessage], interner: Inter
 
 def set_exchange(record: Record, request: list[ChatMessage], answers: list[ChatMessage], interner: Interner) -> None:
     """Set the fields of a record from a request and its answers, which may repeat the messages of the request."""
-    last, repeated = (next((m.text for m in reversed(part) if m.role == "user"), None) for part in (request, answers))
-    if repeated is None or repeated != last:
-        answers = [*request, *(replace(m, role="assistant") if m.role == "user" else m for m in answers)]
-    set_summary(record, answers, interner)
+    positions = ([i for i, message in enumerate(part) if message.role == "user"] for part in (request, answers))
+    users, repeated = positions
+    if users and repeated and request[users[-1]].text == answers[repeated[-1]].text:
+        before = max(request[: users[-1]], answers[: repeated[-1]], key=len)
+        messages = [*before, *answers[repeated[-1] :]]
+    else:
+        messages = [*request, *(replace(m, role="assistant") if m.role == "user" else m for m in answers)]
+    set_summary(record, messages, interner)
     record.continued = bool(request) and request[-1].role != "user"
 
 
@@ -656,7 +668,8 @@ def _message(entry: Any, default_role: str) -> Iterator[ChatMessage]:
     """A message in the plain form; several if results of tools are followed by further texts or calls."""
     entry = _unwrapped(entry)
     role, content = _role(entry), get(entry, "parts", "content", "contents")
-    if content is not None and not isinstance(content, str | list | dict):
+    is_unknown = not role and default_role == "user" and "content" not in entry
+    if is_unknown or (content is not None and not isinstance(content, str | list | dict)):
         raise TypeError
     parts = content if isinstance(content, list) else [{"text": plain_text(content)}] if content else []
     invocations = entry.get("toolInvocations")

@@ -74,13 +74,18 @@ class SpanTree:
         self._nodes = nodes
         self._findings = findings
         self._ancestors = {node.id: self._path(node) for node in nodes.values()}
-        chats = [node.record for node in nodes.values() if node.kind == "chat" and node.record and node.record.users]
+        chats = [node for node in nodes.values() if node.kind == "chat" and node.record is not None]
+        asked = {user_hash for chat in chats if chat.record is not None for user_hash in chat.record.user_hashes}
+        last = {node.id: set(node.record.user_hashes[-1:]) for node in nodes.values() if node.record is not None}
         for node in nodes.values():
             if node.kind == "chain":
-                last = set(node.record.user_hashes[-1:]) if node.record is not None else set()
-                is_root = bool(last) and not self._ancestors[node.id]
-                is_request = is_root and (not chats or any(last & set(chat.user_hashes) for chat in chats))
-                node.kind = "agent" if is_request else ""
+                is_root = bool(last[node.id]) and not self._ancestors[node.id]
+                node.kind = "agent" if is_root and (not asked or last[node.id] & asked) else ""
+        self._wrappers: set[str] = set()  # agents around another, with its request or none
+        paths = [[above.id for above in self._ancestors[chat.id] if above.kind == "agent"] for chat in chats]
+        for path in paths:
+            self._wrappers |= {agent for agent in path[:-1] if last[agent] <= asked}
+        self._wrappers -= {path[-1] for path in paths if path}
         self._order = sorted(nodes.values(), key=lambda node: (self._start(node), node.position))
         self._mains: dict[str, Record] = {}
 
@@ -102,10 +107,12 @@ class SpanTree:
                     main.nested = (*main.nested, NestedCall(record.offered, record.calls))
                     main.unread += record.unread
         self._attach_calls()
+        conversation = next((n.conversation for n in self._nodes.values() if n.conversation), self._trace or None)
+        user = next((n.user for n in self._nodes.values() if n.user), None)
         for node_id, record in self._mains.items():
-            near = [self._nodes[node_id], *reversed(self._ancestors[node_id]), *self._nodes.values()]
-            record.conversation = next((n.conversation for n in near if n.conversation), self._trace or None)
-            record.user = next((n.user for n in near if n.user), None)
+            near = [self._nodes[node_id], *reversed(self._ancestors[node_id])]
+            record.conversation = next((n.conversation for n in near if n.conversation), conversation)
+            record.user = next((n.user for n in near if n.user), user)
             yield record
 
     def _find_main_records(self) -> None:
@@ -130,29 +137,31 @@ class SpanTree:
             self._mains[node.id] = record
             if agent is not None and agent.record is not None and record.offered is None:
                 record.offered = agent.record.offered
+        answered = {above.id for main_id in self._mains for above in self._ancestors[main_id]}
         for node in self._order:
             outermost = node.kind == "agent" and not any(a.kind in ("agent", "tool") for a in self._ancestors[node.id])
-            if outermost and node.record is not None and node.record.text is not None and node.id not in users:
+            if outermost and node.record is not None and node.record.text is not None and node.id not in answered:
                 node.record.unit = f"{self._trace}/{node.id}"
                 self._mains[node.id] = node.record
 
     def _main_record_of(self, node: Span) -> Record | None:
         """The record that a nested span belongs to: of an ancestor, of the same agent, or the latest before it."""
-        if (main := self._main_record_above(node)) is not None:
-            return main
+        return self._main_record_above(node) or self._latest_record(node)
+
+    def _main_record_above(self, node: Span) -> Record | None:
+        """The record of the nearest main model call among the ancestors, else that of the outermost model call."""
+        above = next((above for above in reversed(self._ancestors[node.id]) if above.id in self._mains), None)
+        if above is not None:
+            return self._mains[above.id]
+        outermost = next((above for above in self._ancestors[node.id] if above.kind == "chat"), None)
+        return None if outermost is None else self._latest_record(outermost)
+
+    def _latest_record(self, node: Span) -> Record | None:
+        """The latest record before a span, of the same agent if it has one."""
         unit = f"{self._trace}/{next(iter(self._agents(node)), '')}"
         same_unit = [record for record in self._mains.values() if record.unit == unit] or list(self._mains.values())
         before = [record for record in same_unit if record.time is None or record.time <= self._start(node)]
         return before[-1] if before else same_unit[0] if same_unit else None
-
-    def _main_record_above(self, node: Span) -> Record | None:
-        """The record of the nearest model call among the ancestors, or the main record of that call."""
-        for above in reversed(self._ancestors[node.id]):
-            if above.id in self._mains:
-                return self._mains[above.id]
-            if above.kind == "chat":
-                return self._main_record_of(above)
-        return None
 
     def _outermost_calls(self) -> list[tuple[Span, Record, Span | None]]:
         """The model calls outside of nested agents, tools and model calls, each with its agent."""
@@ -179,23 +188,13 @@ class SpanTree:
 
     def _agents(self, node: Span) -> list[str]:
         """Ids of the agents that a span is part of, outermost first."""
-        return [above.id for above in self._ancestors[node.id] if above.kind == "agent"]
-
-    def _record_with_call(self, call: Call, begin: float) -> Record | None:
-        """The record whose messages have the id of a call; of several the one with its name, then the latest."""
-        names = [
-            (record, [record_call.name for record_call in record.calls if record_call.id == call.id])
-            for record in self._mains.values()
-        ]
-        holders = [(record, matches) for record, matches in names if matches and call.id is not None]
-
-        def order(holder: tuple[Record, list[str]]) -> tuple[bool, bool, float]:
-            time = holder[0].time or 0.0
-            return not any(same_tool(name, call.name) for name in holder[1]), time > begin, -time
-
-        return min(holders, key=order)[0] if holders else None
+        agents = [above.id for above in self._ancestors[node.id] if above.kind == "agent"]
+        return [agent for agent in agents if agent not in self._wrappers]
 
     def _attach_calls(self) -> None:
+        """Add the calls of tool spans to the records of the model calls that they belong to."""
+        records = self._mains.values()
+        holders = group_pairs((call.id, record) for record in records for call in record.calls if call.id is not None)
         for node in self._order:
             if node.called is None:
                 continue
@@ -206,7 +205,7 @@ class SpanTree:
                 continue
             record = (
                 self._main_record_above(node)
-                or self._record_with_call(node.called, self._start(node))
+                or _record_with_call(node.called, self._start(node), holders.get(node.called.id or "", []))
                 or self._main_record_of(node)
             )
             if record is None:
@@ -226,6 +225,17 @@ class SpanTree:
             path[above.id] = above
             above = self._nodes.get(above.parent)
         return tuple(reversed(path.values()))[:-1]
+
+
+def _record_with_call(call: Call, begin: float, holders: list[Record]) -> Record | None:
+    """Of the records whose messages have the id of a call, that with its name, then the latest before its begin."""
+
+    def order(record: Record) -> tuple[bool, bool, float]:
+        names = [holder.name for holder in record.calls if holder.id == call.id]
+        time = record.time or 0.0
+        return not any(same_tool(name, call.name) for name in names), time > begin, -time
+
+    return min(holders, key=order, default=None)
 
 
 def helpers_of(outer: Iterable[tuple[Span, Record, Span | None]], with_tools: Collection[str]) -> set[str]:
@@ -261,12 +271,9 @@ def _linked(
 ) -> list[tuple[Span, Record, Span]]:
     """The model calls that share user messages with the first ones, directly or through other calls."""
     user_hashes = {user_hash for _, record, _ in first for user_hash in record.user_hashes}
-    while True:
-        linked = [member for member in members if user_hashes & set(member[1].user_hashes)]
-        linked_hashes = {user_hash for _, record, _ in linked for user_hash in record.user_hashes}
-        if linked_hashes <= user_hashes:
-            return linked
-        user_hashes |= linked_hashes
+    for _, record, _ in [*members, *reversed(members)] * 2:
+        user_hashes |= set(record.user_hashes) if user_hashes & set(record.user_hashes) else set()
+    return [member for member in members if user_hashes & set(member[1].user_hashes)]
 
 
 class SpanReader:
@@ -293,7 +300,6 @@ class SpanReader:
         if span.id in nodes:
             self._findings.counts["spans_twice"] += 1
             return
-        nodes[span.id] = span
         span.position = position
         self._findings.counts["spans_other"] += span.kind in ("", "chain")
         if span.kind == "tool":
@@ -305,6 +311,7 @@ class SpanReader:
             span.record = record
         if span.record is None or span.record.users:
             span.request = span.response = span.tools = None
+        nodes[span.id] = span
 
     def records(self) -> Iterator[Record]:
         """The records of all traces, each trace by time.

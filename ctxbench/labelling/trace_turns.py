@@ -1,7 +1,11 @@
 """Turns from rows and API bodies, and their conversations.
 
 A line is a body, or has a request and its response in fields of common loggers (`req` and `res` of pino, `input` and
-`output`), each also inside a `body` or as JSON text.
+`output`), each also inside a `body` or as JSON text. A response may be a stream. Bodies are of OpenAI
+(https://platform.openai.com/docs/api-reference), also examples for fine-tuning and for preferences
+(https://platform.openai.com/docs/guides/direct-preference-optimization), of Anthropic
+(https://docs.anthropic.com/en/api/messages), Gemini and Bedrock. Results of the AI SDK have the request of their first
+step, or stand beside `prompt` or `messages` (https://ai-sdk.dev/docs/reference/ai-sdk-core/generate-text).
 """
 
 from __future__ import annotations
@@ -141,24 +145,14 @@ def _call(entry: Any) -> Call:
 
 REQUESTS = ("request", "req", "input_body", "requestBody", "request_body", "body", "payload", "input", "inputs")
 RESPONSES = (
-    *(
-        "response",
-        "resp",
-        "res",
-        "completion",
-        "responseBody",
-        "response_body",
-        "preferred_output",
-        "output",
-        "outputs",
-        "result",
-    ),
+    *("response", "resp", "res", "completion", "responseBody", "response_body", "preferred_output"),
+    *("output", "outputs", "result"),
 )
 _TEXTS = ("response", "completion", "output")  # fields in which a text is the answer
 _OF_LINES = ("messages", "contents", "prompt", "input")  # fields of a request that is the whole line
 _OPTIONS = ("model_parameters", "invocation_params", "parameters", "options")  # fields that may have the tools
 _TOOLS = ("tools", "functions", "toolConfig")
-_OF_AI_SDK = ("steps", "content", "toolCalls")  # fields with the answers of the AI SDK
+_OF_AI_SDK = ("steps", "content", "toolCalls", "toolResults", "text")  # fields with the answers of the AI SDK
 _TIMES = ("time", "timestamp", "ts", "created_at", "createdAt", "created", "startTime", "start_time")
 _CONVERSATIONS = (
     *("conversation", "conversation_id", "conversationId", "session_id", "sessionId"),
@@ -189,7 +183,8 @@ def read_exchange(
     answers = {name: _answers(name, response) for name, response in responses.items()}
     name = next((name for name in answers if answers[name] is not None), None)
     response = responses[name] if name is not None else None
-    sources = (body, data, *(source for name in _OPTIONS if isinstance(source := data.get(name), dict)))
+    options = (response, *map(data.get, _OPTIONS))  # a response of OpenAI repeats the tools of its request
+    sources = (body, data, *(source for source in options if isinstance(source, dict)))
     offered = next((tools for source in sources if (tools := offered_tools(source)) is not None), None)
     if offered is None and name is not None and ("model" in body or field not in _OF_LINES):
         offered = []  # a body without tools
@@ -285,7 +280,8 @@ def _responses(data: Mapping[str, Any]) -> dict[str, Any]:
     first = {name: {name: data[name]} for name in ("steps",) if all_objects(data.get(name))}
     if is_answer(data) and isinstance(data.get("content"), list):
         first["content"] = sdk
-    last = {"toolCalls": sdk} if isinstance(data.get("toolCalls"), list) else {}
+    has_answer = isinstance(data.get("toolCalls"), list) or isinstance(data.get("text"), str)
+    last = {"toolCalls": sdk} if is_answer(data) and has_answer else {}
     listed = {name: _inner(data[name]) for name in RESPONSES if data.get(name) not in _EMPTY}
     streams = {name: data[name] for name in ("stream", "chunks") if isinstance(data.get(name), list | str)}
     listed |= {name: {"stream": events} for name, events in streams.items()}
@@ -316,16 +312,16 @@ def _identity(value: Any) -> str | None:
     return str(value) or None if isinstance(value, str | int) and not isinstance(value, bool) else None
 
 
-def _number(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
 _IDENTITY: dict[str, tuple[Callable[[Any], Any], tuple[str, ...], str]] = {
     "time": (seconds, _TIMES, "ISO 8601 or seconds since 1970"),
     "conversation": (_identity, _CONVERSATIONS, "a text"),
     "user": (_identity, _USERS, "a text"),
     "workspace": (_identity, ("workspace",), "a text"),
-    "turn": (_number, ("turn",), "a whole number of 0 or more"),
+    "turn": (
+        lambda value: value if _identity(value) and isinstance(value, int) and value >= 0 else None,
+        ("turn",),
+        "a whole number of 0 or more",
+    ),
 }
 """Fields of a turn that say who sent it and when: how they are read, their names in logs, what is expected."""
 _CHOICES = (("exposure", ("full", "partial"), "full or partial"), ("needs", ("nothing",), "'nothing' or absent"))

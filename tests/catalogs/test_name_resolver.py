@@ -52,7 +52,7 @@ def names():
         ("searchIssues", None, "unknown"),
         ("search-issues", "tool:tracker:search_issues", "cleaned"),
         ("mcp_tracker_create_issue", "tool:tracker:create_issue", "cleaned"),
-        ("functions.sum", "tool:sum", "joined"),
+        ("functions.sum", "tool:sum", "cleaned"),
         ("create_issue", None, "ambiguous"),
         ("a_b_c", None, "ambiguous"),
         ("no secrets", None, "unknown"),

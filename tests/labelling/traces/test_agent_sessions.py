@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from ctxbench.io.errors import CtxbenchError
+from ctxbench.io.errors import CtxbenchError, ParameterError, message_code
 from ctxbench.labelling.agent_sessions import KINDS
 from ctxbench.labelling.trace_import import LogFiles, TraceSettings, TraceSource, import_traces, redactor_for
 from ctxbench.model.items import Catalog, Item
@@ -652,6 +652,30 @@ def test_cline(read):
     imported = read(json.dumps(lines))
     assert labels(imported) == {"Go.": ["reference:docs%2Frefunds.md"], "More.": []}
     assert imported.dataset.queries[1].request.tool_results == (("read_file", "30 days"),)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [{**INIT, "tools": ["Bash"]}, assistant(use("Bash"), session_id="s1"), result()],
+        [{"type": "thread.started", "thread_id": "t"}, {"type": "item.completed", "item": {"type": "agent_message"}}],
+        [codex("session_meta", id="x"), *ran("shop__track_order")],
+    ],
+)
+def test_a_session_without_a_message_of_the_user_is_refused(read, lines):
+    with pytest.raises(ParameterError) as caught:
+        read(lines)
+    assert message_code(caught.value.args[0]) == "CTX6203"
+
+
+def test_long_results_are_cut_and_counted(read):
+    calls = [use("Bash", f"c{n}") for n in range(7)]
+    imported = read(
+        [user("Go."), assistant(*calls), *(result("x" * (996 + n), f"c{n}") for n in range(7)), user("More.")]
+    )
+    results = imported.dataset.queries[1].request.tool_results
+    assert [len(text) for _, text in results] == [998, 999, 1000, 1000, 1000]
+    assert imported.report.counts["results_cut"] == 2
 
 
 def test_results_are_redacted(read):

@@ -1,4 +1,4 @@
-"""What a catalog's kinds of items mean for labels from a log: what is said is what the import does."""
+"""What a catalog's kinds of items mean for labels from a log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import pytest
 
 from ctxbench.labelling.trace_import import TraceSettings, TraceSource, import_traces
-from ctxbench.labelling.trace_labels import kind_notes
 from ctxbench.model.items import Catalog, Item
 
 TOOLS = [Item(type="tool", server="s", name=name) for name in ("open", "close")]
@@ -35,19 +34,13 @@ def partly(tmp_path):
 
 @pytest.mark.parametrize("others", [[], OFF], ids=["tools", "with what no search offers"])
 def test_over_tools_alone_what_was_not_called_is_not_needed(others, partly):
-    note, _ = kind_notes([*TOOLS, *others])
-    assert (note.key, note.values) == ("labelling.kind-tools", {"n": 2})
     assert not partly([*TOOLS, *others])
 
 
 def test_beside_other_items_what_was_not_called_is_unknown(partly):
-    note, _ = kind_notes([*TOOLS, RULE, MEMORY])
-    assert note.key == "labelling.kind-mixed"
-    assert sorted(note.values["types"]) == ["1 memory item", "1 rule item", "2 tool items"]
     assert partly([*TOOLS, RULE, MEMORY])
 
 
 @pytest.mark.parametrize("items", [[], OFF], ids=["nothing", "what no search offers"])
 def test_a_catalog_without_anything_to_offer_gives_no_whole_labels(items, partly):
-    assert kind_notes(items)[0].key == "labelling.kind-nothing-searchable"
     assert partly([*items, Item(type="tool", name="close", include="always")])

@@ -261,6 +261,29 @@ FORMS = {
     "inputs and outputs": ("openai", {"inputs": BODY, "outputs": {"choices": [{"message": CALLED}]}}),
     "body of a stream": ("openai", {"request": {"body": BODY}, "response": {"status": 200, "body": sse(CHUNKS)}}),
     "openai, chunks": ("openai", {"request": BODY, "response": CHUNKS}),
+    "openai, tools of the response": (
+        "openai",
+        {"request": {"model": "m", "input": ASK}, "response": {"output": [FUNCTION_CALL], "tools": FLAT_TOOLS}},
+    ),
+    "ai sdk, flat": (
+        "ai-sdk",
+        {"prompt": ASK, "tools": list(NAMES), "text": "", "toolCalls": [SDK_CALL], "toolResults": [SDK_RESULT]},
+    ),
+    "bedrock": (
+        "anthropic",
+        {
+            "request": {
+                "messages": [{"role": "user", "content": [{"text": ASK}]}],
+                "toolConfig": {"tools": [{"toolSpec": {"name": name, "inputSchema": {}}} for name in NAMES]},
+            },
+            "response": {
+                "output": {
+                    "message": {"role": "assistant", "content": [{"toolUse": {"toolUseId": "c1", "name": NAMES[0]}}]}
+                },
+                "stopReason": "tool_use",
+            },
+        },
+    ),
     "openai, stream": ("openai", {"request": BODY, "stream": CHUNKS}),
     "openai, text of a stream": ("openai", {"request": BODY, "response": sse(CHUNKS)}),
     "openai, responses": (
@@ -441,6 +464,12 @@ def test_calls_that_a_message_lists_twice_are_one_call(imported):
     assert imported({"request": BODY, "response": message}).report.counts["calls_ok"] == 1
 
 
+def test_of_several_generations_the_first_is_read(imported):
+    second = {"text": "", "message": {**AI_MESSAGE, "tool_calls": [{"name": "refund_order", "id": "c2"}]}}
+    outputs = {"generations": [[*GENERATIONS[0], second]]}
+    assert labels(imported({**RUN, "inputs": BODY, "outputs": outputs})) == {ASK: ["track_order"]}
+
+
 def test_of_a_stream_with_several_answers_the_first_is_read(imported):
     other = {"index": 1, "delta": {"tool_calls": [{"index": 0, "id": "c2", "function": {"name": "refund_order"}}]}}
     made = imported(
@@ -481,6 +510,63 @@ def test_model_calls_of_one_request_in_several_traces_are_one_query(imported):
 def test_what_has_no_request_is_refused_with_what_to_do(imported, document, advice):
     with pytest.raises(InputError, match=advice):
         imported(document)
+
+
+def test_an_agent_around_another_is_not_another_agent(imported):
+    def agent(own_id, parent, **inputs):
+        return {**RUN, "id": own_id, "name": own_id, "run_type": "agent", "parent_run_id": parent, "inputs": inputs}
+
+    rows = [
+        agent("workflow", None),
+        agent("shop", "workflow"),
+        {**RUN, "parent_run_id": "shop", "inputs": BODY, "outputs": CALLED},
+    ]
+    assert labels(imported(*rows)) == {ASK: ["track_order"]}
+    with_request = [agent("workflow", None, messages=[USER]), *rows[1:]]
+    assert labels(imported(*with_request)) == {ASK: ["track_order"]}
+    assert len(imported(*with_request).dataset) == 1
+    planned = [agent("workflow", None, messages=[{"role": "user", "content": "money back"}]), *rows[1:]]
+    assert labels(imported(*planned)) == {"money back": ["track_order"]}
+
+
+def test_the_events_of_a_batch_of_langfuse_are_one_observation(imported):
+    body = {"id": "s1", "traceId": "t1", "name": "chat", "input": BODY}
+    events = [
+        {"id": "e0", "type": "trace-create", "body": {"id": "t1"}},
+        {"id": "e1", "type": "generation-create", "body": body},
+        {
+            "id": "e2",
+            "type": "generation-update",
+            "body": {"id": "s1", "traceId": "t1", "input": None, "output": CALLED},
+        },
+    ]
+    assert labels(imported({"batch": events, "metadata": {}})) == {ASK: ["track_order"]}
+
+
+def test_the_messages_of_a_state_of_langgraph_are_read(imported):
+    state = {"values": {"messages": [{"type": "human", "content": ASK}, AI_MESSAGE]}, "next": [], "config": {}}
+    assert kind_of(state) == "turns"
+    assert labels(imported(state)) == {ASK: ["track_order"]}
+
+
+def test_messages_without_a_role_are_no_requests(imported):
+    with pytest.raises(InputError, match="list of messages"):
+        imported({"messages": [{"info": {"role": "user"}, "parts": [{"type": "text", "text": ASK}]}]})
+
+
+def test_spans_far_below_each_other_are_read(imported):
+    attributes = {"gen_ai.operation.name": "chat"}
+    chain = [
+        {"traceId": "t", "spanId": f"s{n}", "parentSpanId": f"s{n - 1}", "name": "chat", "attributes": attributes}
+        for n in range(1500)
+    ]
+    request = {**attributes, "gen_ai.input.messages": [USER], "gen_ai.output.messages": [CALLED]}
+    made = imported(*chain, {"traceId": "t", "spanId": "u", "name": "chat", "attributes": request})
+    assert labels(made) == {ASK: ["track_order"]}
+    document = chain[0]
+    for _ in range(100):
+        document = {"data": [document]}
+    assert kind_of(document) == "otel"
 
 
 def test_a_span_has_who_asked_and_when():

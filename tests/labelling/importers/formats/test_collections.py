@@ -11,6 +11,7 @@ import pytest
 from ctxbench.datasets.dataset import split_of
 from ctxbench.io.errors import InputError
 from ctxbench.labelling.conversion import ImportSettings, role_of
+from ctxbench.labelling.import_files import import_files
 from ctxbench.labelling.judgment_files import KINDS, import_collection, read_catalog_files
 from ctxbench.labelling.sources import data_files, sample
 from ctxbench.model.items import Catalog, Item
@@ -140,6 +141,15 @@ def test_qrels_of_ranx_and_lines_without_a_header(tmp_path):
         assert labels_of(import_collection([*texts, path]).dataset) == EXPECTED
 
 
+def test_objects_by_id_are_rows(tmp_path):
+    corpus = write(tmp_path / "corpus.json", {name: {"title": "T", "text": text} for name, text in TEXTS.items()})
+    queries = write(tmp_path / "queries.json", QUESTIONS)
+    qrels = write(tmp_path / "qrels.json", {"q1": {"d1": 1}, "q2": {"d2": 1, "d3": 0}})
+    assert labels_of(import_collection([corpus, queries, qrels]).dataset) == EXPECTED
+    (item,) = items_of(write(tmp_path / "one.json", [{"title": "A title", "text": "Some text"}]))
+    assert (item.name, item.text) == ("A title", "Some text")
+
+
 def test_pairs_name_documents_by_their_text(tmp_path):
     texts = list(TEXTS.values())
     triplets = rows(
@@ -215,13 +225,18 @@ def test_chunks_of_one_source_are_numbered_and_stores_are_read(tmp_path):
         items_of(write(tmp_path / "twice.jsonl", rows("doc_id text", [("d1", "x"), ("d1", "y")])))
 
 
-def test_rules_and_skills_in_any_folder_are_known_by_their_front_matter(tmp_path):
-    rule = write(tmp_path / "guides/style.md", "---\nglobs: '*.py'\ndescription: Style\n---\nUse ruff.\n")
-    skill = write(tmp_path / "pdf/info.md", "---\nname: pdf\ndescription: Merge files\n---\nDo it.\n")
-    write(tmp_path / "AGENTS.md", "# Always\nBe kind.\n")
+def test_rules_and_skills_in_any_folder(tmp_path):
+    rule = write(tmp_path / "guides/style.md", "---\nglobs: **/*.py\ndescription: Style\n---\nUse ruff.\n")
+    skill = write(tmp_path / "pdf/info.md", "---\nname: pdf\ndescription: Merges: files, pages\n---\nDo it.\n")
+    write(tmp_path / "AGENTS.md", "# Always\nNote: be kind.\n")
+    write(tmp_path / "README.md", "# A project\nSome text.\n")
     assert (kind_of(rule), kind_of(skill)) == ("rules", "skills")
-    items = {item.id: item.include for item in items_of(rule, skill)}
+    found = import_files([tmp_path])
+    items = {item.id: item.include for part in found.parts for item in part.items}
     assert items == {"rule:AGENTS.md": "always", "rule:guides%2Fstyle.md": "agent", "skill:pdf": "agent"}
+    assert [path.name for path in found.plan.skipped] == ["README.md"]
+    (only,) = import_files([tmp_path / "guides"]).parts
+    assert [item.name for item in only.items] == ["style.md"]
 
 
 @pytest.mark.parametrize(
@@ -241,6 +256,9 @@ def test_rules_and_skills_in_any_folder_are_known_by_their_front_matter(tmp_path
         [{"q": {}}],
         [{"documents": [1, None]}],
         [{"queries": 1, "relevant_docs": 2}],
+        [{"train": {"loss": 0.5}}],
+        [{"Command": "run it", "Happens": "an error", "Should": "work well"}],
+        [{"name": "a", "version": "1", "description": "a package"}],
     ],
 )
 def test_other_files_are_of_no_kind(values):

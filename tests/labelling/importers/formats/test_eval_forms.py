@@ -76,7 +76,7 @@ tests:
 PROMPTFOO_LABELS = {
     "pay": ["refund_order"],
     "halt": ["-refund_order", "stop_order"],
-    "either": ["stop_order|", "track_order|"],
+    "either": [],
     "both": ["stop_order", "track_order"],
     "where": ["-stop_order", "track_order"],
     "money": ["refund_order"],
@@ -93,7 +93,7 @@ def test_assertions_of_promptfoo_that_name_items_are_labels(tmp_path):
     assert labels(found) == PROMPTFOO_LABELS
     assert kind_of(tmp_path / "promptfooconfig.yaml") == kind_of(tmp_path / "more.csv") == "promptfoo"
     assert {"assert.is-json", "assert.contains", "assert.python"} <= set(found.ids[PASSED_OVER])
-    assert [len(found.dataset.queries), len(found.dataset.unlabelled)] == [8, 1]
+    assert [len(found.dataset.queries), len(found.dataset.unlabelled)] == [8, 2]
     both = import_evals([tmp_path / "more.csv", tmp_path / "promptfooconfig.yaml"], TOOLS)
     assert len(both.dataset.queries) == 8  # the table is a part of the configuration
     alone = import_evals([tmp_path / "more.csv"], TOOLS)
@@ -274,6 +274,15 @@ def test_a_manual_skill_keeps_its_evals_out_with_a_note(tmp_path):
     assert found.ids[BY_HAND] == ["slides: use slides"]
 
 
+def test_evals_of_what_a_skill_does_are_requests_without_labels(tmp_path):
+    write(skills(tmp_path, "pdf") / "pdf" / "t.json", '[{"query": "read it", "should_trigger": true}]')
+    rows = [{"id": 1, "prompt": "Merge two files", "expected_output": "One file", "files": []}]
+    write(tmp_path / "pdf" / "evals.json", json.dumps({"skill_name": "pdf", "evals": rows}))
+    found = triggers(tmp_path)
+    assert labels(found) == {"read it": ["pdf"], "Merge two files": []}
+    assert found.counts[UNSAID] == len(found.dataset.unlabelled) == 1
+
+
 def test_evals_of_skills_may_name_the_expected_skill(tmp_path):
     skills(tmp_path, "pdf", "xls")
     write(tmp_path / "evals.json", json.dumps({"name": "x", "cases": [{"prompt": "read it", "expected_skill": "pdf"}]}))
@@ -313,6 +322,8 @@ def test_usual_names_of_labels_are_read_if_their_values_are_items(tmp_path, fiel
 def test_free_text_is_no_label_and_a_partly_unknown_column_is_a_fault(tmp_path):
     rows = [{"question": "a", "ground_truth": "In five days", "relevant_docs": ["d1"]}]
     assert labels(imported(tmp_path / "e.json", rows, DOCS)) == {"a": ["d1"]}
+    rows = [{"question": "a", "expected": "In five days", "relevant_docs": ["d1"]}]
+    assert labels(imported(tmp_path / "e.json", rows, DOCS)) == {"a": ["d1"]}
     rows = [{"question": name, "gold_ids": [name]} for name in ("d1", "d2", "d9")]
     with pytest.raises(InputError, match="'d9' in 'gold_ids' is not in the catalog"):
         imported(tmp_path / "e.json", rows, DOCS)
@@ -347,6 +358,11 @@ def test_the_mapping_that_works_is_proposed_with_its_command(tmp_path, rows, opt
     assert f"Run `ctxbench data import FILE -c CATALOG --out FOLDER --map {option}`" in fault.message
     found = imported(tmp_path / "e.json", rows, names=dict(part.split("=") for part in option.split(",")))
     assert all(names for names in labels(found).values())
+
+
+def test_a_command_with_blanks_in_a_field_is_quoted(tmp_path):
+    with pytest.raises(InputError, match=r"FOLDER --map 'query=The words'`"):
+        imported(tmp_path / "e.json", [{"The words": "pay", "expected": ["refund_order"]}])
 
 
 def test_several_fields_of_items_are_a_choice_and_none_is_taken(tmp_path):

@@ -126,6 +126,7 @@ def test_fields_that_were_passed_over_are_each_named_once(tmp_path):
     ("name", "text"),
     [
         ("e.csv", "id;query;expected\n1;refund 17, please;refund_order\n"),
+        ("e.csv", "ID;User Question;Expected tool(s);Split\n1;refund 17, please;Refund-Order;test\n"),
         ("e.csv", 'id;query;expected\n1;refund 17, please;"refund_order;shop/refund_order"\n'),
         ("e.csv", "id\tquery\texpected\n1\trefund 17, please\trefund_order\n"),
         ("e.tsv", 'id,query,expected\n1,"refund 17, please",refund_order\n'),
