@@ -123,12 +123,7 @@ def required_items(dataset: Dataset) -> dict[str, set[str]]:
     return dict(required)
 
 
-NOT_YET = {"promptfoo/assertions.yaml"}
-
-
-@pytest.mark.parametrize(
-    "path", [pytest.param(p, marks=pytest.mark.xfail(strict=False)) if p in NOT_YET else p for p in LABELS]
-)
+@pytest.mark.parametrize("path", LABELS)
 def test_a_file_of_a_program_gives_the_labels_that_are_known(path):
     if path.endswith("parquet"):
         pytest.importorskip("pyarrow")
