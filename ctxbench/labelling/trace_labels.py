@@ -285,9 +285,7 @@ class Builder:
             catalog=self.catalog,
             queries=tuple(self.queries),
             labels=tuple(self.labels),
-            scopes={
-                scope: self.scopes[scope] for scope in self.scopes.keys() & {query.scope for query in self.queries}
-            },
+            scopes={scope: keys for scope, keys in self.scopes.items() if scope in {q.scope for q in self.queries}},
             about=about,
         )
 
