@@ -161,9 +161,10 @@ def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: 
         UnknownNameError: there is no such kind.
     """
     kinds: dict[Path, ImportKind] = {}
-    heads = {path: _head(path) for path in data_files(paths)}
+    unknown: dict[Path, tuple[Any, list[Fault]]] = {}  # the first document, and faults
     forced = None if kind is None else kind_named("turns" if kind == TRACES else kind)
-    for path, (values, faults) in heads.items():
+    for path in data_files(paths):
+        values, faults = _head(path)
         recognised = recognise(values)
         if recognised is None and values and is_instructions(path):  # AGENTS.md is a text like any other
             recognised = kind_named("rules")
@@ -174,12 +175,12 @@ def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: 
             recognised = recognised if kind == TRACES and of_forced else forced
         if recognised is not None:
             kinds[path] = recognised
-    unknown = {path: head for path, head in heads.items() if path not in kinds}
+        else:
+            unknown[path] = next(iter(values), None), faults
     families = {kind.family for kind in kinds.values()}
     if has_catalog and families <= {EVALS, CATALOG}:  # objects beside evals, such as settings, are hardly evals
         evals = [path for path in unknown if path in paths or EVALS not in families]
-        evals = [path for path in evals if any(isinstance(value, dict) for value in unknown[path][0])]
-        kinds |= dict.fromkeys(evals, kind_named(GOLDEN))
+        kinds |= {path: kind_named(GOLDEN) for path in evals if isinstance(unknown[path][0], dict)}
         unknown = {path: head for path, head in unknown.items() if path not in kinds}
     faulty = [path for path in unknown if path in paths or not kinds]
     is_missing = forced is not None and all(kind.family != forced.family for kind in kinds.values())
@@ -211,13 +212,11 @@ def _head(path: Path) -> tuple[list[Any], list[Fault]]:
     return values, faults
 
 
-def _unknown(path: Path, values: Sequence[Any], faults: Sequence[Fault]) -> Sequence[Fault]:
-    """Why a file is of no kind."""
-    if faults and not values:
-        return faults
-    if not values:
-        return [Fault(Message("labelling.empty-file"), path, 1)]
-    fields = [repr(name) for name in values[0]][:_FIELDS] if isinstance(values[0], dict) else []
+def _unknown(path: Path, first: Any, faults: Sequence[Fault]) -> Sequence[Fault]:
+    """Why a file is of no kind: what is wrong with it, or its fields."""
+    if first is None:
+        return faults or [Fault(Message("labelling.empty-file"), path, 1)]
+    fields = [repr(name) for name in first][:_FIELDS] if isinstance(first, dict) else []
     return [Fault(Message("labelling.unknown-kind", fields=fields or ["none"]), path)]
 
 

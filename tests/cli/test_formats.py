@@ -27,8 +27,8 @@ def test_beir(exported, cli, place):
     )
     lines = done.out.splitlines()
     assert [line.rpartition(" ")[2] for line in lines[:2]] == ["documents)", "beir)"]
-    assert lines[2].startswith("out: 10 requests (tuning 5, test 5), 15 labels, 0 forbidden items, 0 offered sets ")
-    assert lines[2].endswith(" over 12 items; 2 are unlabelled")
+    assert lines[2].startswith("out: 10 requests (tuning 5, test 5), 13 labels, 2 forbidden items, 0 offered sets ")
+    assert lines[2].endswith(" over 12 items; 8 labelled in full, 0 in part, 2 not at all")
     assert lines[3] == "unlabelled queries (no required document): 2 (q05, q10)"
     assert lines[-1].startswith("next: ")
     data = read_dataset(place / "out")
