@@ -47,6 +47,7 @@ from ctxbench.labelling.import_files import (
 )
 from ctxbench.labelling.kinds import CATALOG, COLLECTION, EVALS, LOG, import_kinds
 from ctxbench.labelling.rebase import read_renames
+from ctxbench.labelling.sources import data_files
 from ctxbench.labelling.trace_import import scopes_of
 from ctxbench.labelling.trace_labels import is_searchable
 from ctxbench.model.items import ITEM_TYPES, Catalog
@@ -365,7 +366,7 @@ class ImportRequest:
     @property
     def command(self) -> str:
         """The command, without the mapping of fields."""
-        catalog = ["-c", self.catalog] if self.catalog else []
+        catalog = ["-c", self.catalog or "CATALOG"]
         out = ["--out", str(self.out)] if self.out else ["--dry-run"]
         kind = ["--as", self.kind] if self.kind else []
         return shlex.join(["ctxbench", "data", "import", *self.paths, *catalog, *out, *kind])
@@ -442,6 +443,7 @@ def import_any(request: ImportRequest, *, as_json: bool) -> int:
         import_run(request, as_json=as_json)
         return 0
     if request.out is None and not request.dry_run:
+        data_files([Path(path) for path in request.paths])  # a missing file is named first
         raise ParameterError("name the folder for the result: --out FOLDER; or use --dry-run")
     return _import_paths(request, as_json=as_json)
 
@@ -585,7 +587,7 @@ def kind_lines(plan: ImportPlan) -> Iterator[str]:
     if plan.skipped:
         some = ", ".join(str(path) for path in plan.skipped[:_SHOWN])
         more = ", ..." if len(plan.skipped) > _SHOWN else ""
-        yield f"{count(len(plan.skipped), 'file')} of no known kind left out: {some}{more}"
+        yield f"{count(len(plan.skipped), 'file')} left out, of no kind that is read here: {some}{more}"
 
 
 def found_line(imported: Imported) -> str:
