@@ -348,6 +348,7 @@ _NAMED = 5  # entries that a message names after the first
 _LINES = (".jsonl", ".ndjson")
 _LISTS = ("tools", "functions", "functionDeclarations", "function_declarations")  # fields that hold a list of tools
 _IN_LOGS = frozenset(("messages", "input", "query", "question", "prompt", "expected", "text", "content", "called"))
+_NAMING = frozenset(("type", "name", "function", "server"))  # fields that do not describe a tool
 _SERVERS = ("servers", "mcpServers")  # fields that hold servers by name
 
 
@@ -411,7 +412,8 @@ def is_tool_list(values: Sequence[Any]) -> bool:
     return (
         bool(entries)
         and not reader.wrong
-        and all(map(describes_item, entries))
+        and any(map(describes_item, entries))
+        and all(describes_item(entry) or entry.keys() <= _NAMING for entry in entries)
         and not any("text" in e for e in entries)
     )
 

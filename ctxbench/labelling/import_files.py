@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from ctxbench.labelling.conversion import Conversion, ImportSettings
 from ctxbench.labelling.evals import import_evals
 from ctxbench.labelling.judgment_files import import_collection, read_catalog_files
 from ctxbench.labelling.kinds import CATALOG, COLLECTION, EVALS, LOG, ImportKind, kind_named, recognise
-from ctxbench.labelling.sources import data_files, sample
+from ctxbench.labelling.sources import SAMPLE, data_files, documents
 from ctxbench.labelling.trace_import import (
     UNSTATED,
     TraceImport,
@@ -160,41 +161,64 @@ def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: 
         UnknownNameError: there is no such kind.
     """
     kinds: dict[Path, ImportKind] = {}
-    unknown: list[Path] = []
-    forced = None if kind in (None, TRACES) else kind_named(kind)
-    for path in data_files(paths):
-        recognised = recognise([document.value for document in sample(path)])
-        if recognised is None and is_instructions(path):  # AGENTS.md is a text like any other
+    heads = {path: _head(path) for path in data_files(paths)}
+    forced = None if kind is None else kind_named("turns" if kind == TRACES else kind)
+    for path, (values, faults) in heads.items():
+        recognised = recognise(values)
+        if recognised is None and values and is_instructions(path):  # AGENTS.md is a text like any other
             recognised = kind_named("rules")
+        is_data = recognised is not None or path in paths or any(fault.line for fault in faults)
         of_catalog = recognised is not None and recognised.family == CATALOG
-        if forced is not None and (forced.family == CATALOG or not of_catalog) and (recognised or path in paths):
-            recognised = forced
-        if recognised is None:
-            unknown.append(path)
-        else:
+        of_forced = recognised is not None and forced is not None and recognised.family == forced.family
+        if forced is not None and is_data and (forced.family == CATALOG or not of_catalog):
+            recognised = recognised if kind == TRACES and of_forced else forced
+        if recognised is not None:
             kinds[path] = recognised
+    unknown = {path: head for path, head in heads.items() if path not in kinds}
     families = {kind.family for kind in kinds.values()}
     if has_catalog and families <= {EVALS, CATALOG}:  # objects beside evals, such as settings, are hardly evals
         evals = [path for path in unknown if path in paths or EVALS not in families]
-        evals = [path for path in evals if any(isinstance(document.value, dict) for document in sample(path, 3))]
+        evals = [path for path in evals if any(isinstance(value, dict) for value in unknown[path][0])]
         kinds |= dict.fromkeys(evals, kind_named(GOLDEN))
-        unknown = [path for path in unknown if path not in evals]
-    if faulty := [path for path in unknown if path in paths] or (unknown if not kinds else []):
-        raise InputError([Fault(_unknown(path), path) for path in faulty])
+        unknown = {path: head for path, head in unknown.items() if path not in kinds}
+    faulty = [path for path in unknown if path in paths or not kinds]
+    is_missing = forced is not None and all(kind.family != forced.family for kind in kinds.values())
+    if faults := [fault for path in (unknown if is_missing else faulty) for fault in _unknown(path, *unknown[path])]:
+        raise InputError(faults)
+    if forced is not None and is_missing:
+        raise ParameterError(Message("labelling.none-of-kind", paths=paths, title=forced.title))
     makes = list(dict.fromkeys(kind.family for kind in kinds.values() if kind.family != CATALOG))
     if len(makes) > 1 and set(makes) != {EVALS, COLLECTION}:
         firsts = [next(path for path, kind in kinds.items() if kind.family == family) for family in makes]
         files = [f"{path} ({kinds[path].title})" for path in firsts]
         raise ParameterError(Message("labelling.several-families", files=files))
     family = COLLECTION if COLLECTION in makes else makes[0] if makes else CATALOG
-    return ImportPlan(kinds=kinds, skipped=unknown, family=family)
+    return ImportPlan(kinds=kinds, skipped=list(unknown), family=family)
 
 
-def _unknown(path: Path) -> Message:
+def _head(path: Path) -> tuple[list[Any], list[Fault]]:
+    """The values of the first documents of a file, and the faults before their end.
+
+    Raises:
+        StorageError: the file cannot be read, or is parquet and pyarrow is missing.
+    """
+    values: list[Any] = []
+    faults: list[Fault] = []
+    try:
+        values.extend(document.value for document in islice(documents(path, faults), SAMPLE))
+    except InputError as error:
+        faults += error.faults
+    return values, faults
+
+
+def _unknown(path: Path, values: Sequence[Any], faults: Sequence[Fault]) -> Sequence[Fault]:
     """Why a file is of no kind."""
-    values = [document.value for document in sample(path, 3)]
-    fields = list(values[0])[:_FIELDS] if values and isinstance(values[0], dict) else []
-    return Message("labelling.unknown-kind", fields=[repr(name) for name in fields] or ["none"])
+    if faults and not values:
+        return faults
+    if not values:
+        return [Fault(Message("labelling.empty-file"), path, 1)]
+    fields = [repr(name) for name in values[0]][:_FIELDS] if isinstance(values[0], dict) else []
+    return [Fault(Message("labelling.unknown-kind", fields=fields or ["none"]), path)]
 
 
 def import_files(
@@ -317,5 +341,6 @@ def write_import(imported: Imported, dataset: Dataset, folder: Path) -> bool:
         StorageError: it cannot be written.
     """
     if isinstance(imported.report, TraceImport):
-        return write_traces(replace(imported.report, dataset=dataset), folder)
+        write_traces(replace(imported.report, dataset=dataset), folder)
+        return False
     return create_dataset(dataset, folder, replace=True)

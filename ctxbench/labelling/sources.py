@@ -13,6 +13,7 @@ import glob
 import json
 import re
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -214,8 +215,9 @@ def _json_documents(content: BinaryIO, path: Path, faults: list[Fault]) -> Itera
                 yield Document(value, path, line, text=text)
     except _MalformedError as error:
         faults.append(Fault(Message("io.malformed-json", why=error.why), path, error.line))
-    except UnicodeDecodeError as error:
-        faults.append(Fault(Message("labelling.not-utf8", why=error.reason), path))
+    except UnicodeDecodeError:
+        content.seek(0)
+        deque(decoded_lines(content, path, faults), maxlen=0)  # adds the lines that are no UTF-8
 
 
 def _is_column(column: Any) -> bool:
