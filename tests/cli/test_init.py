@@ -53,7 +53,7 @@ def test_it_writes_what_the_project_needs(cli, project):
         "written: .gitignore",
         "Next:",
         "  ctxbench select 'what a user asks' --agent agent.yaml",
-        f"  {GOLDEN}    # your evals, or `traces` and a log",
+        f"  {GOLDEN}    # your evals, or a log",
         f"  {OWN}",
         "  ctxbench run experiment.yaml    # the selectors beside each other",
         "  ctxbench check gate.yaml --accept",
