@@ -526,7 +526,9 @@ class FieldEvidence:
 
 
 _LOOKED_AT, _LONGEST_NAME = 500, 300  # records, and characters
-_NO_LABEL = re.compile(r"retriev|actual|called|predict|candidate|available|offered|(^|\.)(q|query|case|test)?_?id$")
+_NO_LABEL = re.compile(
+    r"retriev|actual|called|predict|candidate|available|offered|^_?id$|(^|\.)(q|query|case|test)_?id$"
+)
 _GOLD = re.compile(r"expect|correct|gold|relevan|truth|label|should|must|need|want|support|evidence|target|answer")
 _ASKS = re.compile(r"user|ask|utter|quer|quest|prompt|messag|input|instruct|says?$|text")
 _NO_REQUEST = re.compile(
