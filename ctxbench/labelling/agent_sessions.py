@@ -52,7 +52,7 @@ _FIELDS = {
     "messages": ("chat_messages", "conversations", "transcript", "messages", "traj", "trajectory", "history", "steps"),
     "time": ("timestamp", "time", "ts", "created_at", "createdAt", "created", "date"),
     "text": ("content", "text", "message", "value", "body", "parts", "utterance", "prompt"),
-    "calls": ("tool_calls", "toolCalls", "toolRequests", "function_calls", "function_call"),
+    "calls": ("tool_calls", "toolCalls", "toolRequests", "toolInvocations", "function_calls", "function_call"),
     "name": ("mcpToolName", "toolName", "name", "tool_name", "function_name", "tool", "toolId"),
     "server": ("mcpServerName", "server_name", "serverName", "server", "namespace", "providerIdentifier"),
     "id": ("tool_use_id", "tool_call_id", "toolCallId", "call_id", "callId", "callID", "id"),
@@ -509,7 +509,8 @@ def _uses(
             calls.append((identity, name, parsed(get(part, *_FIELDS["input"]))))
         status = str(get(part, "status", "state")).casefold()
         if is_result or (is_call and (output is not None or status in _FAILURES)):
-            marks = (part.get("is_error"), part.get("isError"), part.get("success") is False, part.get("error"))
+            marks = [part.get("is_error"), part.get("success") is False, part.get("error")]
+            marks += [source.get("isError") for source in (part, output) if isinstance(source, dict)]
             failed = status in _FAILURES or any(mark not in (None, False, "", 0) for mark in marks)
             output = get(output, "content", "message") or output if isinstance(output, dict) else output
             results.append((identity, plain_text(output), failed or None))

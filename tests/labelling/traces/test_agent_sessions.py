@@ -738,6 +738,25 @@ def test_what_looks_like_a_session_is_read_like_one(read, lines):
     assert len(imported.dataset.queries) == len({query.request.conversation for query in imported.dataset.queries})
 
 
+def test_calls_in_messages_of_a_user_interface_and_in_texts_are_labels(read):
+    def part(kind, state, **fields):
+        return {"type": kind, "toolCallId": f"{kind}-{state}", "state": state, "input": {}, **fields}
+
+    parts = [
+        {"type": "step-start"},
+        part("tool-refund_order", "output-error", errorText="gone"),
+        part("dynamic-tool", "output-available", toolName="refund_order", output={"isError": True, "content": []}),
+        part("tool-track_order", "output-available", output={"status": "sent"}),
+    ]
+    texts = ["Money back", '<tool_call>{"name": "refund_order", "arguments": {}}</tool_call>']
+    lines = [
+        {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Where is it?"}]},
+        {"id": "m2", "role": "assistant", "parts": parts},
+        *({"role": role, "content": text} for role, text in zip(("user", "assistant"), texts, strict=True)),
+    ]
+    assert labels(read(lines)) == {"Where is it?": [TRACK], "Money back": [REFUND]}
+
+
 @pytest.mark.parametrize("as_text", [False, True])
 def test_definitions_of_tools_beside_messages_were_offered(read, as_text):
     tools = [{"type": "function", "function": {"name": name}} for name in ("track_order", "refund_order", "ls")]
