@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from ctxbench.catalogs.instructions import truth
 from ctxbench.io.errors import Fault, InputError, Message, UserError
 from ctxbench.io.rows import Row
 from ctxbench.labelling.conversion import PASSED_OVER, Draft, split_name
-from ctxbench.labelling.kinds import EVALS, ImportKind
+from ctxbench.labelling.kinds import EVALS, LOG, ImportKind, recognise
 from ctxbench.labelling.record_files import (
     EXPECTED,
     FORBIDDEN,
@@ -28,6 +29,7 @@ from ctxbench.labelling.record_files import (
     REQUESTS,
     FieldEvidence,
     ItemFinder,
+    has_request,
     is_log,
     messages_of,
     parse_list,
@@ -89,7 +91,7 @@ class EvalRows:
 
 
 def rows_of_file(
-    path: Path, kind: str | None, finder: ItemFinder, triggers: TriggerEvals, faults: list[Fault]
+    path: Path, kind: str | None, finder: ItemFinder, triggers: TriggerEvals, faults: list[Fault], *, has_names: bool
 ) -> EvalRows | None:
     """Read the records of a file; trigger evals go to `triggers` instead, and nothing is returned.
 
@@ -99,14 +101,23 @@ def rows_of_file(
         finder: of items.
         triggers: where trigger evals go.
         faults: faults are added here.
+        has_names: whether fields are mapped; then also a log may be read.
 
     Raises:
         StorageError: the file cannot be read.
-        InputError: it holds no objects.
+        InputError: it holds no objects, or it is a log.
     """
     read = [document for document in documents(path, faults) if document.value != []]
     values = [document.value for document in read]
-    kind = kind or next((eval_kind.name for eval_kind in KINDS if eval_kind.matches(values[:50])), "golden")
+    recognised, first = recognise(values[:50]), [value for value in values[:50] if isinstance(value, dict)]
+    is_of_agent = any(map(is_log, first)) or not has_request(first)
+    if recognised and recognised.family == LOG and is_of_agent and not has_names:
+        command = shlex.join(["ctxbench", "data", "import", str(path), "-c", "CATALOG", "--out", "FOLDER"])
+        fields = ", ".join(map(repr, [*first[0]][:5]))
+        message = Message("labelling.log-as-eval", fields=fields, command=f"{command} --as {recognised.name}")
+        raise InputError([Fault(message, path)])
+    if kind not in {eval_kind.name for eval_kind in KINDS}:
+        kind = recognised.name if recognised in KINDS else "golden"
     if values and not any(isinstance(value, dict) for value in values):
         raise InputError([Fault(Message("labelling.no-object", got=values[0]), path, read[0].line)])
     if kind == "triggers":
@@ -123,9 +134,30 @@ def rows_of_file(
             part.rows.append(Row(entry.value, faults, path, entry.line))
         else:
             faults.append(Fault(Message("labelling.no-object", got=entry.value), path, entry.line))
+    if kind == "golden":
+        part.rows, part.partial = _marked(part.rows, finder)
     if kind in _SAMPLES:
         part.rows, part.roles = _samples(part.rows, kind, finder), ("query", "expected", "forbidden")
     return part
+
+
+_MARKED = ("x", "1", "true", "yes", "y", "ja", "oui", "si", "sí", "✓", "✔")
+_UNMARKED = ("", "0", "false", "no", "n", "nein", "non", "-", "none")
+
+
+def _marked(rows: list[Row], finder: ItemFinder) -> tuple[list[Row], Collection[int]]:
+    """Records of a table with a column per item as records with `expected`, and those that leave items open."""
+    columns = {name: [row.data.get(name) for row in rows] for row in rows[:1] for name in row.data}
+    marks = {name: [str(value or "").strip().casefold() for value in columns[name]] for name in columns}
+    names = [name for name in columns if set(marks[name]) <= {*_MARKED, *_UNMARKED} and finder.resolve(name).key]
+    if len(names) < 2:
+        return rows, ()
+    expected = [[name for name in names if marks[name][number] in _MARKED] for number in range(len(rows))]
+    others = [{name: value for name, value in row.data.items() if name not in names} for row in rows]
+    marked = [
+        replace(row, data=data | {"expected": labels}) for row, data, labels in zip(rows, others, expected, strict=True)
+    ]
+    return marked, range(len(rows) if len(names) < len(finder.names) else 0)
 
 
 def records_of(document: Document, *, is_whole: bool = True) -> list[Document]:
@@ -144,7 +176,9 @@ def records_of(document: Document, *, is_whole: bool = True) -> list[Document]:
     usual = [path for path in paths if snake(path[-1]) in _LISTS]
     asking = [path for path in paths if any(_asks(entry.value) for entry in document.entries(*path))]
     is_only = is_whole and len({path[-1] for path in asking}) == 1 and not _labels_in(value)
-    paths = usual or (asking if is_only and len(value) + sum(len(document.entries(*path)) for path in asking) > 2 else [])
+    paths = usual or (
+        asking if is_only and len(value) + sum(len(document.entries(*path)) for path in asking) > 2 else []
+    )
     if not paths:
         return [document]
     entries = [(path[0], entry) for path in paths for entry in document.entries(*path)]
@@ -168,7 +202,9 @@ def _list_paths(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterato
 def _asks(record: Any) -> bool:
     """Whether a record has a usual field for a request, or a text of several words."""
     fields = {snake(name): text for name, text in values_of(_dict(record))}
-    return bool({name.partition(".")[0] for name in fields} & set(REQUESTS)) or any(" " in text for text in fields.values())
+    return bool({name.partition(".")[0] for name in fields} & set(REQUESTS)) or any(
+        " " in text for text in fields.values()
+    )
 
 
 def _lists_names(value: Any) -> bool:
@@ -267,7 +303,9 @@ def _test(
 
 
 def _mentions_item(text: str, finder: ItemFinder) -> bool:
-    return any(finder.resolve(word).key is not None for word in re.findall(r"[\w:/.-]*\w", text) if _IDENTIFIER.search(word))
+    return any(
+        finder.resolve(word).key is not None for word in re.findall(r"[\w:/.-]*\w", text) if _IDENTIFIER.search(word)
+    )
 
 
 def _each(assertion: Mapping[str, Any]) -> list[Mapping[str, Any]]:

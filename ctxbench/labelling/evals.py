@@ -150,7 +150,7 @@ def import_evals(
         catalog, files = _catalog_of(root, files, draft)
     finder = ItemFinder(catalog)
     triggers = TriggerEvals(catalog, draft, root=root, nothing_else=nothing_else)
-    read = [rows_of_file(path, kind, finder, triggers, draft.faults) for path in files]
+    read = [rows_of_file(path, kind, finder, triggers, draft.faults, has_names=bool(names)) for path in files]
     listed = {row.path for part in read if part for row in part.rows if row.path != part.path}  # by a configuration
     parts = [*(part for part in read if part and part.path not in listed), *triggers.rows()]
     reader = _EvalReader(catalog, finder, draft, names)
@@ -236,9 +236,8 @@ class _EvalReader:
         """Read the labels and offered items of the records of a file, and add its faults."""
         rows, names, path = part.rows, self._mapped, part.path
         if not names and rows and all(is_log(row.data) for row in rows):
-            listed = ", ".join(map(repr, list(rows[0].data)[:5]))
-            command = shlex.join(["ctxbench", "data", "import", str(path)])
-            raise InputError([Fault(Message("labelling.log-as-eval", fields=listed, command=command), path)])
+            fields = list(map(repr, rows[0].data))[:_SHOWN]
+            raise InputError([Fault(Message("labelling.unknown-kind", fields=fields), path)])
         if useless := useless_names([row.data for row in rows], names):
             raise InputError([Fault(message, path) for message in useless])
         part.rows = rows = [replace(row, data=with_names(row.data, names)) for row in rows]
@@ -247,7 +246,7 @@ class _EvalReader:
         part.named_by = naming_field(records)
         part.evidence = evidence = FieldEvidence.of(records, self._finder)
         part.offered = {n for record in records for n in offered_fields(record, names) if snake(n) in OFFERED}
-        part.offered |= {n for n in evidence.items if snake(n) in OFFERED and evidence.offers(n)}
+        part.offered = {*part.offered} | {n for n in evidence.items if snake(n) in OFFERED and evidence.offers(n)}
         fields = {name for record in records for name in record if name not in part.offered}
         labels = {name for name in fields if snake(name) in EXPECTED or LABELS.fullmatch(snake(name))}
         part.likely = labels & {name.partition(".")[0] for name in evidence.items}

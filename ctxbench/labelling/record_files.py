@@ -606,7 +606,10 @@ def messages_of(value: Any) -> list[ChatMessage]:
 
 
 def values_of(value: Any, name: str = "", *, in_list: bool = False) -> Iterator[tuple[str, Any]]:
-    """The texts and places of the fields in a value, numbers in lists, names with grades; no definitions."""
+    """The texts and places of the fields in a value, numbers in lists, names with grades; no definitions.
+
+    Messages give the last request alone: what an assistant called is no label.
+    """
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{") and (inner := parse_list(value)) is not None:
         value = inner
     if name and isinstance(value, dict) and value and all(type(grade) is int for grade in value.values()):
@@ -616,6 +619,8 @@ def values_of(value: Any, name: str = "", *, in_list: bool = False) -> Iterator[
     elif isinstance(value, dict) and not (name and describes_item(value)):
         for key, inner in value.items():
             yield from values_of(inner, f"{name}.{key}" if name else str(key))
+    elif any(message.role == "assistant" for message in messages_of(value)):
+        yield from values_of(summarise_messages(messages_of(value), history=0).text, name)
     elif isinstance(value, list):
         for inner in value:
             yield from values_of(inner, name, in_list=True)
@@ -653,7 +658,7 @@ def _mapped_values(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[st
     """The values of mapped fields; None where a record has none. Only labels may be lists of objects."""
     values = {name: data[path] if path in data else _labels_at(data, path.split(".")) for name, path in names.items()}
     for name in {"query", "id", "split"} & set(values):
-        if isinstance(values[name], list) and "." in names[name]:
+        if isinstance(values[name], list) and "." in names[name] and not messages_of(values[name]):
             texts = [entry.get("id") if isinstance(entry, Mapping) else entry for entry in values[name]]
             texts = [text for text in texts if text is not None]
             values[name] = (
