@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ctxbench.catalogs.git_history import GitRepository
 from ctxbench.catalogs.tool_lists import OTHER_NAMES, read_field_names
 from ctxbench.cli.capture import keep_parts
 from ctxbench.cli.common import dataset_inputs, print_json
+from ctxbench.cli.import_app import FIRST_WORDS
 from ctxbench.cli.select import find_catalog
 from ctxbench.cli.tune import next_step_line
 from ctxbench.datasets import lookup
@@ -29,7 +31,7 @@ from ctxbench.datasets.queries import unlabelled_words
 from ctxbench.io.cache import refuse_outputs, row_with
 from ctxbench.io.console import progress, say
 from ctxbench.io.documents import dump_json, dump_jsonl, dump_yaml
-from ctxbench.io.errors import Fault, InputError, ParameterError, UserError, count, quoted
+from ctxbench.io.errors import Fault, InputError, ParameterError, UnknownNameError, UserError, count, quoted
 from ctxbench.io.files import write_atomic
 from ctxbench.labelling import judgment_files, published, record_files
 from ctxbench.labelling.conversion import FIELD_NAMES, ImportSettings, read_grades
@@ -43,8 +45,9 @@ from ctxbench.labelling.import_files import (
     plan_import,
     write_import,
 )
-from ctxbench.labelling.kinds import CATALOG, COLLECTION, EVALS, LOG
+from ctxbench.labelling.kinds import CATALOG, COLLECTION, EVALS, LOG, import_kinds
 from ctxbench.labelling.rebase import read_renames
+from ctxbench.labelling.sources import data_files
 from ctxbench.labelling.trace_import import scopes_of
 from ctxbench.labelling.trace_labels import is_searchable
 from ctxbench.model.items import ITEM_TYPES, Catalog
@@ -363,7 +366,7 @@ class ImportRequest:
     @property
     def command(self) -> str:
         """The command, without the mapping of fields."""
-        catalog = ["-c", self.catalog] if self.catalog else []
+        catalog = ["-c", self.catalog or "CATALOG"]
         out = ["--out", str(self.out)] if self.out else ["--dry-run"]
         kind = ["--as", self.kind] if self.kind else []
         return shlex.join(["ctxbench", "data", "import", *self.paths, *catalog, *out, *kind])
@@ -430,6 +433,7 @@ def import_any(request: ImportRequest, *, as_json: bool) -> int:
         UserError: files are missing, of no kind, or faulty; or the folder holds something else.
     """
     first = request.paths[0]
+    _check_first(request)
     if request.kind == "dataset" or (first in lookup.importers() and not Path(first).exists()):
         if len(request.paths) > 1:
             raise ParameterError(f"one public dataset at a time; got {', '.join(request.paths)}")
@@ -439,8 +443,26 @@ def import_any(request: ImportRequest, *, as_json: bool) -> int:
         import_run(request, as_json=as_json)
         return 0
     if request.out is None and not request.dry_run:
+        data_files([Path(path) for path in request.paths])  # a missing file is named first
         raise ParameterError("name the folder for the result: --out FOLDER; or use --dry-run")
     return _import_paths(request, as_json=as_json)
+
+
+def _check_first(request: ImportRequest) -> None:
+    """Check that the first path, if there is no such file, is no misspelt kind or name of a public dataset.
+
+    Raises:
+        ParameterError: it is nearly the name of a kind.
+        UnknownNameError: it is nearly the name of a dataset, and stands alone.
+    """
+    first, names = request.paths[0], lookup.importers()
+    if request.kind is not None or first in names or Path(first).exists():
+        return
+    kinds = get_close_matches(first, [*FIRST_WORDS, *import_kinds()], 1, 0.75)
+    if kinds and len(request.paths) > 1:
+        raise ParameterError(f"no import {first!r}; did you mean {kinds[0]}? See `ctxbench data import --help`")
+    if len(request.paths) == 1 and get_close_matches(first, names, 1, 0.75):
+        raise UnknownNameError("dataset", first, names)
 
 
 def _import_paths(request: ImportRequest, *, as_json: bool) -> int:
@@ -565,7 +587,7 @@ def kind_lines(plan: ImportPlan) -> Iterator[str]:
     if plan.skipped:
         some = ", ".join(str(path) for path in plan.skipped[:_SHOWN])
         more = ", ..." if len(plan.skipped) > _SHOWN else ""
-        yield f"{count(len(plan.skipped), 'file')} of no known kind left out: {some}{more}"
+        yield f"{count(len(plan.skipped), 'file')} left out, of no kind that is read here: {some}{more}"
 
 
 def found_line(imported: Imported) -> str:

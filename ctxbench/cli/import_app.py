@@ -21,12 +21,13 @@ class ImportCommand(Command):
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Read the arguments."""
-        if args and args[0] in _KINDS and not Path(args[0]).exists():
+        if args and args[0] in FIRST_WORDS and not Path(args[0]).exists():
             args = ["--as", *args]
         return super().parse_args(ctx, args)
 
 
-_KINDS = ("dataset", "traces", "tools", "golden", "triggers", "beir", "trec", "autorag", "run")
+FIRST_WORDS = ("dataset", "traces", "tools", "golden", "triggers", "beir", "trec", "autorag", "run")
+"""Kinds that may stand before the files, without `--as`."""
 
 import_app = typer.Typer()
 

@@ -314,6 +314,7 @@ ODD = DUPLICATES, NO_QUERY, NO_DOCUMENT, PARTLY, UNLABELLED, NEGATIVE, SEVERAL, 
     RENAMED,
     "label details without a label",
 )
+AMBIGUOUS = "labels for names of several items"
 IMPLIED, OVERLAP = "groups implied by other groups", "unlabelled queries (overlapping groups)"
 GROUP_ODD = (NO_DOCUMENT, PARTLY, UNLABELLED, IMPLIED, OVERLAP, RENAMED)
 

@@ -80,7 +80,7 @@ class ImportPlan:
 
     Attributes:
         kinds: the kind of each file.
-        skipped: files of a folder that are of no kind.
+        skipped: files of a folder that are of no kind, and lists of items where a catalog is given.
         family: of the dataset; `CATALOG` if the files make a catalog.
     """
 
@@ -161,9 +161,10 @@ def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: 
         UnknownNameError: there is no such kind.
     """
     kinds: dict[Path, ImportKind] = {}
-    heads = {path: _head(path) for path in data_files(paths)}
+    unknown: dict[Path, tuple[Any, list[Fault]]] = {}  # the first document, and faults
     forced = None if kind is None else kind_named("turns" if kind == TRACES else kind)
-    for path, (values, faults) in heads.items():
+    for path in data_files(paths):
+        values, faults = _head(path)
         recognised = recognise(values)
         if recognised is None and values and is_instructions(path):  # AGENTS.md is a text like any other
             recognised = kind_named("rules")
@@ -174,12 +175,12 @@ def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: 
             recognised = recognised if kind == TRACES and of_forced else forced
         if recognised is not None:
             kinds[path] = recognised
-    unknown = {path: head for path, head in heads.items() if path not in kinds}
+        else:
+            unknown[path] = next(iter(values), None), faults
     families = {kind.family for kind in kinds.values()}
     if has_catalog and families <= {EVALS, CATALOG}:  # objects beside evals, such as settings, are hardly evals
         evals = [path for path in unknown if path in paths or EVALS not in families]
-        evals = [path for path in evals if any(isinstance(value, dict) for value in unknown[path][0])]
-        kinds |= dict.fromkeys(evals, kind_named(GOLDEN))
+        kinds |= {path: kind_named(GOLDEN) for path in evals if isinstance(unknown[path][0], dict)}
         unknown = {path: head for path, head in unknown.items() if path not in kinds}
     faulty = [path for path in unknown if path in paths or not kinds]
     is_missing = forced is not None and all(kind.family != forced.family for kind in kinds.values())
@@ -193,6 +194,11 @@ def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: 
         files = [f"{path} ({kinds[path].title})" for path in firsts]
         raise ParameterError(Message("labelling.several-families", files=files))
     family = COLLECTION if COLLECTION in makes else makes[0] if makes else CATALOG
+    has_skills = not has_catalog and any(kind.name in INSTRUCTIONS for kind in kinds.values())
+    if (has_catalog and family in (EVALS, LOG)) or (has_skills and family == EVALS):  # items that are not asked for
+        names = INSTRUCTIONS if has_skills else ()
+        unknown |= {path: kind for path, kind in kinds.items() if kind.family == CATALOG and kind.name not in names}
+        kinds = {path: kind for path, kind in kinds.items() if path not in unknown}
     return ImportPlan(kinds=kinds, skipped=list(unknown), family=family)
 
 
@@ -211,13 +217,11 @@ def _head(path: Path) -> tuple[list[Any], list[Fault]]:
     return values, faults
 
 
-def _unknown(path: Path, values: Sequence[Any], faults: Sequence[Fault]) -> Sequence[Fault]:
-    """Why a file is of no kind."""
-    if faults and not values:
-        return faults
-    if not values:
-        return [Fault(Message("labelling.empty-file"), path, 1)]
-    fields = [repr(name) for name in values[0]][:_FIELDS] if isinstance(values[0], dict) else []
+def _unknown(path: Path, first: Any, faults: Sequence[Fault]) -> Sequence[Fault]:
+    """Why a file is of no kind: what is wrong with it, or its fields."""
+    if first in (None, [], {}):
+        return faults or [Fault(Message("labelling.empty-file"), path, 1)]
+    fields = [repr(name) for name in first][:_FIELDS] if isinstance(first, dict) else []
     return [Fault(Message("labelling.unknown-kind", fields=fields or ["none"]), path)]
 
 
@@ -262,6 +266,9 @@ def import_files(
     has_skills = catalog is None and any(plan.kinds[path].name in INSTRUCTIONS for path in items)
     if catalog is None and items and not (has_skills and plan.family == EVALS):
         catalog = Catalog(item for part in read_catalog_files(items, plan.kinds, options) for item in part.items)
+    if catalog is None and not (has_skills and plan.family == EVALS):
+        files, command = plan.of_family(EVALS, LOG), settings.command
+        raise ParameterError(Message("labelling.needs-catalog", files=files, command=command))
     if plan.family == EVALS:
         conversion = import_evals(
             plan.of_family(EVALS, *[CATALOG] * has_skills),
@@ -272,12 +279,10 @@ def import_files(
             nothing_else=options.nothing_else,
         )
         return Imported(plan=plan, dataset=conversion.dataset, report=conversion)
-    if catalog is None:
-        raise ParameterError(Message("labelling.needs-catalog", files=plan.of_family(LOG)))
     traces = import_traces(
         TraceSource(
             logs=tuple(plan.of_family(LOG)),
-            catalog=catalog,
+            catalog=catalog or Catalog(()),
             scopes=scopes or {},
             renames=options.renames,
             kind="" if options.kind in (None, TRACES) else options.kind,

@@ -22,6 +22,7 @@ import csv
 import io
 import math
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -42,6 +43,7 @@ from ctxbench.io.documents import dump_json, dump_jsonl, read_json
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, none_found, raise_faults
 from ctxbench.io.files import atomic_folder, file_name, write_atomic
 from ctxbench.labelling.conversion import (
+    AMBIGUOUS,
     DETAILS,
     DUPLICATES,
     EXPORT_FILE,
@@ -96,6 +98,7 @@ class Assembly:
         queries: as published.
         judgments: as published.
         export: the `export.json` of the files, if they are an export of ctxbench.
+        ambiguous: names of several items.
         splits: the splits of the labels of a query, by query.
     """
 
@@ -105,6 +108,7 @@ class Assembly:
     queries: Sequence[PublishedQuery]
     judgments: Sequence[Judgment]
     export: ExportedCard | None
+    ambiguous: Collection[str] = ()
     splits: dict[str, set[str]] = field(default_factory=dict)
 
     def conversion(self, *, form: str, files: Sequence[Path], labelling: str, where: Path) -> Conversion:
@@ -172,7 +176,8 @@ class Assembly:
         present = {self.items[document].key: grade for document, grade in graded.items() if document in self.items}
         labels = {key.id: Label(query.id, key, grade, source=source) for key, grade in present.items()}
         missing = {document: grade for document, grade in graded.items() if document not in self.items}
-        ids[NO_DOCUMENT] += [f"{published.id} {document}" for document in missing]
+        for document in missing:
+            ids[AMBIGUOUS if document in self.ambiguous else NO_DOCUMENT].append(f"{published.id} {document}")
         self._add_details(published, query.id, labels)
         required = any(label.grade == Grade.REQUIRED for label in labels.values())
         if required and Grade.REQUIRED in missing.values():
@@ -277,6 +282,7 @@ def import_collection(
         raise ParameterError(Message("labelling.catalog-and-documents", paths=reader.roles.get("documents", files)))
     items = reader.documents() if catalog is None else items_by_name(catalog)
     del reader.rows["documents"]  # of a large collection, they need as much memory as the items
+    n_named = Counter(item.name for item in catalog or ())
     catalog = Catalog(items.values()) if catalog is None else catalog
     queries, judgments = reader.queries(), list(reader.judgments())
     folder = next((query.row.path.parent for query in queries if query.exported is not None), None)
@@ -293,7 +299,8 @@ def import_collection(
     paths = [path for path in files if path not in reader.roles.get("export", ())]
     export = ExportedCard.from_folder(folder, draft.faults) if folder else None
     folders = [path.absolute().parent for path in paths]
-    return Assembly(draft, catalog, items, queries, judgments, export).conversion(
+    ambiguous = {name for name, n in n_named.items() if n > 1}
+    return Assembly(draft, catalog, items, queries, judgments, export, ambiguous).conversion(
         form=form,
         files=paths,
         labelling=str(Message("labelling.card-published", form=form)),

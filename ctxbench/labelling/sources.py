@@ -11,6 +11,7 @@ import csv
 import datetime as dt
 import glob
 import json
+import os
 import re
 import zlib
 from collections import deque
@@ -100,11 +101,20 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def _below(folder: Path) -> list[Path]:
-    """The files of a folder, sorted."""
-    files = (file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
-    return [
-        folder / file for file in sorted(files) if not file.name.startswith(".") and not set(file.parts) & set(_SKIPPED)
-    ]
+    """The files of a folder, sorted.
+
+    Raises:
+        StorageError: a folder cannot be read.
+    """
+    files: list[Path] = []
+
+    def refuse(error: OSError) -> None:
+        raise StorageError(Message("io.unreadable-folder", path=error.filename, why=error.strerror)) from error
+
+    for parent, folders, names in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if name not in _SKIPPED]
+        files += [Path(parent, name) for name in names if not name.startswith(".")]
+    return sorted(file for file in files if file.is_file())
 
 
 def sample(path: Path, size: int = SAMPLE) -> list[Document]:

@@ -114,10 +114,16 @@ class TraceReport:
     def labelling(self) -> str:
         """The card's `labelling`: the origin of the labels, and the queries that metrics use."""
         n = self.counts
-        left = unlabelled_words(n["queries_partly"] + n["queries_unlabelled"], n["queries_partly"])
-        labels = {"labels": n["labels_full"] + n["labels_partial"], "full": self._share_full}
-        queries = {"complete": n["queries_complete"], "queries": n["turns"], "nothing": n["queries_nothing"]}
-        return str(Message("labelling.card-traces", left=left, **labels, **queries))
+        message = Message(
+            "labelling.card-traces",
+            left=unlabelled_words(n["queries_partly"] + n["queries_unlabelled"], n["queries_partly"]),
+            labels=n["labels_full"] + n["labels_partial"],
+            full=self._share_full,
+            complete=n["queries_complete"],
+            queries=n["turns"],
+            nothing=n["queries_nothing"],
+        )
+        return str(message)
 
     @property
     def _share_full(self) -> str:
@@ -129,12 +135,13 @@ class TraceReport:
         """The report in words: what the requests are, then one line per count; counts of 0 are left out."""
         n = self.counts
         states = [f"{n[f'queries_{state}']:,} {words}" for state, words in _STATES.items() if n[f"queries_{state}"]]
-        labels = {"labels": n["labels_full"] + n["labels_partial"], "full": self._share_full}
+        n_labels = n["labels_full"] + n["labels_partial"]
         signals = [f"{n[f'signal_{name}']:,} {name}" for name in SIGNALS if n[f"signal_{name}"]]
-        kinds = [f"{c['replaced']:,} {kind}" for kind, c in (self.redaction or {}).items()]
+        kinds = ", ".join(f"{c['replaced']:,} {kind}" for kind, c in (self.redaction or {}).items())
         hint = "".join(map(meant_field, self.ignored))
+        requests = {"n": n["turns"], "states": states, "labels": n_labels, "full": self._share_full}
         lines = [
-            (True, Message("labelling.report-requests", n=n["turns"], states=states, **labels)),
+            (True, Message("labelling.report-requests", **requests)),
             (signals, Message("labelling.report-misses", signals=signals)),
             *((n[name], Message(key, n=n[name])) for name, key in NOTES.items()),
             (self.unknown, Message("labelling.names-unknown", names=listed(self.unknown))),
@@ -143,7 +150,7 @@ class TraceReport:
             (self.ignored, Message("labelling.fields-ignored", names=listed(self.ignored), hint=hint)),
             *((True, f"  {example}") for example in self.examples),
             (self.redaction is None, Message("labelling.redaction-off")),
-            (self.redaction is not None, Message("labelling.redacted", kinds=", ".join(kinds) or "nothing")),
+            (self.redaction is not None, Message("labelling.redacted", kinds=kinds or "nothing")),
         ]
         return [line for is_said, line in lines if is_said]
 
@@ -270,14 +277,13 @@ class Builder:
 
     def dataset(self, name: str, about: Mapping[str, Any]) -> Dataset:
         """The dataset, with the scopes that its queries use."""
-        used = {query.scope for query in self.queries}
         return Dataset(
             name=name,
             version="1",
             catalog=self.catalog,
             queries=tuple(self.queries),
             labels=tuple(self.labels),
-            scopes={scope: keys for scope, keys in self.scopes.items() if scope in used},
+            scopes={scope: keys for scope, keys in self.scopes.items() if scope in {q.scope for q in self.queries}},
             about=about,
         )
 

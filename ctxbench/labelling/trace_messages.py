@@ -597,12 +597,15 @@ def plain_text(value: Any) -> str:
     """The text in a content: a text, parts of a message, or any JSON."""
     if isinstance(value, str):
         return value
-    if isinstance(value, list):
-        parts = (plain_text(part) for part in value if not isinstance(part, dict) or _is_text(part))
-        return "\n".join(filter(None, parts))
-    if isinstance(value, dict) and _is_text(value):
-        return plain_text(get(value, "text", "content") or "")
-    return "" if value is None else json.dumps(value, ensure_ascii=False)
+    try:
+        if isinstance(value, list):
+            parts = (plain_text(part) for part in value if not isinstance(part, dict) or _is_text(part))
+            return "\n".join(filter(None, parts))
+        if isinstance(value, dict) and _is_text(value):
+            return plain_text(get(value, "text", "content") or "")
+        return "" if value is None else json.dumps(value, ensure_ascii=False)
+    except RecursionError:  # some hundred parts in parts are no text
+        return ""
 
 
 def _dialogue(messages: Iterable[ChatMessage]) -> tuple[Message, ...]:

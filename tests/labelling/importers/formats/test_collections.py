@@ -175,7 +175,7 @@ def test_labels_may_name_items_of_a_catalog(tmp_path):
     ]
     found = import_collection(paths, catalog)
     assert labels_of(found.dataset) == [("q1", "d1", 2), ("q2", "d2", 2)]
-    assert found.ids["labels for missing documents"] == ["q2 d3"]  # a skill and a rule have that name
+    assert found.ids["labels for names of several items"] == ["q2 d3"]  # a skill and a rule
     with pytest.raises(InputError, match="queries, labels, but no documents"):
         import_collection(paths)
 
