@@ -301,9 +301,7 @@ def read_request(value: Any) -> list[ChatMessage] | None:
             value = [value] if "content" in value and _role(value) else get(value, *_REQUESTS)
         elif isinstance(value, list) and isinstance(first_of(value), list) and not _is_pair(value[0]):
             value = value[0]
-    if isinstance(value, str):
-        return [ChatMessage("user", value)] if value else None
-    return read_messages(value) if isinstance(value, list) else None
+    return read_messages(value) if isinstance(value, list) or (isinstance(value, str) and value) else None
 
 
 def read_response(response: Any) -> list[ChatMessage] | None:

@@ -27,7 +27,6 @@ from ctxbench.labelling.record_files import is_eval, named
 from ctxbench.labelling.trace_messages import (
     STATUSES,
     Call,
-    ChatMessage,
     Interner,
     LogFindings,
     Record,
@@ -166,26 +165,24 @@ def read_exchange(data: Mapping[str, Any], position: int, *, findings: LogFindin
     located = find_request(data)
     if located is None:
         return []
-    field, responses = located
-    is_line = field in _OF_LINES and not isinstance(_inner(data[field]), dict)
-    request = data if is_line else _inner(_requests(data)[field])
-    body = request if isinstance(request, dict) else {}
-    answers = {name: _answers(name, response) for name, response in responses.items()}
-    name = next((name for name in answers if answers[name] is not None), None)
-    response = responses[name] if name is not None else None
+    field, request, responses = located
+    is_line = request is data
+    texts = [name for name, text in responses.items() if isinstance(text, str) and not is_stream(text)]
+    answers = {name: read_response(responses[name]) for name in responses if name not in texts or name in _TEXTS}
+    name = next((name for name in answers if answers[name] is not None), "")
+    response = responses.get(name)
     options = (response, *map(data.get, _OPTIONS))  # a response of OpenAI repeats the tools of its request
-    sources = (body, data, *(source for source in options if isinstance(source, dict)))
+    sources = (request, data, *(source for source in options if isinstance(source, dict)))
     offered = next((tools for source in sources if (tools := offered_tools(source)) is not None), None)
-    if offered is None and name is not None and ("model" in body or field not in _OF_LINES):
+    if offered is None and name and ("model" in request or field not in _OF_LINES):
         offered = []  # a body without tools
     # the calls of a text answer are known only if the line lists the tools of the model
-    is_text_alone = isinstance(response, str) and not is_stream(response) and offered is None
-    unread = responses if name is None or is_text_alone else {}
-    identity = _identities((data, response if isinstance(response, dict) else {}, body))
+    unread = responses if not name or (name in texts and offered is None) else {}
+    identity = _identities((data, response if isinstance(response, dict) else {}, request))
     record = Record(position=position, **identity, cumulative=True, doubtful=bool(unread))
     record.offered = None if offered is None else interner.names(tuple(map(named, offered)))
     messages = read_request(request) or []
-    set_exchange(record, messages, (answers[name] if name else None) or [], interner)
+    set_exchange(record, messages, answers.get(name) or [], interner)
     of_sdk = _OF_AI_SDK if name in _OF_AI_SDK else ()
     who = (name for read, names, _ in _IDENTITY.values() for name in names if read(data.get(name)) is not None)
     read = {field, *([name] if name else responses), *who, *_TOOLS, *of_sdk}
@@ -195,7 +192,7 @@ def read_exchange(data: Mapping[str, Any], position: int, *, findings: LogFindin
     findings.unread.update(list(unread))
     findings.counts["responses_unread"] += bool(unread)
     findings.counts["responses_missing"] += not responses and request is not data
-    if (earlier := interner.responses.get(str(body.get("previous_response_id")))) is not None:
+    if (earlier := interner.responses.get(str(request.get("previous_response_id")))) is not None:
         earlier.conversation = record.conversation = earlier.conversation or f"response {earlier.position}"
     if isinstance(response, dict) and "id" in response:
         interner.responses[str(response["id"])] = record
@@ -227,31 +224,31 @@ def unread_line(data: Any) -> Message:
         return Message("labelling.json-object-per-line")
     if is_eval(data):
         return Message("labelling.eval-in-log")
-    if any(isinstance(part, dict | list) and _answers("", part) is not None for part in _responses(data).values()):
+    if any(isinstance(part, dict | list) and read_response(part) is not None for part in _responses(data).values()):
         return Message("labelling.answer-alone")
     fields = ", ".join(map(repr, list(data)[:_SHOWN])) or "no fields"
     hint = "".join(map(meant_field, data))
     return Message("labelling.not-a-turn", fields=fields, hint=hint, known=TURN_FIELDS)
 
 
-def _requests(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a line that may have a request; of an answer of the AI SDK, the request of its first step."""
-    steps = data.get("steps")
-    step = {"steps": steps[0].get("request")} if all_objects(steps) else {}
-    return {**{name: data[name] for name in (*REQUESTS, *_OF_LINES) if name in data}, **step}
+def find_request(data: Mapping[str, Any]) -> tuple[str, Mapping[str, Any], dict[str, Any]] | None:
+    """The field of a line with the request, its body, and the responses by field, likeliest first.
 
-
-def find_request(data: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """The field of a line with the request, and the responses by field, likeliest first; None if it has no request."""
+    Returns:
+        None if the line has no request. The body is the line if its fields are those of a request. A result of the
+        AI SDK has the request of its first step.
+    """
     if "offered" in data or "called" in data or (isinstance(data.get("text"), str) and not is_answer(data)):
         return None  # a turn
     listed = _responses(data)
     has_tools = any(name in data for name in _TOOLS) and not is_eval(data)
     for name in ("messages", "contents"):
         if name in data:
-            return (name, listed) if (listed or has_tools) and isinstance(data[name], list) else None
+            return (name, data, listed) if (listed or has_tools) and isinstance(data[name], list) else None
     is_log_record = any(name in data for name in _OF_SPANS) and not listed
-    for name, value in _requests(data).items():
+    steps = data.get("steps")
+    step = {"steps": steps[0].get("request")} if all_objects(steps) else {}
+    for name, value in {**{name: data[name] for name in (*REQUESTS, *_OF_LINES) if name in data}, **step}.items():
         value = _inner(value)
         responses = {field: response for field, response in listed.items() if field != name or name == "steps"}
         structured = [response for response in responses.values() if isinstance(response, dict | list)]
@@ -260,8 +257,8 @@ def find_request(data: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
             or (isinstance(value, list) and name == "input" and responses and read_response(value))
             or (isinstance(value, str) and name in ("prompt", "input") and any(map(read_response, structured)))
         ):
-            return name, responses
-    return ("input", {}) if has_tools and _is_body(data) else None
+            return name, value if isinstance(value, dict) else data, responses
+    return ("input", data, {}) if has_tools and _is_body(data) else None
 
 
 def is_answer(data: Mapping[str, Any]) -> bool:
@@ -280,12 +277,6 @@ def _responses(data: Mapping[str, Any]) -> dict[str, Any]:
     streams = {name: data[name] for name in ("stream", "chunks") if isinstance(data.get(name), list | str)}
     listed |= {name: {"stream": events} for name, events in streams.items()}
     return {**first, **listed, **last}
-
-
-def _answers(field: str, response: Any) -> list[ChatMessage] | None:
-    """The messages of a response; a text is one in some fields alone, unless it is a stream."""
-    is_text = isinstance(response, str) and not is_stream(response)
-    return None if is_text and field not in _TEXTS else read_response(response)
 
 
 def _inner(value: Any) -> Any:
