@@ -235,7 +235,8 @@ def _span(data: Mapping[str, Any], shared: Mapping[str, Any], default_id: str) -
     listed_tools = (fields["tools"], *(get(body, *_DEFINITIONS) for body in bodies))
     tools = next((value for value in listed_tools if value is not None), None)
     entries = parsed(request)
-    among = [entry for entry in entries if _is_definition(entry)] if isinstance(entries, list) else []
+    messages_of_tools = [entry for entry in entries if entry.get("role") == "tool"] if all_objects(entries) else []
+    among = [entry for entry in messages_of_tools if describes_item(entry.get("content"))]
     if among:  # of LangChain's callback of Langfuse
         tools = [entry["content"] for entry in among]
         request = [entry for entry in entries if entry not in among]
@@ -259,22 +260,15 @@ def _span(data: Mapping[str, Any], shared: Mapping[str, Any], default_id: str) -
     )
 
 
-def _is_definition(entry: Any) -> bool:
-    """Whether a message is the definition of a tool."""
-    return isinstance(entry, dict) and entry.get("role") == "tool" and describes_item(entry.get("content"))
-
-
 def _kind(flat: Mapping[str, Any]) -> str:
     """The kind of a span, by its fields that name one, else by its attributes of the GenAI conventions."""
     values = [_field(flat, name) for name in (*_FIELDS["kind"], "name")]
     values[-1] = values[-1] if str(values[-1]).startswith("ai.") else None
     names = [value.split(" ")[0].casefold() for value in values if isinstance(value, str)]
-    if kind := next((_KINDS[name] for name in names if name in _KINDS), ""):
-        return kind
-    if flat.get("gen_ai.operation.name") is not None:
-        return ""
     is_model_call = _field(flat, "gen_ai.input.messages", "gen_ai.request.model", "gen_ai.prompt") is not None
-    return "tool" if "gen_ai.tool.name" in flat else "chat" if is_model_call else ""
+    by_attributes = "tool" if "gen_ai.tool.name" in flat else "chat" if is_model_call else ""
+    default = by_attributes if flat.get("gen_ai.operation.name") is None else ""
+    return next((_KINDS[name] for name in names if name in _KINDS), default)
 
 
 def _of_events(events: list[tuple[str, dict[str, Any]]]) -> tuple[list[Any] | None, list[Any] | None]:

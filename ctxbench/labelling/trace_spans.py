@@ -228,9 +228,8 @@ def _record_with_call(call: Call, begin: float, holders: list[Record]) -> Record
     """Of the records whose messages have the id of a call, that with its name, then the latest before its begin."""
 
     def order(record: Record) -> tuple[bool, bool, float]:
-        names = [holder.name for holder in record.calls if holder.id == call.id]
-        time = record.time or 0.0
-        return not any(same_tool(name, call.name) for name in names), time > begin, -time
+        has_name = any(holder.id == call.id and same_tool(holder.name, call.name) for holder in record.calls)
+        return not has_name, (record.time or 0.0) > begin, -(record.time or 0.0)
 
     return min(holders, key=order, default=None)
 

@@ -510,7 +510,7 @@ def _turns(members: list[Record], findings: LogFindings) -> list[Turn]:
     members = sorted(members, key=lambda record: ((record.time or 0.0) if timed else 0.0, record.position))
     if numbered and numbered < len(members):
         members = [replace(record, turn=None) for record in members]
-    groups = _by_number(members) if numbered == len(members) else _by_messages(members)
+    groups = _by_messages(sorted(members, key=lambda record: record.turn or 0))
     turns = []
     for group in groups:
         first = next((i for i, record in enumerate(group) if record.text is not None), None)
@@ -522,41 +522,34 @@ def _turns(members: list[Record], findings: LogFindings) -> list[Turn]:
     return turns
 
 
-def _by_number(members: list[Record]) -> list[list[Record]]:
-    """Records grouped by turn number; a number with two user messages is two turns."""
-    turns: list[list[Record]] = []
-    for _, records in sorted(group_pairs((record.turn or 0, record) for record in members).items()):
-        texts: list[str | None] = []  # of a record without one that of the record before it
-        for record in records:
-            texts.append(texts[-1] if record.text is None and texts else record.text)
-        first = next((text for text in texts if text is not None), "")
-        turns += group_pairs(
-            (first if text is None else text, record) for text, record in zip(texts, records, strict=True)
-        ).values()
-    return turns
-
-
 def _by_messages(members: list[Record]) -> list[list[Record]]:
-    """Records grouped by the messages up to the last user message; records without one join the turn before."""
+    """Records grouped by number and text, or by the messages up to the last user message.
+
+    Records without a user message join the turn before.
+    """
     groups: list[list[Record]] = []
-    latest: dict[int, list[Record]] = {}
+    latest: dict[object, list[Record]] = {}
     for record in members:
-        candidates = [*filter(None, [latest.get(record.key)]), *groups[-1:]]
+        key = record.key if record.turn is None else (record.turn, record.text)
+        candidates = [*filter(None, [latest.get(key)]), *groups[-1:]]
         group = next((group for group in candidates if _continues(record, group)), None)
         if group is None:
             group = []
             groups.append(group)
         group.append(record)
         if record.text is not None:
-            latest[record.key] = group
+            latest[key] = group
     users = [next((record.users for record in group if record.text is not None), 0) for group in groups]
-    if len(groups) > 1 and min(users) > 0 and len(set(users)) == len(users):
+    if members[0].turn is None and len(groups) > 1 and min(users) > 0 and len(set(users)) == len(users):
         return [groups[i] for i in sorted(range(len(groups)), key=users.__getitem__)]
     return groups
 
 
 def _continues(record: Record, group: list[Record]) -> bool:
-    """Whether a record belongs to a turn: it has the same messages, or a later window of them."""
+    """Whether a record belongs to a turn: it has its number and text, the same messages, or a later window of them."""
+    if record.turn is not None:
+        texts = {earlier.text for earlier in group} - {None}
+        return record.turn == group[0].turn and (record.text is None or texts <= {record.text})
     if record.text is None:
         return True
     is_open = record.continued and not group[-1].finished
