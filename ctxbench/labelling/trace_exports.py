@@ -47,7 +47,6 @@ from ctxbench.labelling.trace_turns import (
     read_exchange,
     read_turn,
     unread_line,
-    unread_responses,
 )
 
 TURN_MARKS = ("messages", "text", "called", "offered")
@@ -213,14 +212,13 @@ def _span(data: Mapping[str, Any], shared: Mapping[str, Any], default_id: str) -
     columns = {name.removeprefix("attributes."): data[name] for name in data if name.startswith("attributes.")}
     listed = data["tags"] if all_objects(data.get("tags")) else data.get("attributes")  # of Jaeger: tags
     attributes = {**shared, **_attributes(listed), **columns, **_object(metadata.get("attributes"))}
-    content = _value(data.get("body"))
-    content = {**attributes, **(content if isinstance(content, dict) else {"content": content})}
-    events = [(str(get(data, "eventName", "event_name") or attributes.get("event.name") or ""), content)]
-    if "body" not in data:
-        logged = data["events"] if all_objects(data.get("events")) else ()
-        events = [(str(event.get("name") or ""), _attributes(event.get("attributes"))) for event in logged]
-    for name, details in events:
-        attributes |= details if name in _DETAILS else {}
+    logged = data["events"] if all_objects(data.get("events")) else ()
+    events = [(str(event.get("name") or ""), _attributes(event.get("attributes"))) for event in logged]
+    if "body" in data:
+        content = _value(data["body"])
+        content = {**attributes, **(content if isinstance(content, dict) else {"content": content})}
+        events = [(str(get(data, "eventName", "event_name") or attributes.get("event.name") or ""), content)]
+    attributes |= {key: value for name, details in events if name in _DETAILS for key, value in details.items()}
     flat = {**data, "span_attributes": _object(data.get("span_attributes")), **_nested(attributes)}
     if "run_type" in data:
         flat["session_id"] = None  # of LangSmith: a project
@@ -231,9 +229,8 @@ def _span(data: Mapping[str, Any], shared: Mapping[str, Any], default_id: str) -
         fields["response"] = {"text": fields["text"], "toolCalls": parsed(fields["calls"])}
     request = messages if fields["request"] is None else fields["request"]
     parameters = (flat.get("input.value"), flat.get("llm.invocation_parameters"), extra.get("invocation_params"))
-    bodies = (_object(request), metadata, extra, *map(_object, parameters))
-    listed_tools = (fields["tools"], *(get(body, *_DEFINITIONS) for body in bodies))
-    tools = next((value for value in listed_tools if value is not None), None)
+    bodies = (get(body, *_DEFINITIONS) for body in map(_object, (request, metadata, extra, *parameters)))
+    tools = next((value for value in (fields["tools"], *bodies) if value is not None), None)
     entries = parsed(request)
     messages_of_tools = [entry for entry in entries if entry.get("role") == "tool"] if all_objects(entries) else []
     among = [entry for entry in messages_of_tools if describes_item(entry.get("content"))]
@@ -418,8 +415,6 @@ class LogReader:
         elif any(name in data for name in TURN_MARKS) and not is_eval(data) and not is_answer(data):
             record = read_turn(data, position, at, findings=self._findings, interner=self._interner)
             self._records += [] if record is None else [record]
-            if record is not None and "called" not in data:
-                self._findings.unread.update(unread_responses(data, has_tools=record.offered is not None))
         else:
             faults.append(replace(at, message=unread_line(data)))
 

@@ -201,10 +201,8 @@ class SpanTree:
             call, above = node.called, self._ancestors[node.id]
             if call is None or any(a.called is not None and a.called.name == call.name for a in above):
                 continue  # also logged by the client of a server
-            record = self._record_above(node) or _record_with_call(
-                call, self._start(node), holders.get(call.id or "", [])
-            )
-            record = record or self._latest_record(node)
+            with_call = _record_with_call(call, self._start(node), holders.get(call.id or "", []))
+            record = self._record_above(node) or with_call or self._latest_record(node)
             if record is None:
                 self._findings.counts["calls_without_request"] += 1
             else:

@@ -73,6 +73,13 @@ def read_turn(
     if data.get("called") is not None:  # else the calls in messages after the last user message
         record.calls = row.read_list("called", _call, expected="{tool, status}")
     _read_items(record, row, interner)
+    if data.get("called") is None:
+        # an answer of text alone has no calls if the turn lists the tools of the model
+        texts = [name for name in RESPONSES if isinstance(text := parsed(data.get(name)), str) and not is_stream(text)]
+        passed_over = () if record.offered is None else texts
+        answers = [name for name in RESPONSES if data.get(name) not in _EMPTY and name not in passed_over]
+        calls = {name for name in data if name not in TURN_FIELDS and holds_calls(name, data[name])}
+        findings.unread.update(calls | set(answers))
     findings.faults += faults
     return None if faults else record
 
@@ -203,19 +210,6 @@ def read_exchange(data: Mapping[str, Any], position: int, *, findings: LogFindin
         set_summary(part, before, interner)
     records = [*(part for part, _ in parts), record]
     return [part for part in records if interner.first((part.key, part.calls), part) is part or part is record]
-
-
-def unread_responses(data: Mapping[str, Any], *, has_tools: bool) -> list[str]:
-    """The fields of a turn with responses or calls that are not read.
-
-    Args:
-        data: the turn.
-        has_tools: the turn lists the tools of the model, so that an answer of text alone has no calls.
-    """
-    responses = [name for name in RESPONSES if data.get(name) not in _EMPTY]
-    texts = [name for name in responses if isinstance(text := parsed(data[name]), str) and not is_stream(text)]
-    calls = [name for name in data if name not in TURN_FIELDS and holds_calls(name, data[name])]
-    return list(dict.fromkeys([*(name for name in responses if name not in texts or not has_tools), *calls]))
 
 
 def unread_line(data: Any) -> Message:
