@@ -413,8 +413,7 @@ class LogReader:
         elif holds_spans(data):
             self._read_spans(read_spans(data, position), position, at)
         elif any(name in data for name in TURN_MARKS) and not is_eval(data) and not is_answer(data):
-            record = read_turn(data, position, at, findings=self._findings, interner=self._interner)
-            self._records += [] if record is None else [record]
+            self._records += read_turn(data, position, at, findings=self._findings, interner=self._interner)
         else:
             faults.append(replace(at, message=unread_line(data)))
 

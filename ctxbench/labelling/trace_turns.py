@@ -60,8 +60,8 @@ def meant_field(name: str) -> str:
 
 def read_turn(
     data: dict[str, Any], position: int, at: Fault, *, findings: LogFindings, interner: Interner
-) -> Record | None:
-    """The record of one row of JSON lines; None, and a fault, if it is wrong."""
+) -> list[Record]:
+    """The record of one row of JSON lines; empty, and a fault, if it is wrong."""
     findings.ignored.update(name for name in data if name not in TURN_FIELDS)
     faults: list[Fault] = []
     row, record = Row(data, faults, Path(at.path or ""), at.line), Record(position=position)
@@ -81,7 +81,7 @@ def read_turn(
         calls = {name for name in data if name not in TURN_FIELDS and holds_calls(name, data[name])}
         findings.unread.update(calls | set(answers))
     findings.faults += faults
-    return None if faults else record
+    return [] if faults else [record]
 
 
 def _read_messages(record: Record, row: Row, interner: Interner) -> None:
