@@ -172,9 +172,16 @@ def _entries(data: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], dict[
     labels, trace = data.get("context.trace_id"), data.get("trace")
     above = {**data, **(trace if isinstance(trace, dict) else {})}
     inherited = {name: above[name] for name in _INHERITED if above.get(name) is not None}
+    batch = data["batch"] if all_objects(data.get("batch")) else ()
+    bodies: dict[str, dict[str, Any]] = {}  # of a batch of Langfuse: events that make or change observations
+    for event in batch:
+        body = {name: value for name, value in _object(event.get("body")).items() if value is not None}
+        kind = {"type": str(event.get("type")).partition("-")[0].upper()}
+        bodies[str(body.get("id"))] = {**bodies.get(str(body.get("id")), {}), **kind, **body}
     rows = [{name: _object(column).get(label) for name, column in data.items()} for label in _object(labels)]
     for row in (
         *rows,
+        *bodies.values(),
         *(row for name in _GROUPS if all_objects(data.get(name)) for row in data[name]),
     ):
         yield from _entries({**inherited, **{name: value for name, value in row.items() if value is not None}})
