@@ -697,7 +697,7 @@ KINDS = tuple(
         (
             "transcript",
             "messages or events of any agent, one per line or in a list",
-            "an agent of your own; `api_conversation_history.json` of Cline",
+            "an agent of your own; `stream-json` of Cursor; `api_conversation_history.json` of Cline",
             "`tools` in the file",
             _is_transcript,
         ),

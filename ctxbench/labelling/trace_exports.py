@@ -543,8 +543,16 @@ KINDS = (
         "fine-tuning examples of OpenAI",
         "files for fine-tuning: JSON lines with `messages` and `tools`, or with `preferred_output`",
     ),
-    _log("anthropic", "requests to Anthropic with their responses", "an application or a gateway that logs them"),
-    _log("openai", "requests to OpenAI with their responses or streams", "an application or a gateway that logs them"),
+    _log(
+        "anthropic",
+        "requests to Anthropic with their responses",
+        "an application or a gateway that logs them; a HAR file",
+    ),
+    _log(
+        "openai",
+        "requests to OpenAI with their responses or streams",
+        "an application or a gateway that logs them; a HAR file",
+    ),
     _log(
         "turns",
         "turns in the form of ctxbench",
