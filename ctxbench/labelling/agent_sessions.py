@@ -85,7 +85,7 @@ _CALL = re.compile(
 )
 _RESULT = re.compile(
     r"(?:\w+[-_])?(?:tool|function)[-_]?(?:call[-_]?)?(?:result|response|output|error)"
-    r"|tool[-_. ]?(?:end|ended|finished|completed|returned|execution_complete)",
+    r"|(?:mcp_)?tool[-_. ]?(?:end|ended|finished|completed|returned|execution_complete|call_end)",
     re.IGNORECASE,
 )
 _FAILURES = (
@@ -114,6 +114,7 @@ _READERS = ("cat", "head", "tail", "less", "more", "bat", "nl", "sed", "awk", "t
 _SHELL_WORDS = ("bash", "sh", "zsh", "-c", "-lc", "sudo", "pwsh", "-Command")
 _STEPS = re.compile(r"&&|\|\|?|;|\n")  # between the commands of a script
 _WITH_SERVER = re.compile(r"__|[./:]|^mcp[_-]")
+_SERVER_TWICE = re.compile(r"^(.+?)__(?:mcp[-_]+)?\1[-_./:]+", re.IGNORECASE)  # where a name repeats its server
 
 _INJECTED = re.compile(
     r"<(system-reminder|environment_details|environment_context|user_instructions|ide_\w+|local-command-\w+|bash-\w+"
@@ -135,6 +136,9 @@ _TAGGED = re.compile(r"<(use_mcp_tool|read_file|execute_command|use_skill|tool_c
 _TAG = re.compile(r"<([\w-]+)>\s*([^<]*)</\1>")
 
 _N_RESULTS, _LENGTH = 5, 1000  # results that go with the next request, and their characters
+_ABORTS = ("turn_aborted", "abort", "turn.failed")
+_ABORTED = re.compile(r"<turn_aborted>|\[Request interrupted by user")
+_DENIED = (0, 5)  # kinds of confirmation of VS Code: denied, skipped
 _STARTS = ("session_meta", "session.start", "session")
 _COMPACTIONS = ("compacted", "compact_boundary", "session.compaction_complete", "compaction")
 
@@ -193,8 +197,9 @@ class SessionNames:
         values = arguments if isinstance(arguments, dict) else {"command": arguments}
         server, tool = get(values, *_FIELDS["server"]), get(values, "tool_name", "toolName")
         name = f"{server}__{tool}" if server and tool else name  # a tool that calls tools
-        if self.is_item(name):
-            return [name]
+        plain = name if self._is_known(name) else _SERVER_TWICE.sub(r"\1__", name)
+        if self.is_item(plain):
+            return [plain]
         use = _use(name)
         value = get(values, *_FIELDS[use]) if use else None
         if use == "skill":
@@ -205,7 +210,10 @@ class SessionNames:
 
     def is_item(self, name: str) -> bool:
         """Whether a called name may be of an item, and not of a tool that is part of the agent."""
-        return self._resolver.resolve(name).rule != UNKNOWN or _WITH_SERVER.search(name) is not None
+        return self._is_known(name) or _WITH_SERVER.search(name) is not None
+
+    def _is_known(self, name: str) -> bool:
+        return self._resolver.resolve(name).rule != UNKNOWN
 
     def offered(self, tools: Sequence[Any], skills: Any) -> tuple[str, ...]:
         """The names in lists of tools and skills, without those that are part of the agent."""
@@ -338,16 +346,20 @@ class SessionReader:
         calls, results = _uses({**message, "type": message.get("type") or kinds[0]}, role)
         if kinds[0] == "skill.invoked" and message.get("trigger") != "context-load":
             calls = [("", "skill", message)]
-        text = _text(message)
+        text, is_event = _text(message), kinds[0] == "event_msg"  # of Codex, which repeats calls
+        calls = [] if is_event else calls
         is_user = role == "user" and not results
+        if any(kind in _ABORTS for kind in kinds) or (is_user and _ABORTED.search(text)):
+            self._abort(conversation)
         if is_user and _is_typed(line, message):
             times = [seconds(source.get(name)) for source in (line, message) for name in _FIELDS["time"]]
             record = Record(position=position, text=text, time=next((t for t in times if t is not None), None))
             yield from self._read_request(conversation, record)
         elif kinds[0] == "skill.invoked" and message.get("trigger") == "user-invoked":
             self._add_explicit(conversation, [message["name"]])
-        elif kinds[0] != "event_msg" and (role in ("assistant", "tool") or calls or results):  # Codex repeats items
-            answer = text if role == "assistant" and message.get("model") != "<synthetic>" else None
+        elif calls or results or (role in ("assistant", "tool") and not is_event):
+            is_answer = role == "assistant" and not is_event and message.get("model") != "<synthetic>"
+            answer = text if is_answer else None
             self._read_answer(conversation, answer, calls, results)
         elif not is_user:
             self._findings.counts["events_other"] += 1
@@ -414,10 +426,9 @@ class SessionReader:
             conversation.record.after = (ChatTurn("assistant", text),) if text else conversation.record.after
         for identity, name, arguments in calls:
             key = identity or f"#{len(conversation.calls)}"
-            if key not in conversation.calls:
-                items = self._names.needed(name, arguments, self._folder)
-                conversation.calls[key] = name, items, ""
-                self._findings.outside.update([] if items else [name])
+            tool, items, status = conversation.calls.get(key, ("", [], ""))
+            if not items:  # an event may repeat a call and name its server
+                conversation.calls[key] = tool or name, self._names.needed(name, arguments, self._folder), status
         for identity, output, failed in results:
             key = identity or next((key for key, (*_, status) in conversation.calls.items() if not status), "")
             tool, items, status = conversation.calls.get(key, ("", [], "earlier"))
@@ -438,12 +449,20 @@ class SessionReader:
             yield from self._close(conversation)
             conversation.n_parts, conversation.n_turns, conversation.results = conversation.n_parts + 1, 0, []
 
+    def _abort(self, conversation: _Conversation) -> None:
+        """Note that the open turn was interrupted: its calls without a result failed, and more may have followed."""
+        if conversation.record is not None:
+            conversation.record.doubtful = True
+            for key, (tool, items, status) in conversation.calls.items():
+                conversation.calls[key] = tool, items, status or "error"
+
     def _close(self, conversation: _Conversation) -> Iterator[Record]:
         """The open turn of a conversation, unless it is a command that the model did not answer."""
         record, calls, conversation.record = conversation.record, conversation.calls, None
         conversation.calls = {}
         if record is not None and (calls or not conversation.is_command):
             part = f"-part-{conversation.n_parts}" if conversation.n_parts > 1 else ""
+            self._findings.outside.update(tool for tool, items, _ in calls.values() if not items)
             record.conversation, record.turn = f"{conversation.name}{part}", conversation.n_turns
             conversation.n_turns += 1
             record.calls = tuple(
@@ -509,6 +528,7 @@ def _uses(
             calls.append((identity, name, parsed(get(part, *_FIELDS["input"]))))
         status = str(get(part, "status", "state")).casefold()
         if is_result or (is_call and (output is not None or status in _FAILURES)):
+            output = get(output, "Ok", "Err") or output if isinstance(output, dict) else output  # of Codex
             marks = [part.get("is_error"), part.get("success") is False, part.get("error")]
             marks += [source.get("isError") for source in (part, output) if isinstance(source, dict)]
             failed = status in _FAILURES or any(mark not in (None, False, "", 0) for mark in marks)
@@ -566,15 +586,34 @@ def _chat_messages(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     response = [part for part in request.get("response") or () if isinstance(part, dict)]
     metadata = (request.get("result") or {}).get("metadata") or {}
     calls = [call for entry in metadata.get("toolCallRounds") or () for call in entry["toolCalls"]]
+    outputs = metadata.get("toolCallResults") or {}
+    invocations = [part for part in response if part.get("toolCallId")]
+    ids = group_pairs((call.get("name"), call.get("id")) for call in calls)
+    named = [((ids.get(part.get("toolId")) or [part["toolCallId"]]).pop(0), part) for part in invocations]
+    failed = [call for call, part in named if _was_refused(part)]
     results = [
-        {"type": "tool_result", "call_id": call, "content": [{"text": part.get("value")} for part in output["content"]]}
-        for call, output in (metadata.get("toolCallResults") or {}).items()
+        {
+            **{"type": "tool_result", "call_id": call, "is_error": call in failed},
+            "content": [{"text": part.get("value")} for part in outputs.get(call, {}).get("content", ())],
+        }
+        for call in dict.fromkeys([*outputs, *failed])
     ]
     texts = [{"text": part["value"]} for part in response if isinstance(part.get("value"), str) and "kind" not in part]
-    calls = calls or [part for part in response if part.get("toolCallId")]
+    calls = calls or invocations
     question = {"role": "user", "content": _text({"text": request.get("message")})}
     answer = {"role": "assistant", "content": [*texts, *results], "tool_calls": calls}
     return [{**question, "timestamp": request.get("timestamp")}, answer]
+
+
+def _was_refused(invocation: Mapping[str, Any]) -> bool:
+    """Whether an invocation of a chat of VS Code was denied, skipped or not completed, or failed."""
+    confirmed, details = invocation.get("isConfirmed"), invocation.get("resultDetails")
+    return (
+        confirmed is False
+        or (isinstance(confirmed, dict) and confirmed.get("type") in _DENIED)
+        or (isinstance(details, dict) and details.get("isError") is True)
+        or invocation.get("isComplete") is False
+    )
 
 
 def _changed(chat: Any, change: Mapping[str, Any]) -> Any:

@@ -318,9 +318,32 @@ def test_codex(read):
             said("<turn_aborted>\nx\n</turn_aborted>"),
         ]
     )
-    assert labels(imported) == {"Where is it? $pdf": [TRACK, "rule:CLAUDE.md"], "Pay me.": [REFUND]}
+    assert labels(imported) == {"Where is it? $pdf": [TRACK, "rule:CLAUDE.md"], "Pay me.": []}
     assert [key.id for key in imported.dataset.queries[0].request.explicit] == ["skill:pdf"]
     assert [q.request.conversation for q in imported.dataset.queries] == ["x1", "x1-part-2"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ran("shop__refund_order", output=json.dumps([{"type": "text", "text": '{"error": "no such order"}'}])),
+        ran("shop__refund_order", output="user rejected MCP tool call"),
+        [
+            next(ran("shop__refund_order")),
+            codex(
+                "event_msg",
+                type="mcp_tool_call_end",
+                call_id="c1",
+                invocation={"server": "shop", "tool": "refund_order"},
+                result={"Ok": {"content": [{"type": "text", "text": "closed"}], "isError": True}},
+            ),
+            [*ran("shop__refund_order", output="closed")][1],
+        ],
+    ],
+    ids=["content of MCP", "rejected", "marked in an event alone"],
+)
+def test_a_call_of_codex_that_failed_is_no_label(read, lines):
+    assert labels(read([codex("session_meta", id="x1"), said("Pay me."), *lines])) == {"Pay me.": []}
 
 
 def test_events_of_copilot(read):
@@ -355,9 +378,22 @@ def test_events_of_copilot(read):
             event("tool.execution_complete", 10, toolCallId="t2", success=False, error={"message": "denied"}),
             event("assistant.message", 11, messageId="n", content="It comes.", toolRequests=[]),
             event("user.message", 12, content="Thanks."),
+            event(
+                "assistant.message",
+                13,
+                content="",
+                toolRequests=[
+                    {"toolCallId": "t3", "name": "shop-track_order", "mcpServerName": "shop"},
+                    {"toolCallId": "t4", "name": "shop-refund", "toolTitle": "refund_order"},
+                ],
+            ),
+            event("tool.execution_start", 14, toolCallId="t4", mcpServerName="shop", mcpToolName="refund_order"),
+            event("tool.execution_complete", 15, toolCallId="t3", success=True, result={"content": "in transit"}),
+            event("tool.execution_complete", 16, toolCallId="t4", success=True, result={"content": "paid"}),
         ]
     )
-    assert labels(imported) == {"Go.": [TRACK, "skill:pdf"], "Thanks.": []}
+    assert labels(imported) == {"Go.": [TRACK, "skill:pdf"], "Thanks.": [TRACK, REFUND]}
+    assert imported.report.outside == {}
     assert imported.dataset.queries[1].request.tool_results == (("shop__track_order", "in transit"), ("view", "denied"))
     assert imported.dataset.queries[1].request.conversation == "p1"
 
@@ -407,6 +443,31 @@ def test_chats_of_vs_code(read):
     ]
     assert labels(read(changes)) == expected
     assert read([*changes, {"kind": 1, "k": ["requests", 7, "x"], "v": 1}]).report.counts["lines_unreadable"] == 1
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        {"isConfirmed": {"type": 0}},
+        {"isConfirmed": {"type": 5}},
+        {"isConfirmed": False},
+        {"isComplete": False},
+        {"resultDetails": {"input": "{}", "output": [], "isError": True}},
+    ],
+)
+def test_a_call_of_vs_code_that_was_denied_or_failed_is_no_label(read, mark):
+    parts = [
+        {"kind": "toolInvocationSerialized", "toolId": f"mcp_shop_{name}", "toolCallId": f"of the window {n}", **marks}
+        for n, (name, marks) in enumerate([("track_order", mark), ("refund_order", mark), ("track_order", {})])
+    ]
+    calls = [{"id": f"c{n}", "name": part["toolId"], "arguments": "{}"} for n, part in enumerate(parts)]
+    metadata = {
+        "toolCallRounds": [{"response": "", "toolCalls": [call]} for call in calls],
+        "toolCallResults": {call["id"]: {"content": [{"value": "no answer"}]} for call in calls},
+    }
+    request = {"message": {"text": "Go."}, "response": parts, "result": {"metadata": metadata}}
+    for answer in (request, {**request, "result": {}}):
+        assert labels(read(json.dumps({"sessionId": "v1", "requests": [answer]}))) == {"Go.": [TRACK]}
 
 
 def test_gemini_cli(read):
