@@ -593,7 +593,9 @@ def _chat_messages(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     failed = [call for call, part in named if _was_refused(part)]
     results = [
         {
-            **{"type": "tool_result", "call_id": call, "is_error": call in failed},
+            "type": "tool_result",
+            "call_id": call,
+            "is_error": call in failed,
             "content": [{"text": part.get("value")} for part in outputs.get(call, {}).get("content", ())],
         }
         for call in dict.fromkeys([*outputs, *failed])

@@ -12,9 +12,10 @@ import pickle
 import re
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -153,6 +154,7 @@ _SESSIONS = [kind.name for kind in KINDS]
 UNSTATED = "not stated; contains user texts"
 """The licence of a dataset of logs whose licence was not given."""
 _WORD = re.compile(r"[^\W_]+")
+_KEPT = 24 * 60 * 60  # seconds for which the state of an interrupted import is kept
 _EXAMPLES, _SHOWN = 5, 20  # faults that the report and an error name
 _FIELDS = 20  # ignored fields that the card lists
 
@@ -272,12 +274,16 @@ def _read_logs(source: TraceSource, settings: TraceSettings, progress: ProgressL
     """Read logs. Ctrl-C stores what was read, and the same import goes on after it.
 
     The state is a file of the user's cache for its owner alone, since it holds texts that are not redacted. It is
-    removed when all is read.
+    removed when all is read, and after a day by the next import of any log.
     """
     code = sorted(Path(__file__).parent.glob("*.py"))  # another version reads otherwise
     versions = [(path.resolve(), path.stat()[6:9]) for path in (*code, *source.logs) if path.exists()]
     key = repr((versions, source.catalog.hash, sorted(source.renames.items()), source.kind, settings))
     stored = cache_dir() / "imports" / f"{blake2b(key.encode(), digest_size=16).hexdigest()}.pickle"
+    for state in stored.parent.glob("*"):
+        with suppress(OSError):
+            if state.stat().st_mtime < time.time() - _KEPT:
+                state.unlink()
     try:
         files: LogFiles = pickle.loads(stored.read_bytes())  # noqa: S301 - of this user
     except Exception:  # noqa: BLE001 - absent or damaged

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -197,7 +199,7 @@ def test_a_session_that_used_nothing_of_the_catalog_is_so_many_requests_to_label
     imported = read([user("Go."), assistant(use("Bash"), use("mcp__mail__send", "c2"))])
     assert [query.partly_labelled for query in imported.dataset.queries] == [False]
     assert imported.dataset.labels == ()
-    assert imported.report.lines()[0].startswith("1 request: 1 unlabelled; 0 labels")
+    assert imported.report.counts["queries_unlabelled"] == 1
     assert (imported.report.unknown, imported.report.outside) == ({"mcp__mail__send": 1}, {"Bash": 1})
 
 
@@ -1020,6 +1022,17 @@ def counted(calls, function):
         return function(self, document, **settings)
 
     return run
+
+
+def test_states_of_interrupted_imports_are_removed_after_a_day(read, tmp_path, monkeypatch):
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
+    states = [tmp_path / "cache" / "imports" / f"{name}.pickle" for name in ("old", "new")]
+    states[0].parent.mkdir(parents=True)
+    for state, days in zip(states, (1.1, 0.9), strict=True):
+        state.write_bytes(b"texts of another log")
+        os.utime(state, (time.time() - days * 24 * 60 * 60,) * 2)
+    read([user("Go."), assistant("Yes.")])
+    assert list(states[0].parent.iterdir()) == [states[1]]
 
 
 def test_a_damaged_state_of_an_import_is_read_anew(read, tmp_path, monkeypatch):
