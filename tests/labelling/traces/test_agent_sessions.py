@@ -881,6 +881,53 @@ def test_a_session_without_a_message_of_the_user_is_refused(read, lines):
     assert message_code(caught.value.args[0]) == "CTX6203"
 
 
+OWN_NAMES = [
+    {"call": "k1", "n": 1, "who": "system", "said": "Help the desk.", "does": None},
+    {"call": "k1", "n": 2, "who": "clerk", "said": "Where is the parcel of desk 4?", "does": None},
+    {"call": "k1", "n": 3, "who": "bot", "said": None, "does": [{"op": "track_order", "state": "done", "got": "x"}]},
+    {"call": "k1", "n": 4, "who": "bot", "said": "It is in transit.", "does": []},
+    {"call": "k2", "n": 1, "who": "clerk", "said": "Pay 20 euro back to her.", "does": None},
+    {"call": "k2", "n": 2, "who": "bot", "said": None, "does": [{"op": "refund_order", "state": "failed"}]},
+    {"call": "k2", "n": 3, "who": "clerk", "said": "Then where is it now?", "does": None},
+    {
+        "call": "k2",
+        "n": 4,
+        "who": "bot",
+        "said": "There.",
+        "does": [{"op": "track_order", "state": "done"}, {"op": "z"}],
+    },
+]
+
+
+def test_a_transcript_under_names_of_its_own_is_read_by_what_its_fields_hold(read):
+    imported = read(OWN_NAMES)
+    expected = {
+        "Where is the parcel of desk 4?": [TRACK],
+        "Pay 20 euro back to her.": [],
+        "Then where is it now?": [TRACK],
+    }
+    assert labels(imported) == expected
+    assert [q.request.conversation for q in imported.dataset.queries] == ["k1", "k2", "k2"]
+    assert imported.report.counts["calls_unread"] == 1
+    words = [line | {"who": {"bot": "assistant", "clerk": "nurse"}.get(line["who"], line["who"])} for line in OWN_NAMES]
+    greeting = {**words[0], "who": "assistant", "said": "Good day."}
+    assert labels(read([words[0], greeting, *words[1:]])) == expected
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"said": f"Find parcel {n}.", "sort": sort, "tools": [{"name": "a"}] * n} for n, sort in enumerate("abab")],
+        [{**line, "who": "clerk"} for line in OWN_NAMES],
+        [{**line, "who": "bot"} for line in OWN_NAMES],
+        [{**line, "does": None} for line in OWN_NAMES],
+        [{**line, "expected": "track_order"} for line in OWN_NAMES],
+    ],
+)
+def test_rows_without_an_assistant_that_calls_are_no_transcript(rows):
+    assert not any(kind.matches(rows) for kind in KINDS)
+
+
 def test_long_results_are_cut_and_counted(read):
     calls = [use("Bash", f"c{n}") for n in range(7)]
     imported = read(
@@ -938,6 +985,7 @@ SESSIONS = {
         {"role": "tool", "tool_call_id": "c", "content": "x"},
     ],
 }
+DAMAGED = {**SESSIONS, "own names": OWN_NAMES}
 
 
 @pytest.mark.parametrize("name", SESSIONS)
@@ -957,11 +1005,11 @@ def mutated(value, draw):
     return [mutated(part, draw) for part in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("name", SESSIONS)
+@pytest.mark.parametrize("name", DAMAGED)
 def test_damaged_sessions_end_without_a_traceback(read, name):
     draw = random.Random(name)
     for _ in range(60):
-        lines = [mutated(line, draw) for line in SESSIONS[name]]
+        lines = [mutated(line, draw) for line in DAMAGED[name]]
         try:
             read([user("Go."), *lines] if draw.random() < 0.5 else lines)
         except CtxbenchError:
