@@ -425,6 +425,9 @@ _UNKNOWN_TOOL = re.compile(
 _ERROR = re.compile(
     r"\W*(?:traceback \(most|an (?:error|exception) (?:occurred|was)"
     r"|(?:\w+\.)*\w*(?:error|exception)[\"']?(?!\s*:\s*(?:null|false|0|\[\]|\"\"))\s*(?:[:!\])(]|$|\d|[-–—]\s|(?:code|occurred|in|at|while|when|with|from)\b|\w+ing\b)"
+    r"|(?:the )?user (?:has |chose to )?(?:cancell?(?:ed)?|reject(?:ed)?|den(?:y|ied)|declined?|skip(?:ped)?)"
+    r" (?:the |this |to )?(?:\w+ )?(?:tool|command|call|action|operation)|(?:the )?user doesn't want to proceed"
+    r"|(?:aborted|rejected|cancell?ed) by (?:the )?user"
     r"|fatal\s*(?:[:!]|error|$)|failed\s*(?:[:!]|$|[-–—]\s|(?:to|with|while|when)\b))",
     re.IGNORECASE,
 )
@@ -591,6 +594,9 @@ def _is_error(text: str) -> bool:
     if isinstance(value, dict):
         denied = value.get("success") is False or value.get("ok") is False or value.get("status") == "error"
         return denied or any(value.get(name) for name in _MEMBERS)
+    part = first_of(value)
+    if isinstance(part, dict) and part.get("type") == "text":  # contents of MCP
+        return _is_error(plain_text(value))
     return not isinstance(value, list) and bool(_ERROR.match(plain[:_ERROR_LENGTH]))
 
 
