@@ -366,7 +366,9 @@ def _samples(rows: list[Row], kind: str, finder: ItemFinder) -> list[Row]:
     plain = [{snake(name): value for name, value in row.data.items() if value not in (None, "")} for row in rows]
     labels = {name: [_entries(data.get(name), name in quoted) for data in plain] for name in (*named, *quoted)}
     used = [
-        name for name in labels if any(_is_item(entry, finder) for entries in labels[name] for entry in entries or [])
+        name
+        for name in labels
+        if any((match := finder.find(entry)) and match.key for entries in labels[name] for entry in entries or [])
     ]
     used = used or [name for name in labels if any(labels[name])]
     records = []
@@ -400,21 +402,13 @@ def _turns(query: Any, calls: list[Any] | None) -> list[tuple[Any, list[Any] | N
 def _entries(value: Any, is_quoted: bool) -> list[Any] | None:
     """The labels in a list (in a table a JSON list, or texts between `|`); None if there is none."""
     if isinstance(value, str):
-        parsed = parse_list(value)
-        value = parsed if isinstance(parsed, list) else value.split("|")
+        value = entries if isinstance(entries := parse_list(value), list) else value.split("|")
     if not isinstance(value, list) or (is_quoted and not value):
         return None
     if is_quoted:
-        return [
-            {"contains": re.sub(r"^<\d+-hop>\s*", "", text)} for text in value if isinstance(text, str) and text.strip()
-        ]
+        texts = (text for text in value if isinstance(text, str) and text.strip())
+        return [{"contains": re.sub(r"^<\d+-hop>\s*", "", text)} for text in texts]
     return [entry.get("name", entry) if isinstance(entry, dict) else entry for entry in value]
-
-
-def _is_item(entry: Any, finder: ItemFinder) -> bool:
-    if isinstance(entry, dict):
-        return isinstance(entry.get("contains"), str) and len(finder.locate(entry)) == 1
-    return isinstance(entry, str | int) and finder.resolve(str(entry)).key is not None
 
 
 # trigger evals of skills

@@ -65,7 +65,6 @@ from ctxbench.labelling.record_files import (
     is_place,
     label_entries,
     listed_definitions,
-    named,
     naming_field,
     offered_fields,
     read_id,
@@ -296,7 +295,7 @@ class _EvalReader:
     def _offered(self, row: Row, name: str) -> list[ItemKey]:
         """The offered items in a field."""
         entries = listed_definitions(row.data[name]) or label_entries(row.data[name], self._finder.resolve) or []
-        resolved = [self._finder.resolve(named(entry)) for entry in entries if _has_name(entry)]
+        resolved = [match for entry in entries if (match := self._finder.find(entry))]
         keys = [match.key for match in resolved if match.key is not None]
         if keys:
             self.draft.ids[NOT_IN_CATALOG] += [match.name for match in resolved if match.key is None]
@@ -424,19 +423,13 @@ class _EvalReader:
         groups, _, overlap = minimal_groups(required)
         if overlap:
             row.fault(Message("labelling.alternatives-overlap"))
-        forbidden = {label.key: label.score for group in record.forbidden or [] for label in group}
-        stated = [
-            *((key, Grade.REQUIRED) for group in groups for key in group),
-            *pairs,
-            *((key, 0) for key in forbidden),
-        ]
-        for key, stated_grades in group_pairs(stated).items():
-            if len(set(stated_grades)) > 1 and key in forbidden:
-                row.fault(Message("labelling.expected-and-forbidden", item=key.id))
-            elif len(set(stated_grades)) > 1:
-                row.fault(Message("labelling.grade-conflict", item=key.id))
-            elif forbidden.get(key):
-                row.fault(Message("labelling.forbidden-graded", item=key.id, grade=forbidden[key]))
+        forbidden = {label.key: label.score or 0 for group in record.forbidden or [] for label in group}
+        expected = ((key, int(Grade.REQUIRED)) for group in groups for key in group)
+        stated = [*expected, *pairs, *forbidden.items(), *((key, 0) for key in forbidden)]
+        for key, grades_of_key in group_pairs(stated).items():
+            if len(set(grades_of_key)) > 1:
+                conflict = "labelling.expected-and-forbidden" if key in forbidden else "labelling.grade-conflict"
+                row.fault(Message(conflict, item=key.id))
         return groups, {**dict(pairs), **dict.fromkeys(forbidden, Grade.IRRELEVANT)}
 
     def _request(self, record: _Eval, name: str) -> tuple[str, tuple[ChatTurn, ...]]:
@@ -492,9 +485,8 @@ class _EvalReader:
 
     def _item(self, row: Row, field_name: str, label: Any) -> ItemKey | None:
         """The item of a label; None if it is a fault, or a place that is counted as unknown or ambiguous."""
-        try:
-            resolved = self._finder.find(label)
-        except (TypeError, ValueError):
+        resolved = self._finder.find(label)
+        if resolved is None:
             row.fault(Message("labelling.item-form", field=field_name, got=label))
             return None
         name, shown = resolved.name, {"name": resolved.name, "field": field_name}
@@ -515,23 +507,14 @@ class _EvalReader:
         return resolved.key
 
 
-def _has_name(entry: Any) -> bool:
-    try:
-        return bool(named(entry))
-    except TypeError:
-        return False
-
-
 def _score(row: Row, field_name: str, label: Any) -> int | None:
     """The score of a label that is an object; None if it is missing, or a fault."""
     members = label if isinstance(label, dict) else {}
     grades = {name: value for name, value in members.items() if snake(name) in GRADES and value is not None}
     if len(grades) == 1 and type(grade := next(iter(grades.values()))) is int:
         return grade
-    stated = " and ".join(f"{name} {value!r:.40}" for name, value in grades.items())
-    if len(grades) > 1:
-        row.fault(Message("labelling.several-grades", field=field_name, members=stated))
-    elif grades:
+    if grades:
+        stated = " and ".join(f"{name} {value!r:.40}" for name, value in grades.items())
         row.fault(Message("labelling.grade-form", field=field_name, members=stated))
     return None
 

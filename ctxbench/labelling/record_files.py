@@ -84,19 +84,15 @@ class NameResolver:
         self._catalog = catalog
         self._renames = {old: new for old, new in renames.items() if catalog.find(old) is None}
         self._known: dict[str, Resolved] = {}
-        self._by_name: dict[str, list[ItemKey]] = {}
-        self._by_parts: dict[tuple[str, str], list[ItemKey]] = {}
-        self._by_joined: dict[str, list[ItemKey]] = {}
-        self._by_cleaned: dict[str, list[ItemKey]] = {}
-        for called, key in [*((item.key, item.key) for item in catalog), *self._renames.items()]:
-            if called.type != "tool":
-                continue
-            server, name = _clean(called.server or ""), _clean(called.name)
-            self._by_name.setdefault(called.name, []).append(key)
-            self._by_cleaned.setdefault(name, []).append(key)
-            self._by_parts.setdefault((server, name), []).append(key)
-            if called.server is not None:
-                self._by_joined.setdefault(f"{server}_{name}", []).append(key)
+        called = [*((item.key, item.key) for item in catalog), *self._renames.items()]
+        tools = [
+            (_clean(tool.server or ""), _clean(tool.name), tool, key) for tool, key in called if tool.type == "tool"
+        ]
+        self._by_name = group_pairs((tool.name, key) for _, _, tool, key in tools)
+        self._by_cleaned = group_pairs((name, key) for _, name, _, key in tools)
+        self._by_parts = group_pairs(((server, name), key) for server, name, _, key in tools)
+        named_servers = (entry for entry in tools if entry[2].server is not None)
+        self._by_joined = group_pairs((f"{server}_{name}", key) for server, name, _, key in named_servers)
 
     def resolve(self, name: str) -> Resolved:
         """The item of a name."""
@@ -110,11 +106,9 @@ class NameResolver:
         return tuple(self._known.values())
 
     def _resolve(self, requested: str) -> Resolved:
-        name = requested
-        try:
+        name, key = requested, None
+        with suppress(ParameterError):
             key = ItemKey.parse(name)
-        except ParameterError:
-            key = None
         if key is not None and self._catalog.find(key := self._renames.get(key, key)) is not None:
             return Resolved(requested, key, "id")
         if key is not None and key.type == "tool" and key.server:
@@ -130,7 +124,7 @@ class NameResolver:
             ("cleaned", self._cleaned(plain) or self._cleaned(name)),
             ("cut", self._cut(plain) if CUT_FROM <= len(name) <= 64 else []),
         ):
-            keys = _distinct(keys)
+            keys = list(dict.fromkeys(keys))
             if len(keys) == 1:
                 return Resolved(requested, keys[0], rule)
             if keys:
@@ -187,24 +181,18 @@ class ItemFinder:
             return Resolved(name, keys[0], "own name")
         return Resolved(name, None, AMBIGUOUS, tuple(keys)) if keys else resolved
 
-    def key_of(self, entry: Any) -> ItemKey | None:
-        """The item of a label, None if it is no label of one item."""
-        with suppress(TypeError, ValueError):
-            return self.find(entry).key
-        return None
-
-    def find(self, entry: Any) -> Resolved:
+    def find(self, entry: Any) -> Resolved | None:
         """The item of a label: a name, an object with one, a number that is a name, or a place.
 
-        Raises:
-            TypeError: it is something else.
-            ValueError: the place is malformed.
+        None if it is something else, or a malformed place.
         """
-        if not is_place(entry):
+        with suppress(TypeError, ValueError):
+            if is_place(entry):
+                keys = tuple(self.locate(entry))
+                return Resolved(str(next(iter(entry.values()))), keys[0] if len(keys) == 1 else None, "place", keys)
             is_number = type(entry) is int and self.resolve(str(entry)).key is not None
             return self.resolve(str(entry) if is_number else named(entry))
-        keys = self.locate(entry)
-        return Resolved(str(next(iter(entry.values()))), keys[0] if len(keys) == 1 else None, "place", tuple(keys))
+        return None
 
     @cached_property
     def _contents(self) -> list[_Content]:
@@ -343,10 +331,6 @@ def unresolved(resolved: Iterable[Resolved], times: Counter[str], rule: str) -> 
 
 def _clean(text: str) -> str:
     return _OTHER.sub("_", text.casefold()).strip("_")
-
-
-def _distinct(keys: Iterable[ItemKey]) -> list[ItemKey]:
-    return list(dict.fromkeys(keys))
 
 
 QUERY = ("query", "input", "question", "request", "prompt")
@@ -506,7 +490,7 @@ class FieldEvidence:
                 n_values[name] += 1
                 short = (value for value in values if len(value) < _LONGEST_NAME)
                 entries = [entry for value in short for entry in label_entries(value, finder.resolve) or []]
-                keys = frozenset(key for entry in entries if (key := finder.key_of(entry)) is not None)
+                keys = frozenset(match.key for entry in entries if (match := finder.find(entry)) and match.key)
                 if keys and 2 * len(keys) >= len(entries) and not _NO_LABEL.search(snake(name)):
                     items.setdefault(name, {})[number] = keys
                 elif len(values) == 1 and isinstance(values[0], str):
@@ -637,10 +621,9 @@ def useless_names(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]
     """The faults of a mapping: one message per mapped field that no record has."""
     values = [_mapped_values(record, names) for record in records]
     fields = list(dict.fromkeys(name for record in records for name in record))
+    hints = {theirs: "" if theirs in fields else suggest(theirs, fields) for theirs in names.values()}
     return [
-        Message("labelling.mapped-to-null", field=field, name=theirs)
-        if theirs in fields
-        else Message("labelling.mapped-to-nothing", field=field, name=theirs, hint=suggest(theirs, fields))
+        Message("labelling.mapped-to-nothing", field=field, name=theirs, hint=hints[theirs])
         for field, theirs in names.items()
         if records and not any(_has_entries(mapped[field]) for mapped in values)
     ]
@@ -692,9 +675,8 @@ def _labels_at(data: Any, path: Sequence[str]) -> Any:
 
 def _has_entries(labels: Any) -> bool:
     """Whether labels have anything but empty objects."""
-    if not isinstance(labels, list):
-        return labels is not None
-    return not labels or any(not isinstance(entry, Mapping) or entry.get("id", entry) is not None for entry in labels)
+    entries = labels if isinstance(labels, list) and labels else [labels]
+    return any((entry.get("id", entry) if isinstance(entry, Mapping) else entry) is not None for entry in entries)
 
 
 def is_eval(data: Mapping[str, Any]) -> bool:
