@@ -142,11 +142,9 @@ class NameResolver:
         return self._by_joined.get(cleaned) or self._by_cleaned.get(cleaned, [])
 
     def _cut(self, name: str) -> list[ItemKey]:
-        for start in dict.fromkeys((_clean(_HASH.sub("", name)), _clean(name))):
-            keys = [key for joined, keys in self._by_joined.items() if joined.startswith(start) for key in keys]
-            if start and keys:
-                return keys
-        return []
+        starts = [start for start in (_clean(_HASH.sub("", name)), _clean(name)) if start]
+        matches = ([joined for joined in self._by_joined if joined.startswith(start)] for start in starts)
+        return [key for joined in next(filter(None, matches), []) for key in self._by_joined[joined]]
 
 
 class ItemFinder:
@@ -255,13 +253,13 @@ def is_place(entry: Any) -> bool:
 
 def _matching(contents: list[_Content], name: str, text: str) -> list[_Content]:
     """The contents that meet a condition: exactly if some do, else as an end of a path or as a part of a text."""
-    if name == "path_contains":
-        return [content for content in contents if text in content.path]
-    if name == "contains":
-        exact = [content for content in contents if content.text == text]
-        return exact or [content for content in contents if text in content.text]
-    exact = [content for content in contents if content.path == text]
-    return exact or [c for c in contents if f"/{c.path}".endswith(f"/{text}")]
+    field = "text" if name == "contains" else "path"
+    exact = [content for content in contents if name != "path_contains" and getattr(content, field) == text]
+    return exact or [
+        content
+        for content in contents
+        if (f"/{content.path}".endswith(f"/{text}") if name == "path" else text in getattr(content, field))
+    ]
 
 
 def _line_range(value: Any) -> tuple[int, int]:
@@ -713,11 +711,8 @@ def _names_items(data: Mapping[str, Any]) -> bool:
 def naming_field(records: Sequence[Mapping[str, Any]]) -> str | None:
     """A field with a different text in each record, to use as id; None if there is none."""
     has_ids = any(snake(name) in (*IDS, *OTHERWISE["id"]) for record in records for name in record)
-    for name in () if has_ids or not records else NAMING:
-        texts = {text for record in records if isinstance(text := record.get(name), str) and text.strip()}
-        if len(texts) == len(records):
-            return name
-    return None
+    texts = {name: {str(record.get(name) or "").strip() for record in records} - {""} for name in NAMING}
+    return next((name for name in NAMING if len(texts[name]) == len(records) > 0 and not has_ids), None)
 
 
 def read_id(row: Row, name: str | None) -> str:
