@@ -283,10 +283,8 @@ class _EvalReader:
         scores = [label.score for label in labels if label.score is not None]
         grades = self.draft.settings.grades
         if negative := sorted({score for score in scores if score < 0} - set(grades or ())):
-            example = ",".join(f"{score}=0" for score in negative)
-            self.draft.faults.append(
-                Fault(Message("labelling.negative-grades", scores=negative, example=example), file)
-            )
+            message = Message("labelling.negative-grades", scores=negative, example=f"{negative[0]}=0")
+            self.draft.faults.append(Fault(message, file))
         try:
             self._grades = grading(scores, grades, file)
         except InputError as error:
@@ -323,11 +321,8 @@ class _EvalReader:
         self.draft.ids[AVAILABLE] += [] if available is None else [query_id]
         for group in [] if available is None else groups:
             if not set(group) & set(available or ()):
-                names = {
-                    "items": " or ".join(key.id for key in group),
-                    "fields": " and ".join(map(repr, record.offered)),
-                }
-                row.fault(Message("labelling.expected-not-offered", **names))
+                items, fields_of_offered = " or ".join(key.id for key in group), " and ".join(map(repr, record.offered))
+                row.fault(Message("labelling.expected-not-offered", items=items, fields=fields_of_offered))
         is_partial = id(row) in self._unplaced
         if record.expected is not None and text and not is_partial:
             expected = frozenset(map(frozenset, groups))
@@ -358,8 +353,7 @@ class _EvalReader:
         row, published = record.row, read_id(record.row, record.fields["id"])
         name = published or record.default_id
         for candidate in (name, f"{record.part.name}-{name}"):
-            query_id = self.draft.query_id(candidate)
-            first = self._lines.setdefault(query_id, row)
+            first = self._lines.setdefault(query_id := self.draft.query_id(candidate), row)
             if first is row or first.path == row.path:
                 break
         if first is not row:
@@ -376,7 +370,6 @@ class _EvalReader:
             part: the records of a file.
             has_labels: whether any of the files has labels.
         """
-        records = [row.data for row in part.rows]
         evidence = part.evidence
         if has_labels and part.has_requests:
             for name, keys in evidence.items.items():
@@ -386,13 +379,13 @@ class _EvalReader:
             return
         if part.has_requests and (self.draft.faults or not part.passed_over):
             return
-        fields = [*dict.fromkeys(repr(name) for record in records for name in record)]
+        fields = [*dict.fromkeys(repr(name) for row in part.rows for name in row.data)]
         labels = [name for name in evidence.labels() if name not in part.offered and not part.has_labels]
         request = evidence.request() if not part.has_requests else ""
         likely = {"query": request, "expected": "".join(labels[:1]), "forbidden": labels and evidence.forbidden()}
         names = {**self._mapped, **{role: name for role, name in likely.items() if name}}
-        option = as_option(names or {"query" if not part.has_requests else "expected": "FIELD"})
-        option = shlex.join(option.split(" ", 1))
+        names = names or {"expected" if part.has_requests else "query": "FIELD"}
+        option = shlex.join(as_option(names).split(" ", 1))
         key = "labelling.expected-missing" if part.has_requests else "labelling.no-request-field"
         key = "labelling.map-choice" if len(labels) > 1 else "labelling.map-labels" if labels else key
         message = Message(
@@ -435,9 +428,8 @@ class _EvalReader:
     def _request(self, record: _Eval, name: str) -> tuple[str, tuple[ChatTurn, ...]]:
         """The request and the messages before it; a missing one is a fault if other records of the file have them."""
         row = record.row
-        theirs = self._mapped.get(name)
-        if theirs is not None and row.data.get(name) is None:
-            row.fault(Message("labelling.mapped-field-missing", name=theirs, role=name))
+        if name in self._mapped and row.data.get(name) is None:
+            row.fault(Message("labelling.mapped-field-missing", name=self._mapped[name], role=name))
             return "", ()
         text, history = request_of(row.data.get(name))
         asked = replace(row, data={**row.data, name: text})
@@ -472,13 +464,11 @@ class _EvalReader:
             return []
         if [] in entries:
             row.fault(Message("labelling.empty-alternatives", name=name))
-        groups: list[list[_Labelled]] = []
-        for entry in entries:
-            alternatives = entry if isinstance(entry, list) else [entry]
-            items = [(self._item(row, name, label), label) for label in alternatives]
-            groups.append([_Labelled(key, _score(row, name, label)) for key, label in items if key is not None])
-            members = (member for label in alternatives if isinstance(label, dict) for member in label)
-            self.draft.ids[PASSED_OVER] += [f"{name}.{member}" for member in members if snake(member) not in _OF_LABELS]
+        lists = [entry if isinstance(entry, list) else [entry] for entry in entries]
+        items = [[(self._item(row, name, label), label) for label in labels] for labels in lists]
+        groups = [[_Labelled(key, _score(row, name, label)) for key, label in pairs if key] for pairs in items]
+        members = (member for labels in lists for label in labels if isinstance(label, dict) for member in label)
+        self.draft.ids[PASSED_OVER] += [f"{name}.{member}" for member in members if snake(member) not in _OF_LABELS]
         if len({label.score is None for group in groups for label in group}) > 1:
             row.fault(Message("labelling.grades-missing", name=name))
         return [group for group in groups if group]

@@ -408,8 +408,8 @@ def offered_fields(data: Mapping[str, Any], names: Mapping[str, str]) -> list[st
         data: the record.
         names: mapped fields, which are labels.
     """
-    snake_names = {name: snake(name) for name, value in data.items() if value is not None and name not in names}
-    snake_names = {name: plain for name, plain in snake_names.items() if not _DONE.search(plain)}
+    values = {name: value for name, value in data.items() if value is not None and name not in names}
+    snake_names = {name: snake(name) for name in values if not _DONE.search(snake(name))}
     offered = [name for name in snake_names if snake_names[name] not in FORBIDDEN and listed_definitions(data[name])]
     labels = [
         name
