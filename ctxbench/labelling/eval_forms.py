@@ -164,7 +164,7 @@ def _marked(rows: list[Row], finder: ItemFinder) -> tuple[list[Row], Collection[
 def records_of(document: Document, *, is_whole: bool = True) -> list[Document]:
     """The records of a document: the entries of a list under one of `_LISTS`, or under its only list; else itself.
 
-    Only a document that is the whole file is searched for a list under another name.
+    Only a document that is the whole file is searched for a list under another name. Records may be in lists of lists.
     """
     value = document.value
     if not isinstance(value, dict) or any(snake(name) in REQUESTS for name in value if isinstance(value[name], str)):
@@ -182,7 +182,12 @@ def records_of(document: Document, *, is_whole: bool = True) -> list[Document]:
     )
     if not paths:
         return [document]
-    entries = [(path[0], entry) for path in paths for entry in document.entries(*path)]
+    entries = [
+        (path[0], entry)
+        for path in paths
+        for outer in document.entries(*path)
+        for entry in records_of(outer, is_whole=False)
+    ]
     return [
         replace(entry, value={"split": split_name(name), **entry.value})
         if name in _SPLITS and isinstance(entry.value, dict)
@@ -490,7 +495,7 @@ class TriggerEvals:
         self._draft.ids[PASSED_OVER] += [name for name in fields if name not in consumed]
         first = self._rows.get(text.strip())
         if first is None:
-            data = {
+            data: dict[str, Any] = {
                 "query": text.strip(),
                 "id": self._id(row, f"{skill.name}-{number}"),
                 "split": None,

@@ -58,6 +58,7 @@ from ctxbench.labelling.record_files import (
     REQUESTS,
     FieldEvidence,
     ItemFinder,
+    each_request,
     entries_of,
     field_of,
     has_request,
@@ -235,11 +236,16 @@ class _EvalReader:
         """Read the labels and offered items of the records of a file, and add its faults."""
         rows, names, path = part.rows, self._mapped, part.path
         if not names and rows and all(is_log(row.data) for row in rows):
-            fields = list(map(repr, rows[0].data))[:_SHOWN]
-            raise InputError([Fault(Message("labelling.unknown-kind", fields=fields), path)])
+            listed = list(map(repr, rows[0].data))[:_SHOWN]
+            raise InputError([Fault(Message("labelling.unknown-kind", fields=listed), path)])
         if useless := useless_names([row.data for row in rows], names):
             raise InputError([Fault(message, path) for message in useless])
-        part.rows = rows = [replace(row, data=with_names(row.data, names)) for row in rows]
+        numbered = [
+            (number, replace(row, data=data))
+            for number, row in enumerate(rows)
+            for data in each_request(with_names(row.data, names))
+        ]
+        part.rows = rows = [row for _, row in numbered]
         records = [row.data for row in rows]
         part.has_requests = has_request(records)
         part.named_by = naming_field(records)
@@ -250,7 +256,7 @@ class _EvalReader:
         labels = {name for name in fields if snake(name) in EXPECTED or LABELS.fullmatch(snake(name))}
         part.likely = labels & {name.partition(".")[0] for name in evidence.items}
         part.answers = labels & {*evidence.texts} - part.likely if part.likely else ()
-        self._unplaced |= {id(rows[number]) for number in part.partial}
+        self._unplaced |= {id(row) for number, row in numbered if number in part.partial}
         return [self._read(part, row, f"{part.name}-{number}") for number, row in enumerate(rows, start=1)]
 
     def _read(self, part: EvalRows, row: Row, default_id: str) -> _Eval:

@@ -580,6 +580,16 @@ def request_of(value: Any) -> tuple[Any, tuple[ChatTurn, ...]]:
     return (value if summary.text is None else summary.text), summary.history
 
 
+def each_request(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """A record, or a record without an id for each text in a list of requests."""
+    lists = {
+        name: texts for name, texts in data.items() if snake(name) in REQUESTS and isinstance(texts, list) and texts
+    }
+    name = next((name for name, texts in lists.items() if all(isinstance(text, str) for text in texts)), None)
+    others = {field: value for field, value in data.items() if snake(field) not in IDS}
+    return [data] if name is None else [others | {name: text} for text in data[name]]
+
+
 def messages_of(value: Any) -> list[ChatMessage]:
     """The messages in a list, or in its text; empty if it has none."""
     with suppress(TypeError):
