@@ -28,6 +28,7 @@ from ctxbench.labelling.record_files import (
     LABELS,
     REQUESTS,
     FieldEvidence,
+    FieldRoles,
     ItemFinder,
     has_request,
     is_log,
@@ -63,15 +64,12 @@ class EvalRows:
         form: what the file is, for the card of the dataset.
         rows: its records.
         roles: roles whose fields have the name of the role, and no other.
-        offered: fields with offered items.
-        likely: fields that hold items, and may have labels.
-        answers: fields that hold texts, though they have names of labels.
-        named_by: the field with ids, if there is no usual one.
         has_requests: whether a record has a request.
         has_labels: whether a record has labels.
         passed_over: its fields that were ignored.
         partial: numbers of rows with labels that could not be read.
         evidence: what the values of its fields tell.
+        fields: what its fields are for.
     """
 
     path: Path
@@ -79,15 +77,12 @@ class EvalRows:
     form: str
     rows: list[Row]
     roles: Collection[str] = ()
-    offered: Collection[str] = ()
-    likely: Collection[str] = ()
-    answers: Collection[str] = ()
-    named_by: str | None = None
     has_requests: bool = True
     has_labels: bool = False
     passed_over: dict[str, None] = field(default_factory=dict)
     partial: Collection[int] = ()
-    evidence: FieldEvidence = field(default_factory=lambda: FieldEvidence(n_records=0, items={}, texts=()))
+    evidence: FieldEvidence = field(init=False)
+    fields: FieldRoles = field(init=False)
 
 
 def rows_of_file(

@@ -48,7 +48,6 @@ from ctxbench.labelling.record_files import (
     FIELDS,
     FORBIDDEN,
     GRADES,
-    LABELS,
     MAPPED,
     NAME_KEYS,
     OFFERED,
@@ -57,17 +56,15 @@ from ctxbench.labelling.record_files import (
     READ_BESIDE,
     REQUESTS,
     FieldEvidence,
+    FieldRoles,
     ItemFinder,
     each_request,
     entries_of,
-    field_of,
     has_request,
     is_log,
     is_place,
     label_entries,
     listed_definitions,
-    naming_field,
-    offered_fields,
     read_id,
     request_of,
     snake,
@@ -248,32 +245,16 @@ class _EvalReader:
         part.rows = rows = [row for _, row in numbered]
         records = [row.data for row in rows]
         part.has_requests = has_request(records)
-        part.named_by = naming_field(records)
-        part.evidence = evidence = FieldEvidence.of(records, self._finder)
-        part.offered = {n for record in records for n in offered_fields(record, names) if snake(n) in OFFERED}
-        part.offered = {*part.offered} | {n for n in evidence.items if snake(n) in OFFERED and evidence.offers(n)}
-        fields = {name for record in records for name in record if name not in part.offered}
-        labels = {name for name in fields if snake(name) in EXPECTED or LABELS.fullmatch(snake(name))}
-        part.likely = labels & {name.partition(".")[0] for name in evidence.items}
-        part.answers = labels & {*evidence.texts} - part.likely if part.likely else ()
+        part.evidence = FieldEvidence.of(records, self._finder)
+        part.fields = FieldRoles.of(records, part.evidence, {*names, *part.roles})
         self._unplaced |= {id(row) for number, row in numbered if number in part.partial}
         return [self._read(part, row, f"{part.name}-{number}") for number, row in enumerate(rows, start=1)]
 
     def _read(self, part: EvalRows, row: Row, default_id: str) -> _Eval:
         """Read the labels and offered items of one record, and add its faults."""
-        offered = offered_fields(row.data, self._mapped)
-        offered += [name for name in row.data if name in part.offered and name not in offered]
-        fixed = {*self._mapped, *part.roles}
-        fields = {
-            role: field_of(
-                row, role, offered=[*offered, *part.answers], likely=part.likely if role == "expected" else ()
-            )
-            for role in FIELDS
-            if role not in fixed
-        }
-        fields |= {role: role if row.data.get(role) is not None else None for role in FIELDS if role in fixed}
-        fields["id"] = fields["id"] or part.named_by
-        listed = {name: self._offered(row, name) for name in offered if name not in fields.values()}
+        fields = {role: part.fields.field(row, role) for role in FIELDS}
+        offered = [name for name in row.data if name in part.fields.offered and name not in fields.values()]
+        listed = {name: self._offered(row, name) for name in offered if row.data[name] is not None}
         return _Eval(
             part=part,
             row=row,
@@ -386,7 +367,7 @@ class _EvalReader:
         if part.has_requests and (self.draft.faults or not part.passed_over):
             return
         fields = [*dict.fromkeys(repr(name) for row in part.rows for name in row.data)]
-        labels = [name for name in evidence.labels() if name not in part.offered and not part.has_labels]
+        labels = [name for name in evidence.labels() if name not in part.fields.offered and not part.has_labels]
         request = evidence.request() if not part.has_requests else ""
         likely = {"query": request, "expected": "".join(labels[:1]), "forbidden": labels and evidence.forbidden()}
         names = {**self._mapped, **{role: name for role, name in likely.items() if name}}

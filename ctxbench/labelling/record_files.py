@@ -377,49 +377,58 @@ _SAYS_NOT = re.compile(
 )
 
 
-def field_of(row: Row, role: str, *, offered: Collection[str] = (), likely: Collection[str] = ()) -> str | None:
-    """The field of a record with one of the names in `FIELDS`, else in `OTHERWISE`, also in camelCase.
+@dataclass(frozen=True, slots=True)
+class FieldRoles:
+    """What the fields of the records of a file are for.
 
-    Several fields with names in `FIELDS` are a fault.
-
-    Args:
-        row: the record.
-        role: one of `FIELDS`.
-        offered: fields with offered items, which are not labels.
-        likely: fields that hold items; used if no field has a name of the role.
+    Attributes:
+        usual: by role, the fields with its usual names; a record has one of them.
+        likely: by role, other fields that may have it, used if there is no usual one; the first one counts.
+        offered: the fields with offered items: lists of definitions, and `tools` if another field has labels, or if
+            they hold what could be chosen.
     """
-    fields = [name for name in _called(row, FIELDS[role]) if name not in offered]
-    if len(fields) > 1:
-        row.fault(Message("labelling.several-fields", fields=" and ".join(map(repr, fields))))
-    others = _called(row, REQUESTS if role == "query" else OTHERWISE.get(role, ()))
-    others += [name for name in row.data if name in likely and name not in offered]
-    return next(iter(fields or others), None)
+
+    usual: Mapping[str, Sequence[str]]
+    likely: Mapping[str, Sequence[str]]
+    offered: Collection[str]
+
+    @classmethod
+    def of(cls, records: Sequence[Mapping[str, Any]], evidence: FieldEvidence, fixed: Collection[str]) -> FieldRoles:
+        """The roles of the fields of records, by their names and values; `fixed` roles have the field of their name."""
+        filled = {name for record in records for name, value in record.items() if value is not None}
+        plain = {name: snake(name) for record in records for name in record if name not in fixed}
+        listed = {name for record in records for name in {*plain} & {*record} if listed_definitions(record[name])}
+        listed = {name for name in listed if plain[name] not in FORBIDDEN and not _DONE.search(plain[name])}
+        labels = {name for name in plain if plain[name] in EXPECTED or LABELS.fullmatch(plain[name])}
+        tools = {name for name in plain if plain[name] == "tools"}
+        offered = listed | tools
+        if "expected" not in fixed and not any(plain[n] in EXPECTED for n in (labels - offered) & filled):
+            offered = {name for name in listed - tools if plain[name] not in EXPECTED}  # others are faults
+            offered |= {name for name in tools if name in listed or evidence.offers(name)}
+        likely = labels & {name.partition(".")[0] for name in evidence.items} - offered
+        unused = offered | (labels & {*evidence.texts} - likely if likely else set())
+        named = {role: _called(plain, names, unused) for role, names in FIELDS.items()}
+        others = {"query": _called(plain, REQUESTS), "id": _called(plain, OTHERWISE["id"])}
+        others["id"] += _naming(records) if not named["id"] and not others["id"] else []
+        return cls(
+            usual={role: [role] if role in fixed else named[role] for role in FIELDS},
+            likely={**others, "expected": [name for name in plain if name in likely]},
+            offered=offered,
+        )
+
+    def field(self, row: Row, role: str) -> str | None:
+        """The field of a record with a role; several usual ones are a fault."""
+        fields = [
+            name for name in self.usual[role] if row.data.get(name) is not None or (name in row.data and name != role)
+        ]
+        if len(fields) > 1:
+            row.fault(Message("labelling.several-fields", fields=" and ".join(map(repr, fields))))
+        return next((name for name in (*fields, *self.likely.get(role, ())) if name in row.data), None)
 
 
-def _called(row: Row, names: Sequence[str]) -> list[str]:
-    """The fields of a record with some names, in the order of the names."""
-    return sorted((name for name in row.data if snake(name) in names), key=lambda name: names.index(snake(name)))
-
-
-def offered_fields(data: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
-    """The fields of a record with offered items: lists of definitions, and `tools` if another field has labels.
-
-    Args:
-        data: the record.
-        names: mapped fields, which are labels.
-    """
-    values = {name: value for name, value in data.items() if value is not None and name not in names}
-    snake_names = {name: snake(name) for name in values if not _DONE.search(snake(name))}
-    offered = [name for name in snake_names if snake_names[name] not in FORBIDDEN and listed_definitions(data[name])]
-    labels = [
-        name
-        for name in snake_names
-        if snake_names[name] in EXPECTED and snake_names[name] != "tools" and name not in offered
-    ]
-    if labels or "expected" in names:
-        return offered + [name for name in snake_names if snake_names[name] == "tools" and name not in offered]
-    # definitions in another field of labels are a fault
-    return [name for name in offered if snake_names[name] not in EXPECTED or snake_names[name] == "tools"]
+def _called(plain: Mapping[str, str], names: Sequence[str], unused: Collection[str] = ()) -> list[str]:
+    """The fields with some names, in the order of the names."""
+    return sorted((n for n in plain if plain[n] in names and n not in unused), key=lambda n: names.index(plain[n]))
 
 
 def listed_definitions(value: Any) -> list[Any]:
@@ -692,11 +701,10 @@ def is_eval(data: Mapping[str, Any]) -> bool:
 
     A list of names in `tools` is a list of expected items. Records with fields of logs are not evals.
     """
-    if any(name in data for name in (*_OF_LOGS, *_OF_TURNS)):
-        return False
     tools = data.get("tools")
     lists_names = isinstance(tools, list) and bool(tools) and all(isinstance(name, str) for name in tools)
-    return (lists_names or _names_items(data)) and any(isinstance(value, str) for value in _questions(data))
+    has_labels = (lists_names or _names_items(data)) and not any(name in data for name in (*_OF_LOGS, *_OF_TURNS))
+    return has_labels and any(isinstance(value, str) for value in _questions(data))
 
 
 def is_log(data: Mapping[str, Any]) -> bool:
@@ -705,9 +713,9 @@ def is_log(data: Mapping[str, Any]) -> bool:
         return False
     questions = _questions(data)
     bodies = [value for value in questions if isinstance(value, dict)]
-    if any(name in body for body in bodies for name in (*_OF_TURNS, "role")) or any(name in data for name in _OF_LOGS):
-        return True
-    return isinstance(data.get("messages"), list) and not any(isinstance(value, str) for value in questions)
+    is_body = any(name in body for body in bodies for name in (*_OF_TURNS, "role"))
+    is_chat = isinstance(data.get("messages"), list) and not any(isinstance(value, str) for value in questions)
+    return is_body or is_chat or any(name in data for name in _OF_LOGS)
 
 
 def _questions(data: Mapping[str, Any]) -> list[Any]:
@@ -718,17 +726,15 @@ def _names_items(data: Mapping[str, Any]) -> bool:
     return any((plain := snake(name)) in (*EXPECTED, *FORBIDDEN) and plain not in _OF_BODIES for name in data)
 
 
-def naming_field(records: Sequence[Mapping[str, Any]]) -> str | None:
-    """A field with a different text in each record, to use as id; None if there is none."""
-    has_ids = any(snake(name) in (*IDS, *OTHERWISE["id"]) for record in records for name in record)
+def _naming(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The fields with a different text in each record, to use as ids."""
     texts = {name: {str(record.get(name) or "").strip() for record in records} - {""} for name in NAMING}
-    return next((name for name in NAMING if len(texts[name]) == len(records) > 0 and not has_ids), None)
+    return [name for name in NAMING if len(texts[name]) == len(records)]
 
 
 def read_id(row: Row, name: str | None) -> str:
     """The id, a text or a whole number; empty if it is missing."""
     value = row.data.get(name or "")
-    if value is None or type(value) in (str, int):
-        return "" if value is None else str(value)
-    row.fault(Message("labelling.field-choice", name=name, choices="a text or a whole number", got=value))
-    return ""
+    if value is not None and type(value) not in (str, int):
+        row.fault(Message("labelling.field-choice", name=name, choices="a text or a whole number", got=value))
+    return str(value) if type(value) in (str, int) else ""
