@@ -28,6 +28,7 @@ ALLOWED = {
     ("tuning/preset_files.py", "at_least"): "a key of a policy file",
     ("selectors/explain.py", "Messages"): "the type of a format whose `prompt` is called",
     ("selectors/session.py", "Messages"): "the type of a format whose `prompt` is called",
+    ("report/check_files.py", "at_least"): "a key of a gate file",
     ("report/tuning_tables.py", "at_least"): "headings of parameters of shipped selectors",
     ("tuning/tunables.py", "standard"): "the pipeline that cuts rankings of others",
     ("tuning/tunables.py", "at_least"): "the pipeline that cuts rankings of others",

@@ -17,8 +17,7 @@ from ctxbench.catalogs.agent_file import is_agent_file
 from ctxbench.catalogs.git_history import GitRepository
 from ctxbench.catalogs.tool_lists import OTHER_NAMES, read_field_names
 from ctxbench.cli.capture import keep_parts
-from ctxbench.cli.common import dataset_inputs, print_json
-from ctxbench.cli.import_app import FIRST_WORDS
+from ctxbench.cli.common import FIRST_WORDS, dataset_inputs, print_json
 from ctxbench.cli.select import find_catalog
 from ctxbench.cli.tune import next_step_line
 from ctxbench.datasets import lookup
@@ -45,9 +44,8 @@ from ctxbench.labelling.import_files import (
     plan_import,
     write_import,
 )
-from ctxbench.labelling.kinds import CATALOG, COLLECTION, EVALS, LOG, import_kinds
 from ctxbench.labelling.rebase import read_renames
-from ctxbench.labelling.sources import data_files
+from ctxbench.labelling.sources import CATALOG, COLLECTION, EVALS, LOG, data_files, import_kinds
 from ctxbench.labelling.trace_import import scopes_of
 from ctxbench.labelling.trace_labels import is_searchable
 from ctxbench.model.items import ITEM_TYPES, Catalog
