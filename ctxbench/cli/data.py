@@ -18,7 +18,6 @@ from ctxbench.catalogs.git_history import GitRepository
 from ctxbench.catalogs.tool_lists import OTHER_NAMES, read_field_names
 from ctxbench.cli.capture import keep_parts
 from ctxbench.cli.common import dataset_inputs, print_json
-from ctxbench.cli.import_app import FIRST_WORDS
 from ctxbench.cli.select import find_catalog
 from ctxbench.cli.tune import next_step_line
 from ctxbench.datasets import lookup
@@ -37,6 +36,7 @@ from ctxbench.labelling import judgment_files, published, record_files
 from ctxbench.labelling.conversion import FIELD_NAMES, ImportSettings, read_grades
 from ctxbench.labelling.git_history import HistorySettings, grown_history, history_dataset
 from ctxbench.labelling.import_files import (
+    TRACES,
     Imported,
     ImportOptions,
     ImportPlan,
@@ -458,7 +458,7 @@ def _check_first(request: ImportRequest) -> None:
     first, names = request.paths[0], lookup.importers()
     if request.kind is not None or first in names or Path(first).exists():
         return
-    kinds = get_close_matches(first, [*FIRST_WORDS, *import_kinds()], 1, 0.75)
+    kinds = get_close_matches(first, [*import_kinds(), TRACES, "dataset", "run"], 1, 0.75)
     if kinds and len(request.paths) > 1:
         raise ParameterError(f"no import {first!r}; did you mean {kinds[0]}? See `ctxbench data import --help`")
     if len(request.paths) == 1 and get_close_matches(first, names, 1, 0.75):

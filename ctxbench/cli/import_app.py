@@ -21,13 +21,12 @@ class ImportCommand(Command):
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Read the arguments."""
-        if args and args[0] in FIRST_WORDS and not Path(args[0]).exists():
+        if args and args[0] in _FIRST_WORDS and not Path(args[0]).exists():
             args = ["--as", *args]
         return super().parse_args(ctx, args)
 
 
-FIRST_WORDS = ("dataset", "traces", "tools", "golden", "triggers", "beir", "trec", "autorag", "run")
-"""Kinds that may stand before the files, without `--as`."""
+_FIRST_WORDS = ("dataset", "traces", "tools", "golden", "triggers", "beir", "trec", "autorag", "run")
 
 import_app = typer.Typer()
 
