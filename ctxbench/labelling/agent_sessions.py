@@ -42,19 +42,19 @@ from ctxbench.model.items import Catalog, ItemKey
 from ctxbench.model.requests import Message as ChatTurn
 
 _FIELDS = {
-    "role": ("role", "sender", "speaker", "from", "author"),
+    "role": ("role", "sender", "speaker", "from", "author", "source"),
     "type": ("type", "event", "kind", "message_type", "event_type", "eventType", "hook_event_name"),
     "message": ("message", "payload", "data", "attachment"),  # of an event
     "session": (
         *("sessionId", "session_id", "conversation_id", "conversationId", "conversation", "thread_id", "threadId"),
         *("chat_id", "chatId", "dialogue_id", "dialog_id", "test_id", "task_id", "run_id", "trace_id", "session"),
     ),
-    "messages": ("chat_messages", "conversations", "transcript", "messages", "traj", "trajectory", "history"),
+    "messages": ("chat_messages", "conversations", "transcript", "messages", "traj", "trajectory", "history", "steps"),
     "time": ("timestamp", "time", "ts", "created_at", "createdAt", "created", "date"),
     "text": ("content", "text", "message", "value", "body", "parts", "utterance", "prompt"),
-    "calls": ("tool_calls", "toolCalls", "toolRequests", "function_calls", "function_call"),
-    "name": ("mcpToolName", "name", "tool_name", "toolName", "tool", "toolId"),
-    "server": ("mcpServerName", "server_name", "serverName", "server", "namespace"),
+    "calls": ("tool_calls", "toolCalls", "toolRequests", "toolInvocations", "function_calls", "function_call"),
+    "name": ("mcpToolName", "toolName", "name", "tool_name", "function_name", "tool", "toolId"),
+    "server": ("mcpServerName", "server_name", "serverName", "server", "namespace", "providerIdentifier"),
     "id": ("tool_use_id", "tool_call_id", "toolCallId", "call_id", "callId", "callID", "id"),
     "input": ("input", "arguments", "args", "parameters", "params", "action", "tool_input"),
     "output": ("content", "output", "result", "response", "tool_response", "text", "error"),
@@ -488,6 +488,9 @@ def _uses(
     for part in (*(content if isinstance(content, list) else ()), *listed, message):
         if not isinstance(part, dict):
             continue
+        inner = part.get("tool_call")
+        if isinstance(inner, dict) and (key := next(iter(inner), "")).endswith("ToolCall"):  # Cursor
+            part = {"type": "tool_call", "name": key[:-8], "id": part.get("call_id")} | inner[key]["args"] | inner[key]
         kinds = (part.get(name) for name in (*_FIELDS["type"], *_FIELDS["role"]))
         kind = next((kind for kind in kinds if isinstance(kind, str)), "")
         is_result = _RESULT.fullmatch(kind) or any(name in part for name in _FIELDS["parts of results"])
@@ -506,7 +509,8 @@ def _uses(
             calls.append((identity, name, parsed(get(part, *_FIELDS["input"]))))
         status = str(get(part, "status", "state")).casefold()
         if is_result or (is_call and (output is not None or status in _FAILURES)):
-            marks = (part.get("is_error"), part.get("isError"), part.get("success") is False, part.get("error"))
+            marks = [part.get("is_error"), part.get("success") is False, part.get("error")]
+            marks += [source.get("isError") for source in (part, output) if isinstance(source, dict)]
             failed = status in _FAILURES or any(mark not in (None, False, "", 0) for mark in marks)
             output = get(output, "content", "message") or output if isinstance(output, dict) else output
             results.append((identity, plain_text(output), failed or None))
@@ -610,7 +614,8 @@ def _is_transcript(values: Sequence[Any]) -> bool:
     lines = [line for value in objects for line in _lines_of(value)]
     roles = [_role(line, _message(line)) or ("tool" if any(_uses(_message(line), "")) else "") for line in lines]
     is_request = [role == "user" and bool(_text(_message(line))) for role, line in zip(roles, lines, strict=True)]
-    return any(is_request) and 2 * sum(map(bool, roles)) >= len(roles) and 2 * len(objects) >= len(values)
+    is_session = any(is_request) and bool({"assistant", "tool"} & set(roles))
+    return is_session and 2 * sum(map(bool, roles)) >= len(roles) and 2 * len(objects) >= len(values)
 
 
 def _has_line(is_line: Callable[[Mapping[str, Any]], bool]) -> Callable[[Sequence[Any]], bool]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,17 +21,21 @@ from ctxbench.catalogs.instructions import truth
 from ctxbench.io.errors import Fault, InputError, Message, UserError
 from ctxbench.io.rows import Row
 from ctxbench.labelling.conversion import PASSED_OVER, Draft, split_name
-from ctxbench.labelling.kinds import EVALS, ImportKind
+from ctxbench.labelling.kinds import EVALS, LOG, ImportKind, recognise
 from ctxbench.labelling.record_files import (
     EXPECTED,
     FORBIDDEN,
     LABELS,
     REQUESTS,
+    FieldEvidence,
     ItemFinder,
+    has_request,
     is_log,
+    messages_of,
     parse_list,
     read_id,
     snake,
+    values_of,
 )
 from ctxbench.labelling.sources import Document, data_files, documents
 from ctxbench.model.items import Catalog, Item
@@ -43,6 +48,9 @@ _LISTS = (
     *("tests", "test_cases", "cases", "evals", "queries", "scenarios", "examples", "goldens", "samples", "questions"),
     *("data", "rows", "records", "items", "dataset", "prompts", *_SPLITS),
 )
+
+
+_DEEPEST = 4  # objects around a list of records
 
 
 @dataclass(kw_only=True)
@@ -62,6 +70,8 @@ class EvalRows:
         has_requests: whether a record has a request.
         has_labels: whether a record has labels.
         passed_over: its fields that were ignored.
+        partial: numbers of rows with labels that could not be read.
+        evidence: what the values of its fields tell.
     """
 
     path: Path
@@ -76,10 +86,12 @@ class EvalRows:
     has_requests: bool = True
     has_labels: bool = False
     passed_over: dict[str, None] = field(default_factory=dict)
+    partial: Collection[int] = ()
+    evidence: FieldEvidence = field(default_factory=lambda: FieldEvidence(n_records=0, items={}, texts=()))
 
 
 def rows_of_file(
-    path: Path, kind: str | None, finder: ItemFinder, triggers: TriggerEvals, faults: list[Fault]
+    path: Path, kind: str | None, finder: ItemFinder, triggers: TriggerEvals, faults: list[Fault], *, has_names: bool
 ) -> EvalRows | None:
     """Read the records of a file; trigger evals go to `triggers` instead, and nothing is returned.
 
@@ -89,14 +101,23 @@ def rows_of_file(
         finder: of items.
         triggers: where trigger evals go.
         faults: faults are added here.
+        has_names: whether fields are mapped; then also a log may be read.
 
     Raises:
         StorageError: the file cannot be read.
-        InputError: it holds no objects.
+        InputError: it holds no objects, or it is a log.
     """
     read = [document for document in documents(path, faults) if document.value != []]
     values = [document.value for document in read]
-    kind = kind or next((eval_kind.name for eval_kind in KINDS if eval_kind.matches(values[:50])), "golden")
+    recognised, first = recognise(values[:50]), [value for value in values[:50] if isinstance(value, dict)]
+    is_of_agent = any(map(is_log, first)) or not has_request(first)
+    if recognised and recognised.family == LOG and is_of_agent and not has_names:
+        command = shlex.join(["ctxbench", "data", "import", str(path), "-c", "CATALOG", "--out", "FOLDER"])
+        fields = ", ".join(map(repr, [*first[0]][:5]))
+        message = Message("labelling.log-as-eval", fields=fields, command=f"{command} --as {recognised.name}")
+        raise InputError([Fault(message, path)])
+    if kind not in {eval_kind.name for eval_kind in KINDS}:
+        kind = recognised.name if recognised in KINDS else "golden"
     if values and not any(isinstance(value, dict) for value in values):
         raise InputError([Fault(Message("labelling.no-object", got=values[0]), path, read[0].line)])
     if kind == "triggers":
@@ -105,15 +126,38 @@ def rows_of_file(
     part = EvalRows(path=path, name=path.name.partition(".")[0], form=kind, rows=[])
     if kind == "promptfoo":
         part.rows = [Row(data, faults, test.path, test.line) for d in read for test, data in _tests(d, finder, faults)]
+        unread = [[row.data[name] for name in row.data if name.startswith("assert.")] for row in part.rows]
+        part.partial = {number for number, texts in enumerate(unread) if _mentions_item(str(texts), finder)}
         return part
     for entry in (entry for document in read for entry in records_of(document, is_whole=len(read) == 1)):
         if isinstance(entry.value, dict):
             part.rows.append(Row(entry.value, faults, path, entry.line))
         else:
             faults.append(Fault(Message("labelling.no-object", got=entry.value), path, entry.line))
+    if kind == "golden":
+        part.rows, part.partial = _marked(part.rows, finder)
     if kind in _SAMPLES:
         part.rows, part.roles = _samples(part.rows, kind, finder), ("query", "expected", "forbidden")
     return part
+
+
+_MARKED = ("x", "1", "true", "yes", "y", "ja", "oui", "si", "sí", "✓", "✔")
+_UNMARKED = ("", "0", "false", "no", "n", "nein", "non", "-", "none")
+
+
+def _marked(rows: list[Row], finder: ItemFinder) -> tuple[list[Row], Collection[int]]:
+    """Records of a table with a column per item as records with `expected`, and those that leave items open."""
+    columns = {name: [row.data.get(name) for row in rows] for row in rows[:1] for name in row.data}
+    marks = {name: [str(value or "").strip().casefold() for value in columns[name]] for name in columns}
+    names = [name for name in columns if set(marks[name]) <= {*_MARKED, *_UNMARKED} and finder.resolve(name).key]
+    if len(names) < 2:
+        return rows, ()
+    expected = [[name for name in names if marks[name][number] in _MARKED] for number in range(len(rows))]
+    others = [{name: value for name, value in row.data.items() if name not in names} for row in rows]
+    marked = [
+        replace(row, data=data | {"expected": labels}) for row, data, labels in zip(rows, others, expected, strict=True)
+    ]
+    return marked, range(len(rows) if len(names) < len(finder.names) else 0)
 
 
 def records_of(document: Document, *, is_whole: bool = True) -> list[Document]:
@@ -124,16 +168,20 @@ def records_of(document: Document, *, is_whole: bool = True) -> list[Document]:
     value = document.value
     if not isinstance(value, dict) or any(snake(name) in REQUESTS for name in value if isinstance(value[name], str)):
         return [document]
-    lists = [name for name, entries in value.items() if _holds_records(entries) and not is_log(value)]
-    usual = [name for name in value if snake(name) in _LISTS and (name in lists or value[name] == [])]
-    is_header = is_whole and sum(isinstance(inner, list | dict) for inner in value.values()) == 1
-    has_header = is_header and len(value) + sum(len(value[name]) for name in lists) > 2
-    names = usual or (lists if has_header and not _labels_in(value) else [])
-    if not names and value and all(set(map(snake, _dict(inner))) & set(REQUESTS) for inner in value.values()):
+    if value and all(set(map(snake, _dict(inner))) & set(REQUESTS) for inner in value.values()):
         return [replace(document, value={"id": name, **inner}) for name, inner in value.items()]
-    if not names:
+    if is_whole and value and all(" " in text and _lists_names(names) for text, names in value.items()):
+        return [replace(document, value={"query": text, "expected": names}) for text, names in value.items()]
+    paths = [path for path in _list_paths(value) if is_whole or len(path) == 1] if not is_log(value) else []
+    usual = [path for path in paths if snake(path[-1]) in _LISTS]
+    asking = [path for path in paths if any(_asks(entry.value) for entry in document.entries(*path))]
+    is_only = is_whole and len({path[-1] for path in asking}) == 1 and not _labels_in(value)
+    paths = usual or (
+        asking if is_only and len(value) + sum(len(document.entries(*path)) for path in asking) > 2 else []
+    )
+    if not paths:
         return [document]
-    entries = [(name, entry) for name in names for entry in document.entries(name)]
+    entries = [(path[0], entry) for path in paths for entry in document.entries(*path)]
     return [
         replace(entry, value={"split": split_name(name), **entry.value})
         if name in _SPLITS and isinstance(entry.value, dict)
@@ -142,8 +190,29 @@ def records_of(document: Document, *, is_whole: bool = True) -> list[Document]:
     ]
 
 
+def _list_paths(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The paths of the lists of records in an object, and of empty lists with usual names."""
+    for name, inner in value.items():
+        if isinstance(inner, dict) and len(path) < _DEEPEST:
+            yield from _list_paths(inner, (*path, name))
+        elif _holds_records(inner) or (inner == [] and snake(name) in _LISTS):
+            yield (*path, name)
+
+
+def _asks(record: Any) -> bool:
+    """Whether a record has a usual field for a request, or a text of several words."""
+    fields = {snake(name): text for name, text in values_of(_dict(record))}
+    return bool({name.partition(".")[0] for name in fields} & set(REQUESTS)) or any(
+        " " in text for text in fields.values()
+    )
+
+
+def _lists_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
 def _holds_records(value: Any) -> bool:
-    return any("role" not in entry for entry in _dicts(value))
+    return any(not {"role", "content"} & set(entry) for entry in _dicts(value))
 
 
 def _labels_in(value: Mapping[str, Any]) -> bool:
@@ -155,7 +224,10 @@ def _labels_in(value: Mapping[str, Any]) -> bool:
 _ONE = ("equals", "contains", "icontains", "starts-with")
 _ANY = ("contains-any", "icontains-any")
 _ALL = ("contains-all", "icontains-all")
-_OF_TOOLS = ("tool-call-f1", "trajectory:tool-used", "trajectory:tool-sequence", "skill-used")
+_OF_TOOLS = (
+    *("tool-call-f1", "trajectory:tool-used", "trajectory:tool-sequence", "trajectory:tool-args-match", "skill-used"),
+)
+_COMPARED = re.compile(r"(?:return\s+)?[\w.?()\[\]'\"]*\bname\b['\"\])]*\s*={2,3}\s*(['\"])(?P<name>[^'\"]+)\1\s*;?")
 _NAMED_IN = ("name", "names", "tools", "steps", "skill")  # members of the value of an assertion
 _ASSERTION = re.compile(
     rf"((?:not-)?(?:{'|'.join([*_ONE, *_ANY, *_ALL, *_OF_TOOLS])}))(?:\([^)]*\))?:\s*(.*)", re.DOTALL
@@ -213,12 +285,13 @@ def _test(
             kind = match[1] if match else "equals" if not _CODE.match(text) else text.partition(":")[0]
             asserts += [{"type": kind, "value": match[2] if match else text}] if text else []
     record: dict[str, Any] = {"expected": [], "forbidden": []}
-    unread: dict[str, Any] = {}
-    for assertion in [inner for entry in asserts for inner in [entry, *_dicts(entry.get("assert"))]]:
+    unread: dict[str, str] = {}
+    for assertion in itertools.chain(*map(_each, asserts)):
         if labels := _asserted(assertion, values, finder):
             record[labels[0]] += labels[1]
         elif assertion.get("type") != "assert-set":
-            unread[f"assert.{assertion.get('type')}"] = assertion.get("value", True)
+            name = f"assert.{assertion.get('type')}"
+            unread[name] = f"{unread.get(name, '')} {assertion.get('value', '')}"
     record = {role: labels for role, labels in record.items() if labels}
     others = EXPECTED if "expected" in record else ()
     record |= {name: value for name, value in values.items() if name not in record and snake(name) not in others}
@@ -227,6 +300,19 @@ def _test(
         record["query"] = record.pop(texts[0])
     about = {"title": test.get("description"), "vars": values, **_dict(test.get("metadata"))}
     return {**unread, **{name: value for name, value in about.items() if name not in record}, **record}
+
+
+def _mentions_item(text: str, finder: ItemFinder) -> bool:
+    return any(
+        finder.resolve(word).key is not None for word in re.findall(r"[\w:/.-]*\w", text) if _IDENTIFIER.search(word)
+    )
+
+
+def _each(assertion: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """An assertion with those of its set; a set that needs only a part of them is one assertion."""
+    inner, threshold = _dicts(assertion.get("assert")), assertion.get("threshold")
+    is_partial = len(inner) > 1 and isinstance(threshold, int | float) and threshold < 1
+    return [{"type": "assert-set of a part", "value": str(inner)}] if is_partial else [assertion, *inner]
 
 
 def _asserted(
@@ -238,6 +324,8 @@ def _asserted(
     enough are no labels.
     """
     kind, value = str(assertion.get("type")), assertion.get("value")
+    if kind in ("javascript", "python") and isinstance(value, str) and (match := _COMPARED.fullmatch(value.strip())):
+        kind, value = "equals", match["name"]  # code that is one comparison
     is_negative, kind = kind.startswith("not-"), kind.removeprefix("not-")
     if isinstance(value, dict):
         is_negative ^= value.get("max") == 0
@@ -286,9 +374,27 @@ def _samples(rows: list[Row], kind: str, finder: ItemFinder) -> list[Row]:
         asked = next((name for name in requests if name in data), requests[0])
         record = {name: value for name, value in data.items() if name not in (asked, *used)}
         lists = [entries for name in used if (entries := labels[name][number]) is not None]
-        record |= {"query": data.get(asked), "expected": list(itertools.chain(*lists)) if lists else None}
-        records.append(replace(row, data=record))
+        expected = list(itertools.chain(*lists)) if lists else None
+        turns = _turns(data.get(asked), expected) if used == ["reference_tool_calls"] else [(data.get(asked), expected)]
+        records += [replace(row, data=record | {"query": query, "expected": calls}) for query, calls in turns]
     return records
+
+
+def _turns(query: Any, calls: list[Any] | None) -> list[tuple[Any, list[Any] | None]]:
+    """The requests of a conversation with their calls; the last one with all if a call is not of exactly one turn."""
+    messages = messages_of(query)
+    asked = [number for number, message in enumerate(messages) if message.role == "user"]
+    if len(asked) < 2 or not calls:
+        return [(query, calls)]
+    made = [
+        {name for message in messages[first:last] for _, name in message.calls}
+        for first, last in itertools.pairwise([*asked, len(messages)])
+    ]
+    if any(sum(call in names for names in made) != 1 for call in calls):
+        return [(query, calls)]
+    texts = [{"role": message.role, "content": message.text} for message in messages]
+    of_turns = [[call for call in calls if call in names] for names in made]
+    return [(texts[: last + 1], names or None) for last, names in zip(asked, of_turns, strict=True)]
 
 
 def _entries(value: Any, is_quoted: bool) -> list[Any] | None:

@@ -69,13 +69,14 @@ from ctxbench.labelling.record_files import (
     naming_field,
     offered_fields,
     read_id,
-    request_text,
+    request_of,
     snake,
     useless_names,
     with_names,
 )
 from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Catalog, ItemKey
+from ctxbench.model.requests import Message as ChatTurn
 from ctxbench.model.requests import Request
 
 __all__ = ["KINDS", "TRIGGER_FREE", "UNTRIED", "import_evals"]
@@ -149,7 +150,7 @@ def import_evals(
         catalog, files = _catalog_of(root, files, draft)
     finder = ItemFinder(catalog)
     triggers = TriggerEvals(catalog, draft, root=root, nothing_else=nothing_else)
-    read = [rows_of_file(path, kind, finder, triggers, draft.faults) for path in files]
+    read = [rows_of_file(path, kind, finder, triggers, draft.faults, has_names=bool(names)) for path in files]
     listed = {row.path for part in read if part for row in part.rows if row.path != part.path}  # by a configuration
     parts = [*(part for part in read if part and part.path not in listed), *triggers.rows()]
     reader = _EvalReader(catalog, finder, draft, names)
@@ -227,7 +228,7 @@ class _EvalReader:
         self._grades: Mapping[int, int] = {}  # by score
         self._by_hand = {item.key for item in catalog if item.include == "manual"}
         self._lines: dict[str, Row] = {}
-        self._requests: dict[str, tuple[int, frozenset[frozenset[ItemKey]]]] = {}
+        self._requests: dict[tuple[str, tuple[ChatTurn, ...]], tuple[int, frozenset[frozenset[ItemKey]]]] = {}
         self._rows: list[Row] = []  # of the queries
         self._unplaced: set[int] = set()  # rows with labels whose place is unknown or ambiguous
 
@@ -235,21 +236,22 @@ class _EvalReader:
         """Read the labels and offered items of the records of a file, and add its faults."""
         rows, names, path = part.rows, self._mapped, part.path
         if not names and rows and all(is_log(row.data) for row in rows):
-            listed = ", ".join(map(repr, list(rows[0].data)[:5]))
-            command = shlex.join(["ctxbench", "data", "import", str(path)])
-            raise InputError([Fault(Message("labelling.log-as-eval", fields=listed, command=command), path)])
+            fields = list(map(repr, rows[0].data))[:_SHOWN]
+            raise InputError([Fault(Message("labelling.unknown-kind", fields=fields), path)])
         if useless := useless_names([row.data for row in rows], names):
             raise InputError([Fault(message, path) for message in useless])
         part.rows = rows = [replace(row, data=with_names(row.data, names)) for row in rows]
         records = [row.data for row in rows]
         part.has_requests = has_request(records)
         part.named_by = naming_field(records)
+        part.evidence = evidence = FieldEvidence.of(records, self._finder)
         part.offered = {n for record in records for n in offered_fields(record, names) if snake(n) in OFFERED}
+        part.offered = {*part.offered} | {n for n in evidence.items if snake(n) in OFFERED and evidence.offers(n)}
         fields = {name for record in records for name in record if name not in part.offered}
         labels = {name for name in fields if snake(name) in EXPECTED or LABELS.fullmatch(snake(name))}
-        evidence = FieldEvidence.of([{n: r[n] for n in r if n in labels} for r in records], self._finder.resolve)
-        part.likely = {name.partition(".")[0] for name in evidence.items}
-        part.answers = set(evidence.texts) - part.likely if part.likely else ()
+        part.likely = labels & {name.partition(".")[0] for name in evidence.items}
+        part.answers = labels & {*evidence.texts} - part.likely if part.likely else ()
+        self._unplaced |= {id(rows[number]) for number in part.partial}
         return [self._read(part, row, f"{part.name}-{number}") for number, row in enumerate(rows, start=1)]
 
     def _read(self, part: EvalRows, row: Row, default_id: str) -> _Eval:
@@ -315,7 +317,7 @@ class _EvalReader:
         consumed = {*fields.values(), *self._mapped.values(), *READ_BESIDE, "vars", *record.offered}
         passed_over = sorted(name for name in set(row.data) - consumed if row.data[name] not in (None, "", [], {}))
         self.draft.ids[PASSED_OVER] += passed_over
-        text = self._text(record, fields["query"] or QUERY[0])
+        text, history = self._request(record, fields["query"] or QUERY[0])
         query_id = self._query_id(record)
         groups, graded = self._graded(record)
         available = self._available(record.offered)
@@ -330,7 +332,7 @@ class _EvalReader:
         is_partial = id(row) in self._unplaced
         if record.expected is not None and text and not is_partial:
             expected = frozenset(map(frozenset, groups))
-            line, before = self._requests.setdefault(text, (row.line, expected))
+            line, before = self._requests.setdefault((text, history), (row.line, expected))
             if before != expected:
                 row.fault(Message("labelling.request-conflict", line=line))
         part.passed_over |= dict.fromkeys(passed_over)
@@ -341,7 +343,7 @@ class _EvalReader:
             self.draft.ids[why].append(query_id)
         self.draft.queries.append(
             DatasetQuery(
-                request=Request(id=query_id, text=text, available=available),
+                request=Request(id=query_id, text=text, history=history, available=available),
                 split=_split(row),
                 tags=_tags(row),
                 needs_nothing=needs_nothing,
@@ -376,7 +378,7 @@ class _EvalReader:
             has_labels: whether any of the files has labels.
         """
         records = [row.data for row in part.rows]
-        evidence = FieldEvidence.of(records, self._finder.resolve)
+        evidence = part.evidence
         if has_labels and part.has_requests:
             for name, keys in evidence.items.items():
                 if name.partition(".")[0] in part.passed_over:
@@ -386,7 +388,7 @@ class _EvalReader:
         if part.has_requests and (self.draft.faults or not part.passed_over):
             return
         fields = [*dict.fromkeys(repr(name) for record in records for name in record)]
-        labels = evidence.labels() if not part.has_labels else []
+        labels = [name for name in evidence.labels() if name not in part.offered and not part.has_labels]
         request = evidence.request() if not part.has_requests else ""
         likely = {"query": request, "expected": "".join(labels[:1]), "forbidden": labels and evidence.forbidden()}
         names = {**self._mapped, **{role: name for role, name in likely.items() if name}}
@@ -437,15 +439,16 @@ class _EvalReader:
                 row.fault(Message("labelling.forbidden-graded", item=key.id, grade=forbidden[key]))
         return groups, {**dict(pairs), **dict.fromkeys(forbidden, Grade.IRRELEVANT)}
 
-    def _text(self, record: _Eval, name: str) -> str:
-        """The text of the request; a missing one is a fault if other records of the file have requests."""
+    def _request(self, record: _Eval, name: str) -> tuple[str, tuple[ChatTurn, ...]]:
+        """The request and the messages before it; a missing one is a fault if other records of the file have them."""
         row = record.row
         theirs = self._mapped.get(name)
         if theirs is not None and row.data.get(name) is None:
             row.fault(Message("labelling.mapped-field-missing", name=theirs, role=name))
-            return ""
-        asked = replace(row, data={**row.data, name: request_text(row.data.get(name))})
-        return asked.take(name, str, "", required=record.part.has_requests)
+            return "", ()
+        text, history = request_of(row.data.get(name))
+        asked = replace(row, data={**row.data, name: text})
+        return asked.take(name, str, "", required=record.part.has_requests), history
 
     def put_in_groups(self) -> None:
         """Make groups of queries with one text, and set missing splits."""

@@ -21,7 +21,9 @@ from ctxbench.catalogs.tool_lists import (
 from ctxbench.datasets.queries import group_pairs
 from ctxbench.io.errors import Message, ParameterError, suggest
 from ctxbench.io.rows import Row
+from ctxbench.labelling.trace_messages import ChatMessage, all_objects, parsed, read_messages, summarise_messages
 from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.model.requests import Message as ChatTurn
 
 
 def parse_list(text: str) -> Any:
@@ -184,6 +186,12 @@ class ItemFinder:
         if len(keys) == 1:
             return Resolved(name, keys[0], "own name")
         return Resolved(name, None, AMBIGUOUS, tuple(keys)) if keys else resolved
+
+    def key_of(self, entry: Any) -> ItemKey | None:
+        """The item of a label, None if it is no label of one item."""
+        with suppress(TypeError, ValueError):
+            return self.find(entry).key
+        return None
 
     def find(self, entry: Any) -> Resolved:
         """The item of a label: a name, an object with one, a number that is a name, or a place.
@@ -366,7 +374,8 @@ OTHERWISE = {
 REQUESTS = (*QUERY, *OTHERWISE["query"], "messages", "inputs")
 """All names of the request, the usual ones first."""
 LABELS = re.compile(
-    r"(expected|relevant|correct|gold(en)?|required|target|positive|reference|supporting|(ground_)?truth|ideal|label)"
+    r"(expected|relevant|correct|gold(en)?|required|target|positive|reference|supporting|evidence|(ground_)?truth|ideal"
+    r"|label)"
     r"(_(tool|skill|rule|item|doc|document|chunk|passage|file|memory|id|context|source|node|function|name|path|page))*"
     r"s?(_(id|name|call)s?)?"
 )
@@ -382,6 +391,7 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _OF_DEFINITIONS = re.compile("description|parameters|schema|function", re.IGNORECASE)
 _SAYS_NOT = re.compile(
     r"not|never|avoid|forbid|exclu|without|irrelevant|unexpected|disallow|(?:^|_)(?:no|dont|mustnt|shouldnt)_"
+    r"|verbot|niemals|interdit|prohib|vietat|(?:^|[_ .])(?:nicht|kein|jamais|nunca|mai)"
 )
 
 
@@ -417,6 +427,7 @@ def offered_fields(data: Mapping[str, Any], names: Mapping[str, str]) -> list[st
         names: mapped fields, which are labels.
     """
     snake_names = {name: snake(name) for name, value in data.items() if value is not None and name not in names}
+    snake_names = {name: plain for name, plain in snake_names.items() if not _DONE.search(plain)}
     offered = [name for name in snake_names if snake_names[name] not in FORBIDDEN and listed_definitions(data[name])]
     labels = [
         name
@@ -477,7 +488,7 @@ class FieldEvidence:
         n_records: the number of records.
         items: by field, the items that its values name, by the number of the record; of fields whose values are mostly
             items in the records that have them.
-        texts: the fields with texts that differ, those with the longest texts first.
+        texts: the fields with texts that differ, those with the longest texts that differ first.
     """
 
     n_records: int
@@ -485,34 +496,42 @@ class FieldEvidence:
     texts: Sequence[str]
 
     @classmethod
-    def of(cls, records: Sequence[Mapping[str, Any]], resolve: Callable[[str], Resolved]) -> FieldEvidence:
+    def of(cls, records: Sequence[Mapping[str, Any]], finder: ItemFinder) -> FieldEvidence:
         """Look the values of the first records up."""
         items: dict[str, dict[int, frozenset[ItemKey]]] = {}
         texts: dict[str, set[str]] = {}
         n_values: Counter[str] = Counter()
         for number, record in enumerate(records[:_LOOKED_AT]):
-            for name, values in group_pairs(_values(record)).items():
+            for name, values in group_pairs(values_of(record)).items():
                 n_values[name] += 1
                 short = (value for value in values if len(value) < _LONGEST_NAME)
-                entries = [entry for value in short for entry in label_entries(value, resolve) or []]
-                keys = frozenset(key for entry in entries if (key := resolve(str(entry)).key) is not None)
+                entries = [entry for value in short for entry in label_entries(value, finder.resolve) or []]
+                keys = frozenset(key for entry in entries if (key := finder.key_of(entry)) is not None)
                 if keys and 2 * len(keys) >= len(entries) and not _NO_LABEL.search(snake(name)):
                     items.setdefault(name, {})[number] = keys
-                elif len(values) == 1:
+                elif len(values) == 1 and isinstance(values[0], str):
                     texts.setdefault(name, set()).add(values[0])
         return cls(
             n_records=min(len(records), _LOOKED_AT),
             items={name: keys for name, keys in items.items() if 2 * len(keys) >= n_values[name]},
-            texts=sorted(texts, key=lambda name: -sum(map(len, texts[name]))),
+            texts=sorted(texts, key=lambda name: (len(texts[name]) == 1, -sum(map(len, texts[name])))),
         )
 
     def labels(self) -> list[str]:
         """The fields that may hold the expected items: one if the evidence is clear."""
         fields: dict[Any, str] = {}
-        for name, keys in self.items.items():
-            if 2 * len(keys) >= self.n_records and not _SAYS_NOT.search(snake(name)):
+        for name, keys in sorted(self.items.items(), key=lambda pair: -len(pair[1])):
+            if 2 * len(keys) >= self.n_records and not _SAYS_NOT.search(snake(name)) and not _is_constant(keys):
                 fields.setdefault(frozenset(keys.items()), name)  # an id and a name of one item are one field
         return [name for name in fields.values() if _GOLD.search(snake(name))] or list(fields.values())
+
+    def offers(self, name: str) -> bool:
+        """Whether a field has what could be chosen: always the same items, or more than those of another field."""
+        keys = self.items.get(name, {})
+        return _is_constant(keys) or any(
+            all(chosen < keys.get(number, frozenset()) for number, chosen in chosen_by.items())
+            for chosen_by in self.items.values()
+        )
 
     def forbidden(self) -> str:
         """The field that may hold the forbidden items; empty if none does, or several do."""
@@ -525,8 +544,17 @@ class FieldEvidence:
         return next(iter([name for name in fields if _ASKS.search(snake(name))] or fields), "")
 
 
+def _is_constant(keys: Mapping[int, frozenset[ItemKey]]) -> bool:
+    """Whether several records have the same items, several ones."""
+    return len(keys) > 1 and len({*keys.values()}) == 1 < len(next(iter(keys.values())))
+
+
 _LOOKED_AT, _LONGEST_NAME = 500, 300  # records, and characters
-_NO_LABEL = re.compile(r"retriev|actual|called|predict|candidate|available|offered|(^|\.)(q|query|case|test)?_?id$")
+_HISTORY = 20  # messages before a request
+_DONE = re.compile(r"retriev|actual|called|predict|(^|\.)(output|response)(\.|$)")
+_NO_LABEL = re.compile(
+    rf"{_DONE.pattern}|candidate|available|offered|choice|option|distract|(^|\.)(q|query|case|test)?_?id$"
+)
 _GOLD = re.compile(r"expect|correct|gold|relevan|truth|label|should|must|need|want|support|evidence|target|answer")
 _ASKS = re.compile(r"user|ask|utter|quer|quest|prompt|messag|input|instruct|says?$|text")
 _NO_REQUEST = re.compile(
@@ -556,31 +584,46 @@ def label_entries(value: Any, resolve: Callable[[str], Resolved]) -> list[Any] |
     return [value] if isinstance(value, dict) else value if isinstance(value, list) else None
 
 
-def request_text(value: Any) -> Any:
-    """The text of a request: itself, that of the user in a list of messages, or in an object; else the value."""
-    if isinstance(value, str) and value.startswith(("[{", "{")):
-        value = parse_list(value) or value
+def request_of(value: Any) -> tuple[Any, tuple[ChatTurn, ...]]:
+    """The text of a request and the messages before it; a value without a text is returned as it is.
+
+    Args:
+        value: a text; a list of messages, of which the last one of the user is the request; or an object with either.
+    """
+    value = parsed(value)
     if isinstance(value, dict):
         texts = [inner for name, inner in value.items() if snake(name) in REQUESTS]
-        value = request_text((texts or list(value.values()))[0]) if len(texts) == 1 or len(value) == 1 else value
-    messages = [message for message in value if isinstance(message, dict)] if isinstance(value, list) else []
-    asked = [message for message in messages if message.get("role", message.get("type")) in ("user", "human")]
-    texts = [text for message in asked if isinstance(text := message.get("content"), str)]
-    return "\n".join(texts) if texts else value
+        return request_of((texts or list(value.values()))[0]) if len(texts) == 1 or len(value) == 1 else (value, ())
+    summary = summarise_messages(messages_of(value), history=_HISTORY)
+    return (value if summary.text is None else summary.text), summary.history
 
 
-def _values(value: Any, name: str = "", *, in_list: bool = False) -> Iterator[tuple[str, str]]:
-    """The texts of the fields in a value, with numbers in lists and names with grades; definitions are left out."""
+def messages_of(value: Any) -> list[ChatMessage]:
+    """The messages in a list, or in its text; empty if it has none."""
+    with suppress(TypeError):
+        return read_messages(value) if all_objects(value := parsed(value)) else []
+    return []
+
+
+def values_of(value: Any, name: str = "", *, in_list: bool = False) -> Iterator[tuple[str, Any]]:
+    """The texts and places of the fields in a value, numbers in lists, names with grades; no definitions.
+
+    Messages give the last request alone: what an assistant called is no label.
+    """
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{") and (inner := parse_list(value)) is not None:
         value = inner
     if name and isinstance(value, dict) and value and all(type(grade) is int for grade in value.values()):
         value = list(value)
-    if isinstance(value, dict) and not (name and describes_item(value)):
+    if name and is_place(value) and all(snake(key) in (*PLACE_KEYS, *GRADES) for key in value):
+        yield name, value
+    elif isinstance(value, dict) and not (name and describes_item(value)):
         for key, inner in value.items():
-            yield from _values(inner, f"{name}.{key}" if name else str(key))
+            yield from values_of(inner, f"{name}.{key}" if name else str(key))
+    elif any(message.role == "assistant" for message in messages_of(value)):
+        yield from values_of(summarise_messages(messages_of(value), history=0).text, name)
     elif isinstance(value, list):
         for inner in value:
-            yield from _values(inner, name, in_list=True)
+            yield from values_of(inner, name, in_list=True)
     elif (isinstance(value, str) and value.strip()) or (in_list and type(value) is int):
         yield name, str(value).strip()
 
@@ -615,9 +658,14 @@ def _mapped_values(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[st
     """The values of mapped fields; None where a record has none. Only labels may be lists of objects."""
     values = {name: data[path] if path in data else _labels_at(data, path.split(".")) for name, path in names.items()}
     for name in {"query", "id", "split"} & set(values):
-        if isinstance(values[name], list) and "." in names[name]:
+        if isinstance(values[name], list) and "." in names[name] and not messages_of(values[name]):
             texts = [entry.get("id") if isinstance(entry, Mapping) else entry for entry in values[name]]
-            values[name] = "\n".join(str(text) for text in texts if text is not None) or None
+            texts = [text for text in texts if text is not None]
+            values[name] = (
+                [{"role": "user", "content": str(text)} for text in texts]
+                if name == "query" and len(texts) > 1
+                else "\n".join(map(str, texts)) or None
+            )
     return values
 
 
@@ -666,7 +714,8 @@ def is_log(data: Mapping[str, Any]) -> bool:
     if _names_items(data):
         return False
     questions = _questions(data)
-    if any(isinstance(value, dict) for value in questions) or any(name in data for name in _OF_LOGS):
+    bodies = [value for value in questions if isinstance(value, dict)]
+    if any(name in body for body in bodies for name in (*_OF_TURNS, "role")) or any(name in data for name in _OF_LOGS):
         return True
     return isinstance(data.get("messages"), list) and not any(isinstance(value, str) for value in questions)
 

@@ -418,12 +418,17 @@ class LogReader:
         faults = self._findings.faults
         if not isinstance(data, dict):
             faults.append(replace(at, message=unread_line(data)))
+        elif requests := _har_requests(data):
+            counts, first = self._findings.counts, self._findings.counts["lines"]
+            counts.update(lines=len(requests) - 1, events_other=len(data["log"]["entries"]) - len(requests))
+            for n, entry in enumerate(requests):
+                self.read(entry, first + n, at)
         elif is_trace_row(data):
             faults.append(replace(at, message=Message("labelling.langfuse-traces")))
         elif not any(_is_observation(span) or _is_run(span) for span, _ in _entries(data)) and (
-            record := read_exchange(data, position, findings=self._findings, interner=self._interner)
+            records := read_exchange(data, position, findings=self._findings, interner=self._interner)
         ):
-            self._records.append(record)
+            self._records += records
         elif holds_spans(data):
             self._read_spans(read_spans(data, position), position, at)
         elif any(name in data for name in TURN_MARKS) and not is_eval(data) and not is_answer(data):
@@ -444,6 +449,12 @@ class LogReader:
                 self._findings.unread[span.name or "span"] += 1
 
 
+def _har_requests(value: Any) -> list[dict[str, Any]]:
+    """The requests to models, with their responses, in a HAR file (http://www.softwareishard.com/blog/har-12-spec/)."""
+    entries = _field(value, "log.entries") if isinstance(value, dict) else None
+    return [entry for entry in entries if find_request(entry)] if all_objects(entries) else []
+
+
 def _plain(value: Any) -> Any:
     """A document; of a state of LangGraph its values, of a row of texts the objects in them."""
     if isinstance(value, dict) and isinstance(_field(value, "values.messages"), list):
@@ -454,10 +465,10 @@ def _plain(value: Any) -> Any:
 
 def kind_of(value: Any) -> str:
     """The name of the kind of a document of a log; empty if it is none."""
-    data = _plain(value)
-    if not isinstance(data, dict):
-        return ""
     try:
+        data = _plain(first_of(_har_requests(value)) or value)
+        if not isinstance(data, dict):
+            return ""
         span = next((span for span, _ in _entries(data)), {})
         request = None if _is_observation(span) or _is_run(span) else find_request(data)
         return next((name for name, test in _TESTS.items() if test(data, span, request)), "")

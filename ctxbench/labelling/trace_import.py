@@ -145,7 +145,6 @@ def _check_turns(groups: Sequence[object], logs: Sequence[Path], reader: LogFile
             spans=n["spans"] or "none",
             calls=n["spans_without_content"] or "none",
             names=listed(findings.span_names),
-            roles=listed(findings.roles),
         )
     )
 
@@ -407,7 +406,6 @@ def _report(builder: Builder) -> TraceReport:
         unknown=unknown,
         outside={clean(name): n for name, n in findings.outside.most_common()},
         ambiguous=ambiguous,
-        skew=findings.skew,
         ignored={clean(name): n for name, n in findings.ignored.most_common(_FIELDS)},
         redaction=None if builder.redactor is None else builder.redactor.counts,
         examples=tuple(str(fault) for fault in merge_equal_faults(findings.faults)[:_EXAMPLES]),

@@ -38,12 +38,19 @@ COUNTS: dict[str, tuple[str, ...]] = {
             "spans_twice",
             "spans_unreadable",
         ),
-        "spans_without_parent",
-        *("spans_without_content", "spans_other", "model_calls_of_helpers", "logs_without_span"),
+        *("spans_without_content", "model_calls_of_helpers", "logs_without_span"),
         *("records_without_request", "responses_unread", "responses_missing"),
     ),
     "turns": (
-        *("turns", "turns_full", "turns_partial", "turns_without_offered", "turns_assumed_full", "text_empty"),
+        *(
+            "conversations",
+            "turns",
+            "turns_full",
+            "turns_partial",
+            "turns_without_offered",
+            "turns_assumed_full",
+            "text_empty",
+        ),
         *("available_unknown", "scopes_unknown", "session_not_available"),
     ),
     "queries": (
@@ -52,13 +59,9 @@ COUNTS: dict[str, tuple[str, ...]] = {
     ),
     "labels": ("labels_full", "labels_partial"),
     "calls": (
-        *("calls_ok", "calls_error", "calls_unknown_tool", "calls_twice", "calls_not_offered", "calls_not_available"),
+        *("calls_ok", "calls_error", "calls_unknown_tool", "calls_not_offered", "calls_not_available"),
         *("calls_outside_catalog", "calls_ambiguous", "calls_without_request", "calls_of_earlier_turns"),
         "calls_unread",
-    ),
-    "order": (
-        *("conversations", "conversations_cut", "conversations_partly_numbered", "turns_missing"),
-        *("turn_numbers_twice", "clock_skew"),
     ),
     "signals": tuple(f"signal_{name}" for name in SIGNALS),
 }
@@ -78,7 +81,6 @@ class TraceReport:
         rules: how many names each rule resolved.
         unknown, ambiguous: counts of names without an item, most frequent first.
         outside: counts of called tools that are part of a coding agent and of no catalog, most frequent first.
-        skew: the largest step back between two times that should follow each other, in seconds.
         ignored: counts of ignored fields.
         redaction: by kind, the number of replacements and of distinct secrets; None = redaction was off.
         examples: some faults, with file and line.
@@ -89,7 +91,6 @@ class TraceReport:
     unknown: Mapping[str, int]
     ambiguous: Mapping[str, int]
     outside: Mapping[str, int]
-    skew: float
     ignored: Mapping[str, int]
     redaction: Mapping[str, Mapping[str, int]] | None
     examples: tuple[str, ...] = ()
@@ -99,7 +100,6 @@ class TraceReport:
         parts: dict[str, Any] = {part: {name: self.counts[name] for name in names} for part, names in COUNTS.items()}
         n_labels = sum(parts["labels"].values())
         parts["labels"]["share_full"] = round(self.counts["labels_full"] / n_labels, 4) if n_labels else None
-        parts["order"]["clock_skew_seconds"] = round(self.skew, 3)
         names = {
             "by_rule": dict(self.rules),
             UNKNOWN: dict(list(self.unknown.items())[:_SHOWN]),
@@ -143,7 +143,7 @@ class TraceReport:
         lines = [
             (True, Message("labelling.report-requests", **requests)),
             (signals, Message("labelling.report-misses", signals=signals)),
-            *((n[name], Message(key, n=n[name], skew=self.skew)) for name, key in NOTES.items()),
+            *((n[name], Message(key, n=n[name])) for name, key in NOTES.items()),
             (self.unknown, Message("labelling.names-unknown", names=listed(self.unknown))),
             (self.outside, Message("labelling.names-outside", names=listed(self.outside))),
             (self.ambiguous, Message("labelling.names-ambiguous", names=listed(self.ambiguous))),
@@ -176,16 +176,14 @@ NOTES = {
         *("labelling.turns-without-offered", "labelling.turns-assumed-full", "labelling.full-but-doubtful"),
         *("labelling.full-but-not-all-tools", "labelling.lines-unreadable", "labelling.lines-twice"),
         "labelling.results-cut",
-        *("labelling.spans-unreadable", "labelling.spans-twice", "labelling.calls-twice"),
-        *("labelling.spans-without-parent", "labelling.spans-without-content", "labelling.logs-without-span"),
+        *("labelling.spans-unreadable", "labelling.spans-twice"),
+        *("labelling.spans-without-content", "labelling.logs-without-span"),
         *("labelling.records-without-request", "labelling.responses-unread", "labelling.responses-missing"),
         *("labelling.calls-without-request", "labelling.calls-of-earlier-turns", "labelling.calls-unread"),
-        *("labelling.model-calls-of-helpers", "labelling.spans-other", "labelling.available-unknown"),
+        *("labelling.model-calls-of-helpers", "labelling.available-unknown"),
         *("labelling.calls-error", "labelling.calls-unknown-tool", "labelling.calls-outside-catalog"),
         *("labelling.calls-ambiguous", "labelling.calls-not-offered", "labelling.calls-not-available"),
-        *("labelling.scopes-unknown", "labelling.session-not-available", "labelling.conversations-cut"),
-        *("labelling.conversations-partly-numbered", "labelling.turns-missing", "labelling.turn-numbers-twice"),
-        *("labelling.clock-skew", "labelling.text-empty"),
+        *("labelling.scopes-unknown", "labelling.session-not-available", "labelling.text-empty"),
     )
 }
 """Messages of the report by count, in the order of the report."""
@@ -285,9 +283,7 @@ class Builder:
             catalog=self.catalog,
             queries=tuple(self.queries),
             labels=tuple(self.labels),
-            scopes={
-                scope: self.scopes[scope] for scope in self.scopes.keys() & {query.scope for query in self.queries}
-            },
+            scopes={scope: keys for scope, keys in self.scopes.items() if scope in {q.scope for q in self.queries}},
             about=about,
         )
 

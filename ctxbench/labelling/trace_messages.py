@@ -140,9 +140,7 @@ class LogFindings:
         ignored: counts of ignored fields.
         unread: counts of unreadable fields with responses or calls.
         span_names: counts of names of spans.
-        roles: roles of messages, of lines and model calls without a user message.
         outside: counts of calls of a coding agent's tools, which no catalog has.
-        skew: the largest step back between two times that should follow each other, in seconds.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -150,14 +148,7 @@ class LogFindings:
     ignored: Counter[str] = field(default_factory=Counter)
     unread: Counter[str] = field(default_factory=Counter)
     span_names: Counter[str] = field(default_factory=Counter)
-    roles: Counter[str] = field(default_factory=Counter)
     outside: Counter[str] = field(default_factory=Counter)
-    skew: float = 0.0
-
-    def count_skew(self, seconds: float) -> None:
-        """Count a time that is before the previous one."""
-        self.counts["clock_skew"] += 1
-        self.skew = max(self.skew, seconds)
 
 
 class Interner:
@@ -173,6 +164,7 @@ class Interner:
         self._messages: dict[Message, Message] = {}
         self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
         self.responses: dict[str, Record] = {}
+        self._keys: set[tuple[int, tuple[Call, ...]]] = set()
 
     def messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """The messages, each as the first equal object."""
@@ -181,6 +173,12 @@ class Interner:
     def names(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """The names, as the first equal object."""
         return self._names.setdefault(names, names)
+
+    def is_new(self, key: int, calls: tuple[Call, ...]) -> bool:
+        """Whether no request with the same messages and calls was there before."""
+        n_keys = len(self._keys)
+        self._keys.add((key, calls))
+        return len(self._keys) > n_keys
 
 
 def seconds(value: Any) -> float | None:
@@ -225,6 +223,8 @@ _FIRST_ALONE = ("choices", "candidates", "generations")  # only the first answer
 _OF_MESSAGES = ("content", "parts", "tool_calls", "toolCalls", "function_call")
 _REQUESTS = ("messages", "input", "contents", "prompt", "args")  # fields of a body with the messages of a request
 LIKE_CALLS = re.compile(r"(?:\w+[-_])?(?:tool|function|mcp)[-_]?(?:call|use|invocation)s?", re.IGNORECASE)
+_UI_CALL = re.compile(r"tool-(?!(?:approval|call|error|input|invocation|output|result)\b)(.+)")  # a type of UI messages
+_TEXT_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)  # of Hermes, Qwen
 _LIKE_RESULTS = re.compile(r"(?:mcp_|custom_)?(?:tool|function)[-_](?:call[-_])?(?:result|response|error|output)")
 _HOSTED = "server_tool_use"  # a call of a tool that the provider runs
 _WRAPPERS = ("tool_call", "function", "functionCall", "function_call", "toolUse", "toolInvocation")
@@ -232,8 +232,8 @@ _RESULT_WRAPPERS = ("functionResponse", "function_response", "toolResult")
 _NAMES = ("name", "toolName", "tool_name")
 _IDS = ("tool_call_id", "toolCallId", "tool_use_id", "toolUseId", "call_id", "id")
 _VALUES = ("output", "result", "response", "content", "errorText", "error")
-_FAILED = ("output-error", "output-denied")  # states of a part of a UI message
-_DONE = ("output-available", "result", *_FAILED)
+_FAILED_STATES = ("output-error", "output-denied")  # states of a part of a UI message
+_DONE = ("output-available", "result", *_FAILED_STATES)
 _FAILED_VALUES = ("error-text", "error-json", "execution-denied")  # types of results of the AI SDK
 _OF_CALLS = re.compile(
     r"call|invo[ck]|tools?_?use[sd]?|expected|forbidden|must_?(?:not_?)?(?:use|include)", re.IGNORECASE
@@ -689,6 +689,9 @@ def _message(entry: Any, default_role: str) -> Iterator[ChatMessage]:
         calls = [call for part in group if (call := _call(part)) is not None]
         listed = _listed_calls(entry) if group is groups[-1] else []
         calls += [call for call in listed if call[0] is None or call not in calls]
+        written = map(parsed, _TEXT_CALL.findall(plain_text(group)) if role == "assistant" else ())
+        calls += [call for part in written if (call := _call(part, certain=True)) is not None]
+        calls = [] if entry.get("weight") == 0 else calls  # of OpenAI: an example of what not to do
         results = [result for part in group if (result := _result(part)) is not None]
         if role == "tool" and not results:
             failed = entry.get("is_error", True if entry.get("status") == "error" else None)
@@ -725,10 +728,10 @@ def _call(part: Any, *, certain: bool = False) -> tuple[str | None, str] | None:
     kind = str(part.get("type") or "")
     wrapper = next((part[name] for name in _WRAPPERS if isinstance(part.get(name), dict)), None)
     is_call = LIKE_CALLS.fullmatch(kind) or (kind in ("", "dynamic-tool") and "toolName" in part)
-    if kind == _HOSTED or part.get("providerExecuted") is True or kind.startswith("tool-approval"):
+    if kind == _HOSTED or part.get("providerExecuted") is True:
         return None
-    if not is_call and kind.startswith("tool-") and "state" in part:
-        return text_or_none(part.get("toolCallId")), kind.removeprefix("tool-")  # a part of a UI message
+    if (match := _UI_CALL.fullmatch(kind)) and "state" in part:
+        return text_or_none(part.get("toolCallId")), match[1]
     if not (certain or is_call or wrapper is not None):
         return None
     inner = part if wrapper is None else wrapper
@@ -753,7 +756,7 @@ def _result(part: Any) -> Result | None:
     value = get(inner, *_VALUES)
     typed = str(value["type"]) if kind.startswith("tool-") and isinstance(value, dict) and "type" in value else ""
     failed = (
-        *(kind == "tool-error", state in _FAILED, typed in _FAILED_VALUES, inner.get("status") == "error"),
+        *(kind == "tool-error", state in _FAILED_STATES, typed in _FAILED_VALUES, inner.get("status") == "error"),
         *(inner.get(name) is True for name in ("isError", "is_error")),
         kind == "mcp_call" and bool(inner.get("error")),
     )

@@ -91,11 +91,6 @@ class SpanTree:
 
     def records(self) -> Iterator[Record]:
         """The model calls that answer user messages, each with its tool calls."""
-        for node in self._nodes.values():
-            parent = self._nodes.get(node.parent)
-            self._findings.counts["spans_without_parent"] += bool(node.parent) and parent is None
-            if parent is not None and parent.start is not None and node.start is not None and parent.start > node.start:
-                self._findings.count_skew(parent.start - node.start)
         self._find_main_records()
         for node in self._order:
             record = node.record
@@ -201,8 +196,7 @@ class SpanTree:
             if any(
                 above.called is not None and above.called.name == node.called.name for above in self._ancestors[node.id]
             ):
-                self._findings.counts["calls_twice"] += 1  # logged by the agent and by its MCP client
-                continue
+                continue  # logged by the agent and by its MCP client
             record = (
                 self._main_record_above(node)
                 or _record_with_call(node.called, self._start(node), holders.get(node.called.id or "", []))
@@ -301,7 +295,6 @@ class SpanReader:
             self._findings.counts["spans_twice"] += 1
             return
         span.position = position
-        self._findings.counts["spans_other"] += span.kind in ("", "chain")
         if span.kind == "tool":
             span.called = _tool_call(span)
         elif span.kind:
@@ -351,8 +344,6 @@ class SpanReader:
             self._findings.counts["responses_unread"] += 1
             self._findings.unread["output"] += 1
         set_exchange(record, request or [], answers or [], self._interner)
-        if record.text is None:
-            self._findings.roles.update(message.role for message in [*(request or ()), *(answers or ())])
 
 
 def _tool_call(span: Span) -> Call | None:

@@ -73,9 +73,7 @@ def read_turn(
     for name, choices, expected in _CHOICES:
         if data.get(name) is not None and data[name] not in choices:
             row.fault(Message("labelling.field-choice", name=name, choices=expected, got=data[name]))
-    messages = _read_messages(record, row, interner)
-    if record.text is None:
-        findings.roles.update(message.role for message in messages)
+    _read_messages(record, row, interner)
     if data.get("called") is not None:  # else the calls in messages after the last user message
         record.calls = row.read_list("called", _call, expected="{tool, status}")
     _read_items(record, row, interner)
@@ -83,8 +81,8 @@ def read_turn(
     return None if faults else record
 
 
-def _read_messages(record: Record, row: Row, interner: Interner) -> list[ChatMessage]:
-    """Set the messages of a turn in its record, and return them."""
+def _read_messages(record: Record, row: Row, interner: Interner) -> None:
+    """Set the messages of a turn in its record."""
     messages, text, answer = (row.data.get(name) for name in ("messages", "text", "answer"))
     if messages is None:
         messages = [["user", text]] if isinstance(text, str) else []
@@ -93,10 +91,9 @@ def _read_messages(record: Record, row: Row, interner: Interner) -> list[ChatMes
         parsed += [] if answer is None else read_messages([{"role": "assistant", "content": answer}])
     except (TypeError, ValueError, RecursionError):
         row.fault(Message("labelling.messages-form"))
-        return []
-    set_summary(record, parsed, interner)
-    record.cumulative = row.data.get("called") is None
-    return parsed
+    else:
+        set_summary(record, parsed, interner)
+        record.cumulative = row.data.get("called") is None
 
 
 def _read_items(record: Record, row: Row, interner: Interner) -> None:
@@ -153,7 +150,7 @@ _OF_LINES = ("messages", "contents", "prompt", "input")  # fields of a request t
 _OPTIONS = ("model_parameters", "invocation_params", "parameters", "options")  # fields that may have the tools
 _TOOLS = ("tools", "functions", "toolConfig")
 _OF_AI_SDK = ("steps", "content", "toolCalls", "toolResults", "text")  # fields with the answers of the AI SDK
-_TIMES = ("time", "timestamp", "ts", "created_at", "createdAt", "created", "startTime", "start_time")
+_TIMES = ("startedDateTime", "time", "timestamp", "ts", "created_at", "createdAt", "created", "startTime", "start_time")
 _CONVERSATIONS = (
     *("conversation", "conversation_id", "conversationId", "session_id", "sessionId"),
     *("thread_id", "threadId", "chat_id", "chatId"),
@@ -165,17 +162,17 @@ _HOSTED = ("provider", "provider-defined")  # types of the AI SDK for tools that
 _EMPTY: tuple[Any, ...] = (None, "", {}, [])
 
 
-def read_exchange(
-    data: Mapping[str, Any], position: int, *, findings: LogFindings, interner: Interner
-) -> Record | None:
-    """The record of a line with a request to a model, and perhaps with its response; None for other lines.
+def read_exchange(data: Mapping[str, Any], position: int, *, findings: LogFindings, interner: Interner) -> list[Record]:
+    """The record of a line with a request to a model, and perhaps with its response; empty for other lines.
+
+    An example for fine-tuning ends with the answer; each user message has a record, unless an earlier line has it.
 
     Raises:
         TypeError, ValueError: its messages or tools are in an unknown form.
     """
     located = find_request(data)
     if located is None:
-        return None
+        return []
     field, responses = located
     is_line = field in _OF_LINES and not isinstance(_inner(data[field]), dict)
     request = data if is_line else _inner(_requests(data)[field])
@@ -203,12 +200,17 @@ def read_exchange(
     findings.unread.update(list(unread))
     findings.counts["responses_unread"] += bool(unread)
     findings.counts["responses_missing"] += not responses and request is not data
-    findings.roles.update(message.role for message in messages if record.text is None)
     if (earlier := interner.responses.get(str(body.get("previous_response_id")))) is not None:
         earlier.conversation = record.conversation = earlier.conversation or f"response {earlier.position}"
     if isinstance(response, dict) and "id" in response:
         interner.responses[str(response["id"])] = record
-    return record
+    is_example = is_line and not responses and bool(messages) and messages[-1].role == "assistant"
+    users = [i for i, message in enumerate(messages) if message.role == "user"] if is_example else []
+    parts = [(replace(record), messages[:end]) for end in users[1:] if messages[end - 1].role != "user"]
+    for part, before in parts:
+        set_summary(part, before, interner)
+    records = [*(part for part, _ in parts), record]
+    return [part for part in records if interner.is_new(part.key, part.calls) or part is record]
 
 
 def unread_responses(data: Mapping[str, Any], *, has_tools: bool) -> list[str]:
@@ -297,7 +299,10 @@ def _answers(field: str, response: Any) -> list[ChatMessage] | None:
 def _inner(value: Any) -> Any:
     """A body without its enclosing object or JSON text."""
     value = parsed(value)
-    inner = parsed(value.get("body")) if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        return value
+    part = get(value, "postData", "content")  # of a HAR file
+    inner = parsed(part.get("text") if isinstance(part, dict) and "mimeType" in part else value.get("body"))
     return inner if isinstance(inner, dict | list) or (isinstance(inner, str) and is_stream(inner)) else value
 
 
@@ -425,7 +430,7 @@ def conversations(records: Iterable[Record], findings: LogFindings, *, history: 
     for members in sorted(groups, key=lambda members: min(record.position for record in members)):
         if turns := _turns(members, findings):
             findings.counts["conversations"] += 1
-            _number_turns(turns, findings)
+            _number_turns(turns)
             _set_history(turns, findings, history=history)
             yield turns
 
@@ -463,7 +468,7 @@ def _by_workspace(records: list[Record]) -> Iterable[list[Record]]:
     return groups.values() if len(groups.keys() - {None}) > 1 else [records]
 
 
-def merge_calls(records: Sequence[Record], findings: LogFindings) -> tuple[Call, ...]:
+def merge_calls(records: Sequence[Record]) -> tuple[Call, ...]:
     """Merge the calls of a turn, so that each occurs once.
 
     A call is identified by its id, its name and its number among calls with both in the same messages, as some models
@@ -485,16 +490,12 @@ def merge_calls(records: Sequence[Record], findings: LogFindings) -> tuple[Call,
         key = call.id, call.name, 0
         if call.id is None:
             key = None, call.name, sum(merged_key[:2] == key[:2] for merged_key in merged)
-        elif key in merged:
-            findings.counts["calls_twice"] += 1
         if key not in merged or call.status != "ok":
             merged[key] = call
-    return _with_outcomes(merged, [call for record in records for call in record.executed], findings)
+    return _with_outcomes(merged, [call for record in records for call in record.executed])
 
 
-def _with_outcomes(
-    calls: dict[tuple[str | None, str, int], Call], executed: list[Call], findings: LogFindings
-) -> tuple[Call, ...]:
+def _with_outcomes(calls: dict[tuple[str | None, str, int], Call], executed: list[Call]) -> tuple[Call, ...]:
     """Calls with the status of the spans of their execution, and calls that only spans have."""
     unmatched = dict(calls)
     matched: list[tuple[str | None, str, int]] = []
@@ -505,7 +506,8 @@ def _with_outcomes(
         key = next((candidate for candidate in same_name if candidate[0] == call.id), None) or next(without_id, None)
         repeats = [p for p in matched if call.id is not None and p[0] == call.id and same_tool(p[1], call.name)]
         if key is not None:
-            calls[key] = replace(call, name=key[1])
+            if call.status != "ok" or calls[key].status == "ok":
+                calls[key] = replace(call, name=key[1])
             del unmatched[key]
             matched.append(key)
         elif repeats or any(
@@ -513,7 +515,6 @@ def _with_outcomes(
             for unlisted_call in unlisted
             if call.id is not None
         ):
-            findings.counts["calls_twice"] += 1
             if call.status != "ok":
                 calls |= {repeat: replace(call, name=repeat[1]) for repeat in repeats}
         else:
@@ -540,21 +541,20 @@ def _turns(members: list[Record], findings: LogFindings) -> list[Turn]:
     numbered = sum(record.turn is not None for record in members)
     members = sorted(members, key=lambda record: ((record.time or 0.0) if timed else 0.0, record.position))
     if numbered and numbered < len(members):
-        findings.counts["conversations_partly_numbered"] += 1
         members = [replace(record, turn=None) for record in members]
-    groups = _by_number(members, findings) if numbered == len(members) else _by_messages(members)
+    groups = _by_number(members) if numbered == len(members) else _by_messages(members)
     turns = []
     for group in groups:
         first = next((i for i, record in enumerate(group) if record.text is not None), None)
         if first is None:
             findings.counts["records_without_request"] += len(group)
-            findings.counts["calls_without_request"] += len(merge_calls(group, findings))
+            findings.counts["calls_without_request"] += len(merge_calls(group))
         else:
             turns.append(Turn(records=[group[first], *group[:first], *group[first + 1 :]]))
     return turns
 
 
-def _by_number(members: list[Record], findings: LogFindings) -> list[list[Record]]:
+def _by_number(members: list[Record]) -> list[list[Record]]:
     """Records grouped by turn number; a number with two user messages is two turns."""
     turns: list[list[Record]] = []
     for _, records in sorted(group_pairs((record.turn or 0, record) for record in members).items()):
@@ -565,7 +565,6 @@ def _by_number(members: list[Record], findings: LogFindings) -> list[list[Record
         if len(by_text) > 1 and not any(record.text is not None for record in by_text.get("", ())):
             before_message = by_text.pop("", [])
             next(iter(by_text.values())).extend(before_message)
-        findings.counts["turn_numbers_twice"] += len(by_text) - 1
         turns += by_text.values()
     return turns
 
@@ -603,19 +602,13 @@ def _continues(record: Record, group: list[Record]) -> bool:
     return any((call.id, call.name) in ids for call in record.calls)
 
 
-def _number_turns(turns: list[Turn], findings: LogFindings) -> None:
-    """Set the numbers of turns, and count gaps, missing beginnings and steps back in time."""
+def _number_turns(turns: list[Turn]) -> None:
+    """Set the numbers of turns."""
     users = [turn.records[0].users for turn in turns]
     grows = all(a < b for a, b in pairwise(users))
     for i, turn in enumerate(turns):
         number = turn.records[0].turn
         turn.number = number if number is not None else users[i] - 1 if grows else i
-    first = turns[0].number
-    findings.counts["conversations_cut"] += first > 1 or (first == 1 and turns[0].records[0].turn is None)
-    for before, after in pairwise(turns):
-        findings.counts["turns_missing"] += max(after.number - before.number - 1, 0)
-        if before.time is not None and after.time is not None and after.time < before.time:
-            findings.count_skew(before.time - after.time)
 
 
 def _set_history(turns: list[Turn], findings: LogFindings, *, history: int) -> None:
@@ -624,7 +617,7 @@ def _set_history(turns: list[Turn], findings: LogFindings, *, history: int) -> N
     n_calls = n_lost = 0
     for i, turn in enumerate(turns):
         turn.history = turn.records[0].history or (tuple(messages[-history:]) if history else ())
-        turn.calls = merge_calls(turn.records, findings)
+        turn.calls = merge_calls(turn.records)
         n_lost += max(max(record.earlier for record in turn.records) - n_calls - n_lost, 0)
         n_calls += len(turn.calls)
         turn.asked_again = i + 1 < len(turns) and asks_again(turn.text, turns[i + 1].text)

@@ -1,4 +1,4 @@
-"""`ctxbench data import traces`: what it prints and writes."""
+"""`ctxbench data import` of logs: what it prints and writes."""
 
 from __future__ import annotations
 

@@ -37,3 +37,9 @@ def test_a_file_that_is_named_is_never_left_out(folder):
 def test_files_with_unknown_fields_alone_are_evals(folder):
     (folder / "evals.json").unlink()
     assert [*plan_import([folder], has_catalog=True).kinds] == [folder / "package.json"]
+
+
+def test_labels_in_objects_with_ids_are_found(tmp_path):
+    path = tmp_path / "evals.jsonl"
+    path.write_text(json.dumps({"question": "money back, please", "gold": {"id": "refund_order"}}))
+    assert [label.item.id for label in import_files([path], CATALOG).dataset.labels] == ["tool:refund_order"]

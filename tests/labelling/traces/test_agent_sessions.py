@@ -649,15 +649,112 @@ CONTINUE = [
 ]
 
 
+CURSOR = [
+    {**INIT, "model": "m"},
+    {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": "Go."}]}, "session_id": "s1"},
+    *(
+        {
+            "type": "tool_call",
+            "subtype": subtype,
+            "call_id": f"{name}1",
+            "tool_call": {name: {"args": arguments, **result}},
+            "session_id": "s1",
+        }
+        for name, arguments in (
+            (
+                "mcpToolCall",
+                {"name": "shop-track_order", "args": {}, "providerIdentifier": "shop", "toolName": "track_order"},
+            ),
+            ("shellToolCall", {"command": "ls"}),
+        )
+        for subtype, result in (("started", {}), ("completed", {"result": {"success": {"content": "x"}}}))
+    ),
+    {"type": "result", "subtype": "success", "is_error": False, "result": "Done.", "session_id": "s1"},
+]
+ATIF = [
+    {
+        "schema_version": "ATIF-v1.4",
+        "session_id": "a",
+        "steps": [
+            {"step_id": 1, "source": "user", "message": "Go."},
+            {
+                "step_id": 2,
+                "source": "agent",
+                "message": "",
+                "tool_calls": [{"tool_call_id": "c", "function_name": "track_order", "arguments": {}}],
+            },
+        ],
+    }
+]
+TABLE = [
+    {"session": "t", "role": "user", "content": "Go.", "tool_calls": ""},
+    {
+        "session": "t",
+        "role": "assistant",
+        "content": "",
+        "tool_calls": '[{"id": "c", "function": {"name": "track_order"}}]',
+    },
+]
+
+
 @pytest.mark.parametrize(
     "lines",
-    [UI_MESSAGES, HERMES, LANGGRAPH, CONTINUE, GOOSE, QWEN, PI, OPENCODE, HOOKS, EVENTS, CLAUDE_AI],
-    ids=["ui", "hermes", "langgraph", "continue", "goose", "qwen", "pi", "opencode", "hooks", "events", "claude.ai"],
+    [
+        CURSOR,
+        ATIF,
+        TABLE,
+        UI_MESSAGES,
+        HERMES,
+        LANGGRAPH,
+        CONTINUE,
+        GOOSE,
+        QWEN,
+        PI,
+        OPENCODE,
+        HOOKS,
+        EVENTS,
+        CLAUDE_AI,
+    ],
+    ids=[
+        "cursor",
+        "atif",
+        "table",
+        "ui",
+        "hermes",
+        "langgraph",
+        "continue",
+        "goose",
+        "qwen",
+        "pi",
+        "opencode",
+        "hooks",
+        "events",
+        "claude.ai",
+    ],
 )
 def test_what_looks_like_a_session_is_read_like_one(read, lines):
     imported = read(lines)
     assert labels(imported)["Go."] == [TRACK]
     assert len(imported.dataset.queries) == len({query.request.conversation for query in imported.dataset.queries})
+
+
+def test_calls_in_messages_of_a_user_interface_and_in_texts_are_labels(read):
+    def part(kind, state, **fields):
+        return {"type": kind, "toolCallId": f"{kind}-{state}", "state": state, "input": {}, **fields}
+
+    parts = [
+        {"type": "step-start"},
+        part("tool-refund_order", "output-error", errorText="gone"),
+        part("dynamic-tool", "output-available", toolName="refund_order", output={"isError": True, "content": []}),
+        part("tool-track_order", "output-available", output={"status": "sent"}),
+    ]
+    texts = ["Money back", '<tool_call>{"name": "refund_order", "arguments": {}}</tool_call>']
+    lines = [
+        {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Where is it?"}]},
+        {"id": "m2", "role": "assistant", "parts": parts},
+        *({"role": role, "content": text} for role, text in zip(("user", "assistant"), texts, strict=True)),
+    ]
+    assert labels(read(lines)) == {"Where is it?": [TRACK], "Money back": [REFUND]}
 
 
 @pytest.mark.parametrize("as_text", [False, True])
@@ -749,6 +846,7 @@ def test_results_are_redacted(read):
         [{"name": "track_order", "description": "x", "inputSchema": {}}],
         [{"id": "r", "run_type": "llm", "inputs": {}, "session_id": "s"}],
         ["plain text", "user"],
+        [{"_id": "1", "text": "A document", "source": "user"}, {"_id": "2", "text": "Another", "source": "user"}],
         [{"name": "Ann", "role": "user"}, {"name": "Ben", "role": "admin"}],
         [{"requests": [3], "x": 1}, {"conversations": [1]}],
     ],

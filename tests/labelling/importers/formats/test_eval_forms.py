@@ -441,3 +441,140 @@ def test_ids_that_two_files_share_get_the_name_of_the_file(tmp_path):
 )
 def test_kinds_leave_other_files_alone(rows, kind):
     assert next((found.name for found in KINDS if found.matches(rows)), None) == kind
+
+
+def proposal(path, rows, catalog=TOOLS):
+    """The labels of an import with the mapping that the first message proposes."""
+    with pytest.raises(InputError) as error:
+        imported(path, rows, catalog)
+    option = error.value.faults[0].message.rpartition("--map ")[2].strip("`").strip("'")
+    names = dict(part.split("=") for part in option.split(","))
+    return names, labels(imported(path, rows, catalog, names=names))
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_tools_to_choose_from_are_offered_and_the_chosen_one_is_the_label(tmp_path, shuffled):
+    names = ["refund_order", "stop_order", "track_order"]
+    rows = [
+        {"query": "pay", "tools": names, "answer": "refund_order"},
+        {"query": "halt", "tools": names[1 if shuffled else 0 :], "answer": "stop_order"},
+    ]
+    assert proposal(tmp_path / "t.json", rows) == (
+        {"expected": "answer"},
+        {"pay": ["refund_order"], "halt": ["stop_order"]},
+    )
+
+
+@pytest.mark.parametrize("field", ["choices", "pool"])
+def test_choices_with_a_number_are_no_labels(tmp_path, field):
+    rows = [
+        {"query": text, field: ["refund_order", "stop_order"], "label": n} for n, text in enumerate(("pay", "halt"))
+    ]
+    with pytest.raises(InputError) as error:
+        imported(tmp_path / "c.json", rows)
+    assert error.value.faults[0].message.key == "labelling.expected-missing"
+
+
+def test_a_part_of_a_set_of_assertions_and_code_are_read_with_care(tmp_path):
+    choice = {"type": "assert-set", "threshold": 0.5}
+    code = "output[0].function.name === 'refund_order'"
+    tests = [
+        {"vars": {"query": "a"}, "assert": [choice | {"assert": [{"type": "equals", "value": i.name} for i in TOOLS]}]},
+        {"vars": {"query": "b"}, "assert": [{"type": "javascript", "value": code}]},
+        {"vars": {"query": "c"}, "assert": [{"type": "javascript", "value": f"{code} || other"}]},
+        {
+            "vars": {"query": "d"},
+            "assert": [
+                {"type": "trajectory:tool-args-match", "value": {"name": "stop_order", "args": {}}},
+                {"type": "llm-rubric", "value": "Never promises to call track_order."},
+            ],
+        },
+        {"vars": {"query": "e"}, "assert": [{"type": "equals", "value": "stop_order"}, {"type": "cost"}]},
+    ]
+    found = imported(tmp_path / "c.json", {"prompts": ["{{query}}"], "tests": tests})
+    assert labels(found) == {"a": [], "b": ["refund_order"], "c": [], "d": ["stop_order"], "e": ["stop_order"]}
+    assert [query.partly_labelled for query in found.dataset.queries] == [False, False, False, True, False]
+
+
+def test_tools_that_were_called_are_neither_labels_nor_offered(tmp_path):
+    call = {"name": "stop_order", "type": "FUNCTION", "description": "x", "inputParameters": {}}
+    wanted = call | {"name": "refund_order"}
+    found = imported(tmp_path / "g.json", [GOLDEN | {"tools_called": [call], "expected_tools": [wanted]}])
+    assert (labels(found), found.counts[AVAILABLE]) == ({"pay": ["refund_order"]}, 0)
+
+
+def test_test_cases_of_a_run_of_deepeval_are_records(tmp_path):
+    case = {
+        "name": "case_0",
+        "input": "pay",
+        "toolsCalled": [{"name": "stop_order"}],
+        "expectedTools": [{"name": "refund_order"}],
+        "metricsData": [{"name": "Tool Correctness", "reason": "missing tools ['refund_order']"}],
+    }
+    run = {"testRunData": {"testCases": [case], "metricsScores": [{"metric": "Tool Correctness", "scores": [1]}]}}
+    assert labels(imported(tmp_path / "run.json", run)) == {"pay": ["refund_order"]}
+
+
+HUMAN, AI = ({"type": kind, "content": ""} for kind in ("human", "ai"))
+
+
+@pytest.mark.parametrize(
+    ("called", "expected"),
+    [
+        (["refund_order", "stop_order"], {"pay": ["refund_order"], "halt": ["stop_order"]}),
+        (["refund_order", "track_order"], {"halt": ["refund_order", "stop_order"]}),  # not clear which turn needs which
+    ],
+)
+def test_turns_of_ragas_are_requests_with_history(tmp_path, called, expected):
+    messages = [
+        HUMAN | {"content": "pay"},
+        AI | {"tool_calls": [{"name": called[0], "args": {}}], "content": "Paid."},
+        HUMAN | {"content": "halt"},
+        AI | {"tool_calls": [{"name": called[1], "args": {}}]},
+    ]
+    row = {"user_input": messages, "reference_tool_calls": [{"name": "refund_order"}, {"name": "stop_order"}]}
+    found = imported(tmp_path / "m.json", [row])
+    assert labels(found) == expected
+    assert [message.content for message in found.dataset.queries[-1].request.history] == ["pay", "Paid."]
+
+
+def test_fields_of_places_hold_the_labels(tmp_path):
+    rows = [
+        {"question": "how long?", "evidence": [{"path": "docs/refunds.md", "lines": [1, 3]}]},
+        {"question": "and then?", "evidence": [{"contains": "Then pay"}]},
+    ]
+    expected = {"how long?": ["d1"], "and then?": ["c2"]}
+    assert labels(imported(tmp_path / "e.json", rows, DOCS)) == expected
+    renamed = [{"question": row["question"], "found_in": row["evidence"]} for row in rows]
+    assert proposal(tmp_path / "e.json", renamed, DOCS) == ({"expected": "found_in"}, expected)
+
+
+def test_records_in_several_nested_lists_and_forbidden_fields_in_other_languages(tmp_path):
+    drill = {
+        "no": 1,
+        "says": "pay me back",
+        "moves": {"needed": "refund_order", "fine": [], "verboten": ["stop_order"]},
+    }
+    second = {"no": 2, "says": "halt it", "moves": {"needed": ["stop_order"]}}
+    rows = {"about": {"by": "us"}, "areas": {"a": {"drills": [drill]}, "b": {"drills": [second]}}}
+    names, found = proposal(tmp_path / "d.yaml", rows)
+    assert names == {"query": "says", "expected": "moves.needed", "forbidden": "moves.verboten"}
+    assert found == {"pay me back": ["-stop_order", "refund_order"], "halt it": ["stop_order"]}
+
+
+def test_names_by_request_and_columns_by_item(tmp_path):
+    found = imported(tmp_path / "m.json", {"pay me back": ["refund_order"], "halt it": []})
+    assert labels(found) == {"pay me back": ["refund_order"], "halt it": []}
+    table = "no,query,refund_order,stop_order\n1,pay,x,\n2,both,x,X\n3,hm,,\n"
+    found = imported(tmp_path / "m.csv", table)
+    assert labels(found) == {"pay": ["refund_order"], "both": ["refund_order", "stop_order"], "hm": []}
+    assert len(found.dataset.unlabelled) == 3  # track_order has no column
+
+
+def test_a_log_is_refused_with_the_kind_that_reads_it(tmp_path):
+    line = {"type": "user", "uuid": "u", "sessionId": "s", "message": {"role": "user", "content": "pay"}}
+    with pytest.raises(InputError, match="--as claude-code"):
+        imported(tmp_path / "s.jsonl", [line], kind="golden")
+    chat = [HUMAN | {"content": "pay"}, AI | {"tool_calls": [{"name": "refund_order", "args": {}, "id": "c"}]}]
+    found = proposal(tmp_path / "s.json", {"values": {"messages": chat}, "next": []})
+    assert found == ({"query": "values.messages"}, {"pay": []})  # what was called is no label

@@ -190,7 +190,7 @@ def test_a_log_is_told_once_as_such(tmp_path, row):
     path = write(tmp_path / "log.jsonl", [row] * 150)
     ((_, said),) = faults_of(path)
     assert said.startswith("a log of an agent, with ")
-    assert f"`ctxbench data import {path}`" in said
+    assert f"`ctxbench data import {path} -c CATALOG --out FOLDER --as " in said
 
 
 def test_what_says_which_items_are_expected_is_no_log(tmp_path):
