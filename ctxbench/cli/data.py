@@ -45,9 +45,8 @@ from ctxbench.labelling.import_files import (
     plan_import,
     write_import,
 )
-from ctxbench.labelling.kinds import CATALOG, COLLECTION, EVALS, LOG, import_kinds
 from ctxbench.labelling.rebase import read_renames
-from ctxbench.labelling.sources import data_files
+from ctxbench.labelling.sources import CATALOG, COLLECTION, EVALS, LOG, data_files, import_kinds
 from ctxbench.labelling.trace_import import scopes_of
 from ctxbench.labelling.trace_labels import is_searchable
 from ctxbench.model.items import ITEM_TYPES, Catalog

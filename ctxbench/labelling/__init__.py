@@ -30,7 +30,6 @@ Modules:
     git_history: Datasets from git history: commits as queries, changed files as labels.
     import_files: Import files of any kind: recognise each, group them by family, read each family.
     judgment_files: Read collections (BEIR, MTEB, TREC, AutoRAG ...) and lists of items, and export datasets.
-    kinds: The kinds of files that are imported, and their recognition.
     overlap: Near-duplicate items, and items that a search confuses.
     pools: Pools of what selectors offer, and predictions of what queries require.
     published: Datasets from installed packages, and files fetched from publishers.

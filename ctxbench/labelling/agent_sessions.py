@@ -24,8 +24,8 @@ from typing import Any
 
 from ctxbench.datasets.queries import group_pairs
 from ctxbench.io.errors import Fault, Message
-from ctxbench.labelling.kinds import LOG, ImportKind
 from ctxbench.labelling.record_files import UNKNOWN, NameResolver, snake
+from ctxbench.labelling.sources import LOG, ImportKind
 from ctxbench.labelling.trace_labels import is_shell
 from ctxbench.labelling.trace_messages import (
     LIKE_CALLS,

@@ -19,8 +19,18 @@ from ctxbench.io.errors import Fault, InputError, Message, ParameterError, check
 from ctxbench.labelling.conversion import Conversion, ImportSettings
 from ctxbench.labelling.evals import import_evals
 from ctxbench.labelling.judgment_files import import_collection, read_catalog_files
-from ctxbench.labelling.kinds import CATALOG, COLLECTION, EVALS, LOG, ImportKind, kind_named, recognise
-from ctxbench.labelling.sources import SAMPLE, data_files, documents
+from ctxbench.labelling.sources import (
+    CATALOG,
+    COLLECTION,
+    EVALS,
+    LOG,
+    SAMPLE,
+    ImportKind,
+    data_files,
+    documents,
+    kind_named,
+    recognise,
+)
 from ctxbench.labelling.trace_import import (
     UNSTATED,
     TraceImport,

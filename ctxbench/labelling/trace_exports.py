@@ -24,8 +24,8 @@ from typing import Any
 
 from ctxbench.catalogs.tool_lists import describes_item
 from ctxbench.io.errors import Fault, Message
-from ctxbench.labelling.kinds import LOG, ImportKind
 from ctxbench.labelling.record_files import is_eval
+from ctxbench.labelling.sources import LOG, ImportKind
 from ctxbench.labelling.trace_messages import (
     Interner,
     LogFindings,

@@ -34,12 +34,12 @@ SEARCH_OFF = {"analyse": "whole", "retrieve": "nothing"}  # the stages of a pipe
 
 _BUILT_IN: dict[str, dict[str, str]] = {
     "chunk": {
-        "clauses": "ctxbench.search.clauses:ClauseRule",
-        "marked": "ctxbench.search.clauses:Marked",
+        "clauses": "ctxbench.search.chunking:ClauseRule",
+        "marked": "ctxbench.search.chunking:Marked",
         "paragraphs": "ctxbench.search.chunking:Paragraphs",
         "sentences": "ctxbench.search.chunking:SentenceRule",
         "whole": "ctxbench.search.chunking:WholeRule",
-        "windows": "ctxbench.search.clauses:WindowRule",
+        "windows": "ctxbench.search.chunking:WindowRule",
     },
     "analyse": {
         "sentences": "ctxbench.pipelines.strategies.analyse:Sentences",

@@ -11,7 +11,7 @@ from ctxbench.model.selection import concatenated, joined
 from ctxbench.model.strategies import PerType, Step
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking, WholeRule
-from ctxbench.search.clauses import Marked, WindowRule
+from ctxbench.search.chunking import Marked, WindowRule
 from ctxbench.selectors.explain import Chunkings
 
 CATALOG = Catalog(
