@@ -207,7 +207,9 @@ def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: 
     has_skills = not has_catalog and any(kind.name in INSTRUCTIONS for kind in kinds.values())
     if (has_catalog and family in (EVALS, LOG)) or (has_skills and family == EVALS):  # items that are not asked for
         names = INSTRUCTIONS if has_skills else ()
-        unknown |= {path: kind for path, kind in kinds.items() if kind.family == CATALOG and kind.name not in names}
+        unknown |= {
+            path: (None, []) for path, kind in kinds.items() if kind.family == CATALOG and kind.name not in names
+        }
         kinds = {path: kind for path, kind in kinds.items() if path not in unknown}
     return ImportPlan(kinds=kinds, skipped=list(unknown), family=family)
 
@@ -289,10 +291,11 @@ def import_files(
             nothing_else=options.nothing_else,
         )
         return Imported(plan=plan, dataset=conversion.dataset, report=conversion)
+    catalog = catalog or Catalog(())
     traces = import_traces(
         TraceSource(
             logs=tuple(plan.of_family(LOG)),
-            catalog=catalog or Catalog(()),
+            catalog=catalog,
             scopes=scopes or {},
             renames=options.renames,
             kind="" if options.kind in (None, TRACES) else options.kind,

@@ -34,7 +34,7 @@ def test_the_report_says_what_was_made_and_what_to_do_next(run, place):
     lines = done.out.splitlines()
     assert lines[0] == "log.jsonl: turns in the form of ctxbench (--as turns)"
     assert lines[1].startswith("out: 1 request (")
-    assert "1 label, 0 forbidden items, 1 offered set over 12 items; 1 is unlabelled (1 in part)" in lines[1]
+    assert "1 label, 0 forbidden items, 1 offered set over 12 items; 0 labelled in full, 1 in part, 0 not at all" in lines[1]
     assert lines[2] == "1 request: 1 labelled in part; 1 label, 0% from requests that were offered everything"
     assert "redacted: 1 mail; read a sample before you share the texts" in lines
     assert lines[-1] == "next: `ctxbench data label out --minutes 20`"
