@@ -24,7 +24,7 @@ from ctxbench.datasets import lookup
 from ctxbench.datasets.dataset import Dataset, name_fault, name_of_path
 from ctxbench.datasets.files import create_dataset, read_dataset, write_dataset
 from ctxbench.datasets.files import validate as faults_of
-from ctxbench.datasets.layout import CARD, RENAMES, read_card, write_known_items
+from ctxbench.datasets.layout import CARD, RENAMES, read_card
 from ctxbench.datasets.lookup import dataset_folder, import_own, open_dataset
 from ctxbench.datasets.queries import unlabelled_words
 from ctxbench.io.cache import refuse_outputs, row_with
@@ -491,7 +491,6 @@ def _import_paths(request: ImportRequest, *, as_json: bool) -> int:
         return keep_parts(imported.parts, out=out, as_json=as_json, hide_keys=request.hide_keys)
     dataset = _with_agent(imported.dataset, plan, request)
     replaced = write_import(imported, dataset, out)
-    write_known_items(out, dataset.catalog.ids)
     with progress() as bar:
         line = next_step_line(next_step(dataset, progress=bar), str(out))
     if as_json:

@@ -13,7 +13,7 @@ from ctxbench.catalogs.instructions import is_instructions
 from ctxbench.catalogs.snapshots import SnapshotPart, refuse_other
 from ctxbench.datasets.dataset import Dataset, name_of_path
 from ctxbench.datasets.files import create_dataset
-from ctxbench.datasets.layout import Exposure
+from ctxbench.datasets.layout import Exposure, write_known_items
 from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, check_choice
 from ctxbench.labelling.conversion import Conversion, ImportSettings
@@ -358,7 +358,10 @@ def write_import(imported: Imported, dataset: Dataset, folder: Path) -> bool:
         ParameterError: the folder has other contents, or labels that would be lost.
         StorageError: it cannot be written.
     """
+    is_replaced = False
     if isinstance(imported.report, TraceImport):
         write_traces(replace(imported.report, dataset=dataset), folder)
-        return False
-    return create_dataset(dataset, folder, replace=True)
+    else:
+        is_replaced = create_dataset(dataset, folder, replace=True)
+    write_known_items(folder, dataset.catalog.ids)
+    return is_replaced

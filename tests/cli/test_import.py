@@ -121,13 +121,16 @@ class TestKinds:
         assert done.code == 0, done.err
         assert labels(place) == [("c-0", "tool:book_table", 2)]
 
-    def test_the_dataset_follows_an_agent_file(self, imported, place):
-        rows(place / "evals.jsonl", EVALS)
+    @pytest.mark.parametrize(("name", "values"), [("evals.jsonl", EVALS), ("turns.jsonl", [TURN])])
+    def test_the_dataset_follows_an_agent_file(self, imported, place, name, values):
+        rows(place / name, values)
         (place / "agent.yaml").write_text("sources: {tools: [tools.json]}\n")
-        done = imported("evals.jsonl", catalog="agent.yaml")
+        done = imported(name, catalog="agent.yaml")
         assert done.code == 0, done.err
         assert agent_of(place / "out").samefile(place / "agent.yaml")
-        assert read_card(place / "out")["source"]["path"] == "../evals.jsonl"
+        assert not (place / "out" / "corpus.jsonl").exists()
+        if name == "evals.jsonl":
+            assert read_card(place / "out")["source"]["path"] == "../evals.jsonl"
 
 
 class TestFaults:
