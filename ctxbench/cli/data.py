@@ -469,7 +469,8 @@ def _import_paths(request: ImportRequest, *, as_json: bool) -> int:
     options = replace(options, folder=out)
     catalog = None if request.catalog is None else find_catalog(request.catalog)
     scopes = {} if request.catalog is None else scopes_of(dataset_folder(request.catalog))
-    plan = plan_import([Path(path) for path in request.paths], kind=request.kind, has_catalog=catalog is not None)
+    files = [Path(path) for path in request.paths]
+    plan = plan_import(files, kind=request.kind, has_catalog=catalog is not None, command=request.command)
     request.check_options(plan)
     if out is not None:
         check_target(plan, out)

@@ -164,6 +164,22 @@ class TestFaults:
         assert cli(*[word.replace("+", " ") for word in words]).code == 0
         assert {item for _, item, _ in labels(place)} == {"tool:book_table"}
 
+    def test_a_file_of_unknown_fields_without_a_catalog(self, imported, place):
+        rows(place / "my.jsonl", [{"words": "a table", "wanted": "book_table"}])
+        done = imported("my.jsonl", catalog="")
+        assert (done.code, done.out) == (2, "")
+        assert "(fields: 'words', 'wanted')" in done.err
+        assert "`ctxbench data import my.jsonl -c CATALOG --out out`" in done.err
+
+    def test_a_folder_of_other_files_is_one_message(self, imported, place):
+        (place / "texts").mkdir()
+        for number in range(20):
+            (place / "texts" / f"{number:02}.txt").write_text("Nothing of interest.\n")
+        done = imported("texts")
+        assert (done.code, done.out) == (2, "")
+        assert "none of 20 files is of a kind that is read here" in done.err
+        assert done.err.count("texts/") == 5
+
     def test_evals_and_logs_need_a_catalog_and_the_command_is_shown(self, imported, place):
         rows(place / "evals.jsonl", EVALS)
         rows(place / "turns.jsonl", [TURN])
