@@ -25,8 +25,8 @@ from typing import Any
 from ctxbench.catalogs.tool_lists import describes_item
 from ctxbench.datasets.queries import group_pairs
 from ctxbench.io.errors import Fault, Message
-from ctxbench.labelling.kinds import LOG, ImportKind
 from ctxbench.labelling.record_files import is_eval
+from ctxbench.labelling.sources import LOG, ImportKind
 from ctxbench.labelling.trace_messages import (
     Interner,
     LogFindings,
@@ -530,8 +530,16 @@ KINDS = (
         "fine-tuning examples of OpenAI",
         "files for fine-tuning: JSON lines with `messages` and `tools`, or with `preferred_output`",
     ),
-    _log("anthropic", "requests to Anthropic with their responses", "an application or a gateway that logs them"),
-    _log("openai", "requests to OpenAI with their responses or streams", "an application or a gateway that logs them"),
+    _log(
+        "anthropic",
+        "requests to Anthropic with their responses",
+        "an application or a gateway that logs them; a HAR file",
+    ),
+    _log(
+        "openai",
+        "requests to OpenAI with their responses or streams",
+        "an application or a gateway that logs them; a HAR file",
+    ),
     _log(
         "turns",
         "turns in the form of ctxbench",

@@ -410,11 +410,14 @@ _UNKNOWN_TOOL = re.compile(
 _ERROR = re.compile(
     r"\W*(?:traceback \(most|an (?:error|exception) (?:occurred|was)"
     r"|(?:\w+\.)*\w*(?:error|exception)[\"']?(?!\s*:\s*(?:null|false|0|\[\]|\"\"))\s*(?:[:!\])(]|$|\d|[-–—]\s|(?:code|occurred|in|at|while|when|with|from)\b|\w+ing\b)"
+    r"|(?:the )?user (?:has |chose to )?(?:cancell?(?:ed)?|reject(?:ed)?|den(?:y|ied)|declined?|skip(?:ped)?)"
+    r" (?:the |this |to )?(?:\w+ )?(?:tool|command|call|action|operation)|(?:the )?user doesn't want to proceed"
+    r"|(?:aborted|rejected|cancell?ed) by (?:the )?user|tool (?:call|execution) (?:error|failed)\b"
     r"|fatal\s*(?:[:!]|error|$)|failed\s*(?:[:!]|$|[-–—]\s|(?:to|with|while|when)\b))",
     re.IGNORECASE,
 )
 _EXCEPTION_NAME = re.compile(r"Tool_?Not_?Found")  # an exception that does not name the tool
-_MEMBERS = ("error", "errors", "exception", "isError", "is_error")  # members of results that mark an error
+_MEMBERS = ("error", "errors", "exception", "isError", "is_error", "Err")  # members of results that mark an error
 _ERROR_LENGTH = 400  # characters at the start of a result that are searched for an error
 _STREAM = re.compile(r"\s*(?:data:\s*[\[{]|event:[^\n]*\n|[0-9a-f]:[\[{\"]|\{[^\n]*\}\s*\n\s*\{)")
 _NO_LETTERS = re.compile(r"[\W_]+")
@@ -578,6 +581,9 @@ def _is_error(text: str) -> bool:
     if isinstance(value, dict):
         denied = value.get("success") is False or value.get("ok") is False or value.get("status") == "error"
         return denied or any(value.get(name) for name in _MEMBERS)
+    part = first_of(value)
+    if isinstance(part, dict) and part.get("type") == "text":  # contents of MCP
+        return _is_error(plain_text(value))
     return not isinstance(value, list) and bool(_ERROR.match(text.strip()[:_ERROR_LENGTH]))
 
 
