@@ -181,8 +181,8 @@ def read_exchange(data: Mapping[str, Any], position: int, *, findings: LogFindin
     options = (response, *map(data.get, _OPTIONS))  # a response of OpenAI repeats the tools of its request
     sources = (request, data, *(source for source in options if isinstance(source, dict)))
     offered = next((tools for source in sources if (tools := offered_tools(source)) is not None), None)
-    if offered is None and name and ("model" in request or field not in _OF_LINES):
-        offered = []  # a body without tools
+    has_no_tools = offered is None and bool(name) and ("model" in request or field not in _OF_LINES)
+    offered = [] if has_no_tools else offered
     # the calls of a text answer are known only if the line lists the tools of the model
     unread = responses if not name or (name in texts and offered is None) else {}
     identity = _identities((data, response if isinstance(response, dict) else {}, request))
@@ -195,8 +195,7 @@ def read_exchange(data: Mapping[str, Any], position: int, *, findings: LogFindin
     read = {field, *([name] if name else responses), *who, *_TOOLS, *of_sdk}
     passed_over = [field for field in data if field not in read] if responses or not is_line else []
     findings.ignored.update(passed_over)
-    findings.unread.update(name for name in passed_over if holds_calls(name, data[name]))
-    findings.unread.update(list(unread))
+    findings.unread.update([*unread, *(name for name in passed_over if holds_calls(name, data[name]))])
     findings.counts["responses_unread"] += bool(unread)
     findings.counts["responses_missing"] += not responses and request is not data
     if (earlier := interner.responses.get(str(request.get("previous_response_id")))) is not None:
@@ -405,8 +404,7 @@ def conversations(records: Iterable[Record], findings: LogFindings, *, history: 
     for members in sorted(groups, key=lambda members: min(record.position for record in members)):
         if turns := _turns(members, findings):
             findings.counts["conversations"] += 1
-            _number_turns(turns)
-            _set_history(turns, findings, history=history)
+            _complete(turns, findings, history=history)
             yield turns
 
 
@@ -553,21 +551,16 @@ def _continues(record: Record, group: list[Record]) -> bool:
     return is_open and record.text == group[0].text and any((call.id, call.name) in ids for call in record.calls)
 
 
-def _number_turns(turns: list[Turn]) -> None:
-    """Set the numbers of turns."""
+def _complete(turns: list[Turn], findings: LogFindings, *, history: int) -> None:
+    """Set number, history, calls and `asked_again` of turns."""
     users = [turn.records[0].users for turn in turns]
-    grows = all(a < b for a, b in pairwise(users))
-    for i, turn in enumerate(turns):
-        number = turn.records[0].turn
-        turn.number = number if number is not None else users[i] - 1 if grows else i
-
-
-def _set_history(turns: list[Turn], findings: LogFindings, *, history: int) -> None:
-    """Set history, calls and `asked_again` of turns."""
+    grows = all(before < after for before, after in pairwise(users))
     messages: list[ChatTurn] = []
     n_calls = n_lost = 0
     for i, turn in enumerate(turns):
-        turn.history = turn.records[0].history or (tuple(messages[-history:]) if history else ())
+        first = turn.records[0]
+        turn.number = first.turn if first.turn is not None else users[i] - 1 if grows else i
+        turn.history = first.history or (tuple(messages[-history:]) if history else ())
         turn.calls = merge_calls(turn.records)
         n_lost += max(max(record.earlier for record in turn.records) - n_calls - n_lost, 0)
         n_calls += len(turn.calls)
