@@ -74,12 +74,12 @@ def read_turn(
         record.calls = row.read_list("called", _call, expected="{tool, status}")
     _read_items(record, row, interner)
     if data.get("called") is None:
-        # an answer of text alone has no calls if the turn lists the tools of the model
-        texts = [name for name in RESPONSES if isinstance(text := parsed(data.get(name)), str) and not is_stream(text)]
-        passed_over = () if record.offered is None else texts
-        answers = [name for name in RESPONSES if data.get(name) not in _EMPTY and name not in passed_over]
-        calls = {name for name in data if name not in TURN_FIELDS and holds_calls(name, data[name])}
-        findings.unread.update(calls | set(answers))
+        texts = {name for name in RESPONSES if isinstance(text := parsed(data.get(name)), str) and not is_stream(text)}
+        answers = {name for name in RESPONSES if data.get(name) not in _EMPTY}
+        answers -= texts if record.offered is not None else set()  # texts have no calls if the tools are listed
+        findings.unread.update(
+            answers | {name for name in data if name not in TURN_FIELDS and holds_calls(name, data[name])}
+        )
     findings.faults += faults
     return [] if faults else [record]
 
@@ -116,17 +116,18 @@ def _read_items(record: Record, row: Row, interner: Interner) -> None:
     modes = [entry.get("mode", "manual") if isinstance(entry, dict) else "manual" for entry in session or ()]
     if len(modes) == len(names.get("session", ())) and session is not None:
         record.session = tuple(zip(names["session"], modes, strict=True))
-    form = '{"tool", "text"}'
-    record.tool_results = row.read_list("tool_results", lambda r: (str(r["tool"]), str(r["text"])), expected=form)
+    record.tool_results = row.read_list(
+        "tool_results", lambda result: (str(result["tool"]), str(result["text"])), expected='{"tool", "text"}'
+    )
     called = any(call.status == "ok" for call in record.calls)
-    for is_wrong, fault in (
+    checks = (
         (record.exposure == "partial" and everything, Message("labelling.exposure-conflict")),
         (record.scope is not None and record.available is not None, Message("labelling.scope-and-available")),
         (record.needs is not None and called, Message("labelling.needs-conflict")),
         *((mode not in ("always", "manual"), Message("labelling.session-mode", got=mode)) for mode in modes),
-    ):
-        if is_wrong:
-            row.fault(fault)
+    )
+    for fault in (fault for is_wrong, fault in checks if is_wrong):
+        row.fault(fault)
 
 
 def _call(entry: Any) -> Call:
