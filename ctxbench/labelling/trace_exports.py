@@ -172,9 +172,8 @@ def _entries(data: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], dict[
     labels, trace = data.get("context.trace_id"), data.get("trace")
     above = {**data, **(trace if isinstance(trace, dict) else {})}
     inherited = {name: above[name] for name in _INHERITED if above.get(name) is not None}
-    batch = data["batch"] if all_objects(data.get("batch")) else ()
     bodies: dict[str, dict[str, Any]] = {}  # of a batch of Langfuse: events that make or change observations
-    for event in batch:
+    for event in data["batch"] if all_objects(data.get("batch")) else ():
         body = {name: value for name, value in _object(event.get("body")).items() if value is not None}
         kind = {"type": str(event.get("type")).partition("-")[0].upper()}
         bodies[str(body.get("id"))] = {**bodies.get(str(body.get("id")), {}), **kind, **body}
@@ -277,15 +276,11 @@ def _kind(flat: Mapping[str, Any]) -> str:
 
 def _of_events(events: list[tuple[str, dict[str, Any]]]) -> tuple[list[Any] | None, list[Any] | None]:
     """The messages of the request and of the answer in events and log records of the GenAI conventions."""
-    messages: list[Any] = []
-    answers: list[Any] = []
-    for name, data in events:
-        if match := _MESSAGE.match(name):
-            messages.append({"role": match[1], **data})
-        elif name == "gen_ai.choice" and str(data.get("index", 0)) == "0":
-            message = parsed(data.get("message"))
-            inner = message if isinstance(message, dict) else {"content": message}
-            answers.append({**data, "message": None, **inner, "role": "assistant"})
+    messages = [{"role": match[1], **data} for name, data in events if (match := _MESSAGE.match(name))]
+    choices = [data for name, data in events if name == "gen_ai.choice" and str(data.get("index", 0)) == "0"]
+    contents = [(data, parsed(data.get("message"))) for data in choices]
+    inner = [(data, content if isinstance(content, dict) else {"content": content}) for data, content in contents]
+    answers = [{**data, "message": None, **content, "role": "assistant"} for data, content in inner]
     return messages or None, answers or None
 
 
@@ -396,11 +391,10 @@ class LogReader:
             is_export = isinstance(data, dict) and (any(name in data for name, *_ in _EXPORTS) or _is_span(data))
             key = "labelling.not-a-span" if is_export else "labelling.messages-form"
             faults.append(replace(at, message=Message(key)))
-        if len(faults) == n_faults or counts["spans"] - counts["spans_unreadable"] > n_spans:
-            return True
-        if isinstance(data, dict):
+        is_read = len(faults) == n_faults or counts["spans"] - counts["spans_unreadable"] > n_spans
+        if not is_read and isinstance(data, dict):
             self._findings.unread.update(name for name in (*RESPONSES, "called") if data.get(name))
-        return False
+        return is_read
 
     def _read(self, data: Any, position: int, at: Fault) -> None:
         faults = self._findings.faults
