@@ -544,7 +544,7 @@ _LOOKED_AT, _LONGEST_NAME = 500, 300  # records, and characters
 _HISTORY = 20  # messages before a request
 _DONE = re.compile(r"retriev|actual|called|predict|(^|\.)(output|response)(\.|$)")
 _NO_LABEL = re.compile(
-    rf"{_DONE.pattern}|candidate|available|offered|choice|option|distract|(^|\.)(q|query|case|test)?_?id$"
+    rf"{_DONE.pattern}|candidate|available|offered|choice|option|distract|^_?id$|(^|\.)(q|query|case|test)_id$"
 )
 _GOLD = re.compile(r"expect|correct|gold|relevan|truth|label|should|must|need|want|support|evidence|target|answer")
 _ASKS = re.compile(r"user|ask|utter|quer|quest|prompt|messag|input|instruct|says?$|text")
