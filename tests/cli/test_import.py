@@ -323,3 +323,10 @@ class TestForms:
         done = imported("runs.jsonl")
         assert done.out.startswith("runs.jsonl: runs of LangSmith (--as langsmith)\n")
         assert [item for _, item, _ in labels(place)] == ["tool:book_table"]
+
+    def test_the_table_of_traces_of_langfuse_is_refused_with_what_to_export(self, imported, place):
+        row = {"id": "t", "timestamp": "2026-01-02T03:04:05Z", "name": "desk", "totalCost": 0.1, "output": "Done."}
+        (place / "traces.json").write_text(json.dumps([row | {"input": '{"messages": []}'}]))
+        done = imported("traces.json")
+        assert (done.code, done.out) == (2, "")
+        assert "export the observations" in done.err
