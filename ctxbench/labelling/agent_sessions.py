@@ -54,7 +54,16 @@ _FIELDS = {
     "messages": ("chat_messages", "conversations", "transcript", "messages", "traj", "trajectory", "history", "steps"),
     "time": ("timestamp", "time", "ts", "created_at", "createdAt", "created", "date"),
     "text": ("content", "text", "message", "value", "body", "parts", "utterance", "prompt"),
-    "calls": ("tool_calls", "toolCalls", "toolRequests", "toolInvocations", "function_calls", "function_call"),
+    "calls": (
+        "tool_calls",
+        "toolCalls",
+        "toolRequests",
+        "toolInvocations",
+        "function_calls",
+        "function_call",
+        "tools_used",
+        "tools_called",
+    ),
     "name": ("mcpToolName", "toolName", "name", "tool_name", "function_name", "tool", "toolId", "fn", "func"),
     "server": ("mcpServerName", "server_name", "serverName", "server", "namespace", "providerIdentifier"),
     "id": ("tool_use_id", "tool_call_id", "toolCallId", "call_id", "callId", "callID", "id"),
@@ -91,15 +100,8 @@ _RESULT = re.compile(
     re.IGNORECASE,
 )
 _FAILURES = (
-    "error",
-    "output-error",
-    "output-denied",
-    "failed",
-    "failure",
-    "cancelled",
-    "canceled",
-    "denied",
-    "rejected",
+    *("error", "output-error", "output-denied", "failed", "failure", "cancelled", "canceled", "denied", "rejected"),
+    *("aborted", "timeout", "timed_out", "skipped", "declined", "blocked"),
 )
 _EXIT = re.compile(r"exit(?:ed with)?[ _]code[\"']?:? *[1-9]", re.IGNORECASE)  # of a shell
 
@@ -140,6 +142,7 @@ _TAG = re.compile(r"<([\w-]+)>\s*([^<]*)</\1>")
 _N_RESULTS, _LENGTH = 5, 1000  # results that go with the next request, and their characters
 _ABORTS = ("turn_aborted", "abort", "turn.failed")
 _ABORTED = re.compile(r"<turn_aborted>|\[Request interrupted by user")
+_CALLS = re.compile("call|tool|action|function", re.IGNORECASE)
 _N_ROLES = 8  # different words for roles in a transcript at most
 _DENIED = (0, 5)  # kinds of confirmation of VS Code: denied, skipped
 _STARTS = ("session_meta", "session.start", "session")
@@ -371,8 +374,7 @@ class SessionReader:
             self._add_explicit(conversation, [message["name"]])
         elif calls or results or (role in ("assistant", "tool") and not is_event):
             is_answer = role == "assistant" and not is_event and message.get("model") != "<synthetic>"
-            answer = text if is_answer else None
-            self._read_answer(conversation, answer, calls, results)
+            self._read_answer(conversation, text if is_answer else None, calls, results)
         elif not is_user:
             self._findings.counts["events_other"] += 1
 
@@ -423,34 +425,30 @@ class SessionReader:
             conversation.record.explicit += tuple(map(self._names.skill, skills))
 
     def _read_answer(
-        self,
-        conversation: _Conversation,
-        text: str | None,
-        calls: Sequence[tuple[str, str, Any]],
-        results: Sequence[tuple[str, str, bool | None]],
+        self, conversation: _Conversation, text: str | None, calls: Sequence[_Call], results: Sequence[_Result]
     ) -> None:
-        """Add an answer, calls (id, name, input) and results (id, text, failed) to the open turn."""
+        """Add an answer, calls and results to the open turn."""
         if conversation.record is None:
             self._findings.counts.update(records_without_request=1, calls_without_request=len(calls))
             return
         if text is not None:
             conversation.is_command = False
             conversation.record.after = (ChatTurn("assistant", text),) if text else conversation.record.after
-        for identity, name, arguments in calls:
-            key = identity or f"#{len(conversation.calls)}"
+        keys: dict[str | int, str] = {}
+        for n, (identity, name, arguments) in enumerate(calls):
+            key = keys[n] = identity or f"#{len(conversation.calls)}"
             tool, items, status = conversation.calls.get(key, ("", [], ""))
             if not items:  # an event may repeat a call and name its server
                 conversation.calls[key] = tool or name, self._names.needed(name, arguments, self._folder), status
                 conversation.record.unread += not name and not conversation.calls[key][1]
-        for identity, output, failed in results:
-            key = identity or next((key for key, (*_, status) in conversation.calls.items() if not status), "")
+        for call, output, failed in results:
+            key = keys.get(call, str(call)) or next(
+                (key for key, (*_, status) in conversation.calls.items() if not status), ""
+            )
             tool, items, status = conversation.calls.get(key, ("", [], "earlier"))
             if not status:  # else repeated, or of an earlier turn
-                failed = (
-                    failed
-                    or (_use(tool) == "shell" and _EXIT.search(output[:_LENGTH] + output[-_LENGTH:]) is not None)
-                    or None
-                )
+                ends = output[:_LENGTH] + output[-_LENGTH:]
+                failed = failed or (_use(tool) == "shell" and _EXIT.search(ends) is not None) or None
                 conversation.calls[key] = tool, items, result_status(output, tool, failed=failed)
                 conversation.results = [*conversation.results, (tool, output[:_LENGTH])][-_N_RESULTS:]
                 self._findings.counts["results_cut"] += len(output) > _LENGTH
@@ -511,21 +509,25 @@ def _text(message: Mapping[str, Any]) -> str:
     return plain_text(value.get("text", "") if isinstance(value, dict) else value)
 
 
-def _uses(
-    message: Mapping[str, Any], role: str
-) -> tuple[list[tuple[str, str, Any]], list[tuple[str, str, bool | None]]]:
-    """The calls (id, name, input) and results (id, text, failed) of a message, its parts, its lists and its text."""
-    calls: list[tuple[str, str, Any]] = []
-    results: list[tuple[str, str, bool | None]] = []
+_Call = tuple[str, str, Any]  # id, name and input
+_Result = tuple[str | int, str, bool | None]  # the id or the number of the call, the text, and whether it failed
+
+
+def _uses(message: Mapping[str, Any], role: str) -> tuple[list[_Call], list[_Result]]:
+    """The calls and results of a message, of its parts, its lists and its text."""
+    calls: list[_Call] = []
+    results: list[_Result] = []
     content, text = get(message, *_FIELDS["text"]), _text(message)
     lists = [parsed(message.get(name)) for name in _FIELDS["calls"]]
-    listed = [call for value in lists for call in (value if isinstance(value, list) else [value])]
+    entries = [call for value in lists for call in (value if isinstance(value, list) else [value])]
+    listed = [{"name": call} if isinstance(call, str) else call for call in entries]
     for part in (*(content if isinstance(content, list) else ()), *listed, message):
         if not isinstance(part, dict):
             continue
         inner = part.get("tool_call")
-        if isinstance(inner, dict) and (key := next(iter(inner), "")).endswith("ToolCall"):  # Cursor
-            part = {"type": "tool_call", "name": key[:-8], "id": part.get("call_id")} | inner[key]["args"] | inner[key]
+        key = str(next(iter(inner), "")) if isinstance(inner, dict) else ""
+        if key.endswith("ToolCall") and isinstance(inner[key], dict):  # of Cursor
+            part = {**part, "name": key[:-8], "id": part.get("call_id"), "input": inner[key].get("args"), **inner[key]}
         kinds = (part.get(name) for name in (*_FIELDS["type"], *_FIELDS["role"]))
         kind = next((kind for kind in kinds if isinstance(kind, str)), "")
         is_result = _RESULT.fullmatch(kind) or any(name in part for name in _FIELDS["parts of results"])
@@ -549,7 +551,8 @@ def _uses(
             marks += [source.get("isError") for source in (part, output) if isinstance(source, dict)]
             failed = status in _FAILURES or any(mark not in (None, False, "", 0) for mark in marks)
             output = get(output, "content", "message") or output if isinstance(output, dict) else output
-            results.append((identity, plain_text(output), failed or None))
+            call = len(calls) - 1 if is_call and not identity else identity
+            results.append((call, plain_text(output), failed or None))
     for name, inner in _TAGGED.findall(text) if role == "assistant" else ():
         value = parsed(inner.strip())
         call = value if isinstance(value, dict) else {tag: value.strip() for tag, value in _TAG.findall(inner)}
@@ -671,12 +674,13 @@ def transcript_fields(values: Sequence[Any]) -> dict[str, str]:
         values: the first documents of a file.
 
     Returns:
-        Names and the word for the user; empty if the documents are no such lines.
+        Names and the word for the user; empty if all names are known, or if the documents are no such lines.
     """
     lines = [value for value in values if isinstance(value, dict)]
     columns = {name: [line.get(name) for line in lines] for name in dict.fromkeys(chain.from_iterable(lines))}
     texts = {name: {cell for cell in column if isinstance(cell, str)} for name, column in columns.items()}
-    calls = next((name for name, column in columns.items() if any(map(all_objects, column))), None)
+    lists = [name for name, column in columns.items() if name not in _FIELDS["text"] and any(map(all_objects, column))]
+    calls = max(lists, key=lambda name: bool(_CALLS.search(str(name))), default=None)
     text = max(texts, key=lambda name: sum(len(cell) for cell in texts[name] if " " in cell), default="")
     callers = [line for line in lines if all_objects(line.get(calls))]
     role = next(
@@ -688,7 +692,8 @@ def transcript_fields(values: Sequence[Any]) -> dict[str, str]:
         ),
         None,
     )
-    if role is None or columns.keys() & _NOT_TRANSCRIPTS:
+    is_plain = _has_roles(values) and any(_uses(_message(part), "")[0] for line in lines for part in _lines_of(line))
+    if role is None or is_plain or columns.keys() & _NOT_TRANSCRIPTS:
         return {}
     talk = [line for line in lines if _role_of(line[role]) != "system"]
     unknown = [word for word in texts[role] if not _role_of(word)]
@@ -711,11 +716,7 @@ def _n_runs(lines: Sequence[Mapping[str, Any]], name: str, role: str) -> int:
     return len(runs) if is_session and len({line[role] for line in runs}) == 1 else 0
 
 
-def _is_transcript(values: Sequence[Any]) -> bool:
-    return has_roles(values) or bool(transcript_fields(values))
-
-
-def has_roles(values: Sequence[Any]) -> bool:
+def _has_roles(values: Sequence[Any]) -> bool:
     """Whether most documents are messages or events with known fields and roles, some of them of the user."""
     objects = [
         value
@@ -731,11 +732,22 @@ def has_roles(values: Sequence[Any]) -> bool:
     return is_session and 2 * sum(map(bool, roles)) >= len(roles) and 2 * len(objects) >= len(values)
 
 
-def _has_line(is_line: Callable[[Mapping[str, Any]], bool]) -> Callable[[Sequence[Any]], bool]:
-    """Whether any of the first documents is a line of a kind."""
-    return lambda values: any(isinstance(value, dict) and is_line(value) for value in values)
+def _has_line(*forms: Mapping[str, type | tuple[Any, ...]]) -> Callable[[Sequence[Any]], bool]:
+    """Whether any of the first documents has the fields of a form, each with a type or some values."""
+    return lambda values: any(
+        isinstance(line, dict)
+        and all(
+            isinstance(line.get(name), kind) if isinstance(kind, type) else line.get(name) in kind
+            for name, kind in form.items()
+        )
+        for line in values
+        for form in forms
+    )
 
 
+_OF_CLAUDE_CODE = (("message", dict), ("uuid", str), ("leafUuid", str), ("subtype", str))
+_OF_CODEX = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+_OF_COPILOT = ("session.start", "user.message", "assistant.message")
 KINDS = tuple(
     ImportKind(
         name=name,
@@ -754,11 +766,7 @@ KINDS = tuple(
             "`~/.claude/projects/*/*.jsonl`; `claude -p --output-format stream-json`",
             "tools and skills in the event `init`",
             _has_line(
-                lambda line: (
-                    isinstance(line.get("type"), str)
-                    and bool(line.keys() & {"sessionId", "session_id"})
-                    and (isinstance(line.get("message"), dict) or bool(line.keys() & {"uuid", "leafUuid", "subtype"}))
-                )
+                *({"type": str, f"session{end}": str, **dict([f])} for end in ("Id", "_id") for f in _OF_CLAUDE_CODE)
             ),
         ),
         (
@@ -766,16 +774,7 @@ KINDS = tuple(
             "sessions of Codex",
             "`~/.codex/sessions/**/rollout-*.jsonl`",
             "tools in `dynamic_tools`",
-            _has_line(
-                lambda line: (
-                    (
-                        isinstance(line.get("payload"), dict)
-                        and line.get("type")
-                        in ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
-                    )
-                    or (line.get("type") == "thread.started" and "thread_id" in line)
-                )
-            ),
+            _has_line({"payload": dict, "type": _OF_CODEX}, {"type": ("thread.started",), "thread_id": str}),
         ),
         (
             "copilot",
@@ -783,14 +782,7 @@ KINDS = tuple(
             "`~/.copilot/session-state/*/events.jsonl`; `workspaceStorage/*/chatSessions/*` of VS Code",
             "",
             _has_line(
-                lambda line: (
-                    (isinstance(line.get("requests"), list) and "sessionId" in line)
-                    or (line.get("kind") == 0 and isinstance(line.get("v"), dict) and "requests" in line["v"])
-                    or (
-                        line.get("type") in ("session.start", "user.message", "assistant.message")
-                        and isinstance(line.get("data"), dict)
-                    )
-                )
+                {"requests": list, "sessionId": str}, {"kind": (0,), "v": dict}, {"type": _OF_COPILOT, "data": dict}
             ),
         ),
         (
@@ -798,21 +790,21 @@ KINDS = tuple(
             "sessions of Gemini CLI",
             "`~/.gemini/tmp/*/chats/*`",
             "",
-            _has_line(lambda line: "sessionId" in line and ("projectHash" in line or line.get("type") == "gemini")),
+            _has_line({"sessionId": str, "projectHash": str}, {"sessionId": str, "type": ("gemini",)}),
         ),
         (
             "opencode",
             "sessions of OpenCode",
             "`opencode export SESSION`",
             "",
-            _has_line(lambda line: isinstance(line.get("info"), dict) and isinstance(line.get("messages"), list)),
+            _has_line({"info": dict, "messages": list}),
         ),
         (
             "transcript",
             "messages or events of any agent, one per line or in a list",
             "an agent of your own; `api_conversation_history.json` of Cline",
             "`tools` in the file",
-            _is_transcript,
+            lambda values: _has_roles(values) or bool(transcript_fields(values)),
         ),
     )
 )

@@ -894,9 +894,23 @@ OWN_NAMES = [
         "n": 4,
         "who": "bot",
         "said": "There.",
-        "does": [{"op": "track_order", "state": "done"}, {"op": "z"}],
+        "does": [{"op": "track_order", "state": "done"}, {"op": "refund_order", "state": "failed"}, {"op": "z"}],
     },
 ]
+MIXED_NAMES = [  # roles and texts under usual names, calls not
+    {"role": "user", "content": "Where is it?"},
+    {"role": "assistant", "content": "", "actions": [{"fn_id": "track_order", "in": {}}], "sources": [{"url": "x"}]},
+    {"role": "assistant", "content": "There.", "sources": [{"url": "refund_order"}]},
+]
+LISTED = [
+    {"role": "user", "content": "Where is it?"},
+    {"role": "assistant", "content": "There.", "tools_used": ["track_order"]},
+]
+
+
+@pytest.mark.parametrize("lines", [MIXED_NAMES, [MIXED_NAMES[0], *MIXED_NAMES[:0:-1]], LISTED])
+def test_calls_are_read_from_fields_of_any_name_and_from_lists_of_names(read, lines):
+    assert labels(read(lines)) == {"Where is it?": [TRACK]}
 
 
 def test_a_transcript_under_names_of_its_own_is_read_by_what_its_fields_hold(read):
