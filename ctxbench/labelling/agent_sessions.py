@@ -140,10 +140,10 @@ _TAGGED = re.compile(r"<(use_mcp_tool|read_file|execute_command|use_skill|tool_c
 _TAG = re.compile(r"<([\w-]+)>\s*([^<]*)</\1>")
 
 _N_RESULTS, _LENGTH = 5, 1000  # results that go with the next request, and their characters
+_N_ROLES = 8  # different words for roles in a transcript at most
 _ABORTS = ("turn_aborted", "abort", "turn.failed")
 _ABORTED = re.compile(r"<turn_aborted>|\[Request interrupted by user")
 _CALLS = re.compile("call|tool|action|function", re.IGNORECASE)
-_N_ROLES = 8  # different words for roles in a transcript at most
 _DENIED = (0, 5)  # kinds of confirmation of VS Code: denied, skipped
 _STARTS = ("session_meta", "session.start", "session")
 _COMPACTIONS = ("compacted", "compact_boundary", "session.compaction_complete", "compaction")
@@ -269,6 +269,7 @@ class _Conversation:
         record: the open turn.
         is_command: the message is a command of the program, which is a request only if the model answers.
         calls: the calls of the open turn by id: the tool, the items that it used, and the status, empty without result.
+        unanswered: the status of calls of the open turn without a result: `error` if it was interrupted.
         results: of the open turn, which go with the next request.
     """
 
@@ -279,6 +280,7 @@ class _Conversation:
     n_turns: int = 0
     n_parts: int = 1
     calls: dict[str, tuple[str, list[str], str]] = field(default_factory=dict)
+    unanswered: str = "ok"
     results: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -364,8 +366,9 @@ class SessionReader:
         text, is_event = _text(message), kinds[0] == "event_msg"  # of Codex, which repeats calls
         calls = [] if is_event else calls
         is_user = role == "user" and not results
-        if any(kind in _ABORTS for kind in kinds) or (is_user and _ABORTED.search(text)):
-            self._abort(conversation)
+        is_aborted = any(kind in _ABORTS for kind in kinds) or (is_user and _ABORTED.search(text))
+        if is_aborted and conversation.record is not None:
+            conversation.record.doubtful, conversation.unanswered = True, "error"
         if is_user and _is_typed(line, message):
             times = [seconds(source.get(name)) for source in (line, message) for name in _FIELDS["time"]]
             record = Record(position=position, text=text, time=next((t for t in times if t is not None), None))
@@ -460,24 +463,17 @@ class SessionReader:
             yield from self._close(conversation)
             conversation.n_parts, conversation.n_turns, conversation.results = conversation.n_parts + 1, 0, []
 
-    def _abort(self, conversation: _Conversation) -> None:
-        """Note that the open turn was interrupted: its calls without a result failed, and more may have followed."""
-        if conversation.record is not None:
-            conversation.record.doubtful = True
-            for key, (tool, items, status) in conversation.calls.items():
-                conversation.calls[key] = tool, items, status or "error"
-
     def _close(self, conversation: _Conversation) -> Iterator[Record]:
         """The open turn of a conversation, unless it is a command that the model did not answer."""
-        record, calls, conversation.record = conversation.record, conversation.calls, None
-        conversation.calls = {}
+        record, calls, unanswered = conversation.record, conversation.calls, conversation.unanswered
+        conversation.record, conversation.calls, conversation.unanswered = None, {}, "ok"
         if record is not None and (calls or not conversation.is_command):
             part = f"-part-{conversation.n_parts}" if conversation.n_parts > 1 else ""
             self._findings.outside.update(tool for tool, items, _ in calls.values() if tool and not items)
             record.conversation, record.turn = f"{conversation.name}{part}", conversation.n_turns
             conversation.n_turns += 1
             record.calls = tuple(
-                Call(item, status or "ok", key if n == 0 else None)
+                Call(item, status or unanswered, key if n == 0 else None)
                 for key, (_, items, status) in calls.items()
                 for n, item in enumerate(items)
             )
@@ -524,7 +520,7 @@ def _uses(message: Mapping[str, Any], role: str) -> tuple[list[_Call], list[_Res
     for part in (*(content if isinstance(content, list) else ()), *listed, message):
         if not isinstance(part, dict):
             continue
-        inner = part.get("tool_call")
+        inner: Any = part.get("tool_call")
         key = str(next(iter(inner), "")) if isinstance(inner, dict) else ""
         if key.endswith("ToolCall") and isinstance(inner[key], dict):  # of Cursor
             part = {**part, "name": key[:-8], "id": part.get("call_id"), "input": inner[key].get("args"), **inner[key]}
@@ -551,8 +547,7 @@ def _uses(message: Mapping[str, Any], role: str) -> tuple[list[_Call], list[_Res
             marks += [source.get("isError") for source in (part, output) if isinstance(source, dict)]
             failed = status in _FAILURES or any(mark not in (None, False, "", 0) for mark in marks)
             output = get(output, "content", "message") or output if isinstance(output, dict) else output
-            call = len(calls) - 1 if is_call and not identity else identity
-            results.append((call, plain_text(output), failed or None))
+            results.append((identity or (len(calls) - 1 if is_call else ""), plain_text(output), failed or None))
     for name, inner in _TAGGED.findall(text) if role == "assistant" else ():
         value = parsed(inner.strip())
         call = value if isinstance(value, dict) else {tag: value.strip() for tag, value in _TAG.findall(inner)}
@@ -585,7 +580,7 @@ def _lines_of(value: Mapping[str, Any], name: str = "") -> Iterator[dict[str, An
 
     Args:
         value: the document.
-        name: the name of a session that has none.
+        name: of a session that has none.
     """
     value = value["values"] if isinstance(value.get("values"), dict) else value  # a state of LangGraph
     requests = value.get("requests")
@@ -683,15 +678,9 @@ def transcript_fields(values: Sequence[Any]) -> dict[str, str]:
     calls = max(lists, key=lambda name: bool(_CALLS.search(str(name))), default=None)
     text = max(texts, key=lambda name: sum(len(cell) for cell in texts[name] if " " in cell), default="")
     callers = [line for line in lines if all_objects(line.get(calls))]
-    role = next(
-        (
-            name
-            for name, column in columns.items()
-            if name != text and 1 < len(texts[name]) <= _N_ROLES and all(isinstance(cell, str) for cell in column)
-            if all(_role_of(line[name]) in ("assistant", "tool") for line in callers)
-        ),
-        None,
-    )
+    words = [name for name, column in columns.items() if all(isinstance(cell, str) for cell in column) and name != text]
+    words = [name for name in words if all(_role_of(line[name]) in ("assistant", "tool") for line in callers)]
+    role = next((name for name in words if 1 < len(texts[name]) <= _N_ROLES), None)
     is_plain = _has_roles(values) and any(_uses(_message(part), "")[0] for line in lines for part in _lines_of(line))
     if role is None or is_plain or columns.keys() & _NOT_TRANSCRIPTS:
         return {}
