@@ -25,8 +25,8 @@ from typing import Any
 
 from ctxbench.datasets.queries import group_pairs
 from ctxbench.io.errors import Fault, Message
-from ctxbench.labelling.kinds import LOG, ImportKind
 from ctxbench.labelling.record_files import UNKNOWN, NameResolver, snake
+from ctxbench.labelling.sources import LOG, ImportKind
 from ctxbench.labelling.trace_labels import is_shell
 from ctxbench.labelling.trace_messages import (
     LIKE_CALLS,
@@ -653,7 +653,7 @@ def _changed(chat: Any, change: Mapping[str, Any]) -> Any:
 
 _NOT_TRANSCRIPTS = {
     *("messages", "called", "offered", "spanId", "span_id", "traceId", "resourceSpans", "run_type", "requests"),
-    *("query", "question", "expected", "should_trigger"),
+    *("query", "question", "expected", "should_trigger", "span_kind", "context.span_id"),
 }
 """Fields of turns, spans and evals."""
 
@@ -791,7 +791,7 @@ KINDS = tuple(
         (
             "transcript",
             "messages or events of any agent, one per line or in a list",
-            "an agent of your own; `api_conversation_history.json` of Cline",
+            "an agent of your own; `stream-json` of Cursor; `api_conversation_history.json` of Cline",
             "`tools` in the file",
             lambda values: _has_roles(values) or bool(transcript_fields(values)),
         ),

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ctxbench.catalogs.agent_file import open_catalog
 from ctxbench.catalogs.instructions import is_instructions
 from ctxbench.catalogs.snapshots import SnapshotPart, refuse_other
+from ctxbench.catalogs.tool_lists import listed_tools
 from ctxbench.datasets.dataset import Dataset, name_of_path
 from ctxbench.datasets.files import create_dataset
-from ctxbench.datasets.layout import Exposure
+from ctxbench.datasets.layout import Exposure, write_known_items
 from ctxbench.io.console import ProgressListener, silent
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, check_choice
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, check_choice
 from ctxbench.labelling.conversion import Conversion, ImportSettings
 from ctxbench.labelling.evals import import_evals
 from ctxbench.labelling.judgment_files import import_collection, read_catalog_files
-from ctxbench.labelling.kinds import CATALOG, COLLECTION, EVALS, LOG, ImportKind, kind_named, recognise
-from ctxbench.labelling.sources import SAMPLE, data_files, documents
+from ctxbench.labelling.sources import (
+    CATALOG,
+    COLLECTION,
+    EVALS,
+    LOG,
+    SAMPLE,
+    ImportKind,
+    data_files,
+    documents,
+    kind_named,
+    recognise,
+    sample,
+)
 from ctxbench.labelling.trace_import import (
     UNSTATED,
     TraceImport,
@@ -40,7 +54,9 @@ TRACES = "traces"
 """The name for logs of any kind, each document read by its own form."""
 INSTRUCTIONS = ("skills", "rules")
 """Kinds of files that are items as a whole."""
+_LISTING = 1000  # documents of a log in which lists of tools are looked for
 _FIELDS = 8  # fields that a message lists
+_FILES = 5  # files of a folder whose faults a message lists
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,13 +162,20 @@ class Imported:
         return {"files": files, "skipped": skipped, "found": self.found, **counted}
 
 
-def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: bool = False) -> ImportPlan:
+def plan_import(
+    paths: Sequence[Path],
+    *,
+    kind: str | None = None,
+    has_catalog: bool = False,
+    command: str = ImportSettings.command,
+) -> ImportPlan:
     """Recognise the kind of each file.
 
     Args:
         paths: files, folders and patterns.
         kind: the kind of all files that are not part of the catalog; None = by content.
         has_catalog: whether a catalog is given; then a file of unknown fields may hold evals.
+        command: with a catalog, for the message on a file of unknown fields.
 
     Raises:
         StorageError: a file is missing.
@@ -184,8 +207,12 @@ def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: 
         unknown = {path: head for path, head in unknown.items() if path not in kinds}
     faulty = [path for path in unknown if path in paths or not kinds]
     is_missing = forced is not None and all(kind.family != forced.family for kind in kinds.values())
-    if faults := [fault for path in (unknown if is_missing else faulty) for fault in _unknown(path, *unknown[path])]:
-        raise InputError(faults)
+    wrong = list(unknown) if is_missing else faulty
+    if wrong:
+        named = [path for path in wrong if path in paths] or wrong[:_FILES]
+        subject = f"none of {len(wrong):,} files is of a kind that is read here" if len(named) < len(wrong) else ""
+        alone = "" if has_catalog else command
+        raise InputError([fault for path in named for fault in _unknown(path, *unknown[path], alone)], subject=subject)
     if forced is not None and is_missing:
         raise ParameterError(Message("labelling.none-of-kind", paths=paths, title=forced.title))
     makes = list(dict.fromkeys(kind.family for kind in kinds.values() if kind.family != CATALOG))
@@ -197,7 +224,9 @@ def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: 
     has_skills = not has_catalog and any(kind.name in INSTRUCTIONS for kind in kinds.values())
     if (has_catalog and family in (EVALS, LOG)) or (has_skills and family == EVALS):  # items that are not asked for
         names = INSTRUCTIONS if has_skills else ()
-        unknown |= {path: kind for path, kind in kinds.items() if kind.family == CATALOG and kind.name not in names}
+        unknown |= {
+            path: (None, []) for path, kind in kinds.items() if kind.family == CATALOG and kind.name not in names
+        }
         kinds = {path: kind for path, kind in kinds.items() if path not in unknown}
     return ImportPlan(kinds=kinds, skipped=list(unknown), family=family)
 
@@ -217,12 +246,34 @@ def _head(path: Path) -> tuple[list[Any], list[Fault]]:
     return values, faults
 
 
-def _unknown(path: Path, first: Any, faults: Sequence[Fault]) -> Sequence[Fault]:
+def _unknown(path: Path, first: Any, faults: Sequence[Fault], command: str) -> Sequence[Fault]:
     """Why a file is of no kind: what is wrong with it, or its fields."""
     if first in (None, [], {}):
         return faults or [Fault(Message("labelling.empty-file"), path, 1)]
     fields = [repr(name) for name in first][:_FIELDS] if isinstance(first, dict) else []
+    if fields and command:
+        return [Fault(Message("labelling.unknown-fields", fields=fields, command=command), path)]
     return [Fault(Message("labelling.unknown-kind", fields=fields or ["none"]), path)]
+
+
+def open_items(name: str, open_name: Callable[[str], Catalog] = open_catalog) -> Catalog:
+    """Open a catalog; also a list of tools or documents, or a folder of skills and rules.
+
+    Args:
+        name: as of `open_catalog`, or a path.
+        open_name: opens a catalog by its name.
+
+    Raises:
+        UserError: it is none of these; the error of `open_name`.
+    """
+    try:
+        return open_name(name)
+    except UserError:
+        with suppress(UserError):
+            parts = import_files([Path(name)]).parts
+            if items := [item for part in parts for item in part.items]:
+                return Catalog(items)
+        raise
 
 
 def import_files(
@@ -235,7 +286,8 @@ def import_files(
 ) -> Imported:
     """Read files as one dataset, or as parts of a catalog; nothing is written.
 
-    Lists of tools or documents, and skills, among the files are the catalog if none is given.
+    Lists of tools or documents, and skills, among the files are the catalog if none is given; without these, the tools
+    that logs list.
 
     Args:
         paths: files, folders and patterns; or the plan of these.
@@ -250,7 +302,8 @@ def import_files(
     options = options or ImportOptions()
     plan = paths
     if not isinstance(plan, ImportPlan):
-        plan = plan_import(plan, kind=options.kind, has_catalog=catalog is not None)
+        command = options.settings.command
+        plan = plan_import(plan, kind=options.kind, has_catalog=catalog is not None, command=command)
     items = plan.of_family(CATALOG)
     if plan.family == CATALOG:
         return Imported(plan=plan, parts=read_catalog_files(items, plan.kinds, options))
@@ -266,6 +319,9 @@ def import_files(
     has_skills = catalog is None and any(plan.kinds[path].name in INSTRUCTIONS for path in items)
     if catalog is None and items and not (has_skills and plan.family == EVALS):
         catalog = Catalog(item for part in read_catalog_files(items, plan.kinds, options) for item in part.items)
+    if catalog is None and plan.family == LOG:
+        heads = (sample(path, _LISTING) for path in plan.of_family(LOG))
+        catalog = listed_tools(document.value for head in heads for document in head) or None
     if catalog is None and not (has_skills and plan.family == EVALS):
         files, command = plan.of_family(EVALS, LOG), settings.command
         raise ParameterError(Message("labelling.needs-catalog", files=files, command=command))
@@ -282,7 +338,7 @@ def import_files(
     traces = import_traces(
         TraceSource(
             logs=tuple(plan.of_family(LOG)),
-            catalog=catalog or Catalog(()),
+            catalog=catalog,
             scopes=scopes or {},
             renames=options.renames,
             kind="" if options.kind in (None, TRACES) else options.kind,
@@ -345,7 +401,10 @@ def write_import(imported: Imported, dataset: Dataset, folder: Path) -> bool:
         ParameterError: the folder has other contents, or labels that would be lost.
         StorageError: it cannot be written.
     """
+    is_replaced = False
     if isinstance(imported.report, TraceImport):
         write_traces(replace(imported.report, dataset=dataset), folder)
-        return False
-    return create_dataset(dataset, folder, replace=True)
+    else:
+        is_replaced = create_dataset(dataset, folder, replace=True)
+    write_known_items(folder, dataset.catalog.ids)
+    return is_replaced

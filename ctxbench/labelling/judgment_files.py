@@ -73,7 +73,7 @@ from ctxbench.labelling.conversion import (
     role_of,
     split_name,
 )
-from ctxbench.labelling.kinds import CATALOG, COLLECTION, ImportKind
+from ctxbench.labelling.sources import CATALOG, COLLECTION, ImportKind
 from ctxbench.model.arrays import DEPTH, Grade
 from ctxbench.model.candidates import Origin
 from ctxbench.model.items import Catalog, Item, read_key

@@ -327,7 +327,7 @@ def write_import(result: TraceImport, folder: Path | str) -> None:
     refuse_overwriting(target)
     with atomic_folder(target) as temporary:
         copy_other_files(target, temporary, {*own_files(target), EXPOSURE})
-        write_files(result.dataset, temporary)
+        write_files(result.dataset, temporary, home=target)
         write_exposures(result.exposures, temporary)
 
 

@@ -19,7 +19,7 @@ from ctxbench.io.console import ProgressListener
 from ctxbench.io.errors import Message
 from ctxbench.io.redaction import Redactor
 from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, Resolved
-from ctxbench.labelling.trace_messages import STATUSES, Call, Interner, LogFindings, NestedCall, Record
+from ctxbench.labelling.trace_messages import STATUSES, Call, Interner, LogFindings, Record
 from ctxbench.labelling.trace_turns import Turn, meant_field, reuses_ids
 from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Catalog, Item, ItemKey
@@ -289,7 +289,7 @@ class Builder:
         turn_signals = signals(turn, lambda name: self.names.resolve(name).key is not None)
         counts.update(f"signal_{name}" for name in turn_signals)
         called, required, doubtful = self._read_calls(turn, scope, offered)
-        nothing = any(record.needs_nothing for record in turn.records) and not called
+        nothing = any(record.needs for record in turn.records) and not called
         counts["calls_unread"] += max(record.unread for record in turn.records)
         doubtful = doubtful or any(record.doubtful or record.unread for record in turn.records)
         doubtful = doubtful or reuses_ids(turn.calls) or not turn.text.strip()
@@ -343,7 +343,7 @@ class Builder:
         offers += [nested.offered for record in turn.records for nested in record.nested]
         lists = dict.fromkeys(names for names in offers if names is not None)
         complete = {names: scope.searchable <= set(self._items(names)) for names in lists}
-        everything = any(record.all_offered for record in turn.records)
+        everything = any(record.exposure == "full" for record in turn.records)
         is_stated = bool(lists) or everything
         if not is_stated:
             everything = self.assume_full
@@ -353,14 +353,14 @@ class Builder:
         keys = self._items(tuple(name for names in lists for name in names))
         keys = self._ordered(frozenset(keys) | scope.searchable) if everything else keys
 
-        def had_all(offer: Record | NestedCall) -> bool:
+        def had_all(offer: Record) -> bool:
             if offer.offered is None:
                 return not offer.calls if is_stated else self.assume_full
             return complete[offer.offered] or (not offer.offered and any(complete.values()))
 
         full = (everything or is_stated) and all(
-            not record.partly_offered
-            and (record.all_offered or had_all(record))
+            record.exposure != "partial"
+            and (record.exposure == "full" or had_all(record))
             and all(had_all(nested) for nested in record.nested)
             for record in turn.records
         )

@@ -90,7 +90,7 @@ def test_help_loads_nothing_heavy(words, modules, of_typer):
     assert loaded & HEAVY <= of_typer
     own = {"", ".cli", ".cli.app", ".cli.common", ".io", ".io.console", ".io.errors"}
     if words[:1] == ("data",):
-        own |= {".cli.data_app", ".cli.import_app"}
+        own |= {".cli.data_app"}
     if words[:1] == ("memory",):
         own |= {".cli.memory_app"}
     assert {name for name in loaded if name.startswith("ctxbench")} == {f"ctxbench{name}" for name in own}

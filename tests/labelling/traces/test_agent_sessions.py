@@ -1064,7 +1064,7 @@ def test_ctrl_c_keeps_what_was_read_and_the_same_import_goes_on(tmp_path, monkey
     source, settings = TraceSource(logs=paths, catalog=catalog), TraceSettings(name="mine")
     whole = import_traces(source, settings, redact=None)
     process = subprocess.run(
-        [sys.executable, "-c", STOPPED, *map(str, paths)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", STOPPED, *map(str, paths)], capture_output=True, text=True, check=False, timeout=120
     )
     assert process.returncode in (-signal.SIGINT, 130)
     assert process.stderr.endswith("continues\n")
