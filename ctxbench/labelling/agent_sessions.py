@@ -33,7 +33,6 @@ from ctxbench.labelling.trace_messages import (
     Call,
     LogFindings,
     Record,
-    all_objects,
     get,
     parsed,
     plain_text,
@@ -51,7 +50,10 @@ _FIELDS = {
         *("sessionId", "session_id", "conversation_id", "conversationId", "conversation", "thread_id", "threadId"),
         *("chat_id", "chatId", "dialogue_id", "dialog_id", "test_id", "task_id", "run_id", "trace_id", "session"),
     ),
-    "messages": ("chat_messages", "conversations", "transcript", "messages", "traj", "trajectory", "history", "steps"),
+    "messages": (
+        *("chat_messages", "conversations", "transcript", "messages", "traj", "trajectory", "history", "steps"),
+        *("dialogue", "dialog", "utterances"),
+    ),
     "time": ("timestamp", "time", "ts", "created_at", "createdAt", "created", "date"),
     "text": ("content", "text", "message", "value", "body", "parts", "utterance", "prompt"),
     "calls": (
@@ -144,7 +146,7 @@ _N_ROLES = 8  # different words for roles in a transcript at most
 _ABORTS = ("turn_aborted", "abort", "turn.failed")
 _ABORTED = re.compile(r"<turn_aborted>|\[Request interrupted by user")
 _CALLS = re.compile("call|tool|action|function", re.IGNORECASE)
-_DENIED = (0, 5)  # kinds of confirmation of VS Code: denied, skipped
+_DENIED = (0, 5)  # confirmations of VS Code: denied (in old versions false), skipped
 _STARTS = ("session_meta", "session.start", "session")
 _COMPACTIONS = ("compacted", "compact_boundary", "session.compaction_complete", "compaction")
 
@@ -335,10 +337,10 @@ class SessionReader:
             if "$set" in value:  # Gemini CLI writes all messages anew
                 messages = value["$set"].get("messages") or []
                 value = {"messages": [message for message in messages if message["id"] not in self._ids]}
-            if self.fields:
-                value = value | {name: value.get(field) for name, field in self.fields.items() if name != "user"}
-                value["role"] = "user" if value["role"] == self.fields["user"] else value["role"]
             for line in _lines_of(value, self._session or f"{self._file.stem}-{at.line}"):
+                if self.fields:
+                    line |= {name: line.get(field) for name, field in self.fields.items() if line.get(name) is None}
+                    line["role"] = "user" if line["role"] == self.fields["user"] else line["role"]
                 yield from self._read_line(line, position)
         except (TypeError, ValueError, AttributeError, LookupError, RecursionError):
             self._findings.faults.append(Fault(Message("labelling.not-an-event"), at.path, at.line))
@@ -541,11 +543,11 @@ def _uses(message: Mapping[str, Any], role: str) -> tuple[list[_Call], list[_Res
             name = f"{server.strip('_')}__{name}" if isinstance(server, str) and server else str(name)
             calls.append((identity, name, parsed(get(part, *_FIELDS["input"])) if name else part))
         status = str(get(part, "status", "state")).casefold()
-        if is_result or (is_call and (output is not None or status in _FAILURES)):
-            output = get(output, "Ok", "Err") or output if isinstance(output, dict) else output  # of Codex
-            marks = [part.get("is_error"), part.get("success") is False, part.get("ok") is False, part.get("error")]
-            marks += [source.get("isError") for source in (part, output) if isinstance(source, dict)]
-            failed = status in _FAILURES or any(mark not in (None, False, "", 0) for mark in marks)
+        output = get(output, "Ok", "Err") or output if isinstance(output, dict) else output  # of Codex
+        marks = [part.get("is_error"), part.get("success") is False, part.get("ok") is False, part.get("error")]
+        marks += [source.get("isError") for source in (part, output) if isinstance(source, dict)]
+        failed = status in _FAILURES or any(mark not in (None, False, "", 0) for mark in marks)
+        if is_result or (is_call and (output is not None or failed)):
             output = get(output, "content", "message") or output if isinstance(output, dict) else output
             results.append((identity or (len(calls) - 1 if is_call else ""), plain_text(output), failed or None))
     for name, inner in _TAGGED.findall(text) if role == "assistant" else ():
@@ -576,12 +578,7 @@ def _typed_text(text: str) -> str | None:
 
 
 def _lines_of(value: Mapping[str, Any], name: str = "") -> Iterator[dict[str, Any]]:
-    """The events of a document: itself, the requests of a chat of VS Code, or the messages of a session.
-
-    Args:
-        value: the document.
-        name: of a session that has none.
-    """
+    """The events of a document: itself, the requests of a chat of VS Code, or the messages of a session (of a name)."""
     value = value["values"] if isinstance(value.get("values"), dict) else value  # a state of LangGraph
     requests = value.get("requests")
     lists = [requests, *(value.get(key) for key in _FIELDS["messages"] if not _role(value))]
@@ -624,20 +621,13 @@ def _chat_messages(request: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _was_refused(invocation: Mapping[str, Any]) -> bool:
     """Whether an invocation of a chat of VS Code was denied, skipped or not completed, or failed."""
     confirmed, details = invocation.get("isConfirmed"), invocation.get("resultDetails")
-    return (
-        confirmed is False
-        or (isinstance(confirmed, dict) and confirmed.get("type") in _DENIED)
-        or (isinstance(details, dict) and details.get("isError") is True)
-        or invocation.get("isComplete") is False
-    )
+    confirmed = confirmed.get("type") if isinstance(confirmed, dict) else confirmed
+    is_error = isinstance(details, dict) and details.get("isError") is True
+    return is_error or confirmed in _DENIED or invocation.get("isComplete") is False
 
 
 def _changed(chat: Any, change: Mapping[str, Any]) -> Any:
-    """A chat of VS Code after a change: first of all (0), or at a path something set (1), appended (2) or deleted (3).
-
-    Raises:
-        TypeError, AttributeError, LookupError: the path is not in the chat.
-    """
+    """A chat of VS Code after a change: first of all (0), or at a path something set (1), appended (2), deleted (3)."""
     document: Any = {"chat": chat}
     value = change.get("v")
     path = ["chat", *change.get("k", ())]
@@ -661,34 +651,37 @@ _NOT_TRANSCRIPTS = {
 def transcript_fields(values: Sequence[Any]) -> dict[str, str]:
     """The fields of a transcript whose names or words for roles are of its own, by what they hold.
 
-    The calls are a list of objects. The role is one of few words, and known in lines with calls. The text is the
-    longest and most varied one. The values of a conversation follow each other, and each begins with the same role.
-    The user is who begins, else the only unknown role.
-
-    Args:
-        values: the first documents of a file.
+    The role is one of few words, that of an assistant in all lines with calls, which are lists, or objects or names in
+    a field such as `tool`. The user is who begins, else the only unknown role; the text is the longest and most varied
+    one of theirs. The values of a conversation follow each other, and each begins with the same role.
 
     Returns:
         Names and the word for the user; empty if all names are known, or if the documents are no such lines.
     """
-    lines = [value for value in values if isinstance(value, dict)]
-    columns = {name: [line.get(name) for line in lines] for name in dict.fromkeys(chain.from_iterable(lines))}
+    lines = _events(values)
+    calling = [line for line in lines if _uses(_message(line), "")[0]]
+    if calling and _has_roles(values):
+        return {}
+    columns = {str(name): [line.get(name) for line in lines] for name in dict.fromkeys(chain.from_iterable(lines))}
     texts = {name: {cell for cell in column if isinstance(cell, str)} for name, column in columns.items()}
-    lists = [name for name, column in columns.items() if name not in _FIELDS["text"] and any(map(all_objects, column))]
-    calls = max(lists, key=lambda name: bool(_CALLS.search(str(name))), default=None)
-    text = max(texts, key=lambda name: sum(len(cell) for cell in texts[name] if " " in cell), default="")
-    callers = [line for line in lines if all_objects(line.get(calls))]
-    words = [name for name, column in columns.items() if all(isinstance(cell, str) for cell in column) and name != text]
-    words = [name for name in words if all(_role_of(line[name]) in ("assistant", "tool") for line in callers)]
-    role = next((name for name in words if 1 < len(texts[name]) <= _N_ROLES), None)
-    is_plain = _has_roles(values) and any(_uses(_message(part), "")[0] for line in lines for part in _lines_of(line))
-    if role is None or is_plain or columns.keys() & _NOT_TRANSCRIPTS:
+    words = [name for name, column in columns.items() if all(isinstance(cell, str) for cell in column)]
+    words = [name for name in words if 1 < len(texts[name]) <= _N_ROLES]
+    kinds = {name: (list, dict, str) if _CALLS.search(name) else list for name in columns.keys() - {*_FIELDS["text"]}}
+    named = [name for name in columns if any(cell and isinstance(cell, kinds.get(name, ())) for cell in columns[name])]
+    named.sort(key=lambda name: kinds[name] is list)
+    callers = {"": calling} if calling else {name: [line for line in lines if line.get(name)] for name in named}
+    pairs = ((calls, role) for calls in callers for role in words)
+    agents = {pair: {_role_of(line[pair[1]]) for line in callers[pair[0]]} for pair in pairs}
+    calls, role = next((pair for pair, roles in agents.items() if roles <= {"assistant", "tool"}), ("", ""))
+    if not role:
         return {}
     talk = [line for line in lines if _role_of(line[role]) != "system"]
     unknown = [word for word in texts[role] if not _role_of(word)]
     users = [word for word in texts[role] if _role_of(word) == "user"]
     users += [line[role] for line in talk[:1] if line[role] in unknown] or (unknown if len(unknown) == 1 else [])
-    if not callers or not users:
+    lengths = {name: _n_characters([line for line in talk if line[role] in users[:1]], name) for name in columns}
+    text = max(lengths, key=lengths.__getitem__)
+    if not users or not lengths[text]:
         return {}
     runs = {name: _n_runs(talk, name, role) for name in columns}
     session = max(runs, key=runs.__getitem__)
@@ -696,6 +689,18 @@ def transcript_fields(values: Sequence[Any]) -> dict[str, str]:
     fields = {"role": role, "content": text, "tool_calls": calls, "timestamp": times[0] if times else ""}
     fields |= {"conversation_id": session} if runs[session] else {}
     return fields | {"user": users[0]}
+
+
+def _events(values: Sequence[Any]) -> list[dict[str, Any]]:
+    """The events of documents, without turns, spans and evals."""
+    objects = (value for value in values if isinstance(value, dict) and not {"history", "input"} <= value.keys())
+    return [line for value in objects if not value.keys() & _NOT_TRANSCRIPTS for line in _lines_of(value)]
+
+
+def _n_characters(lines: Sequence[Mapping[str, Any]], name: str) -> int:
+    """The number of characters in the different texts of a field that have several words."""
+    texts = {line[name] for line in lines if isinstance(line.get(name), str)}
+    return sum(len(text) for text in texts if (" " in text or not text.isascii()) and seconds(text) is None)
 
 
 def _n_runs(lines: Sequence[Mapping[str, Any]], name: str, role: str) -> int:
@@ -707,18 +712,11 @@ def _n_runs(lines: Sequence[Mapping[str, Any]], name: str, role: str) -> int:
 
 def _has_roles(values: Sequence[Any]) -> bool:
     """Whether most documents are messages or events with known fields and roles, some of them of the user."""
-    objects = [
-        value
-        for value in values
-        if isinstance(value, dict)
-        and not value.keys() & _NOT_TRANSCRIPTS
-        and not ("history" in value and "input" in value)
-    ]
-    lines = [line for value in objects for line in _lines_of(value)]
+    lines = _events(values)
     roles = [_role(line, _message(line)) or ("tool" if any(_uses(_message(line), "")) else "") for line in lines]
     is_request = [role == "user" and bool(_text(_message(line))) for role, line in zip(roles, lines, strict=True)]
     is_session = any(is_request) and bool({"assistant", "tool"} & set(roles))
-    return is_session and 2 * sum(map(bool, roles)) >= len(roles) and 2 * len(objects) >= len(values)
+    return is_session and 2 * sum(map(bool, roles)) >= len(roles) and 2 * len(lines) >= len(values)
 
 
 def _has_line(*forms: Mapping[str, type | tuple[Any, ...]]) -> Callable[[Sequence[Any]], bool]:

@@ -908,7 +908,28 @@ LISTED = [
 ]
 
 
-@pytest.mark.parametrize("lines", [MIXED_NAMES, [MIXED_NAMES[0], *MIXED_NAMES[:0:-1]], LISTED])
+ASKED = {"who": "caller", "line": "Where is it?"}
+MARKED = [
+    ASKED,
+    {"who": "agent", "line": "", "done": [{"t": "refund_order", "ok": False}, {"t": "track_order", "ok": True}]},
+]
+NESTED = [{"cid": 7, "dialogue": [*MARKED, {"who": "agent", "line": "There."}]}]
+NAMED = [ASKED, {"who": "agent", "line": "There.", "tool": "track_order"}]
+OF_EVENTS = [
+    ASKED,
+    {"who": "agent", "kind": "tool_call", "tool": "refund_order", "arguments": {}},
+    {"who": "agent", "kind": "tool_result", "tool": "refund_order", "output": "Error: closed"},
+    {"who": "agent", "kind": "tool_call", "tool": "track_order", "arguments": {}},
+    {"who": "agent", "kind": "tool_result", "tool": "track_order", "output": "in transit"},
+    {"who": "agent", "line": "There."},
+]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [MIXED_NAMES, [MIXED_NAMES[0], *MIXED_NAMES[:0:-1]], LISTED, MARKED, NESTED, NAMED, OF_EVENTS],
+    ids=["mixed names", "reversed", "listed", "marked", "nested", "one name", "events"],
+)
 def test_calls_are_read_from_fields_of_any_name_and_from_lists_of_names(read, lines):
     assert labels(read(lines)) == {"Where is it?": [TRACK]}
 
