@@ -581,7 +581,7 @@ def _lines_of(value: Mapping[str, Any], name: str = "") -> Iterator[dict[str, An
     """The events of a document: itself, the requests of a chat of VS Code, or the messages of a session (of a name)."""
     value = value["values"] if isinstance(value.get("values"), dict) else value  # a state of LangGraph
     requests = value.get("requests")
-    lists = [requests, *(value.get(key) for key in _FIELDS["messages"] if not _role(value))]
+    lists = [requests, *map(value.get, () if _role(value) else _FIELDS["messages"])]
     entries = next((entries for entries in lists if isinstance(entries, list)), None)
     if entries is None:
         yield dict(value)
