@@ -615,7 +615,8 @@ def _chat_messages(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     calls = calls or invocations
     question = {"role": "user", "content": _text({"text": request.get("message")})}
     answer = {"role": "assistant", "content": [*texts, *results], "tool_calls": calls}
-    return [{**question, "timestamp": request.get("timestamp")}, answer]
+    end = [{"type": "abort"}] if request.get("isCanceled") is True else []
+    return [{**question, "timestamp": request.get("timestamp")}, answer, *end]
 
 
 def _was_refused(invocation: Mapping[str, Any]) -> bool:

@@ -472,6 +472,23 @@ def test_a_call_of_vs_code_that_was_denied_or_failed_is_no_label(read, mark):
         assert labels(read(json.dumps({"sessionId": "v1", "requests": [answer]}))) == {"Go.": [TRACK]}
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        [user([{"type": "text", "text": "[Request interrupted by user for tool use]"}])],
+        [{**CLAUDE, "type": "abort", "data": {"reason": "user_initiated"}}],
+        [],
+    ],
+)
+def test_a_call_without_a_result_of_an_interrupted_turn_is_no_label(read, end):
+    calls = assistant(use("mcp__shop__track_order"), use("mcp__shop__refund_order", "c2"))
+    imported = read([user("Go."), calls, result("in transit"), *end, user("More."), assistant("Yes.")])
+    assert labels(imported) == {"Go.": [TRACK] if end else [TRACK, REFUND], "More.": []}
+    request = {**CHAT_REQUEST, "isCanceled": bool(end)}
+    expected = [TRACK] if end else [TRACK, "reference:docs%2Frefunds.md"]
+    assert labels(read(json.dumps({"sessionId": "v1", "requests": [request]}))) == {"Where is it?": expected}
+
+
 def test_gemini_cli(read):
     call = {
         "id": "g1",
