@@ -6,7 +6,7 @@ import ast
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -552,21 +552,17 @@ _NO_REQUEST = re.compile(
     r"answer|response|output|expect|reference|context|explan|reason|rational|note|comment|descri|url|source|(^|_)id$"
 )
 _MARKS = ("|", ";", ",")  # between names in one field of a table
+_NOTHING = ("none", "null", "nothing", "n/a", "-")
 
 
 def label_entries(value: Any, resolve: Callable[[str], Resolved]) -> list[Any] | None:
     """The labels in a list, in a text with a list, or in an object with grades by name; None for other values."""
     if isinstance(value, str):
         text = value.strip()
-        if text.startswith(("[", "{")):
-            value = parse_list(text)
-        elif resolve(text).key is not None:
-            return [text]
-        elif text.casefold() in ("", "none", "null", "nothing", "n/a", "-"):
-            return []
-        else:
-            mark = next((mark for mark in _MARKS if mark in text), "\0")
-            return [part.strip() for part in text.split(mark) if part.strip()]
+        mark = next((mark for mark in _MARKS if mark in text), "\0")
+        parts = [part.strip() for part in text.split(mark) if part.strip() and text.casefold() not in _NOTHING]
+        is_name = resolve(text).key is not None
+        value = parse_list(text) if text.startswith(("[", "{")) else [text] if is_name else parts
     if isinstance(value, dict) and value and all(type(grade) is int for grade in value.values()):
         return [{"id": name, "grade": grade} for name, grade in value.items()]  # as in qrels
     if isinstance(value, dict) and not is_place(value) and not any(name in value for name in (*NAME_KEYS, "function")):
@@ -606,27 +602,29 @@ def messages_of(value: Any) -> list[ChatMessage]:
     return []
 
 
-def values_of(value: Any, name: str = "", *, in_list: bool = False) -> Iterator[tuple[str, Any]]:
+def values_of(value: Any, name: str = "", *, in_list: bool = False) -> list[tuple[str, Any]]:
     """The texts and places of the fields in a value, numbers in lists, names with grades; no definitions.
 
     Messages give the last request alone: what an assistant called is no label.
     """
-    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{") and (inner := parse_list(value)) is not None:
-        value = inner
+    value = parsed(value)
     if name and isinstance(value, dict) and value and all(type(grade) is int for grade in value.values()):
         value = list(value)
+    if any(message.role == "assistant" for message in messages_of(value)):
+        value = summarise_messages(messages_of(value), history=0).text
     if name and is_place(value) and all(snake(key) in (*PLACE_KEYS, *GRADES) for key in value):
-        yield name, value
-    elif isinstance(value, dict) and not (name and describes_item(value)):
-        for key, inner in value.items():
-            yield from values_of(inner, f"{name}.{key}" if name else str(key))
-    elif any(message.role == "assistant" for message in messages_of(value)):
-        yield from values_of(summarise_messages(messages_of(value), history=0).text, name)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from values_of(inner, name, in_list=True)
-    elif (isinstance(value, str) and value.strip()) or (in_list and type(value) is int):
-        yield name, str(value).strip()
+        return [(name, value)]
+    if isinstance(value, dict):
+        inside = [(f"{name}.{key}" if name else str(key), inner) for key, inner in value.items()]
+        return (
+            [pair for key, inner in inside for pair in values_of(inner, key)]
+            if not describes_item(value) or not name
+            else []
+        )
+    if isinstance(value, list):
+        return [pair for inner in value for pair in values_of(inner, name, in_list=True)]
+    is_value = isinstance(value, str) or (in_list and type(value) is int)
+    return [(name, str(value).strip())] if is_value and str(value).strip() else []
 
 
 def has_request(records: Sequence[Mapping[str, Any]]) -> bool:
