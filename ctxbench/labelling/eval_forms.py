@@ -164,8 +164,11 @@ def records_of(document: Document, *, is_whole: bool = True) -> list[Document]:
     value = document.value
     if not isinstance(value, dict) or any(snake(name) in REQUESTS for name in value if isinstance(value[name], str)):
         return [document]
-    if value and all(set(map(snake, _dict(inner))) & set(REQUESTS) for inner in value.values()):
-        return [replace(document, value={"id": name, **inner}) for name, inner in value.items()]
+    by_id = next((value[name] for name in value if snake(name) in _LISTS and len(_dict(value[name])) > 1), value)
+    is_list = by_id is not value and all(isinstance(inner, dict) for inner in by_id.values())
+    if is_list or (value and all(set(map(snake, _dict(inner))) & set(REQUESTS) for inner in value.values())):
+        records = by_id if is_list else value
+        return [replace(document, value={"id": name, **inner}) for name, inner in records.items()]
     if is_whole and value and all(" " in text and _lists_names(names) for text, names in value.items()):
         return [replace(document, value={"query": text, "expected": names}) for text, names in value.items()]
     paths = [path for path in _list_paths(value) if is_whole or len(path) == 1] if not is_log(value) else []

@@ -365,7 +365,9 @@ class _EvalReader:
         fields = [*dict.fromkeys(repr(name) for row in part.rows for name in row.data)]
         labels = [name for name in evidence.labels() if name not in part.fields.offered and not part.has_labels]
         request = evidence.request() if not part.has_requests else ""
-        likely = {"query": request, "expected": "".join(labels[:1]), "forbidden": labels and evidence.forbidden()}
+        is_even = len({len(evidence.items[name]) for name in labels[:2]}) < len(labels[:2])
+        expected = "FIELD" if is_even else "".join(labels[:1])
+        likely = {"query": request, "expected": expected, "forbidden": labels and evidence.forbidden()}
         names = {**self._mapped, **{role: name for role, name in likely.items() if name}}
         names = names or {"expected" if part.has_requests else "query": "FIELD"}
         option = shlex.join(as_option(names).split(" ", 1))

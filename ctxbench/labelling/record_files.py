@@ -542,7 +542,9 @@ def _is_constant(keys: Mapping[int, frozenset[ItemKey]]) -> bool:
 
 _LOOKED_AT, _LONGEST_NAME = 500, 300  # records, and characters
 _HISTORY = 20  # messages before a request
-_DONE = re.compile(r"retriev|actual|called|predict|(^|\.)(output|response)(\.|$)")
+_DONE = re.compile(
+    r"retriev|actual|called|predict|used(?!ful)|(^|\.)(output|response)(\.|$)|(model|llm|bot|agent)_(output|respon|answer|cho)"
+)
 _NO_LABEL = re.compile(
     rf"{_DONE.pattern}|candidate|available|offered|choice|option|distract|(^|\.)(q|query|case|test)?_?id$"
 )
@@ -701,13 +703,13 @@ def is_eval(data: Mapping[str, Any]) -> bool:
     """
     tools = data.get("tools")
     lists_names = isinstance(tools, list) and bool(tools) and all(isinstance(name, str) for name in tools)
-    has_labels = (lists_names or _names_items(data)) and not any(name in data for name in (*_OF_LOGS, *_OF_TURNS))
+    has_labels = (lists_names or names_items(data)) and not any(name in data for name in (*_OF_LOGS, *_OF_TURNS))
     return has_labels and any(isinstance(value, str) for value in _questions(data))
 
 
 def is_log(data: Mapping[str, Any]) -> bool:
     """Whether a record is a line of a log: a request to a model, a turn or spans; never an eval."""
-    if _names_items(data):
+    if names_items(data):
         return False
     questions = _questions(data)
     bodies = [value for value in questions if isinstance(value, dict)]
@@ -720,7 +722,8 @@ def _questions(data: Mapping[str, Any]) -> list[Any]:
     return [data[name] for name in data if snake(name) in (*QUERY, *OTHERWISE["query"])]
 
 
-def _names_items(data: Mapping[str, Any]) -> bool:
+def names_items(data: Mapping[str, Any]) -> bool:
+    """Whether a record has a usual field of expected or forbidden items, other than those of requests to models."""
     return any((plain := snake(name)) in (*EXPECTED, *FORBIDDEN) and plain not in _OF_BODIES for name in data)
 
 

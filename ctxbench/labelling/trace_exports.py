@@ -25,7 +25,7 @@ from typing import Any
 from ctxbench.catalogs.tool_lists import describes_item
 from ctxbench.io.errors import Fault, Message
 from ctxbench.labelling.kinds import LOG, ImportKind
-from ctxbench.labelling.record_files import is_eval
+from ctxbench.labelling.record_files import is_eval, names_items
 from ctxbench.labelling.trace_messages import (
     Interner,
     LogFindings,
@@ -480,7 +480,11 @@ _TESTS: dict[str, Callable[[dict[str, Any], Mapping[str, Any], Any], Any]] = {
     "anthropic": lambda data, _, request: request and _has(data, "'tool_use'", "'input_schema'", "'stop_reason'"),
     "fine-tuning": lambda data, _, request: request and (request == ("messages", {}) or "preferred_output" in data),
     "openai": lambda data, _, request: request or unread_line(data).key == "labelling.answer-alone",
-    "turns": lambda data, _, __: not is_eval(data) and any(isinstance(data.get(name), list) for name in TURN_MARKS),
+    "turns": lambda data, _, __: (
+        not is_eval(data)
+        and (not names_items(data) or "called" in data or "offered" in data)  # messages with labels are evals
+        and any(isinstance(data.get(name), list) for name in TURN_MARKS)
+    ),
 }
 """Kinds by what says that a document, its first span and its request are of them."""
 
