@@ -124,7 +124,7 @@ ctxbench.select("invite Ann to a meeting", mine, selector="bm25", n=2).to_frame(
 # %% [markdown]
 # ## Next
 #
-# * More requests: `ctxbench data import traces` makes them of your logs, and `ctxbench data label` asks about those
+# * More requests: `ctxbench data import` makes them of your logs, and `ctxbench data label` asks about those
 #   that tell the most.
 # * The best setting: `ctxbench.tune(mine, "learned", minimise="tokens", completeness="0.98 of base")`.
 # * Keep it that way: `ctxbench.check(now, before)`, or `ctxbench check` in CI.

@@ -13,10 +13,11 @@ import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from ctxbench.catalogs.snapshots import SnapshotPart, Source
 from ctxbench.io.documents import (
@@ -25,9 +26,7 @@ from ctxbench.io.documents import (
     entry_lines,
     is_lines,
     iter_jsonl,
-    iter_records,
     line_of,
-    plain_json,
     read_jsonc,
 )
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, merge_equal_faults, raise_faults, suggest
@@ -109,19 +108,14 @@ def suggested(tools: Iterable[Mapping[str, Any]], missing: Iterable[str]) -> dic
     listed = list(tools)
     names: dict[str, str] = {}
     for name in missing:
-        candidates = [*_otherwise_written(name, listed), *OTHER_NAMES[name]]
-        counts = {theirs: sum(_fits(name, tool.get(theirs)) for tool in listed) for theirs in candidates}
+        plain = ("inputschema", "parameters") if name == "schema" else (name,)
+        alike = [key for tool in listed for key in tool if re.sub(r"[\W_]", "", key.lower()) in plain]  # such as `Name`
+        counts = {
+            theirs: sum(_fits(name, tool.get(theirs)) for tool in listed) for theirs in (*alike, *OTHER_NAMES[name])
+        }
         likely = [theirs for theirs, n in counts.items() if 2 * n > len(listed) and theirs not in names.values()]
         names |= dict.fromkeys([name], likely[0]) if likely else {}
     return names
-
-
-def _otherwise_written(field: str, tools: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The tools' fields that differ from a field's own names by case and marks alone, such as `Name`."""
-    lowercase_names = ("inputschema", "parameters") if field == "schema" else (field,)
-    return list(
-        dict.fromkeys(key for tool in tools for key in tool if re.sub(r"[\W_]", "", key.lower()) in lowercase_names)
-    )
 
 
 def _fits(field: str, value: Any) -> bool:
@@ -215,9 +209,8 @@ def describes_item(value: object) -> bool:
 def _is_schema(parameters: object) -> bool:
     if not isinstance(parameters, dict):
         return isinstance(parameters, list)
-    if parameters.get("type") in ("object", "dict") or isinstance(parameters.get("properties"), dict):
-        return True
-    return all(isinstance(value, dict) and "type" in value for value in parameters.values())
+    is_object = parameters.get("type") in ("object", "dict") or isinstance(parameters.get("properties"), dict)
+    return is_object or all(isinstance(value, dict) and "type" in value for value in parameters.values())
 
 
 def read_definition(data: Mapping[str, Any]) -> ToolDefinition:
@@ -349,6 +342,7 @@ _NAMED = 5  # entries that a message names after the first
 _LINES = (".jsonl", ".ndjson")
 _LISTS = ("tools", "functions", "functionDeclarations", "function_declarations")  # fields that hold a list of tools
 _IN_LOGS = frozenset(("messages", "input", "query", "question", "prompt", "expected", "text", "content", "called"))
+_NAMING = frozenset(("type", "name", "function", "server"))  # fields that do not describe a tool
 _SERVERS = ("servers", "mcpServers")  # fields that hold servers by name
 
 
@@ -384,11 +378,11 @@ def read_tool_list(
             one server (with both lines); all faults at once.
     """
     path = Path(path)
-    data, text = _read(path)
-    reader = _ToolListReader(path, text, names or {})
-    for entry in _entries(data, (), _Server(server), reader):
-        reader.read(entry)
-    reader.finish()
+    data, lines = _read(path)
+    reader = _ToolListReader(path, names or {}, lines)
+    for entry in reader.entries(data, (), _Server(server)):
+        reader.read(*entry)
+    reader.raise_faults()
     details: dict[str, Any] = {"forms": dict(sorted(reader.forms.items()))} if reader.forms else {}
     if servers := list(dict.fromkeys(item.server for item in reader.items if item.server is not None)):
         details["servers"] = servers
@@ -404,173 +398,187 @@ def read_tool_list(
 
 def is_tool_list(values: Sequence[Any]) -> bool:
     """Whether the first values of a file are definitions of tools, or hold them and nothing of a log or an eval."""
-    reader = _ToolListReader(Path(), "", {})
     if any(not isinstance(value, dict) or not _IN_LOGS.isdisjoint(value) for value in values):
         return False
-    data = values[0] if len(values) == 1 else list(values)
-    entries = [entry.data for entry in _entries(data, (), _Server(), reader)]
+    reader = _ToolListReader(Path(), {}, dict)
+    tools = [tool for tool, _, _ in reader.entries(values[0] if len(values) == 1 else list(values), (), _Server())]
     return (
-        bool(entries)
-        and not reader.wrong
-        and all(map(describes_item, entries))
-        and not any("text" in e for e in entries)
+        not reader.faults
+        and any(map(describes_item, tools))
+        and all(describes_item(tool) or tool.keys() <= _NAMING for tool in tools)
+        and not any("text" in tool for tool in tools)
     )
 
 
-def _read(path: Path) -> tuple[Any, str]:
-    """The data and its text; JSON lines are a list, with every object in its line of the file.
+def _read(path: Path) -> tuple[Any, Callable[[], Mapping[YamlPath, int]]]:
+    """The data, and a function that gives its lines; JSON lines are a list.
 
     The fault of a file that is no JSON by name or content says what is expected.
     """
     suffix, faults = path.suffix.lower(), list[Fault]()
     if suffix not in _LINES:
         try:
-            return read_jsonc(path)
+            data, text = read_jsonc(path)
         except InputError as error:
-            faults += error.faults
-        if not is_lines(path):
-            whys = (Message("catalogs.tool-list-format", why=fault.message) for fault in faults)
-            changed = [replace(fault, message=why) for fault, why in zip(faults, whys, strict=True)]
-            raise InputError(faults if suffix.startswith(".json") else changed)
-    faults = []
-    data = [row for _, row in iter_jsonl(path, faults)]
+            if not is_lines(path):
+                expected = [
+                    replace(f, message=Message("catalogs.tool-list-format", why=f.message)) for f in error.faults
+                ]
+                raise error if suffix.startswith(".json") else InputError(expected) from error
+        else:
+            return data, partial(entry_lines, text)
+    rows = list(iter_jsonl(path, faults))
     raise_faults(merge_equal_faults(faults))
-    text, at = "[", 1
-    for line, record in iter_records(path, []):
-        text += "\n" * (line - at) + f"{record},"
-        at = line + record.count("\n")
-    return data, plain_json(text + "]")
+    return [row for _, row in rows], lambda: {(index,): line for index, (line, _) in enumerate(rows)}
 
 
-@dataclass(frozen=True, slots=True)
-class _Server:
+class _Server(NamedTuple):
     """The server that a list of tools belongs to."""
 
     name: str | None = None
     version: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _ToolEntry:
-    """One tool definition in the file."""
-
-    data: Mapping[str, Any]
-    path: YamlPath
-    server: _Server
-
-
-@dataclass(frozen=True, slots=True)
-class _Wrong:
-    """The fault of one entry.
-
-    Attributes:
-        subject: the entry, such as `tool 'search'`; what is wrong in the same way with several is said once.
-        message: what is wrong with it; `{line}` is replaced by the line of `related`.
-    """
-
-    subject: str
-    message: str
-    path: YamlPath
-    related: YamlPath | None = None
+_Entry: TypeAlias = tuple[Mapping[str, Any], YamlPath, _Server]  # a definition, its path in the file, and its server
 
 
 @dataclass
 class _ToolListReader:
-    """The definitions read so far, and their faults."""
+    """The definitions read so far, and their faults.
+
+    Attributes:
+        path: the file.
+        names: what the list calls fields.
+        read_lines: gives the lines of the file by path.
+        items: the tools.
+        forms: numbers of tools by form.
+        hosted: numbers of tools that the provider runs, by type.
+        definitions: the other definitions, as in the file.
+        paths: where each tool is, by server and name.
+        faults: the entry (a text that begins a message), the message and the path of each fault.
+        has_next: whether the list names a next page.
+        n_without_schema: tools whose schema was left out.
+    """
 
     path: Path
-    text: str
     names: Mapping[str, str]
+    read_lines: Callable[[], Mapping[YamlPath, int]]
     items: list[Item] = field(default_factory=list)
     forms: Counter[str] = field(default_factory=Counter)
     hosted: Counter[str] = field(default_factory=Counter)
-    wrong: list[_Wrong] = field(default_factory=list)
-    first: dict[tuple[str | None, str], YamlPath] = field(default_factory=dict)
-    pages: bool = False
-    schemaless: int = 0
-    mapped: set[str] = field(default_factory=set)
-    fields: dict[str, None] = field(default_factory=dict)
-    tools: list[Mapping[str, Any]] = field(default_factory=list)
+    definitions: list[Mapping[str, Any]] = field(default_factory=list)
+    paths: dict[tuple[str | None, str], YamlPath] = field(default_factory=dict)
+    faults: list[tuple[str, str, YamlPath]] = field(default_factory=list)
+    has_next: bool = False
+    n_without_schema: int = 0
 
-    def fault(self, message: str, path: YamlPath, *, subject: str = "", related: YamlPath | None = None) -> None:
-        """Add a fault, see `_Wrong`."""
-        self.wrong.append(_Wrong(subject, message, path, related))
+    @cached_property
+    def lines(self) -> Mapping[YamlPath, int]:
+        """The lines of the file by path, which only faults need."""
+        return self.read_lines()
 
-    def read(self, entry: _ToolEntry) -> None:
-        data, has_schema = with_plain_schema(renamed(entry.data, self.names))
-        self.schemaless += not has_schema
-        self.mapped.update(mapped(entry.data, self.names))
-        self.fields |= dict.fromkeys(entry.data)
+    def entries(self, value: Any, path: YamlPath, server: _Server) -> Iterator[_Entry]:
+        """The definitions in a JSON value, also nested ones; anything else is a fault."""
+        if isinstance(value, list):
+            for index, entry in enumerate(value):
+                if not isinstance(entry, dict):
+                    self.faults.append((f"{entry!r:.40}", Message("catalogs.not-a-tool"), (*path, index)))
+                elif _holds_tools(entry) and not is_definition(entry):
+                    yield from self._members(entry, (*path, index), _server_of(entry, server))
+                else:
+                    yield entry, (*path, index), server
+        elif is_definition(value):
+            yield value, path, server
+        elif isinstance(value, dict):
+            yield from self._members(value, path, server)
+        else:
+            self.faults.append((f"{value!r:.40}", _no_tools(), path))
+
+    def _members(self, value: dict[str, Any], path: YamlPath, server: _Server) -> Iterator[_Entry]:
+        """The definitions in an object that is none itself."""
+        is_envelope = "jsonrpc" in value and "result" in value
+        keys = ("result",) if is_envelope else (*_LISTS, *_SERVERS)
+        members = {key: value[key] for key in keys if is_envelope or isinstance(value.get(key), list | dict)}
+        self.has_next = self.has_next or bool(members and value.get("nextCursor"))
+        for key, inner in members.items():
+            read = self._by_name if isinstance(inner, dict) and not is_envelope else self.entries
+            yield from read(inner, (*path, key), server)
+        if not members:
+            yield from self._by_name(value, path, server)
+
+    def _by_name(self, named: dict[str, Any], path: YamlPath, server: _Server) -> Iterator[_Entry]:
+        """The definitions of servers by name, or of tools by name, which are of `server`."""
+        for name, value in named.items():
+            where, fields = (*path, name), value if isinstance(value, dict) else {}
+            if isinstance(value, list) or _holds_tools(fields):
+                yield from self.entries(value, where, _Server(name, _version(fields)))
+            elif is_keyed_tool(renamed(fields, self.names)):
+                yield keyed_tool(name, fields), where, server
+            elif "command" in fields or "url" in fields:
+                problem = Message("catalogs.configured-server", path=shlex.quote(str(self.path)))
+                self.faults.append((f"server {name!r}", problem, where))
+            else:
+                self.faults.append((f"field {name!r}", _no_tools(), where))
+
+    def read(self, definition: Mapping[str, Any], path: YamlPath, server: _Server) -> None:
+        """Add the tool of a definition, or its fault."""
+        data, has_schema = with_plain_schema(renamed(definition, self.names))
+        self.n_without_schema += not has_schema
         try:
             tool = read_definition(data)
         except HostedToolError:
             self.hosted[str(data["type"])] += 1
             return
         except ParameterError as error:
-            self.tools.append(data)
-            self.fault(str(error), entry.path, subject=f"tool {data.get('name', '')!r:.60}:")
+            self.definitions.append(definition)
+            self.faults.append((f"tool {data.get('name', '')!r:.60}:", str(error), path))
             return
-        self.tools.append(data)
-        server = tool.server or entry.server.name
-        before = self.first.setdefault((server, tool.name), entry.path)
-        if before != entry.path:
-            where = f" on server {server!r}" if server else ""
-            message = Message("catalogs.tool-repeated", tool=tool.name, where=where, line="{line}")
-            self.fault(message, entry.path, related=before)
+        self.definitions.append(definition)
+        name = tool.server or server.name
+        first = self.paths.setdefault((name, tool.name), path)
+        if first != path:
+            where, line = f" on server {name!r}" if name else "", line_of(self.lines, first)
+            self.faults.append(("", Message("catalogs.tool-repeated", tool=tool.name, where=where, line=line), path))
             return
         self.forms[tool.form] += 1
-        self.items.append(tool.item(server, {"server_version": entry.server.version} if entry.server.version else {}))
+        self.items.append(tool.item(name, {"server_version": server.version} if server.version else {}))
 
-    def finish(self) -> None:
-        """Raise all faults, with lines.
+    def raise_faults(self) -> None:
+        """Raise all faults, with lines; those that say the same of several entries are one.
 
         Raises:
-            InputError: anything is.
+            InputError: there are faults.
         """
-        if self.tools and (useless := [field for field in self.names if field not in self.mapped]):
-            fields = self._shown_fields()
-            raise InputError(
-                [
-                    Fault(
-                        Message("catalogs.mapped-field", field=field, name=self.names[field], fields=fields), self.path
-                    )
-                    for field in useless
-                ]
-            )
-        if not self.items and not self.wrong:
-            self.fault(_no_tools(), (), subject="the file")
-        if not self.wrong:
-            return
-        if self.tools and not any("name" in tool or "function" in tool for tool in self.tools):
-            raise InputError([self._nameless()])
-        lines = entry_lines(self.text)
-        groups: dict[tuple[str, YamlPath | None], list[_Wrong]] = {}
-        for fault in self.wrong:
-            groups.setdefault((fault.message, fault.related), []).append(fault)
-        faults = []
-        for (message, related), alike in groups.items():
-            text = f"{alike[0].subject} {message}{_also(alike)}".lstrip()
-            text = text if related is None else text.replace("{line}", str(line_of(lines, related)))
-            faults.append(Fault(text, self.path, line_of(lines, alike[0].path)))
-        raise InputError(sorted(faults, key=lambda fault: fault.line))
+        tools, fields = [renamed(tool, self.names) for tool in self.definitions], self._shown_fields()
+        used = {name for tool in self.definitions for name in mapped(tool, self.names)}
+        useless = [(field, name) for field, name in self.names.items() if tools and field not in used]
+        messages = [Message("catalogs.mapped-field", field=field, name=name, fields=fields) for field, name in useless]
+        raise_faults([Fault(message, self.path) for message in messages])
+        if not self.items and not self.faults:
+            self.faults.append(("the file", _no_tools(), ()))
+        if self.faults and tools and not any("name" in tool or "function" in tool for tool in tools):
+            option = as_option({**self.names, "name": "FIELD", **self._mapping()})
+            raise InputError([Fault(Message("catalogs.tools-without-name", fields=fields, option=option), self.path)])
+        groups: dict[str, list[tuple[str, YamlPath]]] = {}
+        for subject, message, path in self.faults:
+            groups.setdefault(message, []).append((subject, path))
+        faults = [
+            Fault(f"{alike[0][0]} {message}{_more(alike)}".lstrip(), self.path, line_of(self.lines, alike[0][1]))
+            for message, alike in groups.items()
+        ]
+        raise_faults(sorted(faults, key=lambda fault: fault.line))
 
     def _mapping(self) -> dict[str, str]:
         """What the tools seem to call the fields that none of them has."""
-        keys = {"name": ("name",), "description": ("description",), "schema": (*SCHEMA_KEYS,)}
-        missing = [
-            name for name, theirs in keys.items() if not any({*theirs, "function"} & tool.keys() for tool in self.tools)
-        ]
-        return suggested(self.tools, missing)
+        tools = [renamed(tool, self.names) for tool in self.definitions]
+        names = {"name": ("name",), "description": ("description",), "schema": (*SCHEMA_KEYS,)}
+        missing = [name for name, keys in names.items() if not any({*keys, "function"} & tool.keys() for tool in tools)]
+        return suggested(tools, missing)
 
     def _shown_fields(self) -> str:
         """The fields that the tools of the file have."""
-        fields = list(self.fields)
+        fields = list(dict.fromkeys(name for tool in self.definitions for name in tool))
         return ", ".join(map(repr, fields[:12])) + (", ..." if len(fields) > 12 else "") or "no field at all"
-
-    def _nameless(self) -> Fault:
-        names = {**self.names, "name": "FIELD", **self._mapping()}
-        fields = self._shown_fields()
-        return Fault(Message("catalogs.tools-without-name", fields=fields, option=as_option(names)), self.path)
 
     def notes(self) -> Iterator[str]:
         """Oddities that are no faults."""
@@ -580,69 +588,26 @@ class _ToolListReader:
         if mapping := self._mapping():
             fields = " and ".join(f"{file_field!r} as the {field}" for field, file_field in mapping.items())
             yield Message("catalogs.unread-fields", fields=fields, option=as_option({**self.names, **mapping}))
-        if self.schemaless:
-            yield Message("catalogs.zod-schemas", n=self.schemaless)
-        if self.pages:
+        if self.n_without_schema:
+            yield Message("catalogs.zod-schemas", n=self.n_without_schema)
+        if self.has_next:
             yield Message("catalogs.next-page")
-
-
-def _entries(value: Any, path: YamlPath, server: _Server, reader: _ToolListReader) -> Iterator[_ToolEntry]:
-    """The definitions in a JSON value, also nested ones; anything else is a fault."""
-    if isinstance(value, list):
-        for index, entry in enumerate(value):
-            if not isinstance(entry, dict):
-                reader.fault(Message("catalogs.not-a-tool"), (*path, index), subject=f"{entry!r:.40}")
-            elif any(isinstance(entry.get(key), list | dict) for key in _LISTS) and not is_definition(entry):
-                yield from _entries(entry, (*path, index), _server_of(entry, server), reader)
-            else:
-                yield _ToolEntry(entry, (*path, index), server)
-    elif is_definition(value):
-        yield _ToolEntry(value, path, server)
-    elif isinstance(value, dict):
-        yield from _object(value, path, server, reader)
-    else:
-        reader.fault(_no_tools(), path, subject=f"{value!r:.40}")
-
-
-def _object(value: dict[str, Any], path: YamlPath, server: _Server, reader: _ToolListReader) -> Iterator[_ToolEntry]:
-    """The definitions in an object that is none itself."""
-    is_envelope = "jsonrpc" in value and "result" in value
-    keys = ("result",) if is_envelope else (*_LISTS, *_SERVERS)
-    members = {key: value[key] for key in keys if is_envelope or isinstance(value.get(key), list | dict)}
-    reader.pages = reader.pages or bool(members and value.get("nextCursor"))
-    for key, inner in members.items():
-        read = _by_name if isinstance(inner, dict) and not is_envelope else _entries
-        yield from read(inner, (*path, key), server, reader)
-    if not members:
-        yield from _by_name(value, path, server, reader)
-
-
-def _by_name(named: dict[str, Any], path: YamlPath, server: _Server, reader: _ToolListReader) -> Iterator[_ToolEntry]:
-    """The definitions of servers by name, or of tools by name, which are of `server`."""
-    for name, value in named.items():
-        where, fields = (*path, name), value if isinstance(value, dict) else {}
-        if isinstance(value, list):
-            yield from _entries(value, where, _Server(name), reader)
-        elif any(isinstance(fields.get(key), list | dict) for key in _LISTS):
-            yield from _object(fields, where, _Server(name, _version(fields)), reader)
-        elif is_keyed_tool(renamed(fields, reader.names)):
-            yield _ToolEntry(keyed_tool(name, fields), where, server)
-        elif "command" in fields or "url" in fields:
-            problem = Message("catalogs.configured-server", path=shlex.quote(str(reader.path)))
-            reader.fault(problem, where, subject=f"server {name!r}")
-        else:
-            reader.fault(_no_tools(), where, subject=f"field {name!r}")
 
 
 def _no_tools() -> str:
     return Message("catalogs.no-tools", expected=Message("catalogs.tool-forms"))
 
 
-def _also(alike: Sequence[_Wrong]) -> str:
-    """The words for the entries after the first with which the same is wrong."""
-    subjects = [fault.subject.removesuffix(":") for fault in alike[1:]]
+def _more(alike: Sequence[tuple[str, YamlPath]]) -> str:
+    """The words for the entries after the first with the same fault."""
+    subjects = [subject.removesuffix(":") for subject, _ in alike[1:]]
     listed = ", ".join(filter(None, subjects[:_NAMED])) + (", ..." if len(subjects) > _NAMED else "")
     return f"; and {len(subjects):,} more{f': {listed}' if listed else ''}" if subjects else ""
+
+
+def _holds_tools(value: Mapping[str, Any]) -> bool:
+    """Whether an object has a list of tools, or tools by name."""
+    return any(isinstance(value.get(key), list | dict) for key in _LISTS)
 
 
 def _server_of(entry: Mapping[str, Any], outer: _Server) -> _Server:

@@ -17,7 +17,6 @@ Modules:
     curate: `ctxbench data stats`, `split`, `diff`, `rebase` and `export`.
     data: `ctxbench data list`, `show`, `validate`, `fetch`, `from-git` and `import`.
     data_app: `ctxbench data`: arguments of its commands.
-    import_app: `ctxbench data import`, `label`, `review`, `pool` and `agreement`: arguments.
     init: `ctxbench init`: find an agent's files in a project, and write its first experiment.
     label: `ctxbench data label`, `review`, `pool` and `agreement`.
     memory: `ctxbench memory` and `ctxbench serve`.

@@ -19,6 +19,8 @@ from ctxbench.io.errors import InputError, UserError, message_lines
 
 _READ_HERE = {str: str, Path: Path, list[str]: list}  # annotations of parameters, and what makes a value of text
 _PLACEHOLDERS = (("path", "PATH"), ("int", "N"), ("float", "N"))
+FIRST_WORDS = ("dataset", "traces", "tools", "golden", "triggers", "beir", "trec", "autorag", "run")
+"""Kinds that may stand before the files of `ctxbench data import`, without `--as`."""
 
 
 class _Light:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +24,19 @@ from ctxbench.datasets import lookup
 from ctxbench.datasets.dataset import Dataset, name_fault, name_of_path
 from ctxbench.datasets.files import create_dataset, read_dataset, write_dataset
 from ctxbench.datasets.files import validate as faults_of
-from ctxbench.datasets.layout import write_known_items
+from ctxbench.datasets.layout import CARD, RENAMES, read_card
 from ctxbench.datasets.lookup import dataset_folder, import_own, open_dataset
 from ctxbench.datasets.queries import unlabelled_words
 from ctxbench.io.cache import refuse_outputs, row_with
 from ctxbench.io.console import progress, say
 from ctxbench.io.documents import dump_json, dump_jsonl, dump_yaml
-from ctxbench.io.errors import InputError, ParameterError, UserError, count, quoted
+from ctxbench.io.errors import Fault, InputError, ParameterError, UnknownNameError, UserError, count, quoted
 from ctxbench.io.files import write_atomic
 from ctxbench.labelling import judgment_files, published, record_files
 from ctxbench.labelling.conversion import FIELD_NAMES, ImportSettings, read_grades
 from ctxbench.labelling.git_history import HistorySettings, grown_history, history_dataset
 from ctxbench.labelling.import_files import (
+    TRACES,
     Imported,
     ImportOptions,
     ImportPlan,
@@ -42,9 +45,11 @@ from ctxbench.labelling.import_files import (
     plan_import,
     write_import,
 )
-from ctxbench.labelling.kinds import CATALOG, EVALS, LOG
 from ctxbench.labelling.rebase import read_renames
+from ctxbench.labelling.sources import CATALOG, COLLECTION, EVALS, LOG, data_files, import_kinds
 from ctxbench.labelling.trace_import import scopes_of
+from ctxbench.labelling.trace_labels import is_searchable
+from ctxbench.model.items import ITEM_TYPES, Catalog
 from ctxbench.tuning.held_out import next_step
 
 _STATES = {
@@ -309,8 +314,24 @@ def _folder_name(repository: Path) -> str:
     return name_of_path(of_checkout.with_name(of_checkout.name.removesuffix(".git")), "history")
 
 
-NEXT_MINUTES = 20
 _SHOWN = 3  # requests that --dry-run shows
+_RENAMED = 10  # renamed items that a message names
+_GOLDEN = (
+    "An item that the expected ones of a request do not name counts as not needed, whatever its kind; a request "
+    "without expected items is unlabelled."
+)
+_DOCUMENTS = (
+    "A document that the labels of a query do not name counts as not needed, whatever its --type (here {type}); a "
+    "query without a required document is unlabelled."
+)
+_TRIGGERS = (
+    "A skill whose file does not name a request counts as not needed if the request should trigger another one. "
+    "Else that is unknown, and the request is unlabelled (with --nothing-else it needs nothing)."
+)
+_TRIGGERS_ALONE = (
+    "A skill whose file does not name a request counts as not needed; a request that should trigger none needs "
+    "nothing, as --nothing-else says."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,33 +339,33 @@ class ImportRequest:
     """What `ctxbench data import` was asked for; the fields are its options."""
 
     paths: Sequence[str]
-    catalog: str | None
-    out: Path | None
-    kind: str | None
-    names: str | None
-    dry_run: bool
-    item_type: str | None
-    grades: str | None
-    name: str | None
-    licence: str | None
-    version: str | None
-    history: int | None
-    all_offered: bool
-    renames: Path | None
-    redact: Path | None
-    no_redact: bool
-    nothing_else: bool
-    server: str | None
-    hide_keys: bool
-    source: Path | None
-    own_files: bool
-    dataset: str | None
-    keep: int | None
+    catalog: str | None = None
+    out: Path | None = None
+    kind: str | None = None
+    names: str | None = None
+    dry_run: bool = False
+    item_type: str | None = None
+    grades: str | None = None
+    name: str | None = None
+    licence: str | None = None
+    version: str | None = None
+    history: int | None = None
+    all_offered: bool = False
+    renames: Path | None = None
+    redact: Path | None = None
+    no_redact: bool = False
+    nothing_else: bool = False
+    server: str | None = None
+    hide_keys: bool = False
+    source: Path | None = None
+    own_files: bool = False
+    dataset: str | None = None
+    keep: int | None = None
 
     @property
     def command(self) -> str:
         """The command, without the mapping of fields."""
-        catalog = ["-c", self.catalog] if self.catalog else []
+        catalog = ["-c", self.catalog or "CATALOG"]
         out = ["--out", str(self.out)] if self.out else ["--dry-run"]
         kind = ["--as", self.kind] if self.kind else []
         return shlex.join(["ctxbench", "data", "import", *self.paths, *catalog, *out, *kind])
@@ -411,6 +432,7 @@ def import_any(request: ImportRequest, *, as_json: bool) -> int:
         UserError: files are missing, of no kind, or faulty; or the folder holds something else.
     """
     first = request.paths[0]
+    _check_first(request)
     if request.kind == "dataset" or (first in lookup.importers() and not Path(first).exists()):
         if len(request.paths) > 1:
             raise ParameterError(f"one public dataset at a time; got {', '.join(request.paths)}")
@@ -420,45 +442,140 @@ def import_any(request: ImportRequest, *, as_json: bool) -> int:
         import_run(request, as_json=as_json)
         return 0
     if request.out is None and not request.dry_run:
+        data_files([Path(path) for path in request.paths])  # a missing file is named first
         raise ParameterError("name the folder for the result: --out FOLDER; or use --dry-run")
     return _import_paths(request, as_json=as_json)
 
 
+def _check_first(request: ImportRequest) -> None:
+    """Check that the first path, if there is no such file, is no misspelt kind or name of a public dataset.
+
+    Raises:
+        ParameterError: it is nearly the name of a kind.
+        UnknownNameError: it is nearly the name of a dataset, and stands alone.
+    """
+    first, names = request.paths[0], lookup.importers()
+    if request.kind is not None or first in names or Path(first).exists():
+        return
+    kinds = get_close_matches(first, [*import_kinds(), TRACES, "dataset", "run"], 1, 0.75)
+    if kinds and len(request.paths) > 1:
+        raise ParameterError(f"no import {first!r}; did you mean {kinds[0]}? See `ctxbench data import --help`")
+    if len(request.paths) == 1 and get_close_matches(first, names, 1, 0.75):
+        raise UnknownNameError("dataset", first, names)
+
+
 def _import_paths(request: ImportRequest, *, as_json: bool) -> int:
     options, out = request.options(), request.out
-    if out is not None and options.settings.name is None:
-        options = replace(options, folder=out)
+    options = replace(options, folder=out)
     catalog = None if request.catalog is None else find_catalog(request.catalog)
     scopes = {} if request.catalog is None else scopes_of(dataset_folder(request.catalog))
-    plan = plan_import([Path(path) for path in request.paths], kind=request.kind, has_catalog=catalog is not None)
+    files = [Path(path) for path in request.paths]
+    plan = plan_import(files, kind=request.kind, has_catalog=catalog is not None, command=request.command)
     request.check_options(plan)
-    say(*kind_lines(plan), err=as_json)
     if out is not None:
         check_target(plan, out)
-    with progress() as bar:
-        imported = import_files(plan, catalog, options=options, scopes=scopes, progress=bar)
-    if imported.dataset is None:
-        if request.dry_run or out is None:
-            say(f"{count(sum(len(part.items) for part in imported.parts), 'item')}; nothing was written (--dry-run)")
-            return 0
-        return keep_parts(imported.parts, out=out, as_json=as_json, hide_keys=request.hide_keys)
+    say(*label_notes(plan, options, catalog), err=True)
+    try:
+        with progress() as bar:
+            imported = import_files(plan, catalog, options=options, scopes=scopes, progress=bar)
+    except UserError as error:
+        say(*kind_lines(plan), err=True)
+        if isinstance(error, InputError) and plan.family == EVALS and out is not None and (followed := _followed(out)):
+            fault = Fault(followed, plan.of_family(EVALS)[0])
+            raise InputError([*error.faults, fault], subject=error.subject) from error
+        raise
+    say(*kind_lines(plan), err=as_json)
     if request.dry_run or out is None:
-        say(found_line(imported))
-        for query in imported.dataset.queries[:_SHOWN]:
-            _show_query(imported.dataset.take([query.id]), as_json=False)
-        say("nothing was written (--dry-run)")
+        _show(imported, as_json=as_json)
         return 0
-    agent = Path(request.catalog) if request.catalog and is_agent_file(request.catalog) else None
-    dataset = imported.dataset.of_agent(agent)
+    if imported.dataset is None:
+        return keep_parts(imported.parts, out=out, as_json=as_json, hide_keys=request.hide_keys)
+    dataset = _with_agent(imported.dataset, plan, request)
     replaced = write_import(imported, dataset, out)
-    write_known_items(out, dataset.catalog.ids)
     with progress() as bar:
         line = next_step_line(next_step(dataset, progress=bar), str(out))
     if as_json:
-        print_json({**imported.as_dict(), "written": str(out), "replaced": replaced, "next": line})
+        written = {"dataset": dataset.name, "hash": dataset.hash, "written": str(out)}
+        print_json({**imported.as_dict(), **written, "replaced": replaced, "next": line.removeprefix("next: ")})
         return 0
-    say(f"{out}: {found_line(imported)}", *imported.lines(), line)
+    say(f"{out}: {found_line(imported)}", *imported.lines())
+    if replaced:
+        say("replaced what an earlier import of the files made")
+    say(line)
     return 0
+
+
+def _show(imported: Imported, *, as_json: bool) -> None:
+    """Print what an import would write: the first requests with their labels."""
+    dataset = imported.dataset
+    if as_json:
+        print_json({**imported.as_dict(), "written": None})
+    elif dataset is None:
+        say(f"{count(sum(len(part.items) for part in imported.parts), 'item')}; nothing was written (--dry-run)")
+    else:
+        say(found_line(imported), *imported.lines())
+        for query in dataset.queries[:_SHOWN]:
+            _show_query(dataset.take([query.id]), as_json=False)
+        say("nothing was written (--dry-run)")
+
+
+def _with_agent(dataset: Dataset, plan: ImportPlan, request: ImportRequest) -> Dataset:
+    """The dataset over the agent file of the catalog, if it is one, with the path of its file of evals."""
+    if plan.family == EVALS and request.out is not None and len(files := plan.of_family(EVALS)) == 1:
+        source = {**dataset.about["source"], "path": _path_from(request.out, files[0])}
+        dataset = replace(dataset, about={**dataset.about, "source": source})
+    return dataset.of_agent(Path(request.catalog) if request.catalog and is_agent_file(request.catalog) else None)
+
+
+def _path_from(folder: Path, file: Path) -> str:
+    """The path of a file relative to a folder; where there is none (another drive), its name."""
+    try:
+        return Path(os.path.relpath(file.absolute(), folder.absolute())).as_posix()
+    except ValueError:
+        return file.name
+
+
+def _followed(folder: Path) -> str:
+    """That the dataset which an import would replace follows renamed items, whose old ids the file may have."""
+    renames = read_card(folder).get(RENAMES) if (folder / CARD).is_file() else None
+    if not isinstance(renames, dict) or not renames:
+        return ""
+    pairs = ", ".join(f"{old} is {new} now" for old, new in list(renames.items())[:_RENAMED])
+    return f"{folder} follows renamed items; write their new ids in the evals, too: {pairs}"
+
+
+def label_notes(plan: ImportPlan, options: ImportOptions, catalog: Catalog | None) -> list[str]:
+    """Which items without a label will count as not needed."""
+    if plan.family == LOG:
+        return [] if catalog is None else list(_log_notes(catalog))
+    if plan.family == COLLECTION:
+        return [_DOCUMENTS.format(type=options.settings.type)]
+    names = {kind.name for kind in plan.titles if kind.family == EVALS}
+    triggers = _TRIGGERS_ALONE if options.nothing_else else _TRIGGERS
+    return [*[_GOLDEN] * bool(names - {"triggers"}), *[triggers] * ("triggers" in names)]
+
+
+def _log_notes(catalog: Catalog) -> Iterator[str]:
+    """What the types of the items of a catalog mean for the labels of a log."""
+    counts = Counter(item.type for item in catalog if is_searchable(item))
+    if not counts:
+        yield (
+            "Items that were not called count as unknown: no item of the catalog can be found by search (all are "
+            "disabled, always included, or manual)."
+        )
+    elif counts.keys() == {"tool"}:
+        yield (
+            "Tools that were not called count as not needed if the request was offered all tools that it may get "
+            f"({counts['tool']:,} in the catalog); else as unknown, and the query is labelled in part."
+        )
+    else:
+        types = ", ".join(count(counts[name], f"{name} item") for name in ITEM_TYPES if counts[name])
+        yield (
+            f"Items that were not called count as unknown: the catalog has {types}, and a log cannot show whether a "
+            "rule, skill or reference was needed."
+        )
+        if counts["tool"]:
+            yield "Only requests that may get tools alone can be labelled in full."
 
 
 def kind_lines(plan: ImportPlan) -> Iterator[str]:
@@ -469,17 +586,22 @@ def kind_lines(plan: ImportPlan) -> Iterator[str]:
     if plan.skipped:
         some = ", ".join(str(path) for path in plan.skipped[:_SHOWN])
         more = ", ..." if len(plan.skipped) > _SHOWN else ""
-        yield f"{count(len(plan.skipped), 'file')} of no known kind left out: {some}{more}"
+        yield f"{count(len(plan.skipped), 'file')} left out, of no kind that is read here: {some}{more}"
 
 
 def found_line(imported: Imported) -> str:
     """What an import found, in one line."""
-    found = imported.found
-    text = f"{count(found['requests'], 'request')}, {count(found['labels'], 'label')}"
+    found, dataset = imported.found, imported.dataset
+    if dataset is None:
+        return ""
+    splits = ", ".join(f"{name} {n:,}" for name, n in dataset.counts["splits"].items())
+    text = f"{count(found['requests'], 'request')} ({splits}), {count(found['labels'], 'label')}"
     text += f", {count(found['forbidden'], 'forbidden item')}, {count(found['offered'], 'offered set')}"
-    dataset = imported.dataset
-    left = "" if dataset is None else unlabelled_words(dataset.counts["unlabelled"], dataset.counts["partly_labelled"])
-    return f"{text}; {left}" if left else text
+    text += f" over {count(len(dataset.catalog), 'item')}"
+    partly = dataset.counts["partly_labelled"]
+    unlabelled = dataset.counts["unlabelled"] - partly
+    full = len(dataset) - dataset.counts["unlabelled"]
+    return f"{text}; {full:,} labelled in full, {partly:,} in part, {unlabelled:,} not at all"
 
 
 def import_run(request: ImportRequest, *, as_json: bool) -> None:

@@ -381,8 +381,8 @@ def _next(project: Project, *, workflow: bool, ignore: bool) -> Iterator[str]:
     yield command("select", "what a user asks", "--agent", agent)
     if not project.datasets:
         evals = folder / (project.evals or "evals.jsonl")
-        golden = command("data", "import", "golden", evals, "--catalog", agent, "--out", folder / EVALS)
-        yield f"{golden}    # your evals, or `traces` and a log"
+        golden = command("data", "import", evals, "--catalog", agent, "--out", folder / EVALS)
+        yield f"{golden}    # your evals, or a log"
     if not (_names_own(agent) or all(_names_own(folder / name) for name in (EXPERIMENT, GATE))):
         until = "until then a shipped one (learned/normal) is measured"
         yield f"name your own selector under selector: in {agent}; {until}"

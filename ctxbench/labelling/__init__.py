@@ -6,8 +6,8 @@ silently. For users: `datasets/README.md`, `datasets/traces.md`, `datasets/label
 
 Where to start, and the rule of each task:
     Public datasets: `BFCL` in `published`. Files are pinned by version and SHA-256; no data goes into this repository.
-    Files of users: `kinds` (what is read, and how it is recognised), then `import_files`. `sources` reads any file as
-        documents; each family has one reader. Content decides, never a name; a label is never guessed.
+    Files of users: `sources` (any file as documents, and how its kind is recognised), then `import_files`. Each family
+        has one reader. Content decides, never a name; a label is never guessed.
     Evals: `eval_forms` turns the files of programs into records, `evals` reads these.
     Collections: `conversion`, then `judgment_files`. A file with unreadable labels is refused.
     Logs: `trace_exports` and `agent_sessions`, then `Builder` in `trace_labels`. Items that were called are required;
@@ -30,7 +30,6 @@ Modules:
     git_history: Datasets from git history: commits as queries, changed files as labels.
     import_files: Import files of any kind: recognise each, group them by family, read each family.
     judgment_files: Read collections (BEIR, MTEB, TREC, AutoRAG ...) and lists of items, and export datasets.
-    kinds: The kinds of files that are imported, and their recognition.
     overlap: Near-duplicate items, and items that a search confuses.
     pools: Pools of what selectors offer, and predictions of what queries require.
     published: Datasets from installed packages, and files fetched from publishers.
@@ -39,7 +38,7 @@ Modules:
     review: Labels that selectors contradict, and agreement between two labellings.
     sampling: The stratified sample of queries to label, and estimates from the answers to it.
     session: A labelling session and the folder that it is stored in.
-    sources: Any file as documents, by its content.
+    sources: Any file as documents, by its content, and the kinds of files.
     trace_exports: Spans in the forms of the programs that export them, and the kinds of logs.
     trace_import: Import logs: read them, report what is unreadable, and write a dataset.
     trace_labels: Queries and labels from turns, and the report of an import.

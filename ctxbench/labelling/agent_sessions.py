@@ -15,24 +15,25 @@ Gemini CLI (`ConversationRecord`, https://github.com/google-gemini/gemini-cli) a
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import chain, groupby
 from operator import getitem
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ctxbench.datasets.queries import group_pairs
 from ctxbench.io.errors import Fault, Message
-from ctxbench.labelling.kinds import LOG, ImportKind
 from ctxbench.labelling.record_files import UNKNOWN, NameResolver, snake
+from ctxbench.labelling.sources import LOG, ImportKind
 from ctxbench.labelling.trace_labels import is_shell
 from ctxbench.labelling.trace_messages import (
     LIKE_CALLS,
     Call,
     LogFindings,
     Record,
+    all_objects,
     get,
     parsed,
     plain_text,
@@ -43,26 +44,26 @@ from ctxbench.model.items import Catalog, ItemKey
 from ctxbench.model.requests import Message as ChatTurn
 
 _FIELDS = {
-    "role": ("role", "sender", "speaker", "from", "author"),
+    "role": ("role", "sender", "speaker", "from", "author", "source"),
     "type": ("type", "event", "kind", "message_type", "event_type", "eventType", "hook_event_name"),
     "message": ("message", "payload", "data", "attachment"),  # of an event
     "session": (
         *("sessionId", "session_id", "conversation_id", "conversationId", "conversation", "thread_id", "threadId"),
         *("chat_id", "chatId", "dialogue_id", "dialog_id", "test_id", "task_id", "run_id", "trace_id", "session"),
     ),
-    "messages": ("chat_messages", "conversations", "transcript", "messages", "traj", "trajectory"),
+    "messages": ("chat_messages", "conversations", "transcript", "messages", "traj", "trajectory", "history", "steps"),
     "time": ("timestamp", "time", "ts", "created_at", "createdAt", "created", "date"),
     "text": ("content", "text", "message", "value", "body", "parts", "utterance", "prompt"),
-    "calls": ("tool_calls", "toolCalls", "toolRequests", "function_calls", "function_call"),
-    "name": ("mcpToolName", "name", "tool_name", "toolName", "tool", "toolId"),
-    "server": ("mcpServerName", "server_name", "serverName", "server", "namespace"),
+    "calls": ("tool_calls", "toolCalls", "toolRequests", "toolInvocations", "function_calls", "function_call"),
+    "name": ("mcpToolName", "toolName", "name", "tool_name", "function_name", "tool", "toolId", "fn", "func"),
+    "server": ("mcpServerName", "server_name", "serverName", "server", "namespace", "providerIdentifier"),
     "id": ("tool_use_id", "tool_call_id", "toolCallId", "call_id", "callId", "callID", "id"),
     "input": ("input", "arguments", "args", "parameters", "params", "action", "tool_input"),
-    "output": ("content", "output", "result", "response", "tool_response", "text", "error"),
+    "output": ("content", "output", "result", "response", "tool_response", "observation", "answer", "text", "error"),
     "skill": ("skill", "skill_name", "skillName", "name", "command"),
     "read": ("file_path", "filePath", "path", "absolute_path", "target_file", "filename", "paths", "files"),
     "shell": ("command", "cmd", "script", "code"),
-    "parts of calls": ("functionCall", "toolCall", "toolUse", "function", "value", "state"),
+    "parts of calls": ("functionCall", "toolCall", "toolUse", "toolInvocation", "function", "value", "state"),
     "parts of results": ("functionResponse", "toolResult", "toolResponse"),
     "inserted": ("isMeta", "isSynthetic", "isVisibleInTranscriptOnly", "isAutopilotContinuation"),
 }
@@ -80,16 +81,26 @@ _ROLES = {
     **dict.fromkeys(("system", "developer"), "system"),
 }
 _CALL = re.compile(
-    rf"{LIKE_CALLS.pattern}|tool_?request|local_shell_call|(?:pre|post)_?tool_?use"
+    rf"{LIKE_CALLS.pattern}|tool_?request|dynamic-tool|local_shell_call|(?:pre|post)_?tool_?use"
     r"|tool(?:[-_. ]?(?:start|started|begin|called|invoked|executed|execution_start))?",
     re.IGNORECASE,
 )
 _RESULT = re.compile(
     r"(?:\w+[-_])?(?:tool|function)[-_]?(?:call[-_]?)?(?:result|response|output|error)"
-    r"|tool[-_. ]?(?:end|ended|finished|completed|returned|execution_complete)",
+    r"|(?:mcp_)?tool[-_. ]?(?:end|ended|finished|completed|returned|execution_complete|call_end)",
     re.IGNORECASE,
 )
-_FAILURES = ("error", "failed", "failure", "cancelled", "canceled", "denied", "rejected")
+_FAILURES = (
+    "error",
+    "output-error",
+    "output-denied",
+    "failed",
+    "failure",
+    "cancelled",
+    "canceled",
+    "denied",
+    "rejected",
+)
 _EXIT = re.compile(r"exit(?:ed with)?[ _]code[\"']?:? *[1-9]", re.IGNORECASE)  # of a shell
 
 _USES = {
@@ -105,6 +116,7 @@ _READERS = ("cat", "head", "tail", "less", "more", "bat", "nl", "sed", "awk", "t
 _SHELL_WORDS = ("bash", "sh", "zsh", "-c", "-lc", "sudo", "pwsh", "-Command")
 _STEPS = re.compile(r"&&|\|\|?|;|\n")  # between the commands of a script
 _WITH_SERVER = re.compile(r"__|[./:]|^mcp[_-]")
+_SERVER_TWICE = re.compile(r"^(.+?)__(?:mcp[-_]+)?\1[-_./:]+", re.IGNORECASE)  # where a name repeats its server
 
 _INJECTED = re.compile(
     r"<(system-reminder|environment_details|environment_context|user_instructions|ide_\w+|local-command-\w+|bash-\w+"
@@ -122,10 +134,14 @@ _NOT_TYPED = re.compile(
 _TEXT_RESULT = re.compile(r"\[\w+(?: for [^\n]*)?\] Result:\s*")  # of Cline
 _WRAPPED = re.compile(r"<(task|feedback|user_message|userRequest|user_query)>(.*?)</\1>", re.DOTALL)
 _MENTION = re.compile(r"[/$]([\w:.-]+)")
-_TAGGED = re.compile(r"<(use_mcp_tool|read_file|execute_command|use_skill)>(.*?)</\1>", re.DOTALL)  # calls of Cline
+_TAGGED = re.compile(r"<(use_mcp_tool|read_file|execute_command|use_skill|tool_call)>(.*?)</\1>", re.DOTALL)
 _TAG = re.compile(r"<([\w-]+)>\s*([^<]*)</\1>")
 
 _N_RESULTS, _LENGTH = 5, 1000  # results that go with the next request, and their characters
+_ABORTS = ("turn_aborted", "abort", "turn.failed")
+_ABORTED = re.compile(r"<turn_aborted>|\[Request interrupted by user")
+_N_ROLES = 8  # different words for roles in a transcript at most
+_DENIED = (0, 5)  # kinds of confirmation of VS Code: denied, skipped
 _STARTS = ("session_meta", "session.start", "session")
 _COMPACTIONS = ("compacted", "compact_boundary", "session.compaction_complete", "compaction")
 
@@ -177,15 +193,18 @@ class SessionNames:
         """The names of the items that a call used; empty for a tool of the agent that used none.
 
         Args:
-            name: the name of the tool.
+            name: the name of the tool; empty if it is in a field of any name among the arguments.
             arguments: its input.
             folder: the working folder.
         """
         values = arguments if isinstance(arguments, dict) else {"command": arguments}
+        if not name:
+            return [value for value in values.values() if isinstance(value, str) and self._is_known(value)][:1]
         server, tool = get(values, *_FIELDS["server"]), get(values, "tool_name", "toolName")
         name = f"{server}__{tool}" if server and tool else name  # a tool that calls tools
-        if self.is_item(name):
-            return [name]
+        plain = name if self._is_known(name) else _SERVER_TWICE.sub(r"\1__", name)
+        if self.is_item(plain):
+            return [plain]
         use = _use(name)
         value = get(values, *_FIELDS[use]) if use else None
         if use == "skill":
@@ -196,11 +215,15 @@ class SessionNames:
 
     def is_item(self, name: str) -> bool:
         """Whether a called name may be of an item, and not of a tool that is part of the agent."""
-        return self._resolver.resolve(name).rule != UNKNOWN or _WITH_SERVER.search(name) is not None
+        return self._is_known(name) or _WITH_SERVER.search(name) is not None
+
+    def _is_known(self, name: str) -> bool:
+        return self._resolver.resolve(name).rule != UNKNOWN
 
     def offered(self, tools: Sequence[Any], skills: Any) -> tuple[str, ...]:
         """The names in lists of tools and skills, without those that are part of the agent."""
-        names = [entry.get("name") if isinstance(entry, dict) else entry for entry in tools]
+        definitions = [get(entry, "function") or entry if isinstance(entry, dict) else entry for entry in tools]
+        names = [entry.get("name") if isinstance(entry, dict) else entry for entry in definitions]
         ids = [self.skill(name) for name in skills or () if isinstance(name, str)]
         return (
             *(name for name in names if isinstance(name, str) and name and self.is_item(name)),
@@ -225,11 +248,7 @@ def _printed_files(command: Any, values: Mapping[str, Any]) -> list[str]:
     base = str(get(values, "workdir", "cwd") or "")
     paths: list[str] = []
     for step in _STEPS.split(text):
-        try:
-            words = shlex.split(step)
-        except ValueError:  # a step of a quoted script
-            words = re.sub("[\"']", " ", step).split()
-        words = [word for word in words if word not in _SHELL_WORDS] or [""]
+        words = [word for word in re.split(r"[\s'\"]+", step) if word and word not in _SHELL_WORDS] or [""]
         targets = [word if word[:1] in "/~" or not base else f"{base}/{word}" for word in words[1:] if word[:1] != "-"]
         if words[0] == "cd" and targets:
             base = targets[0]
@@ -265,9 +284,13 @@ class SessionReader:
 
     Several sessions may be in one file, and a session in several files: a resumed one repeats events, which are read
     once. Subagents, and what follows a summary of the conversation (compaction), are conversations of their own.
+
+    Attributes:
+        fields: the names of fields in the file, from `transcript_fields`.
     """
 
     def __init__(self, names: SessionNames, findings: LogFindings) -> None:
+        self.fields: Mapping[str, str] = {}
         self._names = names
         self._findings = findings
         self._conversations: dict[str, _Conversation] = {}
@@ -283,7 +306,7 @@ class SessionReader:
         chat, self._chat = self._chat, None
         if isinstance(chat, dict):
             yield from self.read(chat, *self._last)
-        self._file, self._session, self._folder = path, "", ""
+        self._file, self._session, self._folder, self.fields = path, "", "", {}
 
     def finish(self) -> Iterator[Record]:
         """The turns that are open at the end of all files."""
@@ -307,6 +330,9 @@ class SessionReader:
             if "$set" in value:  # Gemini CLI writes all messages anew
                 messages = value["$set"].get("messages") or []
                 value = {"messages": [message for message in messages if message["id"] not in self._ids]}
+            if self.fields:
+                value = value | {name: value.get(field) for name, field in self.fields.items() if name != "user"}
+                value["role"] = "user" if value["role"] == self.fields["user"] else value["role"]
             for line in _lines_of(value, self._session or f"{self._file.stem}-{at.line}"):
                 yield from self._read_line(line, position)
         except (TypeError, ValueError, AttributeError, LookupError, RecursionError):
@@ -332,16 +358,20 @@ class SessionReader:
         calls, results = _uses({**message, "type": message.get("type") or kinds[0]}, role)
         if kinds[0] == "skill.invoked" and message.get("trigger") != "context-load":
             calls = [("", "skill", message)]
-        text = _text(message)
+        text, is_event = _text(message), kinds[0] == "event_msg"  # of Codex, which repeats calls
+        calls = [] if is_event else calls
         is_user = role == "user" and not results
+        if any(kind in _ABORTS for kind in kinds) or (is_user and _ABORTED.search(text)):
+            self._abort(conversation)
         if is_user and _is_typed(line, message):
             times = [seconds(source.get(name)) for source in (line, message) for name in _FIELDS["time"]]
             record = Record(position=position, text=text, time=next((t for t in times if t is not None), None))
             yield from self._read_request(conversation, record)
         elif kinds[0] == "skill.invoked" and message.get("trigger") == "user-invoked":
             self._add_explicit(conversation, [message["name"]])
-        elif kinds[0] != "event_msg" and (role in ("assistant", "tool") or calls or results):  # Codex repeats items
-            answer = text if role == "assistant" and message.get("model") != "<synthetic>" else None
+        elif calls or results or (role in ("assistant", "tool") and not is_event):
+            is_answer = role == "assistant" and not is_event and message.get("model") != "<synthetic>"
+            answer = text if is_answer else None
             self._read_answer(conversation, answer, calls, results)
         elif not is_user:
             self._findings.counts["events_other"] += 1
@@ -408,10 +438,10 @@ class SessionReader:
             conversation.record.after = (ChatTurn("assistant", text),) if text else conversation.record.after
         for identity, name, arguments in calls:
             key = identity or f"#{len(conversation.calls)}"
-            if key not in conversation.calls:
-                items = self._names.needed(name, arguments, self._folder)
-                conversation.calls[key] = name, items, ""
-                self._findings.outside.update([] if items else [name])
+            tool, items, status = conversation.calls.get(key, ("", [], ""))
+            if not items:  # an event may repeat a call and name its server
+                conversation.calls[key] = tool or name, self._names.needed(name, arguments, self._folder), status
+                conversation.record.unread += not name and not conversation.calls[key][1]
         for identity, output, failed in results:
             key = identity or next((key for key, (*_, status) in conversation.calls.items() if not status), "")
             tool, items, status = conversation.calls.get(key, ("", [], "earlier"))
@@ -432,12 +462,20 @@ class SessionReader:
             yield from self._close(conversation)
             conversation.n_parts, conversation.n_turns, conversation.results = conversation.n_parts + 1, 0, []
 
+    def _abort(self, conversation: _Conversation) -> None:
+        """Note that the open turn was interrupted: its calls without a result failed, and more may have followed."""
+        if conversation.record is not None:
+            conversation.record.doubtful = True
+            for key, (tool, items, status) in conversation.calls.items():
+                conversation.calls[key] = tool, items, status or "error"
+
     def _close(self, conversation: _Conversation) -> Iterator[Record]:
         """The open turn of a conversation, unless it is a command that the model did not answer."""
         record, calls, conversation.record = conversation.record, conversation.calls, None
         conversation.calls = {}
         if record is not None and (calls or not conversation.is_command):
             part = f"-part-{conversation.n_parts}" if conversation.n_parts > 1 else ""
+            self._findings.outside.update(tool for tool, items, _ in calls.values() if tool and not items)
             record.conversation, record.turn = f"{conversation.name}{part}", conversation.n_turns
             conversation.n_turns += 1
             record.calls = tuple(
@@ -459,10 +497,13 @@ def _role(*sources: Mapping[str, Any]) -> str:
         for names, roles in ((_FIELDS["role"], _ROLES), (_FIELDS["type"], _TYPES)):
             values = [source.get(name) for name in names]
             texts = [value.get("role") if isinstance(value, dict) else value for value in values]
-            plain = [re.sub(r"[\W_]+", "_", snake(text)) for text in texts if isinstance(text, str)]
-            if role := next((roles[text] for text in plain if text in roles), ""):
+            if role := next(filter(None, (_role_of(text, roles) for text in texts)), ""):
                 return role
     return ""
+
+
+def _role_of(word: Any, roles: Mapping[str, str] = _ROLES) -> str:
+    return roles.get(re.sub(r"[\W_]+", "_", snake(word)), "") if isinstance(word, str) else ""
 
 
 def _text(message: Mapping[str, Any]) -> str:
@@ -482,29 +523,37 @@ def _uses(
     for part in (*(content if isinstance(content, list) else ()), *listed, message):
         if not isinstance(part, dict):
             continue
+        inner = part.get("tool_call")
+        if isinstance(inner, dict) and (key := next(iter(inner), "")).endswith("ToolCall"):  # Cursor
+            part = {"type": "tool_call", "name": key[:-8], "id": part.get("call_id")} | inner[key]["args"] | inner[key]
         kinds = (part.get(name) for name in (*_FIELDS["type"], *_FIELDS["role"]))
         kind = next((kind for kind in kinds if isinstance(kind, str)), "")
         is_result = _RESULT.fullmatch(kind) or any(name in part for name in _FIELDS["parts of results"])
         is_result = is_result or (part is message and role == "tool" and not results)
         is_part = part is not message and any(isinstance(part.get(name), dict) for name in _FIELDS["parts of calls"])
+        is_part = is_part or (kind.startswith("tool-") and "toolCallId" in part)  # of a UI message of the AI SDK
         is_call = not is_result and (_CALL.fullmatch(kind) or is_part or any(part is call for call in listed))
         for name in (*_FIELDS["parts of calls"], *_FIELDS["parts of calls"], *_FIELDS["parts of results"]):
             inner = parsed(part.get(name)) if is_call or is_result else None
             part = {**part, **inner} if isinstance(inner, dict) else part
-        identity, name = str(get(part, *_FIELDS["id"]) or ""), get(part, *_FIELDS["name"]) or kind
+        identity, name = str(get(part, *_FIELDS["id"]) or ""), get(part, *_FIELDS["name"]) or kind.removeprefix("tool-")
         name = f"mcp_{name}" if "callID" in part and "_" in str(name) else name  # OpenCode: server and tool
         server, output = get(part, *_FIELDS["server"]), get(part, *_FIELDS["output"][0 if is_result else 1 :])
         if is_call:
             name = f"{server.strip('_')}__{name}" if isinstance(server, str) and server else str(name)
-            calls.append((identity, name, parsed(get(part, *_FIELDS["input"]))))
-        status = str(part.get("status")).casefold()
+            calls.append((identity, name, parsed(get(part, *_FIELDS["input"])) if name else part))
+        status = str(get(part, "status", "state")).casefold()
         if is_result or (is_call and (output is not None or status in _FAILURES)):
-            marks = (part.get("is_error"), part.get("isError"), part.get("success") is False, part.get("error"))
+            output = get(output, "Ok", "Err") or output if isinstance(output, dict) else output  # of Codex
+            marks = [part.get("is_error"), part.get("success") is False, part.get("ok") is False, part.get("error")]
+            marks += [source.get("isError") for source in (part, output) if isinstance(source, dict)]
             failed = status in _FAILURES or any(mark not in (None, False, "", 0) for mark in marks)
             output = get(output, "content", "message") or output if isinstance(output, dict) else output
             results.append((identity, plain_text(output), failed or None))
     for name, inner in _TAGGED.findall(text) if role == "assistant" else ():
-        calls.append(("", name, {tag: value.strip() for tag, value in _TAG.findall(inner)}))
+        value = parsed(inner.strip())
+        call = value if isinstance(value, dict) else {tag: value.strip() for tag, value in _TAG.findall(inner)}
+        calls.append(("", str(call.get("name", name)), get(value, *_FIELDS["input"]) if call is value else call))
     if role == "user" and (match := _TEXT_RESULT.match(text)) and not _WRAPPED.search(text):
         results.append(("", text[match.end() :], None))
     return calls, results
@@ -535,6 +584,7 @@ def _lines_of(value: Mapping[str, Any], name: str = "") -> Iterator[dict[str, An
         value: the document.
         name: the name of a session that has none.
     """
+    value = value["values"] if isinstance(value.get("values"), dict) else value  # a state of LangGraph
     requests = value.get("requests")
     lists = [requests, *(value.get(key) for key in _FIELDS["messages"] if not _role(value))]
     entries = next((entries for entries in lists if isinstance(entries, list)), None)
@@ -552,15 +602,36 @@ def _chat_messages(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     response = [part for part in request.get("response") or () if isinstance(part, dict)]
     metadata = (request.get("result") or {}).get("metadata") or {}
     calls = [call for entry in metadata.get("toolCallRounds") or () for call in entry["toolCalls"]]
+    outputs = metadata.get("toolCallResults") or {}
+    invocations = [part for part in response if part.get("toolCallId")]
+    ids = group_pairs((call.get("name"), call.get("id")) for call in calls)
+    named = [((ids.get(part.get("toolId")) or [part["toolCallId"]]).pop(0), part) for part in invocations]
+    failed = [call for call, part in named if _was_refused(part)]
     results = [
-        {"type": "tool_result", "call_id": call, "content": [{"text": part.get("value")} for part in output["content"]]}
-        for call, output in (metadata.get("toolCallResults") or {}).items()
+        {
+            "type": "tool_result",
+            "call_id": call,
+            "is_error": call in failed,
+            "content": [{"text": part.get("value")} for part in outputs.get(call, {}).get("content", ())],
+        }
+        for call in dict.fromkeys([*outputs, *failed])
     ]
     texts = [{"text": part["value"]} for part in response if isinstance(part.get("value"), str) and "kind" not in part]
-    calls = calls or [part for part in response if part.get("toolCallId")]
+    calls = calls or invocations
     question = {"role": "user", "content": _text({"text": request.get("message")})}
     answer = {"role": "assistant", "content": [*texts, *results], "tool_calls": calls}
     return [{**question, "timestamp": request.get("timestamp")}, answer]
+
+
+def _was_refused(invocation: Mapping[str, Any]) -> bool:
+    """Whether an invocation of a chat of VS Code was denied, skipped or not completed, or failed."""
+    confirmed, details = invocation.get("isConfirmed"), invocation.get("resultDetails")
+    return (
+        confirmed is False
+        or (isinstance(confirmed, dict) and confirmed.get("type") in _DENIED)
+        or (isinstance(details, dict) and details.get("isError") is True)
+        or invocation.get("isComplete") is False
+    )
 
 
 def _changed(chat: Any, change: Mapping[str, Any]) -> Any:
@@ -589,12 +660,75 @@ _NOT_TRANSCRIPTS = {
 """Fields of turns, spans and evals."""
 
 
+def transcript_fields(values: Sequence[Any]) -> dict[str, str]:
+    """The fields of a transcript whose names or words for roles are of its own, by what they hold.
+
+    The calls are a list of objects. The role is one of few words, and known in lines with calls. The text is the
+    longest and most varied one. The values of a conversation follow each other, and each begins with the same role.
+    The user is who begins, else the only unknown role.
+
+    Args:
+        values: the first documents of a file.
+
+    Returns:
+        Names and the word for the user; empty if the documents are no such lines.
+    """
+    lines = [value for value in values if isinstance(value, dict)]
+    columns = {name: [line.get(name) for line in lines] for name in dict.fromkeys(chain.from_iterable(lines))}
+    texts = {name: {cell for cell in column if isinstance(cell, str)} for name, column in columns.items()}
+    calls = next((name for name, column in columns.items() if any(map(all_objects, column))), None)
+    text = max(texts, key=lambda name: sum(len(cell) for cell in texts[name] if " " in cell), default="")
+    callers = [line for line in lines if all_objects(line.get(calls))]
+    role = next(
+        (
+            name
+            for name, column in columns.items()
+            if name != text and 1 < len(texts[name]) <= _N_ROLES and all(isinstance(cell, str) for cell in column)
+            if all(_role_of(line[name]) in ("assistant", "tool") for line in callers)
+        ),
+        None,
+    )
+    if role is None or columns.keys() & _NOT_TRANSCRIPTS:
+        return {}
+    talk = [line for line in lines if _role_of(line[role]) != "system"]
+    unknown = [word for word in texts[role] if not _role_of(word)]
+    users = [word for word in texts[role] if _role_of(word) == "user"]
+    users += [line[role] for line in talk[:1] if line[role] in unknown] or (unknown if len(unknown) == 1 else [])
+    if not callers or not users:
+        return {}
+    runs = {name: _n_runs(talk, name, role) for name in columns}
+    session = max(runs, key=runs.__getitem__)
+    times = [name for name in columns if all(isinstance(line.get(name), str) and seconds(line[name]) for line in lines)]
+    fields = {"role": role, "content": text, "tool_calls": calls, "timestamp": times[0] if times else ""}
+    fields |= {"conversation_id": session} if runs[session] else {}
+    return fields | {"user": users[0]}
+
+
+def _n_runs(lines: Sequence[Mapping[str, Any]], name: str, role: str) -> int:
+    """The number of runs of lines with equal values of a field; 0 if it is not of conversations."""
+    runs = [next(run) for _, run in groupby(lines, key=lambda line: line.get(name))]
+    is_session = 1 < len(runs) == len({repr(line.get(name)) for line in runs}) <= len(lines) / 2
+    return len(runs) if is_session and len({line[role] for line in runs}) == 1 else 0
+
+
 def _is_transcript(values: Sequence[Any]) -> bool:
-    objects = [value for value in values if isinstance(value, dict) and not value.keys() & _NOT_TRANSCRIPTS]
+    return has_roles(values) or bool(transcript_fields(values))
+
+
+def has_roles(values: Sequence[Any]) -> bool:
+    """Whether most documents are messages or events with known fields and roles, some of them of the user."""
+    objects = [
+        value
+        for value in values
+        if isinstance(value, dict)
+        and not value.keys() & _NOT_TRANSCRIPTS
+        and not ("history" in value and "input" in value)
+    ]
     lines = [line for value in objects for line in _lines_of(value)]
     roles = [_role(line, _message(line)) or ("tool" if any(_uses(_message(line), "")) else "") for line in lines]
     is_request = [role == "user" and bool(_text(_message(line))) for role, line in zip(roles, lines, strict=True)]
-    return any(is_request) and 2 * sum(map(bool, roles)) >= len(roles) and 2 * len(objects) >= len(values)
+    is_session = any(is_request) and bool({"assistant", "tool"} & set(roles))
+    return is_session and 2 * sum(map(bool, roles)) >= len(roles) and 2 * len(objects) >= len(values)
 
 
 def _has_line(is_line: Callable[[Mapping[str, Any]], bool]) -> Callable[[Sequence[Any]], bool]:
@@ -676,7 +810,7 @@ KINDS = tuple(
         (
             "transcript",
             "messages or events of any agent, one per line or in a list",
-            "an agent of your own; `api_conversation_history.json` of Cline",
+            "an agent of your own; `stream-json` of Cursor; `api_conversation_history.json` of Cline",
             "`tools` in the file",
             _is_transcript,
         ),

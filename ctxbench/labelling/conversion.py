@@ -31,7 +31,7 @@ from ctxbench.datasets.layout import ABOUT
 from ctxbench.datasets.queries import DatasetQuery, Label, group_pairs
 from ctxbench.io.documents import read_json
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, raise_faults
-from ctxbench.io.files import decoded_lines, open_unpacked, read_bytes, readable
+from ctxbench.io.files import decoded_lines, open_unpacked, readable
 from ctxbench.io.rows import Row
 from ctxbench.labelling.record_files import parse_list, snake
 from ctxbench.labelling.sources import SAMPLE, documents, sample
@@ -276,15 +276,13 @@ def read_grades(text: str) -> dict[int, int]:
     Raises:
         ParameterError: it is not a mapping of grades.
     """
-    grades: dict[int, int] = {}
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(-?\d+)\s*=\s*([0-2])\s*", part)
-        if match is None or int(match[1]) in grades:
-            raise ParameterError(
-                f"grades must be score=grade, separated by commas, with grades 0, 1 or 2 and each score once "
-                f"(1=1,2=2), got {text!r}"
-            )
-        grades[int(match[1])] = int(match[2])
+    matches = [re.fullmatch(r"\s*(-?\d+)\s*=\s*([0-2])\s*", part) for part in text.split(",")]
+    grades = {int(match[1]): int(match[2]) for match in matches if match}
+    if len(grades) < len(matches):
+        raise ParameterError(
+            f"grades must be score=grade, separated by commas, with grades 0, 1 or 2 and each score once "
+            f"(1=1,2=2), got {text!r}"
+        )
     return grades
 
 
@@ -295,7 +293,8 @@ def _shown_name(path: Path, files: Sequence[Path]) -> str:
 
 
 def _sha256(path: Path) -> str:
-    return hashlib.sha256(read_bytes(readable(path, repeatedly=True))).hexdigest()
+    with readable(path, repeatedly=True).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _some(names: Sequence[str], limit: int = _SHOWN) -> str:
@@ -315,6 +314,7 @@ ODD = DUPLICATES, NO_QUERY, NO_DOCUMENT, PARTLY, UNLABELLED, NEGATIVE, SEVERAL, 
     RENAMED,
     "label details without a label",
 )
+AMBIGUOUS = "labels for names of several items"
 IMPLIED, OVERLAP = "groups implied by other groups", "unlabelled queries (overlapping groups)"
 GROUP_ODD = (NO_DOCUMENT, PARTLY, UNLABELLED, IMPLIED, OVERLAP, RENAMED)
 
@@ -543,14 +543,15 @@ class CollectionReader:
         for role in (*_ROLES, ""):
             for path in (path for path in paths if plain[path][0] == role):
                 self.roles.setdefault(role, []).append(path)
-                n_faults = len(self.faults)
-                rows = list(_plain_rows(path, role, self.faults) if plain[path][1] else self._entries(path, role))
-                for line, part, data in rows:
+                n_faults, rows = len(self.faults), list[Row]()
+                read = _plain_rows(path, role, self.faults) if plain[path][1] else self._entries(path, role)
+                for line, part, data in read:
                     for inner, fields in self._paired(data) if part == "pairs" else [(part, data)]:
-                        self.rows[inner].append(Row(fields, self.faults, path, line))
+                        rows = self.rows[inner]
+                        rows.append(Row(fields, self.faults, path, line))
                 if len(self.faults) == n_faults and (not role or (not rows and role != "labels")):
-                    message = Message("labelling.no-role") if rows else Message("labelling.file-empty", expected="rows")
-                    self.faults.append(Fault(message, path))
+                    empty = Message("labelling.file-empty", expected="rows")
+                    self.faults.append(Fault(Message("labelling.no-role") if rows else empty, path))
 
     def _role(self, path: Path) -> tuple[str, bool]:
         """The role of a file, and whether it has lines without a header."""
@@ -582,7 +583,7 @@ class CollectionReader:
 
     def _paired(self, data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """The query, the documents and the labels in a row; what has no id is named after the hash of its text."""
-        values = {name: self.value(Row(data, [], Path(), 0), "pairs", name) for name in _FIELDS["pairs"]}
+        values = {name: self.value(data, "pairs", name) for name in _FIELDS["pairs"]}
         query = values["id"] or _digest(values["text"])
         yield "queries", {"id": query, "text": values["text"]}
         for part, score in (("positive", 1), ("negative", 0)):
@@ -597,11 +598,11 @@ class CollectionReader:
     def settle(self) -> None:
         """Give rows of `texts` the role of their ids in the labels, else that of their path or the missing one."""
         ids = {
-            part: {str(self.value(row, "labels", name)) for row in self.rows["labels"]}
+            part: {str(self.value(row.data, "labels", name)) for row in self.rows["labels"]}
             for part, name in (("queries", "query"), ("documents", "document"))
         }
         for path, rows in group_pairs((row.path, row) for row in self.rows.pop("texts", [])).items():
-            names = {str(self.value(row, "queries", "id")) for row in rows}
+            names = {str(self.value(row.data, "queries", "id")) for row in rows}
             named, roles = _role_of_path(path), [part for part in ids if names & ids[part]]
             if len(roles) != 1:
                 roles = [named] if named in ids else [part for part in ids if not self.rows[part]]
@@ -610,15 +611,15 @@ class CollectionReader:
             else:
                 self.faults.append(Fault(Message("labelling.queries-or-documents"), path))
 
-    def value(self, row: Row, role: str, name: str) -> Any:
-        """The value of a field, an id as text; None if it is missing or null."""
-        key = _key(row.data, role, name, self.names)
-        value = None if key is None else value_at(row.data, key)
+    def value(self, data: Mapping[str, Any], role: str, name: str) -> Any:
+        """The value of a field in a row, an id as text; None if it is missing or null."""
+        key = _key(data, role, name, self.names)
+        value = None if key is None else value_at(data, key)
         return str(value) if name in ("id", "query", "document") and type(value) is int else value
 
     def text(self, row: Row, role: str, name: str) -> str:
         """The text of a field; empty, with a fault, if it is missing or of another type."""
-        value = self.value(row, role, name)
+        value = self.value(row.data, role, name)
         if isinstance(value, str) and (value or name == "text"):
             return value
         row.fault(Message("labelling.collection-field", name=name, names=_FIELDS[role][name][:4], got=value))
@@ -628,8 +629,8 @@ class CollectionReader:
         """The items of documents by published id.
 
         A document without an id has its location (a path, an address, a title), with a number if others have it, too.
-        Other fields, and those of `metadata`, are in the metadata of the item. A tool is named after its title, if that
-        is unique on its server.
+        Other fields, and those of `metadata`, are in the metadata of the item, its file as `path` and `lines`. A tool
+        is named after its title, if that is unique on its server.
         """
         rows = self.rows["documents"]
         locations = [self._location(row) for row in rows]
@@ -648,17 +649,21 @@ class CollectionReader:
 
     def _location(self, row: Row) -> str:
         """Where a document without an id is from; empty if it has one, or no location."""
-        parts = (("id", row), ("id", _metadata(row)), ("location", row), ("location", _metadata(row)))
+        if self.value(row.data, "documents", "id") is not None:
+            return ""
+        metadata = _metadata(row.data)
+        parts = (("id", metadata), ("location", row.data), ("location", metadata))
         values = (self.value(part, "documents", name) for name, part in parts)
-        has_id = self.value(row, "documents", "id") is not None
-        return "" if has_id else next((value for value in values if isinstance(value, str)), "")
+        return next((value for value in values if isinstance(value, str)), "")
 
     def _title(self, row: Row) -> str:
-        title = self.value(row, "documents", "title") or self.value(_metadata(row), "documents", "title")
+        title = self.value(row.data, "documents", "title") or self.value(_metadata(row.data), "documents", "title")
         return title if isinstance(title, str) else ""
 
     def _item(self, row: Row, name: str, title: str, server: str | None, is_titled: bool) -> Item | None:
         """The item of a document; None if it has no id, or if the exported item cannot be read."""
+        if name.startswith(f"{row.data.get('type')}:"):
+            return read_item(row)  # of a catalog
         text, exported = self.text(row, "documents", "text"), _exported(row)
         if exported is not None and name:
             item = read_item(row.nested({"_id": name, **exported}))
@@ -666,9 +671,11 @@ class CollectionReader:
                 row.fault(Message("labelling.export-text-changed", name=name, key=EXPORT_KEY))
             return item
         title, kind = "" if title == name else title, self.settings.type
-        skipped = {_key(row.data, "documents", field, self.names) for field in ("id", "text", "title")} | {*_UNREAD}
+        skipped = {_key(row.data, "documents", field, self.names) for field in ("id", "text", "title")}
         skipped |= {*SERVER_KEYS, *_SCHEMAS} if kind == "tool" else set()
-        fields = {**_metadata(row).data, **{key: value for key, value in row.data.items() if key not in skipped}}
+        fields = {**_metadata(row.data), **{key: value for key, value in row.data.items() if key not in skipped}}
+        lines = [value_at(fields, f"loc.lines.{end}") for end in ("from", "to")]  # of LangChain for JavaScript
+        fields = {"path": fields.get("file_path"), "lines": None if None in lines else lines, **fields}
         metadata = {key: value for key, value in fields.items() if key not in _UNREAD and value is not None}
         if not name or kind != "tool":
             item = Item(type=kind, name=name or "-", title=title, description=title, text=text, metadata=metadata)
@@ -692,7 +699,7 @@ class CollectionReader:
                 text=self.text(row, role, "text"),
                 row=row,
                 exported=_exported(row),
-                groups=_groups(row, self.value(row, role, "expected")) if role == "groups" else None,
+                groups=_groups(row, self.value(row.data, role, "expected")) if role == "groups" else None,
             )
             for role, row in rows
         )
@@ -705,7 +712,7 @@ class CollectionReader:
         for row in self.rows["labels"]:
             query, document = (self.text(row, "labels", name) for name in ("query", "document"))
             has_scores = _candidates("labels", "score", tuple(row.data)) or "score" in self.names
-            score = self.value(row, "labels", "score") if has_scores else 1
+            score = self.value(row.data, "labels", "score") if has_scores else 1
             split = _split_of_path(row.path) if row.path in stated else ""
             if (match := _WHOLE.fullmatch(str(score))) is None:
                 row.fault(Message("labelling.score-form", kind="whole", got=score))
@@ -751,14 +758,14 @@ def _first(data: Mapping[str, Any], names: Iterable[str], kind: type[T]) -> T | 
     return next((value for name in names if isinstance(value := data.get(name), kind) and value), None)
 
 
-def _metadata(row: Row) -> Row:
-    """The metadata of a document, as a row."""
-    return row.nested(_first(row.data, _METADATA, dict))
+def _metadata(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The metadata of a document; empty if it has none."""
+    return _first(data, _METADATA, dict) or {}
 
 
 def _exported(row: Row) -> Mapping[str, Any] | None:
     """The fields that an export of ctxbench writes to `metadata`; None in other files."""
-    exported = _metadata(row).data.get(EXPORT_KEY)
+    exported = _metadata(row.data).get(EXPORT_KEY)
     return exported if isinstance(exported, dict) else None
 
 

@@ -21,7 +21,6 @@ from ctxbench.catalogs.instructions import truth
 from ctxbench.io.errors import Fault, InputError, Message, UserError
 from ctxbench.io.rows import Row
 from ctxbench.labelling.conversion import PASSED_OVER, Draft, split_name
-from ctxbench.labelling.kinds import EVALS, LOG, ImportKind, recognise
 from ctxbench.labelling.record_files import (
     EXPECTED,
     FORBIDDEN,
@@ -38,7 +37,7 @@ from ctxbench.labelling.record_files import (
     snake,
     values_of,
 )
-from ctxbench.labelling.sources import Document, data_files, documents
+from ctxbench.labelling.sources import EVALS, LOG, Document, ImportKind, data_files, documents, recognise
 from ctxbench.model.items import Catalog, Item
 
 TRIGGER_FREE = "unlabelled queries (no skill triggered)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,24 @@ from ctxbench.catalogs.instructions import is_instructions
 from ctxbench.catalogs.snapshots import SnapshotPart, refuse_other
 from ctxbench.datasets.dataset import Dataset, name_of_path
 from ctxbench.datasets.files import create_dataset
-from ctxbench.datasets.layout import Exposure
+from ctxbench.datasets.layout import Exposure, write_known_items
 from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, check_choice
 from ctxbench.labelling.conversion import Conversion, ImportSettings
 from ctxbench.labelling.evals import import_evals
 from ctxbench.labelling.judgment_files import import_collection, read_catalog_files
-from ctxbench.labelling.kinds import CATALOG, COLLECTION, EVALS, LOG, ImportKind, kind_named, recognise
-from ctxbench.labelling.sources import data_files, sample
+from ctxbench.labelling.sources import (
+    CATALOG,
+    COLLECTION,
+    EVALS,
+    LOG,
+    SAMPLE,
+    ImportKind,
+    data_files,
+    documents,
+    kind_named,
+    recognise,
+)
 from ctxbench.labelling.trace_import import (
     UNSTATED,
     TraceImport,
@@ -40,6 +51,7 @@ TRACES = "traces"
 INSTRUCTIONS = ("skills", "rules")
 """Kinds of files that are items as a whole."""
 _FIELDS = 8  # fields that a message lists
+_FILES = 5  # files of a folder whose faults a message lists
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +91,7 @@ class ImportPlan:
 
     Attributes:
         kinds: the kind of each file.
-        skipped: files of a folder that are of no kind.
+        skipped: files of a folder that are of no kind, and lists of items where a catalog is given.
         family: of the dataset; `CATALOG` if the files make a catalog.
     """
 
@@ -145,13 +157,20 @@ class Imported:
         return {"files": files, "skipped": skipped, "found": self.found, **counted}
 
 
-def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: bool = False) -> ImportPlan:
+def plan_import(
+    paths: Sequence[Path],
+    *,
+    kind: str | None = None,
+    has_catalog: bool = False,
+    command: str = ImportSettings.command,
+) -> ImportPlan:
     """Recognise the kind of each file.
 
     Args:
         paths: files, folders and patterns.
         kind: the kind of all files that are not part of the catalog; None = by content.
         has_catalog: whether a catalog is given; then a file of unknown fields may hold evals.
+        command: with a catalog, for the message on a file of unknown fields.
 
     Raises:
         StorageError: a file is missing.
@@ -160,39 +179,76 @@ def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: 
         UnknownNameError: there is no such kind.
     """
     kinds: dict[Path, ImportKind] = {}
-    unknown: list[Path] = []
-    forced = None if kind in (None, TRACES) else kind_named(kind)
+    unknown: dict[Path, tuple[Any, list[Fault]]] = {}  # the first document, and faults
+    forced = None if kind is None else kind_named("turns" if kind == TRACES else kind)
     for path in data_files(paths):
-        recognised = recognise([document.value for document in sample(path)])
-        if recognised is None and is_instructions(path):  # AGENTS.md is a text like any other
+        values, faults = _head(path)
+        recognised = recognise(values)
+        if recognised is None and values and is_instructions(path):  # AGENTS.md is a text like any other
             recognised = kind_named("rules")
+        is_data = recognised is not None or path in paths or any(fault.line for fault in faults)
         of_catalog = recognised is not None and recognised.family == CATALOG
-        if forced is not None and (forced.family == CATALOG or not of_catalog) and (recognised or path in paths):
-            recognised = forced
-        if recognised is None:
-            unknown.append(path)
-        else:
+        of_forced = recognised is not None and forced is not None and recognised.family == forced.family
+        if forced is not None and is_data and (forced.family == CATALOG or not of_catalog):
+            recognised = recognised if kind == TRACES and of_forced else forced
+        if recognised is not None:
             kinds[path] = recognised
-    if has_catalog and all(kind.family in (EVALS, CATALOG) for kind in kinds.values()):
-        evals = [path for path in unknown if any(isinstance(document.value, dict) for document in sample(path, 3))]
-        kinds |= dict.fromkeys(evals, kind_named(GOLDEN))
-        unknown = [path for path in unknown if path not in evals]
-    if faulty := [path for path in unknown if path in paths] or (unknown if not kinds else []):
-        raise InputError([Fault(_unknown(path), path) for path in faulty])
+        else:
+            unknown[path] = next(iter(values), None), faults
+    families = {kind.family for kind in kinds.values()}
+    if has_catalog and families <= {EVALS, CATALOG}:  # objects beside evals, such as settings, are hardly evals
+        evals = [path for path in unknown if path in paths or EVALS not in families]
+        kinds |= {path: kind_named(GOLDEN) for path in evals if isinstance(unknown[path][0], dict)}
+        unknown = {path: head for path, head in unknown.items() if path not in kinds}
+    faulty = [path for path in unknown if path in paths or not kinds]
+    is_missing = forced is not None and all(kind.family != forced.family for kind in kinds.values())
+    wrong = list(unknown) if is_missing else faulty
+    if wrong:
+        named = [path for path in wrong if path in paths] or wrong[:_FILES]
+        subject = f"none of {len(wrong):,} files is of a kind that is read here" if len(named) < len(wrong) else ""
+        alone = "" if has_catalog else command
+        raise InputError([fault for path in named for fault in _unknown(path, *unknown[path], alone)], subject=subject)
+    if forced is not None and is_missing:
+        raise ParameterError(Message("labelling.none-of-kind", paths=paths, title=forced.title))
     makes = list(dict.fromkeys(kind.family for kind in kinds.values() if kind.family != CATALOG))
     if len(makes) > 1 and set(makes) != {EVALS, COLLECTION}:
         firsts = [next(path for path, kind in kinds.items() if kind.family == family) for family in makes]
         files = [f"{path} ({kinds[path].title})" for path in firsts]
         raise ParameterError(Message("labelling.several-families", files=files))
     family = COLLECTION if COLLECTION in makes else makes[0] if makes else CATALOG
-    return ImportPlan(kinds=kinds, skipped=unknown, family=family)
+    has_skills = not has_catalog and any(kind.name in INSTRUCTIONS for kind in kinds.values())
+    if (has_catalog and family in (EVALS, LOG)) or (has_skills and family == EVALS):  # items that are not asked for
+        names = INSTRUCTIONS if has_skills else ()
+        unknown |= {
+            path: (None, []) for path, kind in kinds.items() if kind.family == CATALOG and kind.name not in names
+        }
+        kinds = {path: kind for path, kind in kinds.items() if path not in unknown}
+    return ImportPlan(kinds=kinds, skipped=list(unknown), family=family)
 
 
-def _unknown(path: Path) -> Message:
-    """Why a file is of no kind."""
-    values = [document.value for document in sample(path, 3)]
-    fields = list(values[0])[:_FIELDS] if values and isinstance(values[0], dict) else []
-    return Message("labelling.unknown-kind", fields=[repr(name) for name in fields] or ["none"])
+def _head(path: Path) -> tuple[list[Any], list[Fault]]:
+    """The values of the first documents of a file, and the faults before their end.
+
+    Raises:
+        StorageError: the file cannot be read, or is parquet and pyarrow is missing.
+    """
+    values: list[Any] = []
+    faults: list[Fault] = []
+    try:
+        values.extend(document.value for document in islice(documents(path, faults), SAMPLE))
+    except InputError as error:
+        faults += error.faults
+    return values, faults
+
+
+def _unknown(path: Path, first: Any, faults: Sequence[Fault], command: str) -> Sequence[Fault]:
+    """Why a file is of no kind: what is wrong with it, or its fields."""
+    if first in (None, [], {}):
+        return faults or [Fault(Message("labelling.empty-file"), path, 1)]
+    fields = [repr(name) for name in first][:_FIELDS] if isinstance(first, dict) else []
+    if fields and command:
+        return [Fault(Message("labelling.unknown-fields", fields=fields, command=command), path)]
+    return [Fault(Message("labelling.unknown-kind", fields=fields or ["none"]), path)]
 
 
 def import_files(
@@ -220,7 +276,8 @@ def import_files(
     options = options or ImportOptions()
     plan = paths
     if not isinstance(plan, ImportPlan):
-        plan = plan_import(plan, kind=options.kind, has_catalog=catalog is not None)
+        command = options.settings.command
+        plan = plan_import(plan, kind=options.kind, has_catalog=catalog is not None, command=command)
     items = plan.of_family(CATALOG)
     if plan.family == CATALOG:
         return Imported(plan=plan, parts=read_catalog_files(items, plan.kinds, options))
@@ -236,6 +293,9 @@ def import_files(
     has_skills = catalog is None and any(plan.kinds[path].name in INSTRUCTIONS for path in items)
     if catalog is None and items and not (has_skills and plan.family == EVALS):
         catalog = Catalog(item for part in read_catalog_files(items, plan.kinds, options) for item in part.items)
+    if catalog is None and not (has_skills and plan.family == EVALS):
+        files, command = plan.of_family(EVALS, LOG), settings.command
+        raise ParameterError(Message("labelling.needs-catalog", files=files, command=command))
     if plan.family == EVALS:
         conversion = import_evals(
             plan.of_family(EVALS, *[CATALOG] * has_skills),
@@ -246,8 +306,7 @@ def import_files(
             nothing_else=options.nothing_else,
         )
         return Imported(plan=plan, dataset=conversion.dataset, report=conversion)
-    if catalog is None:
-        raise ParameterError(Message("labelling.needs-catalog", files=plan.of_family(LOG)))
+    catalog = catalog or Catalog(())
     traces = import_traces(
         TraceSource(
             logs=tuple(plan.of_family(LOG)),
@@ -314,6 +373,10 @@ def write_import(imported: Imported, dataset: Dataset, folder: Path) -> bool:
         ParameterError: the folder has other contents, or labels that would be lost.
         StorageError: it cannot be written.
     """
+    is_replaced = False
     if isinstance(imported.report, TraceImport):
-        return write_traces(replace(imported.report, dataset=dataset), folder)
-    return create_dataset(dataset, folder, replace=True)
+        write_traces(replace(imported.report, dataset=dataset), folder)
+    else:
+        is_replaced = create_dataset(dataset, folder, replace=True)
+    write_known_items(folder, dataset.catalog.ids)
+    return is_replaced

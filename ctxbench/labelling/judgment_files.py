@@ -22,7 +22,8 @@ import csv
 import io
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -34,6 +35,7 @@ from ctxbench.catalogs.instructions import rule_files
 from ctxbench.catalogs.snapshots import SnapshotPart
 from ctxbench.catalogs.tool_lists import OTHER_NAMES, is_tool_list, read_tool_list
 from ctxbench.datasets.dataset import SPLITS, Dataset, split_of
+from ctxbench.datasets.layout import CARD
 from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_pairs, minimal_groups, read_query
 from ctxbench.evaluation.answers import Slice, StoredAnswers
 from ctxbench.evaluation.run_folder import RunFolder
@@ -41,6 +43,7 @@ from ctxbench.io.documents import dump_json, dump_jsonl, read_json
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, none_found, raise_faults
 from ctxbench.io.files import atomic_folder, file_name, write_atomic
 from ctxbench.labelling.conversion import (
+    AMBIGUOUS,
     DETAILS,
     DUPLICATES,
     EXPORT_FILE,
@@ -70,7 +73,7 @@ from ctxbench.labelling.conversion import (
     role_of,
     split_name,
 )
-from ctxbench.labelling.kinds import CATALOG, COLLECTION, ImportKind
+from ctxbench.labelling.sources import CATALOG, COLLECTION, ImportKind
 from ctxbench.model.arrays import DEPTH, Grade
 from ctxbench.model.candidates import Origin
 from ctxbench.model.items import Catalog, Item, read_key
@@ -95,6 +98,7 @@ class Assembly:
         queries: as published.
         judgments: as published.
         export: the `export.json` of the files, if they are an export of ctxbench.
+        ambiguous: names of several items.
         splits: the splits of the labels of a query, by query.
     """
 
@@ -104,6 +108,7 @@ class Assembly:
     queries: Sequence[PublishedQuery]
     judgments: Sequence[Judgment]
     export: ExportedCard | None
+    ambiguous: Collection[str] = ()
     splits: dict[str, set[str]] = field(default_factory=dict)
 
     def conversion(self, *, form: str, files: Sequence[Path], labelling: str, where: Path) -> Conversion:
@@ -171,7 +176,8 @@ class Assembly:
         present = {self.items[document].key: grade for document, grade in graded.items() if document in self.items}
         labels = {key.id: Label(query.id, key, grade, source=source) for key, grade in present.items()}
         missing = {document: grade for document, grade in graded.items() if document not in self.items}
-        ids[NO_DOCUMENT] += [f"{published.id} {document}" for document in missing]
+        for document in missing:
+            ids[AMBIGUOUS if document in self.ambiguous else NO_DOCUMENT].append(f"{published.id} {document}")
         self._add_details(published, query.id, labels)
         required = any(label.grade == Grade.REQUIRED for label in labels.values())
         if required and Grade.REQUIRED in missing.values():
@@ -211,9 +217,9 @@ class Assembly:
         plain = DatasetQuery(request=Request(id=query_id, text=published.text), split=first or split_of(query_id))
         if published.exported is None:
             return plain
-        data = {"_id": query_id, "text": published.text, **published.exported}
-        data["split"] = first or data.get("split") or plain.split
-        data.pop("labels", None)
+        fields = {name: value for name, value in published.exported.items() if name != "labels"}
+        split = first or fields.get("split") or plain.split
+        data = {"_id": query_id, "text": published.text, **fields, "split": split}
         return read_query(published.row.nested(data), self.export.scopes if self.export else {}) or plain
 
     def _add_details(self, published: PublishedQuery, query_id: str, labels: dict[str, Label]) -> None:
@@ -267,12 +273,16 @@ def import_collection(
             queries or labels are missing: all faults, with file and line.
     """
     reader = CollectionReader(settings or ImportSettings(), names)
+    if card := next((path.parent / CARD for path in files if (path.parent / CARD).is_file()), None):
+        raise InputError([Fault("this is a dataset of ctxbench, which needs no import", card)])
     reader.read(files)
     reader.settle()
     draft = Draft(reader.settings, GROUP_ODD if "groups" in reader.roles else ODD, reader.faults)
     if catalog is not None and reader.rows["documents"]:
         raise ParameterError(Message("labelling.catalog-and-documents", paths=reader.roles.get("documents", files)))
     items = reader.documents() if catalog is None else items_by_name(catalog)
+    del reader.rows["documents"]  # of a large collection, they need as much memory as the items
+    n_named = Counter(item.name for item in catalog or ())
     catalog = Catalog(items.values()) if catalog is None else catalog
     queries, judgments = reader.queries(), list(reader.judgments())
     folder = next((query.row.path.parent for query in queries if query.exported is not None), None)
@@ -289,7 +299,8 @@ def import_collection(
     paths = [path for path in files if path not in reader.roles.get("export", ())]
     export = ExportedCard.from_folder(folder, draft.faults) if folder else None
     folders = [path.absolute().parent for path in paths]
-    return Assembly(draft, catalog, items, queries, judgments, export).conversion(
+    ambiguous = {name for name, n in n_named.items() if n > 1}
+    return Assembly(draft, catalog, items, queries, judgments, export, ambiguous).conversion(
         form=form,
         files=paths,
         labelling=str(Message("labelling.card-published", form=form)),
@@ -326,21 +337,15 @@ def read_catalog_files(paths: Sequence[Path], kinds: Mapping[Path, ImportKind], 
     return parts
 
 
-def _is_role(*roles: str, is_plain: bool | None = None) -> Callable[[Sequence[Any]], bool]:
-    def matches(values: Sequence[Any]) -> bool:
-        return role_of(values) in roles and is_plain in (None, isinstance(values[0], str))
-
-    return matches
+def _is_role(roles: Collection[str], is_plain: bool | None, values: Sequence[Any]) -> bool:
+    """Whether a file has one of some roles in a collection, in lines without a header or not (None = in any)."""
+    return role_of(values) in roles and is_plain in (None, isinstance(values[0], str))
 
 
-def _has_fields(*names: set[str]) -> Callable[[Sequence[Any]], bool]:
-    """Whether a file has front matter with all of some fields."""
-
-    def matches(values: Sequence[Any]) -> bool:
-        front = values[0].get("front_matter") if values and isinstance(values[0], dict) else None
-        return isinstance(front, dict) and any(fields <= front.keys() for fields in names)
-
-    return matches
+def _has_fields(choices: Sequence[set[str]], values: Sequence[Any]) -> bool:
+    """Whether a file has front matter with all fields of one of some sets."""
+    front = values[0].get("front_matter") if values and isinstance(values[0], dict) else None
+    return isinstance(front, dict) and any(fields <= front.keys() for fields in choices)
 
 
 _collection = partial(ImportKind, family=COLLECTION, request="a query", label="a document with a score above 0")
@@ -351,33 +356,33 @@ KINDS = (
         title="queries, documents and labels in one file",
         program="`EmbeddingQAFinetuneDataset` of LlamaIndex, evaluators of sentence-transformers",
         label="a document in `relevant_docs` or `qrels`",
-        matches=_is_role("set"),
+        matches=partial(_is_role, ["set"], None),
     ),
     _collection(
         name="autorag",
         title="questions of AutoRAG",
         program="`qa.parquet` and `corpus.parquet`, or the same as JSON lines or CSV",
         label="`retrieval_gt`: one document of each group",
-        matches=_is_role("groups"),
+        matches=partial(_is_role, ["groups"], None),
     ),
     _collection(
         name="trec",
         title="qrels of TREC",
         program="a file of qrels, with queries and documents as JSON lines or separated by tabs",
-        matches=_is_role("labels", is_plain=True),
+        matches=partial(_is_role, ["labels"], True),
     ),
     _collection(
         name="beir",
         title="queries and qrels of BEIR, MTEB, Hugging Face or ranx",
         program="folders with `corpus`, `queries` and `qrels`, as JSON lines, JSON, CSV, TSV or parquet",
-        matches=_is_role("labels", "queries", "export", is_plain=False),
+        matches=partial(_is_role, ["labels", "queries", "export"], False),
     ),
     _collection(
         name="pairs",
         title="queries with their documents in one row",
         program="pairs and triplets of sentence-transformers, passages of MS MARCO",
         label="`positive` (required) and `negative` (irrelevant)",
-        matches=_is_role("pairs"),
+        matches=partial(_is_role, ["pairs"], None),
     ),
     _items(
         name="tools",
@@ -389,19 +394,19 @@ KINDS = (
         name="skills",
         title="skills of agents",
         program="`SKILL.md`, with `name` and `description`",
-        matches=_has_fields({"name", "description"}),
+        matches=partial(_has_fields, [{"name", "description"}]),
     ),
     _items(
         name="rules",
         title="rules of Cursor, Claude Code and Copilot",
         program="`.cursor/rules/*.mdc`, `.claude/rules/*.md`, `.github/instructions/*.instructions.md`",
-        matches=_has_fields({"globs"}, {"alwaysApply"}, {"applyTo"}, {"paths"}),
+        matches=partial(_has_fields, [{"globs"}, {"alwaysApply"}, {"applyTo"}, {"paths"}]),
     ),
     _items(
         name="documents",
-        title="documents or chunks",
+        title="documents, chunks, or queries of a collection",
         program="documents of LangChain, nodes and stores of LlamaIndex, any list of objects with an id and a text",
-        matches=_is_role("documents", "texts"),
+        matches=partial(_is_role, ["documents", "texts"], None),
     ),
 )
 
@@ -615,14 +620,12 @@ def _check_folder(folder: Path) -> None:
     """
     if not folder.exists():
         return
-    problem = "it is a file"
-    if folder.is_dir():
-        names = _own_names(folder / EXPORT_FILE)
-        extra = next((path for path in folder.rglob("*") if path.relative_to(folder).as_posix() not in names), None)
-        if extra is None:
-            return
-        problem = f"{extra.relative_to(folder)} is not in {EXPORT_FILE}"
-    raise ParameterError(f"{folder} would be replaced, but {problem}; name another folder, or delete it")
+    names = _own_names(folder / EXPORT_FILE)
+    others = (path for path in folder.rglob("*") if path.relative_to(folder).as_posix() not in names)
+    extra = next(others, None) if folder.is_dir() else folder
+    if extra is not None:
+        problem = "it is a file" if extra is folder else f"{extra.relative_to(folder)} is not in {EXPORT_FILE}"
+        raise ParameterError(f"{folder} would be replaced, but {problem}; name another folder, or delete it")
 
 
 def _own_names(path: Path) -> set[str]:
@@ -709,11 +712,9 @@ def _write_qrels(dataset: Dataset, judged: set[str], folder: Path, form: str) ->
         queries = [query.id for query in dataset.queries if query.split == split and query.id in judged]
         labels = [label for query in queries for label in dataset.labels_of(query)]
         counts[split] = len(labels)
-        if form == "beir":
-            write_atomic(folder / f"{split}.tsv", _beir(labels))
-        else:
-            lines = (f"{label.query} 0 {label.item.id} {label.grade}\n" for label in labels)
-            write_atomic(folder / f"{split}.qrels", _escape_mark("".join(lines)))
+        lines = (f"{label.query} 0 {label.item.id} {label.grade}\n" for label in labels)
+        text = _beir(labels) if form == "beir" else _escape_mark("".join(lines))
+        write_atomic(folder / f"{split}.{'tsv' if form == 'beir' else 'qrels'}", text)
     return counts
 
 

@@ -502,7 +502,7 @@ def opened(path: Path, *, writes: bool = True) -> Iterator[LabelFolder]:
         name = path if str(path) in importers() else "NAME"
         raise ParameterError(
             f"{path} is not the folder of a dataset; copy a named dataset with `ctxbench data import {name} --out "
-            f"FOLDER`, or import a log with `ctxbench data import traces`{near_folder(path)}"
+            f"FOLDER`, or import a log with `ctxbench data import`{near_folder(path)}"
         )
     lock = path.resolve().with_name(f".{path.resolve().name}.labelling.lock")
 

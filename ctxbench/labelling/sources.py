@@ -1,4 +1,9 @@
-"""Read any file as documents, by its content: JSON, JSON lines, CSV, YAML, parquet, streams of events, or plain lines.
+"""Read any file as documents, by its content, and recognise its kind.
+
+Forms are JSON, JSON lines, CSV, YAML, parquet, streams of events, and plain lines.
+
+The kinds of files that `ctxbench data import` reads are declared by the readers of each family; here they are joined in
+the order in which they are tried.
 
 The name of a file decides nothing. What gzip compressed is unpacked, and UTF-16 is read as UTF-8. Lists of objects and
 lines are read one by one, so that a large file needs little memory.
@@ -10,19 +15,23 @@ import codecs
 import csv
 import datetime as dt
 import glob
+import importlib
 import json
+import os
 import re
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ctxbench.catalogs.instructions import read_page
 from ctxbench.io.documents import YamlPath, after_blanks, entry_lines, line_of, parse_json, parse_yaml
-from ctxbench.io.errors import Fault, InputError, Message, StorageError, UserError, without_marks
+from ctxbench.io.errors import Fault, InputError, Message, StorageError, UnknownNameError, UserError, without_marks
 from ctxbench.io.files import decoded_lines, open_unpacked, suggest_file
 
 SAMPLE = 50
@@ -99,11 +108,20 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def _below(folder: Path) -> list[Path]:
-    """The files of a folder, sorted."""
-    files = (file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
-    return [
-        folder / file for file in sorted(files) if not file.name.startswith(".") and not set(file.parts) & set(_SKIPPED)
-    ]
+    """The files of a folder, sorted.
+
+    Raises:
+        StorageError: a folder cannot be read.
+    """
+    files: list[Path] = []
+
+    def refuse(error: OSError) -> None:
+        raise StorageError(Message("io.unreadable-folder", path=error.filename, why=error.strerror)) from error
+
+    for parent, folders, names in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if name not in _SKIPPED]
+        files += [Path(parent, name) for name in names if not name.startswith(".")]
+    return sorted(file for file in files if file.is_file())
 
 
 def sample(path: Path, size: int = SAMPLE) -> list[Document]:
@@ -214,8 +232,9 @@ def _json_documents(content: BinaryIO, path: Path, faults: list[Fault]) -> Itera
                 yield Document(value, path, line, text=text)
     except _MalformedError as error:
         faults.append(Fault(Message("io.malformed-json", why=error.why), path, error.line))
-    except UnicodeDecodeError as error:
-        faults.append(Fault(Message("labelling.not-utf8", why=error.reason), path))
+    except UnicodeDecodeError:
+        content.seek(0)
+        deque(decoded_lines(content, path, faults), maxlen=0)  # adds the lines that are no UTF-8
 
 
 def _is_column(column: Any) -> bool:
@@ -375,3 +394,56 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and value != value:
         return None
     return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+LOG, EVALS, COLLECTION, CATALOG = "log", "evals", "collection", "catalog"
+"""Families of kinds: what becomes a dataset of a log, of evals, of documents with judgments; or a catalog."""
+_MODULES = ("agent_sessions", "trace_exports", "evals", "judgment_files")  # in the order of recognition
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportKind:
+    """A kind of file.
+
+    Attributes:
+        name: as in `--as`.
+        family: one of `LOG`, `EVALS`, `COLLECTION` and `CATALOG`.
+        title: what it is, in a few words.
+        program: where its program writes it.
+        request: what becomes a request.
+        label: what becomes a label.
+        offered: what becomes an offered set; empty if nothing does.
+        matches: whether a file is of this kind, by the values of its first documents.
+    """
+
+    name: str
+    family: str
+    title: str
+    program: str
+    request: str
+    label: str
+    offered: str = ""
+    matches: Callable[[Sequence[Any]], bool]
+
+
+@cache
+def import_kinds() -> dict[str, ImportKind]:
+    """All kinds by name, in the order in which they are tried."""
+    modules = (importlib.import_module(f"ctxbench.labelling.{name}") for name in _MODULES)
+    return {kind.name: kind for module in modules for kind in module.KINDS}
+
+
+def kind_named(name: str) -> ImportKind:
+    """The kind with a name.
+
+    Raises:
+        UnknownNameError: there is none.
+    """
+    if name not in import_kinds():
+        raise UnknownNameError("kind of file", name, import_kinds())
+    return import_kinds()[name]
+
+
+def recognise(values: Sequence[Any]) -> ImportKind | None:
+    """The kind of a file, by the values of its first documents; None if it is none of them."""
+    return next((kind for kind in import_kinds().values() if values and kind.matches(values)), None)

@@ -23,9 +23,10 @@ from dataclasses import replace
 from typing import Any
 
 from ctxbench.catalogs.tool_lists import describes_item
+from ctxbench.datasets.queries import group_pairs
 from ctxbench.io.errors import Fault, Message
-from ctxbench.labelling.kinds import LOG, ImportKind
 from ctxbench.labelling.record_files import is_eval, names_items
+from ctxbench.labelling.sources import LOG, ImportKind
 from ctxbench.labelling.trace_messages import (
     Interner,
     LogFindings,
@@ -172,16 +173,9 @@ def _entries(data: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], dict[
     labels, trace = data.get("context.trace_id"), data.get("trace")
     above = {**data, **(trace if isinstance(trace, dict) else {})}
     inherited = {name: above[name] for name in _INHERITED if above.get(name) is not None}
-    batch = data["batch"] if all_objects(data.get("batch")) else ()
-    bodies: dict[str, dict[str, Any]] = {}  # of a batch of Langfuse: events that make or change observations
-    for event in batch:
-        body = {name: value for name, value in _object(event.get("body")).items() if value is not None}
-        kind = {"type": str(event.get("type")).partition("-")[0].upper()}
-        bodies[str(body.get("id"))] = {**bodies.get(str(body.get("id")), {}), **kind, **body}
     rows = [{name: _object(column).get(label) for name, column in data.items()} for label in _object(labels)]
     for row in (
         *rows,
-        *bodies.values(),
         *(row for name in _GROUPS if all_objects(data.get(name)) for row in data[name]),
     ):
         yield from _entries({**inherited, **{name: value for name, value in row.items() if value is not None}})
@@ -361,13 +355,9 @@ def _tree(value: Any) -> Any:
         return [_tree(entry) for entry in value]
     if not isinstance(value, dict):
         return value
-    groups: dict[str, Any] = {}
-    for name, inner in value.items():
-        first, dot, rest = name.partition(".")
-        group = groups.setdefault(first, {} if dot else inner)
-        if dot and isinstance(group, dict):
-            group[rest] = inner
-    tree = {name: _tree(inner) for name, inner in groups.items()}
+    named = ((name.partition("."), inner) for name, inner in value.items())
+    groups = group_pairs((first, (rest, inner)) for (first, _, rest), inner in named)
+    tree = {name: _tree({rest: v for rest, v in pairs if rest} or pairs[0][1]) for name, pairs in groups.items()}
     return [tree[name] for name in sorted(tree, key=int)] if tree and all(n.isdecimal() for n in tree) else tree
 
 
@@ -418,12 +408,17 @@ class LogReader:
         faults = self._findings.faults
         if not isinstance(data, dict):
             faults.append(replace(at, message=unread_line(data)))
+        elif requests := _har_requests(data):
+            counts, first = self._findings.counts, self._findings.counts["lines"]
+            counts.update(lines=len(requests) - 1, events_other=len(data["log"]["entries"]) - len(requests))
+            for n, entry in enumerate(requests):
+                self.read(entry, first + n, at)
         elif is_trace_row(data):
             faults.append(replace(at, message=Message("labelling.langfuse-traces")))
         elif not any(_is_observation(span) or _is_run(span) for span, _ in _entries(data)) and (
-            record := read_exchange(data, position, findings=self._findings, interner=self._interner)
+            records := read_exchange(data, position, findings=self._findings, interner=self._interner)
         ):
-            self._records.append(record)
+            self._records += records
         elif holds_spans(data):
             self._read_spans(read_spans(data, position), position, at)
         elif any(name in data for name in TURN_MARKS) and not is_eval(data) and not is_answer(data):
@@ -444,18 +439,26 @@ class LogReader:
                 self._findings.unread[span.name or "span"] += 1
 
 
+def _har_requests(value: Any) -> list[dict[str, Any]]:
+    """The requests to models, with their responses, in a HAR file (http://www.softwareishard.com/blog/har-12-spec/)."""
+    entries = _field(value, "log.entries") if isinstance(value, dict) else None
+    return [entry for entry in entries if find_request(entry)] if all_objects(entries) else []
+
+
 def _plain(value: Any) -> Any:
-    """A document; of a row of a table, whose values are all texts, with the objects in its texts."""
+    """A document; of a state of LangGraph its values, of a row of texts the objects in them."""
+    if isinstance(value, dict) and isinstance(_field(value, "values.messages"), list):
+        return value["values"]
     is_row = isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
     return {name: parsed(text) for name, text in value.items() if text} if is_row else value
 
 
 def kind_of(value: Any) -> str:
     """The name of the kind of a document of a log; empty if it is none."""
-    data = _plain(value)
-    if not isinstance(data, dict):
-        return ""
     try:
+        data = _plain(first_of(_har_requests(value)) or value)
+        if not isinstance(data, dict):
+            return ""
         span = next((span for span, _ in _entries(data)), {})
         request = None if _is_observation(span) or _is_run(span) else find_request(data)
         return next((name for name, test in _TESTS.items() if test(data, span, request)), "")
@@ -478,7 +481,9 @@ _TESTS: dict[str, Callable[[dict[str, Any], Mapping[str, Any], Any], Any]] = {
         is_answer(data) or (request and (request[0] in ("prompt", "steps") or _has(data, "toolCallId")))
     ),
     "anthropic": lambda data, _, request: request and _has(data, "'tool_use'", "'input_schema'", "'stop_reason'"),
-    "fine-tuning": lambda data, _, request: request and (request == ("messages", {}) or "preferred_output" in data),
+    "fine-tuning": lambda data, _, request: (
+        request and ((request[0] == "messages" and not request[2]) or "preferred_output" in data)
+    ),
     "openai": lambda data, _, request: request or unread_line(data).key == "labelling.answer-alone",
     "turns": lambda data, _, __: (
         not is_eval(data)
@@ -534,8 +539,16 @@ KINDS = (
         "fine-tuning examples of OpenAI",
         "files for fine-tuning: JSON lines with `messages` and `tools`, or with `preferred_output`",
     ),
-    _log("anthropic", "requests to Anthropic with their responses", "an application or a gateway that logs them"),
-    _log("openai", "requests to OpenAI with their responses or streams", "an application or a gateway that logs them"),
+    _log(
+        "anthropic",
+        "requests to Anthropic with their responses",
+        "an application or a gateway that logs them; a HAR file",
+    ),
+    _log(
+        "openai",
+        "requests to OpenAI with their responses or streams",
+        "an application or a gateway that logs them; a HAR file",
+    ),
     _log(
         "turns",
         "turns in the form of ctxbench",

@@ -1,7 +1,8 @@
-"""Import logs: read them, report unreadable lines, and write a dataset.
+"""Import logs: read them, report what cannot be read, and write a dataset.
 
-A log has turns (one turn or one model call per line), bodies of requests to OpenAI or Anthropic, or spans. A body is
-recognised by its fields: `tools` with `messages`, or an `input` (OpenAI responses). Its tools are the offered items.
+A log has turns (one turn or one model call per line), requests to a model with their responses, spans, or sessions of
+agents. Each document is recognised by its fields, and sessions by the first documents of their file. The reading of a
+large log can be interrupted and goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import pickle
 import re
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 
-from ctxbench import __version__
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import copy_other_files, refuse_loss, write_files
 from ctxbench.datasets.layout import CARD, EXPOSURE, Exposure, own_files, read_card, write_exposures
@@ -26,7 +27,7 @@ from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, merge_equal_faults, none_found
 from ctxbench.io.files import atomic_folder, cache_dir, write_atomic
 from ctxbench.io.redaction import Redactor, redactor
-from ctxbench.labelling.agent_sessions import KINDS, SessionNames, SessionReader
+from ctxbench.labelling.agent_sessions import KINDS, SessionNames, SessionReader, has_roles, transcript_fields
 from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, unresolved
 from ctxbench.labelling.sources import Document, documents, sample
 from ctxbench.labelling.trace_exports import LogReader
@@ -83,7 +84,9 @@ class LogFiles:
 
     def _read_file(self, path: Path, progress: ProgressListener, before: int, total: int) -> Iterator[None]:
         values = [document.value for document in sample(path)]
-        is_session = self._kind in _SESSIONS or any(kind.matches(values) for kind in KINDS)
+        kinds = [kind.name for kind in KINDS if kind.matches(values)]
+        is_session = self._kind in _SESSIONS if self._kind else bool(kinds)
+        self._sessions.fields = transcript_fields(values) if kinds == ["transcript"] and not has_roles(values) else {}
         self.has_sessions |= is_session
         counts, faults = self.findings.counts, self.findings.faults
         n_faults = len(faults)
@@ -145,7 +148,6 @@ def _check_turns(groups: Sequence[object], logs: Sequence[Path], reader: LogFile
             spans=n["spans"] or "none",
             calls=n["spans_without_content"] or "none",
             names=listed(findings.span_names),
-            roles=listed(findings.roles),
         )
     )
 
@@ -154,6 +156,7 @@ _SESSIONS = [kind.name for kind in KINDS]
 UNSTATED = "not stated; contains user texts"
 """The licence of a dataset of logs whose licence was not given."""
 _WORD = re.compile(r"[^\W_]+")
+_KEPT = 24 * 60 * 60  # seconds for which the state of an interrupted import is kept
 _EXAMPLES, _SHOWN = 5, 20  # faults that the report and an error name
 _FIELDS = 20  # ignored fields that the card lists
 
@@ -270,10 +273,19 @@ def import_traces(
 
 
 def _read_logs(source: TraceSource, settings: TraceSettings, progress: ProgressListener) -> LogFiles:
-    """Read logs. Ctrl-C stores what was read in the user's cache, and the same import goes on after it."""
-    versions = [(path.resolve(), path.stat()[6:9]) for path in source.logs if path.exists()]
-    key = repr((__version__, versions, source.catalog.hash, sorted(source.renames.items()), source.kind, settings))
+    """Read logs. Ctrl-C stores what was read, and the same import goes on after it.
+
+    The state is a file of the user's cache for its owner alone, since it holds texts that are not redacted. It is
+    removed when all is read, and after a day by the next import of any log.
+    """
+    code = sorted(Path(__file__).parent.glob("*.py"))  # another version reads otherwise
+    versions = [(path.resolve(), path.stat()[6:9]) for path in (*code, *source.logs) if path.exists()]
+    key = repr((versions, source.catalog.hash, sorted(source.renames.items()), source.kind, settings))
     stored = cache_dir() / "imports" / f"{blake2b(key.encode(), digest_size=16).hexdigest()}.pickle"
+    for state in stored.parent.glob("*"):
+        with suppress(OSError):
+            if state.stat().st_mtime < time.time() - _KEPT:
+                state.unlink()
     try:
         files: LogFiles = pickle.loads(stored.read_bytes())  # noqa: S301 - of this user
     except Exception:  # noqa: BLE001 - absent or damaged
@@ -315,7 +327,7 @@ def write_import(result: TraceImport, folder: Path | str) -> None:
     refuse_overwriting(target)
     with atomic_folder(target) as temporary:
         copy_other_files(target, temporary, {*own_files(target), EXPOSURE})
-        write_files(result.dataset, temporary)
+        write_files(result.dataset, temporary, home=target)
         write_exposures(result.exposures, temporary)
 
 
@@ -399,9 +411,9 @@ def _report(builder: Builder) -> TraceReport:
     return TraceReport(
         counts=findings.counts,
         rules=dict(sorted(Counter(match.rule for match in resolved if match.key is not None).items())),
-        unknown=unknown | {clean(name): n for name, n in findings.outside.most_common()},
+        unknown=unknown,
+        outside={clean(name): n for name, n in findings.outside.most_common()},
         ambiguous=ambiguous,
-        skew=findings.skew,
         ignored={clean(name): n for name, n in findings.ignored.most_common(_FIELDS)},
         redaction=None if builder.redactor is None else builder.redactor.counts,
         examples=tuple(str(fault) for fault in merge_equal_faults(findings.faults)[:_EXAMPLES]),

@@ -19,7 +19,7 @@ from ctxbench.io.console import ProgressListener
 from ctxbench.io.errors import Message
 from ctxbench.io.redaction import Redactor
 from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, Resolved
-from ctxbench.labelling.trace_messages import STATUSES, Call, Interner, LogFindings, NestedCall, Record
+from ctxbench.labelling.trace_messages import STATUSES, Call, Interner, LogFindings, Record
 from ctxbench.labelling.trace_turns import Turn, meant_field, reuses_ids
 from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Catalog, Item, ItemKey
@@ -38,12 +38,19 @@ COUNTS: dict[str, tuple[str, ...]] = {
             "spans_twice",
             "spans_unreadable",
         ),
-        "spans_without_parent",
-        *("spans_without_content", "spans_other", "model_calls_of_helpers", "logs_without_span"),
+        *("spans_without_content", "model_calls_of_helpers", "logs_without_span"),
         *("records_without_request", "responses_unread", "responses_missing"),
     ),
     "turns": (
-        *("turns", "turns_full", "turns_partial", "turns_without_offered", "turns_assumed_full", "text_empty"),
+        *(
+            "conversations",
+            "turns",
+            "turns_full",
+            "turns_partial",
+            "turns_without_offered",
+            "turns_assumed_full",
+            "text_empty",
+        ),
         *("available_unknown", "scopes_unknown", "session_not_available"),
     ),
     "queries": (
@@ -52,13 +59,9 @@ COUNTS: dict[str, tuple[str, ...]] = {
     ),
     "labels": ("labels_full", "labels_partial"),
     "calls": (
-        *("calls_ok", "calls_error", "calls_unknown_tool", "calls_twice", "calls_not_offered", "calls_not_available"),
+        *("calls_ok", "calls_error", "calls_unknown_tool", "calls_not_offered", "calls_not_available"),
         *("calls_outside_catalog", "calls_ambiguous", "calls_without_request", "calls_of_earlier_turns"),
         "calls_unread",
-    ),
-    "order": (
-        *("conversations", "conversations_cut", "conversations_partly_numbered", "turns_missing"),
-        *("turn_numbers_twice", "clock_skew"),
     ),
     "signals": tuple(f"signal_{name}" for name in SIGNALS),
 }
@@ -77,7 +80,7 @@ class TraceReport:
         counts: the counts of `COUNTS`.
         rules: how many names each rule resolved.
         unknown, ambiguous: counts of names without an item, most frequent first.
-        skew: the largest step back between two times that should follow each other, in seconds.
+        outside: counts of called tools that are part of a coding agent and of no catalog, most frequent first.
         ignored: counts of ignored fields.
         redaction: by kind, the number of replacements and of distinct secrets; None = redaction was off.
         examples: some faults, with file and line.
@@ -87,7 +90,7 @@ class TraceReport:
     rules: Mapping[str, int]
     unknown: Mapping[str, int]
     ambiguous: Mapping[str, int]
-    skew: float
+    outside: Mapping[str, int]
     ignored: Mapping[str, int]
     redaction: Mapping[str, Mapping[str, int]] | None
     examples: tuple[str, ...] = ()
@@ -97,11 +100,11 @@ class TraceReport:
         parts: dict[str, Any] = {part: {name: self.counts[name] for name in names} for part, names in COUNTS.items()}
         n_labels = sum(parts["labels"].values())
         parts["labels"]["share_full"] = round(self.counts["labels_full"] / n_labels, 4) if n_labels else None
-        parts["order"]["clock_skew_seconds"] = round(self.skew, 3)
         names = {
             "by_rule": dict(self.rules),
             UNKNOWN: dict(list(self.unknown.items())[:_SHOWN]),
             AMBIGUOUS: dict(list(self.ambiguous.items())[:_SHOWN]),
+            "of_the_agent": dict(list(self.outside.items())[:_SHOWN]),
             "unknown_in_all": len(self.unknown),
             "ambiguous_in_all": len(self.ambiguous),
         }
@@ -111,10 +114,16 @@ class TraceReport:
     def labelling(self) -> str:
         """The card's `labelling`: the origin of the labels, and the queries that metrics use."""
         n = self.counts
-        left = unlabelled_words(n["queries_partly"] + n["queries_unlabelled"], n["queries_partly"])
-        labels = {"labels": n["labels_full"] + n["labels_partial"], "full": self._share_full}
-        queries = {"complete": n["queries_complete"], "queries": n["turns"], "nothing": n["queries_nothing"]}
-        return str(Message("labelling.card-traces", left=left, **labels, **queries))
+        message = Message(
+            "labelling.card-traces",
+            left=unlabelled_words(n["queries_partly"] + n["queries_unlabelled"], n["queries_partly"]),
+            labels=n["labels_full"] + n["labels_partial"],
+            full=self._share_full,
+            complete=n["queries_complete"],
+            queries=n["turns"],
+            nothing=n["queries_nothing"],
+        )
+        return str(message)
 
     @property
     def _share_full(self) -> str:
@@ -123,33 +132,24 @@ class TraceReport:
         return f"{full / (full + partial):.0%}" if full + partial else "none"
 
     def lines(self) -> list[str]:
-        """The report in words: what the requests are, then one line per count; counts of 0 are left out."""
+        """The report in words, one line per count; counts of 0 are left out."""
         n = self.counts
-        states = [f"{n[f'queries_{state}']:,} {words}" for state, words in _STATES.items() if n[f"queries_{state}"]]
-        labels = {"labels": n["labels_full"] + n["labels_partial"], "full": self._share_full}
         signals = [f"{n[f'signal_{name}']:,} {name}" for name in SIGNALS if n[f"signal_{name}"]]
-        kinds = [f"{c['replaced']:,} {kind}" for kind, c in (self.redaction or {}).items()]
+        kinds = ", ".join(f"{c['replaced']:,} {kind}" for kind, c in (self.redaction or {}).items())
         hint = "".join(map(meant_field, self.ignored))
         lines = [
-            (True, Message("labelling.report-requests", n=n["turns"], states=states, **labels)),
+            (n["labels_full"], Message("labelling.report-labels", full=self._share_full)),
             (signals, Message("labelling.report-misses", signals=signals)),
-            *((n[name], Message(key, n=n[name], skew=self.skew)) for name, key in NOTES.items()),
+            *((n[name], Message(key, n=n[name])) for name, key in NOTES.items()),
             (self.unknown, Message("labelling.names-unknown", names=listed(self.unknown))),
+            (self.outside, Message("labelling.names-outside", names=listed(self.outside))),
             (self.ambiguous, Message("labelling.names-ambiguous", names=listed(self.ambiguous))),
             (self.ignored, Message("labelling.fields-ignored", names=listed(self.ignored), hint=hint)),
             *((True, f"  {example}") for example in self.examples),
             (self.redaction is None, Message("labelling.redaction-off")),
-            (self.redaction is not None, Message("labelling.redacted", kinds=", ".join(kinds) or "nothing")),
+            (self.redaction is not None, Message("labelling.redacted", kinds=kinds or "nothing")),
         ]
         return [line for is_said, line in lines if is_said]
-
-
-_STATES = {
-    "complete": "labelled in full",
-    "partly": "labelled in part",
-    "unlabelled": "unlabelled",
-    "nothing": "that need nothing",
-}
 
 
 def listed(names: Mapping[str, int]) -> str:
@@ -162,19 +162,18 @@ def listed(names: Mapping[str, int]) -> str:
 NOTES = {
     key.removeprefix("labelling.").replace("-", "_"): key
     for key in (
-        *("labelling.turns-without-offered", "labelling.turns-assumed-full", "labelling.full-but-doubtful"),
+        *("labelling.queries-nothing", "labelling.turns-without-offered"),
+        *("labelling.turns-assumed-full", "labelling.full-but-doubtful"),
         *("labelling.full-but-not-all-tools", "labelling.lines-unreadable", "labelling.lines-twice"),
         "labelling.results-cut",
-        *("labelling.spans-unreadable", "labelling.spans-twice", "labelling.calls-twice"),
-        *("labelling.spans-without-parent", "labelling.spans-without-content", "labelling.logs-without-span"),
+        *("labelling.spans-unreadable", "labelling.spans-twice"),
+        *("labelling.spans-without-content", "labelling.logs-without-span"),
         *("labelling.records-without-request", "labelling.responses-unread", "labelling.responses-missing"),
         *("labelling.calls-without-request", "labelling.calls-of-earlier-turns", "labelling.calls-unread"),
-        *("labelling.model-calls-of-helpers", "labelling.spans-other", "labelling.available-unknown"),
-        *("labelling.calls-error", "labelling.calls-unknown-tool", "labelling.calls-outside-catalog"),
-        *("labelling.calls-ambiguous", "labelling.calls-not-offered", "labelling.calls-not-available"),
-        *("labelling.scopes-unknown", "labelling.session-not-available", "labelling.conversations-cut"),
-        *("labelling.conversations-partly-numbered", "labelling.turns-missing", "labelling.turn-numbers-twice"),
-        *("labelling.clock-skew", "labelling.text-empty"),
+        *("labelling.model-calls-of-helpers", "labelling.available-unknown"),
+        *("labelling.calls-error", "labelling.calls-unknown-tool"),
+        *("labelling.calls-not-offered", "labelling.calls-not-available", "labelling.scopes-unknown"),
+        *("labelling.session-not-available", "labelling.text-empty"),
     )
 }
 """Messages of the report by count, in the order of the report."""
@@ -268,14 +267,13 @@ class Builder:
 
     def dataset(self, name: str, about: Mapping[str, Any]) -> Dataset:
         """The dataset, with the scopes that its queries use."""
-        used = {query.scope for query in self.queries}
         return Dataset(
             name=name,
             version="1",
             catalog=self.catalog,
             queries=tuple(self.queries),
             labels=tuple(self.labels),
-            scopes={scope: keys for scope, keys in self.scopes.items() if scope in used},
+            scopes={scope: keys for scope, keys in self.scopes.items() if scope in {q.scope for q in self.queries}},
             about=about,
         )
 
@@ -291,7 +289,7 @@ class Builder:
         turn_signals = signals(turn, lambda name: self.names.resolve(name).key is not None)
         counts.update(f"signal_{name}" for name in turn_signals)
         called, required, doubtful = self._read_calls(turn, scope, offered)
-        nothing = any(record.needs_nothing for record in turn.records) and not called
+        nothing = any(record.needs for record in turn.records) and not called
         counts["calls_unread"] += max(record.unread for record in turn.records)
         doubtful = doubtful or any(record.doubtful or record.unread for record in turn.records)
         doubtful = doubtful or reuses_ids(turn.calls) or not turn.text.strip()
@@ -345,7 +343,7 @@ class Builder:
         offers += [nested.offered for record in turn.records for nested in record.nested]
         lists = dict.fromkeys(names for names in offers if names is not None)
         complete = {names: scope.searchable <= set(self._items(names)) for names in lists}
-        everything = any(record.all_offered for record in turn.records)
+        everything = any(record.exposure == "full" for record in turn.records)
         is_stated = bool(lists) or everything
         if not is_stated:
             everything = self.assume_full
@@ -355,14 +353,14 @@ class Builder:
         keys = self._items(tuple(name for names in lists for name in names))
         keys = self._ordered(frozenset(keys) | scope.searchable) if everything else keys
 
-        def had_all(offer: Record | NestedCall) -> bool:
+        def had_all(offer: Record) -> bool:
             if offer.offered is None:
                 return not offer.calls if is_stated else self.assume_full
             return complete[offer.offered] or (not offer.offered and any(complete.values()))
 
         full = (everything or is_stated) and all(
-            not record.partly_offered
-            and (record.all_offered or had_all(record))
+            record.exposure != "partial"
+            and (record.exposure == "full" or had_all(record))
             and all(had_all(nested) for nested in record.nested)
             for record in turn.records
         )

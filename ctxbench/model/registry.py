@@ -34,12 +34,12 @@ SEARCH_OFF = {"analyse": "whole", "retrieve": "nothing"}  # the stages of a pipe
 
 _BUILT_IN: dict[str, dict[str, str]] = {
     "chunk": {
-        "clauses": "ctxbench.search.clauses:ClauseRule",
-        "marked": "ctxbench.search.clauses:Marked",
+        "clauses": "ctxbench.search.chunking:ClauseRule",
+        "marked": "ctxbench.search.chunking:Marked",
         "paragraphs": "ctxbench.search.chunking:Paragraphs",
         "sentences": "ctxbench.search.chunking:SentenceRule",
         "whole": "ctxbench.search.chunking:WholeRule",
-        "windows": "ctxbench.search.clauses:WindowRule",
+        "windows": "ctxbench.search.chunking:WindowRule",
     },
     "analyse": {
         "sentences": "ctxbench.pipelines.strategies.analyse:Sentences",
@@ -87,14 +87,14 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "words": "ctxbench.pipelines.feature_families:Words",
     },
     "rank": {
-        "features": "ctxbench.pipelines.strategies.calibrated:Features",
+        "features": "ctxbench.pipelines.strategies.rank:Features",
         "file_kinds": "ctxbench.pipelines.strategies.files:FileKinds",
         "linear": "ctxbench.pipelines.strategies.rank:Linear",
         "llm": "ctxbench.pipelines.strategies.rank:Llm",
         "rrf": "ctxbench.pipelines.strategies.rank:Rrf",
         "weighted": "ctxbench.pipelines.strategies.rank:Weighted",
-        "probability": "ctxbench.pipelines.strategies.calibrated:Probability",
-        "price": "ctxbench.pipelines.strategies.calibrated:Price",
+        "probability": "ctxbench.pipelines.strategies.rank:Probability",
+        "price": "ctxbench.pipelines.strategies.rank:Price",
     },
     "cut": {
         "standard": "ctxbench.pipelines.strategies.cut:Standard",
@@ -104,8 +104,8 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "gap": "ctxbench.pipelines.strategies.cut:Gap",
         "per_chunk": "ctxbench.pipelines.strategies.cut:PerChunk",
         "mmr": "ctxbench.pipelines.strategies.cut:Mmr",
-        "at_least": "ctxbench.pipelines.strategies.calibrated:AtLeast",
-        "abstain": "ctxbench.pipelines.strategies.calibrated:Abstain",
+        "at_least": "ctxbench.pipelines.strategies.cut:AtLeast",
+        "abstain": "ctxbench.pipelines.strategies.cut:Abstain",
     },
     "expand": {
         "code": "ctxbench.pipelines.strategies.files:CodeLinks",

@@ -19,13 +19,14 @@ Modules:
     fits: Fits in JSON files: probabilities and weights by dataset, and how a pipeline finds them.
     pipeline: Pipelines: parse a description, check it, run it, and reuse outputs of shared steps.
     strategies/analyse: Analyse a request: chunks of its text, history and tool results, and keywords.
-    strategies/calibrated: Rank and cut by fitted probabilities and token counts, and abstain.
-    strategies/cut: Cut a ranking by count, score, margin, gap, query chunk or diversity.
+    strategies/cut: Cut a ranking by count, score, margin, gap, query chunk, diversity or the probability that anything
+        is needed.
     strategies/expand: Expand chosen items by similarity, stored links and tool rules.
     strategies/files: Strategies for files and code: intent, plan, full text, symbols, commits, file kinds and code
         links.
     strategies/format: Format a selection as messages, a template, or a text with citations.
     strategies/pack: Pack items into a token budget: greedy, knapsack, truncated, excerpts or outlines.
-    strategies/rank: Rank candidates by fused scores, weighted features or a language model.
+    strategies/rank: Rank candidates by fused scores, weighted features, fitted probabilities, token counts or a
+        language model.
     strategies/retrieve: Retrieve candidates by vectors with pooling, words, fuzzy names, or from the request.
 """

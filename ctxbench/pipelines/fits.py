@@ -11,11 +11,11 @@ import copy
 import hashlib
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from ctxbench.io.documents import dump_json, parse_json
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError
@@ -24,6 +24,8 @@ from ctxbench.model.items import Catalog
 from ctxbench.model.resources import Resources
 from ctxbench.model.strategies import PerType, Step, Strategy
 from ctxbench.pipelines.pipeline import Pipeline
+
+T = TypeVar("T")
 
 FORMAT = 2
 PROBABILITY, ABSTENTION, WEIGHTS, LINEAR = "probability", "abstention", "weights", "linear"
@@ -168,6 +170,25 @@ class FittedStep(Strategy):
     def content(self) -> str:
         """SHA-256 of the file; empty without one."""
         return self.calibrations.content
+
+    def check_holds(self, kind: str) -> None:
+        """Raise `ParameterError` if the file has no fit of a kind."""
+        if kind not in self.calibrations.kinds():
+            path, kinds = self.calibrations.path, " and ".join(self.calibrations.kinds()) or "nothing"
+            command = self.calibrations.command(kind)
+            raise ParameterError(f"{path} holds fits of {kinds}, none of {kind}; make one with {command}")
+
+    def read_fit(self, fit: Fit, read: Callable[[Mapping[str, Any]], T]) -> T:
+        """What the values of a fit mean.
+
+        Raises:
+            ParameterError: the values are invalid, or of features that are defined otherwise here.
+        """
+        try:
+            return read(fit.values)
+        except ParameterError as error:
+            path, command = self.calibrations.path, self.calibrations.command(fit.kind)
+            raise ParameterError(f"{path}: fit of {fit}: {error}; fit again with {command}") from error
 
     def with_model(self, model: Any) -> Any:
         """The step with another regression in the place of its fit."""

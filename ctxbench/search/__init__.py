@@ -27,8 +27,7 @@ with the tools of each language, found and wrong: Rust 888 of 888, 3 (in code th
 
 Modules:
     chat_models: Language models behind OpenAI's or Ollama's chat interface, with cached replies.
-    chunking: Split texts into chunks: sentences, paragraphs, or the whole text; chunks of items.
-    clauses: Split texts into clauses, windows and marked sentences, line by line.
+    chunking: Split texts into chunks: sentences, clauses, windows, paragraphs, or the whole text; chunks of items.
     code_facts: Definitions, references and imports of source files, and what kind of file a path is.
     code_grammars: Languages of source files, tree-sitter grammars and queries, and records of what they capture.
     code_imports: Resolve imports to files for Python, JavaScript, TypeScript, Go, Java and Rust.

@@ -21,8 +21,8 @@ from ctxbench.model.selection import Offered, Prompt, Selection, selections
 from ctxbench.model.strategies import Merge, Step
 from ctxbench.pipelines.fits import PROBABILITY, all_steps
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.pipelines.strategies.calibrated import PROBABILITY_COLUMN
 from ctxbench.pipelines.strategies.format import Messages
+from ctxbench.pipelines.strategies.rank import PROBABILITY_COLUMN
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.selector import Selector, check_fits

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from ctxbench.labelling.kinds import CATALOG, COLLECTION, EVALS, LOG, ImportKind, import_kinds
+from ctxbench.labelling.sources import CATALOG, COLLECTION, EVALS, LOG, ImportKind, import_kinds
 
 PAGE = Path(__file__).parents[2] / "datasets" / "README.md"
 START, END = "<!-- kinds: written by `make kinds` -->", "<!-- end of kinds -->"

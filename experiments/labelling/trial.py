@@ -84,7 +84,7 @@ def draw(world: World, *, turns: int, seed: int, read: Import | None = None) -> 
 
 
 def imported(log: Log, asks: Sequence[Ask], items: Catalog) -> tuple[Dataset, Mapping[str, Exposure]]:
-    """The log through the importer, as `ctxbench data import traces` reads it."""
+    """The log through the importer, as `ctxbench data import` reads it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in log.rows(asks, items)), "utf-8")

@@ -19,7 +19,7 @@ from ctxbench.model.candidates import Candidates
 from ctxbench.pipelines.features import TEXT, Logistic
 from ctxbench.pipelines.fits import PROBABILITY, Fit, in_front
 from ctxbench.pipelines.pipeline import Outcome, Pipeline
-from ctxbench.pipelines.strategies.calibrated import Probability
+from ctxbench.pipelines.strategies.rank import Probability
 from ctxbench.search.embedders import Vectors, VectorStore, open_embedder
 from ctxbench.search.resources import LocalResources
 from ctxbench.search.tokens import open_counter

@@ -41,7 +41,7 @@ from ctxbench.model.strategies import Step
 from ctxbench.pipelines.features import Logistic
 from ctxbench.pipelines.fits import ABSTENTION, PROBABILITY, Fit, write_calibrations
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.pipelines.strategies.calibrated import Abstain
+from ctxbench.pipelines.strategies.cut import Abstain
 from ctxbench.report.charts import Ring, Scale, line_chart
 from ctxbench.report.pages import titles, write_parted
 from ctxbench.search.embedders import Vectors, VectorStore, open_embedder

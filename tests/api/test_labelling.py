@@ -11,12 +11,11 @@ import pandas as pd
 import pytest
 
 import ctxbench
-from ctxbench.cli.data import import_traces
+from ctxbench.cli.data import ImportRequest, import_any
 from ctxbench.cli.label import review as review_command
 from ctxbench.datasets.files import read_dataset
-from ctxbench.datasets.layout import FOLDER, LOG
+from ctxbench.datasets.layout import FOLDER, LOG, agent_of
 from ctxbench.io.errors import InputError, ParameterError, StorageError, UnknownNameError, UserError
-from ctxbench.labelling.trace_import import TraceSettings
 from tests.api.conftest import SMOKE
 
 TWO = ["bm25", "dense"]
@@ -44,24 +43,40 @@ def log(tmp_path):
 
 @pytest.fixture
 def mine(log, tmp_path):
-    return ctxbench.from_logs(log, ctxbench.catalog(TOOLS), tmp_path / "mine")
+    return ctxbench.from_file(log, ctxbench.catalog(TOOLS), out=tmp_path / "mine")
 
 
 def test_logs_become_the_dataset_that_the_command_makes(log, mine, tmp_path):
     ctxbench.dataset(TOOLS, [{"query": "q", "text": "x"}], []).save(tmp_path / "tools")
     with pytest.raises(ParameterError, match="has no queries"):
         ctxbench.dataset(TOOLS, [], []).save(tmp_path / "none")
-    settings = TraceSettings.of_folder(tmp_path / "mine", name=None, licence=None, history=20, all_offered=False)
-    import_traces(
-        [log], catalog=str(tmp_path / "tools"), out=tmp_path / "other", settings=settings, redact=True, as_json=True
-    )
+    request = ImportRequest(paths=[str(log)], catalog=str(tmp_path / "tools"), out=tmp_path / "other", name="mine")
+    import_any(request, as_json=True)
     assert read_dataset(tmp_path / "other").hash == mine.dataset.hash
     assert mine.name == "mine"
     assert mine.dataset.unlabelled == ("c-1", "d-0")
     for items in (ctxbench.load(tmp_path / "tools"), str(tmp_path / "tools")):
-        assert ctxbench.from_logs([log], items, tmp_path / "mine").dataset.hash == mine.dataset.hash
-    everything = ctxbench.from_logs(log, ctxbench.catalog(TOOLS), tmp_path / "all", all_offered=True, redact=False)
+        assert ctxbench.from_file([log], items, out=tmp_path / "mine").dataset.hash == mine.dataset.hash
+    assert ctxbench.from_file(log, ctxbench.catalog(TOOLS), name="mine").dataset.hash == mine.dataset.hash
+    everything = ctxbench.from_file(log, ctxbench.catalog(TOOLS), all_offered=True, redact=False)
     assert everything.dataset.hash != mine.dataset.hash
+
+
+def test_a_dataset_over_an_agent_file_follows_it(log, tmp_path):
+    (tmp_path / "tools.json").write_text(json.dumps([{"name": "area", "description": "x", "inputSchema": {}}]))
+    (tmp_path / "agent.yaml").write_text("sources: {tools: [tools.json]}\n")
+    made = ctxbench.from_file(log, tmp_path / "agent.yaml", out=tmp_path / "mine")
+    assert [item.id for item in made.dataset.catalog] == ["tool:area"]
+    assert agent_of(tmp_path / "mine").samefile(tmp_path / "agent.yaml")
+
+
+def test_files_without_requests_are_no_dataset(tmp_path):
+    (tmp_path / "tools.json").write_text(json.dumps([{"name": "area", "description": "x", "inputSchema": {}}]))
+    with pytest.raises(ParameterError, match="catalog without requests"):
+        ctxbench.from_file(tmp_path / "tools.json")
+    (tmp_path / "evals.json").write_text(json.dumps([{"query": "a triangle", "expected": ["area"]}]))
+    made = ctxbench.from_file([tmp_path / "tools.json", tmp_path / "evals.json"])
+    assert made.labels["item"].tolist() == ["tool:area"]
 
 
 @pytest.mark.parametrize(
@@ -70,15 +85,17 @@ def test_logs_become_the_dataset_that_the_command_makes(log, mine, tmp_path):
         ({"history": -1}, ParameterError, "history must be 0 messages or more"),
         ({"name": "a/b"}, ParameterError, "a/b"),
         ({"redact": "no-such.yaml"}, StorageError, "no-such.yaml"),
+        ({"histroy": 3}, ParameterError, "history"),
+        ({"kind": "turn"}, UnknownNameError, "turns"),
     ],
 )
 def test_an_import_that_cannot_be_writes_nothing(log, tmp_path, given, error, said):
     with pytest.raises(error, match=said):
-        ctxbench.from_logs(log, ctxbench.catalog(TOOLS), tmp_path / "new", **given)
+        ctxbench.from_file(log, ctxbench.catalog(TOOLS), out=tmp_path / "new", **given)
     with pytest.raises(StorageError, match="nowhere"):
-        ctxbench.from_logs(tmp_path / "nowhere.jsonl", ctxbench.catalog(TOOLS), tmp_path / "new")
+        ctxbench.from_file(tmp_path / "nowhere.jsonl", ctxbench.catalog(TOOLS), out=tmp_path / "new")
     with pytest.raises(ParameterError, match="none of the 1 names of the log is in the catalog"):
-        ctxbench.from_logs(log, ctxbench.catalog([{"name": "other"}]), tmp_path / "new")
+        ctxbench.from_file(log, ctxbench.catalog([{"name": "other"}]), out=tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 

@@ -244,18 +244,18 @@ def test_a_list_of_tools_is_one_fault_with_the_command_that_reads_it(tmp_path, n
     (fault,) = caught.value.faults
     assert fault.message == (
         "expected a catalog, an agent file, a file of items or a folder with corpus.jsonl; "
-        f"it is a list of tools; make a catalog of it: `ctxbench data import tools {tmp_path / name} --out FOLDER`"
+        f"it is a list of tools; make a catalog of it: `ctxbench data import {tmp_path / name} --out FOLDER`"
     )
 
 
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"query": "refund 17", "expected": ["refund_order"]}, "it holds evals; .*`ctxbench data import golden "),
+        ({"query": "refund 17", "expected": ["refund_order"]}, "it holds evals; .*`ctxbench data import "),
         ({"query": "e1", "items": [{"id": "tool:a"}]}, "it holds a selector's answers; .*`ctxbench score "),
         (
             {"messages": [{"role": "user", "content": "x"}], "called": []},
-            "it is a log; .*`ctxbench data import traces ",
+            "it is a log; .*`ctxbench data import ",
         ),
     ],
 )

@@ -45,15 +45,6 @@ def test_the_commands_are_those_that_are_documented():
         "data from-feedback",
         "data from-git",
         "data import",
-        "data import autorag",
-        "data import beir",
-        "data import dataset",
-        "data import golden",
-        "data import run",
-        "data import tools",
-        "data import traces",
-        "data import trec",
-        "data import triggers",
         "data label",
         "data list",
         "data overlap",
@@ -99,7 +90,7 @@ def test_help_loads_nothing_heavy(words, modules, of_typer):
     assert loaded & HEAVY <= of_typer
     own = {"", ".cli", ".cli.app", ".cli.common", ".io", ".io.console", ".io.errors"}
     if words[:1] == ("data",):
-        own |= {".cli.data_app", ".cli.import_app"}
+        own |= {".cli.data_app"}
     if words[:1] == ("memory",):
         own |= {".cli.memory_app"}
     assert {name for name in loaded if name.startswith("ctxbench")} == {f"ctxbench{name}" for name in own}

@@ -103,8 +103,7 @@ def test_a_folder_where_a_file_is_expected_is_said(refused, tiny, words):
         ("check", "pipe"),
         ("data", "import", "pipe.json", "--out", "made"),
         ("data", "import", "traces", "pipe", "--catalog", "{tiny}", "--out", "made"),
-        ("data", "import", "trec", "--corpus", "{tiny}/corpus.jsonl", "--queries", "{tiny}/queries.jsonl",
-         "--qrels", "pipe", "--out", "made"),
+        ("data", "import", "trec", "pipe", "{tiny}/corpus.jsonl", "{tiny}/queries.jsonl", "--out", "made"),
         ("data", "capture", "--mcp-config", "pipe", "--out", "made"),
         ("calibrate", "probability", "{tiny}", "--selector", "semantic", "--out", "pipe"),
     ],
@@ -135,7 +134,7 @@ def test_an_experiment_that_is_empty_says_what_one_holds(refused, place):
     (place / "e.yaml").write_text("")
     assert refused("run", "e.yaml") == (
         "the file is empty; an experiment is a mapping of name, about, datasets, split, sample, selectors, metrics, "
-        "embedder, tokens, seed, compare_to (e.yaml, line 1)"
+        "embedder, tokens, seed, compare_to, groups (e.yaml, line 1)"
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ctxbench.catalogs.snapshots import SnapshotPart
-from ctxbench.cli.capture import CaptureRequest, capture_all, import_tools, keep
+from ctxbench.cli.capture import CaptureRequest, capture_all, keep
 from ctxbench.io.errors import InputError, ParameterError, StorageError
 from ctxbench.model.items import Catalog, Item
 
@@ -90,10 +90,10 @@ def test_a_folder_with_something_else_is_refused_before_anything_is_started(conf
         capture_all(CaptureRequest(mcp_config=config, timeout=60), out=Path(), as_json=False)
 
 
-def test_a_list_of_tools_becomes_a_catalog_to_select_from(tools: Path, cli, capfd: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
-    assert import_tools(tools, out=Path("kept"), server=None, names=None, as_json=False) == 0
-    lines = capfd.readouterr().out.splitlines()
-    assert lines[:4] == [
+def test_a_list_of_tools_becomes_a_catalog_to_select_from(tools: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    lines = cli("data", "import", tools.name, "--out", "kept").out.splitlines()
+    assert lines[:5] == [
+        "tools.json: tools of MCP, OpenAI, Anthropic or the AI SDK (--as tools)",
         "tools.json  2 items",
         "            left out, because the model's provider runs them and they have no definition: 1 web_search",
         "            1 of 2 tools have no description and are found by their names only",
@@ -104,9 +104,10 @@ def test_a_list_of_tools_becomes_a_catalog_to_select_from(tools: Path, cli, capf
     assert "tool:area" in done.out
 
 
-def test_a_folder_must_be_named(tools: Path) -> None:
-    with pytest.raises(ParameterError, match="--out FOLDER"):
-        import_tools(tools, out=None, server=None, names=None, as_json=False)
+def test_a_folder_must_be_named(tools: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    done = cli("data", "import", tools)
+    assert (done.code, done.out) == (2, "")
+    assert "--out FOLDER" in done.err
 
 
 def test_rules_and_references_join_the_servers(config: Path, place: Path, cli) -> None:  # type: ignore[no-untyped-def]

@@ -40,7 +40,7 @@ def files(place: Path) -> Path:
         ),
         (
             ["data", "capture", "--mcp-config", "my tools.json", "--out", "o"],
-            "make a catalog of it: `ctxbench data import tools 'my tools.json' --out",
+            "make a catalog of it: `ctxbench data import 'my tools.json' --out",
         ),
         (
             ["data", "review", "my data", "--patch", "corrections of mine.jsonl"],

@@ -19,7 +19,7 @@ from ctxbench.tuning.policy import read_policies
 TOOLS = [{"name": "track_parcel", "description": "Where a parcel is"}, {"name": "refund", "description": "Pay back"}]
 SERVERS = '{"mcpServers": {"shop": {"command": "x"}}}'
 EVALS = [{"query": "where is my parcel", "expected": ["track_parcel"]}, {"query": "bye", "expected": []}]
-GOLDEN = "ctxbench data import golden evals.jsonl --catalog agent.yaml --out datasets/evals"
+GOLDEN = "ctxbench data import evals.jsonl --catalog agent.yaml --out datasets/evals"
 ADD = (
     "git add agent.yaml datasets/evals gate.yaml gate.baseline policies.yaml experiment.yaml .ctxbench "
     ".gitignore .github/workflows/ctxbench.yml"
@@ -53,7 +53,7 @@ def test_it_writes_what_the_project_needs(cli, project):
         "written: .gitignore",
         "Next:",
         "  ctxbench select 'what a user asks' --agent agent.yaml",
-        f"  {GOLDEN}    # your evals, or `traces` and a log",
+        f"  {GOLDEN}    # your evals, or a log",
         f"  {OWN}",
         "  ctxbench run experiment.yaml    # the selectors beside each other",
         "  ctxbench check gate.yaml --accept",
@@ -356,7 +356,7 @@ def test_what_is_not_taken_is_said_with_what_to_do(cli, place):
     assert "not taken: apps/folio/.mcp.json; `ctxbench init apps/folio` makes an agent file for it" in lines
     how = "`ctxbench data import tools tools.json --out catalogs/tools` says what is missing"
     assert f"not taken: tools.json, whose form is not known; {how}" in lines
-    assert any("data import golden src/my-evals.csv --catalog agent.yaml" in line for line in lines)
+    assert any("data import src/my-evals.csv --catalog agent.yaml" in line for line in lines)
 
 
 def test_what_is_odd_in_rules_is_told(cli, project):

@@ -25,7 +25,7 @@ def skills(place):
 def test_skills_are_measured_at_both_their_prices(place, cli):
     skills(place)
     done = cli("data", "import", "triggers", "skills", "--out", "ds", "--name", "skills")
-    assert (done.code, "3 queries (test 3), 3 labels over 3 items" in done.out) == (0, True), done.err
+    assert (done.code, "ds: 3 requests (test 3), 3 labels" in done.out) == (0, True), done.err
     (place / "e.yaml").write_text(
         "name: e\ndatasets: [ds]\nembedder: hashing\ntokens: chars/4\nsplit: test\n"
         "metrics: [completeness, tokens, loaded_tokens]\nselectors:\n  - {selector: bm25, set: {n: 1}}\n"

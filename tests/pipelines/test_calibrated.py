@@ -20,7 +20,8 @@ from ctxbench.model.requests import Batch, Query, Request
 from ctxbench.pipelines.features import RETRIEVED, TEXT, VERSION
 from ctxbench.pipelines.fits import SHIPPED, Fit, read_calibrations, write_calibrations
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.pipelines.strategies.calibrated import Abstain, AtLeast, Probability
+from ctxbench.pipelines.strategies.cut import Abstain, AtLeast
+from ctxbench.pipelines.strategies.rank import Probability
 
 RESOURCES = testing.mock_resources()
 CATALOG = Catalog([Item(type="tool", name=name) for name in ("one", "two", "three")])

@@ -12,8 +12,7 @@ from ctxbench.io.errors import ParameterError
 from ctxbench.model.candidates import Candidates, Origin, Rule, place_among
 from ctxbench.model.items import Catalog
 from ctxbench.model.requests import Batch, Query
-from ctxbench.pipelines.strategies.calibrated import AtLeast
-from ctxbench.pipelines.strategies.cut import First, Gap, Margin, PerChunk, Standard, TopChunks, offered_length
+from ctxbench.pipelines.strategies.cut import AtLeast, First, Gap, Margin, PerChunk, Standard, TopChunks, offered_length
 
 QUERY = Query.of_chunks(Batch.of(Catalog([]), []), [])  # no cut looks at the query
 PROPERTY = settings(max_examples=150, deadline=None, database=None, derandomize=True)

@@ -11,7 +11,7 @@ from ctxbench.model.registry import build
 from ctxbench.model.requests import Batch
 from ctxbench.pipelines.features import LABELLED, TEXT, column_names
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.pipelines.strategies.calibrated import Features
+from ctxbench.pipelines.strategies.rank import Features
 
 BATCH = Batch.of(testing.mock_catalog(), testing.mock_requests())
 PLAIN = [name for name in column_names() if name not in LABELLED]  # the others need a fit

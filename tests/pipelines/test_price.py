@@ -13,7 +13,7 @@ from ctxbench.model.candidates import Candidates
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch, Query, Request
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.pipelines.strategies.calibrated import PROBABILITY_COLUMN, Price
+from ctxbench.pipelines.strategies.rank import PROBABILITY_COLUMN, Price
 
 CATALOG = Catalog([Item(type="tool", name=name) for name in ("one", "two", "three", "four")])
 COSTS = (50, 150, 50, 0)

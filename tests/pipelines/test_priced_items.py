@@ -11,8 +11,8 @@ from ctxbench.model.candidates import Candidates
 from ctxbench.model.items import Catalog, Item, ItemKey
 from ctxbench.model.requests import Batch, Request, SessionItem, whole_texts
 from ctxbench.model.selection import concatenated, session_rows
-from ctxbench.pipelines.strategies.calibrated import Price
 from ctxbench.pipelines.strategies.pack import Budget, Outline, Truncate, WholeFile
+from ctxbench.pipelines.strategies.rank import Price
 from ctxbench.search.resources import TokenCounts
 from ctxbench.testing import mock_resources
 

@@ -26,7 +26,8 @@ from ctxbench.pipelines.fits import (
     write_calibrations,
 )
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.pipelines.strategies.calibrated import Abstain, Price, Probability
+from ctxbench.pipelines.strategies.cut import Abstain
+from ctxbench.pipelines.strategies.rank import Price, Probability
 
 RESOURCES = testing.mock_resources()
 CATALOG = testing.mock_catalog()

@@ -173,7 +173,7 @@ def test_a_file_without_a_single_answer_is_refused_with_what_an_answer_is(tmp_pa
 @pytest.mark.parametrize("name", ["expected", "expectedTools", "must_include", "mustNotUse", "forbidden", "tools"])
 def test_evals_that_are_given_as_answers_are_told_as_such(tmp_path, name):
     (tmp_path / "evals.jsonl").write_text(lines({"query": "refund 17", name: ["a"]}))
-    with pytest.raises(InputError, match=r"run `ctxbench data import golden` .*evals\.jsonl"):
+    with pytest.raises(InputError, match=r"run `ctxbench data import FILE .*evals\.jsonl"):
         FileSelector("evals.jsonl", base=tmp_path)
 
 

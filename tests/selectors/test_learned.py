@@ -15,7 +15,7 @@ from ctxbench.model.requests import Batch, Request
 from ctxbench.pipelines import fits as calibrations
 from ctxbench.pipelines.features import RETRIEVED, TEXT
 from ctxbench.pipelines.fits import SHIPPED, open_calibrations
-from ctxbench.pipelines.strategies.calibrated import PROBABILITY_COLUMN
+from ctxbench.pipelines.strategies.rank import PROBABILITY_COLUMN
 from ctxbench.selectors.definitions import definition
 from ctxbench.testing import mock_catalog, mock_requests, mock_resources
 

@@ -10,8 +10,7 @@ from ctxbench.model.items import Catalog, Item
 from ctxbench.model.selection import concatenated, joined
 from ctxbench.model.strategies import PerType, Step
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.search.chunking import DOCUMENTS, ItemChunking, WholeRule
-from ctxbench.search.clauses import Marked, WindowRule
+from ctxbench.search.chunking import DOCUMENTS, ItemChunking, Marked, WholeRule, WindowRule
 from ctxbench.selectors.explain import Chunkings
 
 CATALOG = Catalog(

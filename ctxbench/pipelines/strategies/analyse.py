@@ -40,7 +40,7 @@ class Sentences(_OfText):
     Attributes:
         limit: length after which a sentence is cut (`original`, UTF-16 units; the rest is lost) or divided (`marked`,
             characters; nothing is lost), >= 1.
-        rule: `original` (`ctxbench.search.chunking.query_chunks`) or `marked` (`ctxbench.search.clauses.Marked`).
+        rule: `original` (`ctxbench.search.chunking.query_chunks`) or `marked` (`ctxbench.search.chunking.Marked`).
 
     A request without a sentence has no chunk. Cost: linear in the text. Source: the specification, "Query Chunking".
     """
@@ -63,7 +63,7 @@ class Clauses(_OfText):
         limit: characters after which a clause is divided at white space, >= 1.
 
     A request without a letter, digit or symbol has no chunk. Cost: linear in the text. Source: ours
-    (`ctxbench.search.clauses.ClauseRule`).
+    (`ctxbench.search.chunking.ClauseRule`).
     """
 
     shortest: int = 3
@@ -81,7 +81,7 @@ class Windows(_OfText):
 
     A blank request has no chunk; one of at most `size` is one. Cost: linear in the text, times
     size / (size - overlap). Source: the usual practice of passage retrieval
-    (`ctxbench.search.clauses.WindowRule`); the defaults were tuned on requests of several topics
+    (`ctxbench.search.chunking.WindowRule`); the defaults were tuned on requests of several topics
     (reports/multi-topic.md).
     """
 

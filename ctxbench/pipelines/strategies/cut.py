@@ -1,4 +1,4 @@
-"""Cut a ranking by count, score, margin, gap, query chunk or diversity.
+"""Cut a ranking by count, score, margin, gap, query chunk, diversity or the probability that anything is needed.
 
 A cut excludes rows by a rule and drops none. `Margin` and `Gap` stop by how far scores fall, since the 0.5 of one query
 is the 0.7 of another.
@@ -17,9 +17,13 @@ import numpy as np
 from ctxbench.io.errors import ParameterError, SelectorError, check_range
 from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, firsts
 from ctxbench.model.candidates import BEYOND_CHUNKS, Candidates, Rule, place_among
+from ctxbench.model.items import Catalog
 from ctxbench.model.requests import Query
 from ctxbench.model.resources import Resources
 from ctxbench.model.strategies import Strategy, later
+from ctxbench.pipelines.feature_families import REQUEST, request_features, request_vectors
+from ctxbench.pipelines.features import Logistic
+from ctxbench.pipelines.fits import ABSTENTION, FittedStep
 from ctxbench.search.chunking import ItemChunking, chunk_rule
 from ctxbench.search.dense import dense_index, row_dots
 
@@ -563,3 +567,136 @@ def _standing_for(vectors: Float32Array, first: IntArray, end: IntArray, chunk: 
         out[row] = vectors[first[row] : end[row]].astype(np.float64).sum(axis=0)
     length = np.sqrt(row_dots(out, out))[:, None]
     return np.asarray(np.divide(out, length, out=np.zeros_like(out), where=length > 0))
+
+
+@dataclass(frozen=True)
+class AtLeast(Strategy):
+    """Offer the items whose score, or probability behind `probability`, is at least a threshold.
+
+    Attributes:
+        threshold: smallest score that is offered, 0 to 1.
+        at_least: that many of the best items are offered even below the threshold, >= 0.
+        at_most: no more than that many are offered, >= `at_least`; None = no limit.
+
+    What is offered is a prefix of the ranking. Empty in, empty out. Cost: one comparison per candidate. Source: the
+    probability ranking principle (Robertson, 1977): with a calibrated probability, the threshold is the price of an
+    item that is not needed relative to one that is missed.
+    """
+
+    threshold: float = 0.5
+    at_least: int = 0
+    at_most: int | None = None
+    replay: ClassVar[str] = "rank"
+    rule_words: ClassVar[Mapping[str, str]] = {
+        "threshold": "its score is below threshold={threshold:g}",
+        "first_at_most": "beyond the first at_most={at_most}",
+    }
+
+    def __post_init__(self) -> None:
+        check_range("threshold", self.threshold, 0, 1)
+        check_range("at_least", self.at_least, 0)
+        if self.at_most is not None and self.at_most < self.at_least:
+            raise ParameterError(f"at_most must be at_least or more, which is {self.at_least}, got {self.at_most}")
+
+    @property
+    def reach(self) -> int:
+        """How many of the best items decide; 0 = all that exist."""
+        return self.at_most or 0
+
+    @property
+    def thresholds(self) -> dict[str, dict[str, float]]:
+        """The lowest score that is offered."""
+        return {"score": {"threshold": self.threshold}}
+
+    @property
+    def floor(self) -> int:
+        """How many items are offered whatever they score."""
+        return self.at_least
+
+    @classmethod
+    def family(cls, written: Mapping[str, Any], reader: Any) -> Any:
+        """Every threshold, with each at_least and at_most."""
+        return reader.threshold(
+            written.get("threshold", cls.threshold),
+            at_least=written.get("at_least", cls.at_least),
+            at_most=written.get("at_most"),
+        )
+
+    def wider(self, *, rank: int, score: float, best: float) -> Mapping[str, float]:
+        """A lower threshold, and a larger at_most."""
+        values = {"at_most": rank} if self.at_most is not None and rank > self.at_most else {}
+        if score < self.threshold and rank > self.at_least:
+            return {"threshold": round(int(score * 1000) / 1000 - (0.001 if score < 0 else 0), 3), **values}
+        return values
+
+    def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
+        """Exclude what is below the threshold, and what is beyond `at_most`."""
+        alive = candidates.chosen & candidates.ranked
+        rank = place_among(candidates, alive)
+        low = alive & (candidates.score < self.threshold) & (rank >= self.at_least)
+        table = candidates.exclude(low, Rule.of("threshold", threshold=self.threshold))
+        if self.at_most is None:
+            return table
+        return table.exclude(alive & ~low & (rank >= self.at_most), Rule.of("first_at_most", at_most=self.at_most))
+
+
+@dataclass(frozen=True)
+class Abstain(FittedStep):
+    """Offer nothing where the probability that anything is needed, calibrated on labelled queries, is too low.
+
+    Attributes:
+        calibration: a file made by `ctxbench calibrate abstention`, with a fit for the catalog.
+        threshold: probability below which nothing that was found is offered, 0 to 1; 0 never abstains.
+
+    A logistic regression over the features of the best candidate, the largest of some over all candidates, and the
+    request's mean vector. It looks at everything that the search found, whatever earlier cuts left of it, and never
+    at how many items a request may get. What the session holds stays, and so does what an expansion adds behind
+    this step. A request for which nothing was found is unchanged. Empty in, empty out. Cost: as `probability`,
+    and the vectors of the request's chunks. Source: query performance prediction (Carmel and Yom-Tov, Estimating the
+    Query Difficulty for Information Retrieval, 2010); the features are ours.
+    """
+
+    calibration: str
+    threshold: float = 0.5
+    calibrated: ClassVar[str] = ABSTENTION
+    itemwise: ClassVar[bool] = True
+    rule_words: ClassVar[Mapping[str, str]] = {
+        "abstain": "that anything is needed has a probability of {probability:.2f}, below threshold={threshold:g}"
+    }
+    uses: ClassVar[tuple[str, ...]] = ("embedder",)
+
+    def __post_init__(self) -> None:
+        check_range("threshold", self.threshold, 0, 1)
+        self.check_holds(self.calibrated)
+
+    def check(self, catalog: Catalog, resources: Resources) -> None:
+        """Check that the file has a fit for the catalog and the embedder.
+
+        Raises:
+            ParameterError: it has none.
+        """
+        self.model(catalog, resources)
+
+    def model(self, catalog: Catalog, resources: Resources) -> Logistic:
+        """The regression for a catalog."""
+        model = self.read_fit(self.calibrations.exact_fit(self.calibrated, catalog, resources), Logistic.read)
+        if unknown := sorted(set(model.columns) - set(REQUEST)):
+            raise ParameterError(f"{self.calibrations.path}: abstention knows no feature {', '.join(unknown)}")
+        return model
+
+    def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
+        """Exclude all that was found for the requests that seem to need nothing."""
+        requests, features = request_features(query, candidates, resources)
+        if not len(requests):
+            return candidates
+        model = self.model(query.batch.catalog, resources)
+        features = features[:, [REQUEST.index(name) for name in model.columns]]
+        probability = np.ones(candidates.n_requests, dtype=np.float64)
+        probability[requests] = model.probabilities(features, request_vectors(query, requests, resources))
+        silent = probability < self.threshold
+        rounded = np.round(probability, 2)  # a rule for every two digits, not for every request
+        table = candidates
+        for value in np.unique(rounded[silent]).tolist():
+            rows = (silent & (rounded == value))[candidates.request]
+            table = table.exclude(rows, Rule.of("abstain", probability=value, threshold=self.threshold))
+        return table

@@ -1,4 +1,4 @@
-"""Rank candidates by fused scores, weighted features or a language model."""
+"""Rank candidates by fused scores, weighted features, fitted probabilities, token counts or a language model."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ from ctxbench.model.strategies import Strategy
 from ctxbench.pipelines.features import (
     LABELLED,
     RETRIEVED,
+    TEXT,
     VERSION,
     FeatureInput,
+    Logistic,
     column_values,
     families_of,
     resources_of,
     with_features,
 )
-from ctxbench.pipelines.fits import LINEAR, WEIGHTS, FittedWeights, fit_differences
+from ctxbench.pipelines.fits import LINEAR, PROBABILITY, SHIPPED, WEIGHTS, FittedStep, FittedWeights, fit_differences
 from ctxbench.search.chat_models import ChatMessage, ModelReply
 
 
@@ -560,3 +562,161 @@ def _short(text: str, limit: int) -> str:
     """A text on one line, of at most so many characters."""
     line = " ".join(text.split())
     return line if len(line) <= limit else f"{line[:limit]}..."
+
+
+@dataclass(frozen=True)
+class Probability(FittedStep):
+    """Score by the probability that an item is required, as a fit on labelled queries has it.
+
+    Attributes:
+        calibration: `shipped`, the fit that comes with ctxbench and needs no labels of yours; or a file made by
+            `ctxbench calibrate probability`. Of several fits in it that for the catalog counts.
+
+    A logistic regression over the columns that the fit names (`ctxbench/pipelines`); those that no step before has made
+    are made here, such as what similar labelled requests needed, which a fit to your labels holds. Values beyond what
+    the fit has seen count as its ends. `chunk_rank` becomes the place in the new order, and the score of retrieval
+    stays in the column `retrieved.score`. A catalog or an embedder that the fit has not seen is no error: `notices`
+    says so. Session items and what an expansion added stay unchanged. Empty in, empty out. Cost: a sum over some
+    20 columns a candidate, and a product of the request's vector with those of the labelled ones. Source: Platt,
+    Probabilistic outputs for support vector machines, 1999 (the idea); the features are ours.
+    """
+
+    calibration: str = SHIPPED
+    calibrated: ClassVar[str] = PROBABILITY
+    keeps_score: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        self.check_holds(self.calibrated)
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The resources whose identity decides the columns of the file's fits."""
+        columns = [name for fit in self.calibrations.fits for name in fit.values.get("columns", {})]
+        plain_columns = [name for name in columns if not name.startswith(("best.", "most.", "least."))]
+        return tuple(dict.fromkeys(["embedder", *resources_of(plain_columns)]))
+
+    def check(self, catalog: Catalog, resources: Resources) -> None:
+        """Check that the file has a fit for the catalog, with known columns.
+
+        Raises:
+            ParameterError: it is such.
+        """
+        families_of(self.model(catalog, resources).columns)
+
+    def notices(self, catalog: Catalog, resources: Resources) -> Iterator[str]:
+        """What a user should know of using the fit here."""
+        fit = self.calibrations.fit(self.calibrated, catalog)
+        embedder = resources.identity("embedder")
+        yield from fit_differences(fit, self.calibrations.command(self.calibrated), catalog, embedder)
+
+    def model(self, catalog: Catalog, resources: Resources) -> Logistic:
+        """The regression for a catalog."""
+        return self.read_fit(self.calibrations.fit(self.calibrated, catalog), Logistic.read)
+
+    def outside(self, table: Candidates, catalog: Catalog, resources: Resources) -> float:
+        """The share of the chosen items with a feature far beyond the values that the fit has seen; 0 without any.
+
+        Only features that are columns of the table count.
+        """
+        model = self.model(catalog, resources)
+        chosen = np.flatnonzero(table.chosen & table.ranked)
+        if not len(chosen):
+            return 0.0
+        unknown = np.full(len(table), np.nan)
+        features = np.stack([table.columns.get(name, unknown)[chosen] for name in model.columns], axis=1)
+        return float(model.outside(features).mean())
+
+    def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
+        """Put the probability in the place of the score."""
+        model = self.model(query.batch.catalog, resources)
+        table = with_features(candidates, model.columns, query, resources, labelled=model.labelled)
+        hits = FeatureInput.of(query, table, resources)
+        probability, retrieved = np.full((2, len(table)), np.nan)
+        retrieved[hits.rows] = hits.score
+        probability[hits.rows] = model.probabilities(column_values(table, model.columns, hits))
+        columns = {name: table.columns[name] for name in LABELLED if name in model.columns}
+        return reranked(candidates.with_columns(**columns, **{RETRIEVED: retrieved}), probability)
+
+
+PROBABILITY_COLUMN = "probability.score"
+"""Column: the probability that the price was made of."""
+
+_LEAST = 1e-15  # probabilities nearer to 0 or 1 count as this near
+
+
+@dataclass(frozen=True)
+class Price(Strategy):
+    """Order by log odds of being required minus log tokens: log(p / (1 - p)) - log(tokens + overhead).
+
+    Attributes:
+        overhead: tokens that any item costs beside its own, >= 1.
+
+    Comes behind `probability`, whose score stays in the column `probability.score`; a score outside 0 to 1 is an
+    error. `chunk_rank` becomes the place in the new order. Session items stay unchanged. Empty in, empty out. Cost:
+    one logarithm a candidate. Source: ours; the density order of the greedy knapsack (Dantzig, 1957) on the log scale.
+    """
+
+    overhead: int = 50
+    uses: ClassVar[tuple[str, ...]] = ("tokens",)
+    includes_tokens: ClassVar[bool] = True
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"overhead": (1, math.inf)}
+
+    def score_at(self, score: float, before: int, after: int) -> float:
+        """The score with the logarithm of the new tokens."""
+        return score - (math.log(after + self.overhead) - math.log(before + self.overhead))
+
+    def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
+        """Replace the score by this value.
+
+        Raises:
+            ParameterError: a score is no probability.
+        """
+        searched = candidates.tier > 0
+        probability = np.where(searched, candidates.score, np.nan)
+        wrong = np.flatnonzero(searched & ~((probability >= 0) & (probability <= 1)))
+        if len(wrong):
+            raise ParameterError(
+                f"price needs a probability as score, got {probability[wrong[0]]:g}; put `probability` in front of it"
+            )
+        table = candidates.with_columns(**{PROBABILITY_COLUMN: probability})
+        cost = candidates.prices(resources.tokens(query.batch.catalog, candidates.item[searched]))
+        score = np.zeros(len(candidates), dtype=np.float64)
+        for row in np.flatnonzero(searched).tolist():  # one by one: vectorised logarithms differ in the last bit
+            p = min(max(float(probability[row]), _LEAST), 1.0 - _LEAST)
+            score[row] = math.log(p) - math.log1p(-p) - math.log(int(cost[row]) + self.overhead)
+        return reranked(table, score)
+
+
+@dataclass(frozen=True)
+class Features(Strategy):
+    """Add columns of features to what was found or added; scores and order stay.
+
+    Attributes:
+        columns: their names, `family.name`; by default those that carry over to unseen catalogs.
+
+    A value that is there already is kept. Rows of the session have none. Empty in, empty out. Cost: some 0.4
+    ms per request with 100 candidates: a product of sentences and item chunks, and a look-up per word. Source: ours
+    (`ctxbench/pipelines`), after the features of learning to rank (Qin et al., LETOR, 2010).
+    """
+
+    columns: tuple[str, ...] = TEXT
+    keeps_score: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise ParameterError("columns must name one or more features, got none")
+        families_of(self.columns)
+        if names := sorted(set(LABELLED) & set(self.columns)):
+            raise ParameterError(
+                f"columns name {' and '.join(names)}, which say what labelled requests needed; only a fit "
+                f"holds such requests, and the step `probability` makes these columns itself"
+            )
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The resources whose identity decides the columns."""
+        return resources_of(self.columns)
+
+    def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
+        """Add the columns."""
+        return with_features(candidates, self.columns, query, resources)

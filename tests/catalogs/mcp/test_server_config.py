@@ -154,7 +154,7 @@ def test_what_is_wrong_with_a_server_is_said(fields: dict[str, Any], message: st
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ([], "'servers'; it is a list of tools; make a catalog of it: `ctxbench data import tools "),
+        ([], "'servers'; it is a list of tools; make a catalog of it: `ctxbench data import "),
         ({"tools": []}, "a list of tools"),
         ({"mcpservers": {}}, "expected an object with 'mcpServers' or 'servers'"),
         ({"mcpServers": []}, "must be an object of servers by name"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import defaultdict
 from pathlib import Path
 
@@ -10,9 +11,9 @@ import pytest
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.io.errors import UserError
 from ctxbench.labelling.conversion import ImportSettings
-from ctxbench.labelling.import_files import ImportOptions, import_files
+from ctxbench.labelling.import_files import ImportOptions, import_files, plan_import
 from ctxbench.model.arrays import Grade
-from ctxbench.model.items import Catalog
+from ctxbench.model.items import Catalog, Item
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "imports"
 WHERE, MONEY = "where is my parcel for order 1042?", "please give me my money back for order 1043"
@@ -122,16 +123,23 @@ def required_items(dataset: Dataset) -> dict[str, set[str]]:
     return dict(required)
 
 
-NOT_YET = {"copilot/vscode-session.json", "gemini-cli", "opencode", "promptfoo/assertions.yaml"}
-
-
-@pytest.mark.parametrize("path", [pytest.param(p, marks=pytest.mark.xfail) if p in NOT_YET else p for p in LABELS])
+@pytest.mark.parametrize("path", LABELS)
 def test_a_file_of_a_program_gives_the_labels_that_are_known(path):
     if path.endswith("parquet"):
         pytest.importorskip("pyarrow")
     options = ImportOptions(settings=ImportSettings(grades={1: 2, 2: 2})) if path.startswith("collections") else None
     dataset = import_files([FIXTURES / path], catalog_for(path), options=options).dataset
     assert required_items(dataset) == LABELS[path]
+
+
+@pytest.mark.parametrize("path", [path for path in LABELS if (FIXTURES / path).is_file()])
+def test_the_name_of_a_file_decides_nothing(path, tmp_path):
+    if path.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    copy = tmp_path / "data"
+    shutil.copyfile(FIXTURES / path, copy)
+    kinds = [plan_import([file], has_catalog=True).kinds[file] for file in (FIXTURES / path, copy)]
+    assert kinds[0] is kinds[1]
 
 
 @pytest.mark.parametrize("path", LISTED)
@@ -142,9 +150,10 @@ def test_what_a_log_lists_was_offered(path):
     assert {item.name for exposure in imported.exposures for item in exposure.offered} == {TRACK, REFUND, CANCEL}
 
 
-@pytest.mark.xfail
 def test_a_folder_of_sessions_gives_tools_skills_and_rules_by_request():
-    catalog = catalog_of(FIXTURES / "claude-code" / "catalog")
+    rule = Item(type="rule", name="CLAUDE.md", text="# Rules of the shop\nBe polite.")
+    folder = FIXTURES / "claude-code" / "catalog"
+    catalog = Catalog([*catalog_of(folder / "tools.json"), *catalog_of(folder / "skills"), rule])
     dataset = import_files([FIXTURES / "claude-code" / "projects"], catalog).dataset
     required = required_items(dataset)
     assert required.pop("find out: where is the parcel of order 1050?", {TRACK}) == {TRACK}  # of a subagent
@@ -158,7 +167,7 @@ def test_a_folder_of_sessions_gives_tools_skills_and_rules_by_request():
     }
 
 
-@pytest.mark.parametrize("folder", ["claude-code/projects", "codex", "copilot"])
+@pytest.mark.parametrize("folder", ["claude-code/projects", "codex", "copilot", "gemini-cli"])
 def test_what_programs_write_into_the_turn_of_a_user_is_no_request(folder):
     dataset = import_files([FIXTURES / folder], catalog_of(FIXTURES / "tools.json")).dataset
     texts = [query.request.text for query in dataset.queries]

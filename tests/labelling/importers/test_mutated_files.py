@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-from ctxbench.labelling.import_files import ImportOptions, import_files
 
 from ctxbench.io.errors import UserError
 from ctxbench.labelling.conversion import ImportSettings
+from ctxbench.labelling.import_files import ImportOptions, import_files
 from ctxbench.model.items import Catalog
 from tests.labelling.importers.mutations import mutate
 
@@ -72,6 +72,25 @@ def check_mutants(kind: str, numbers: range, catalog: Catalog | None, folder: Pa
             pytest.fail(f"mutant {number} of {kind}, {mutated.name}: {error!r}")
         assert time.perf_counter() - start < LONGEST, f"mutant {number} of {kind}, {mutated.name}"
         shutil.rmtree(target)
+
+
+def test_a_value_that_is_nested_deep_is_of_no_kind(tmp_path, catalogs):
+    file = tmp_path / "deep.jsonl"
+    file.write_text('{"id": "a", "text": ' + "[" * 700 + "]" * 700 + "}\n")
+    with pytest.raises(UserError):
+        import_files([file], catalogs["openai"])
+
+
+def test_parquet_with_a_damaged_text_is_an_error_for_people(tmp_path):
+    pytest.importorskip("pyarrow")
+    source = FIXTURES / "collections" / "mteb-parquet" / "corpus" / "corpus-00000-of-00001.parquet"
+    content = source.read_bytes()
+    for damaged in (content.replace(b"title", b"titl\x9a"), content.replace(b"Refunds are", b"Refunds\xc2are")):
+        assert damaged != content
+        file = tmp_path / "damaged.parquet"
+        file.write_bytes(damaged)
+        with pytest.raises(UserError):
+            import_files([file])
 
 
 @pytest.mark.parametrize("kind", KINDS)

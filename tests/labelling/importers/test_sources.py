@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def read(path: Path, content: str | bytes, *, name: str = "file") -> tuple[list[
         ('{\n "a": 1\n}\n{"a": 2}', [(1, {"a": 1}), (4, {"a": 2})]),
         ("[1, 2]", [(1, [1, 2])]),
         ('{"a": {"0": 1, "1": 2}, "b": {"0": 3, "1": 4}}', [(1, {"a": 1, "b": 3}), (2, {"a": 2, "b": 4})]),
-        (gzip.compress(b'{"a": 1}\n{"a": 2}'), [(1, {"a": 1}), (2, {"a": 2})]),
+        (gzip.compress(mtime=0, data=b'{"a": 1}\n{"a": 2}'), [(1, {"a": 1}), (2, {"a": 2})]),
         ('{"a": "ä"}'.encode("utf-16"), [(1, {"a": "ä"})]),
         ("\ufeffa,b\n1,2\n", [(2, {"a": "1", "b": "2"})]),
         ('a;b\n1;"x\ny"\n3;4', [(2, {"a": "1", "b": "x\ny"}), (4, {"a": "3", "b": "4"})]),
@@ -69,7 +70,7 @@ def test_what_is_no_text_is_one_error(tmp_path):
     with pytest.raises(InputError, match="binary"):
         read(tmp_path, b"PK\x03\x04\0\0")
     with pytest.raises(StorageError, match="end-of-stream"):
-        read(tmp_path, gzip.compress(b'{"a": 1}\n{"a": 2}')[:-12])
+        read(tmp_path, gzip.compress(mtime=0, data=b'{"a": 1}\n{"a": 2}')[:-12])
 
 
 def test_parquet_is_read_by_rows(tmp_path):
@@ -123,7 +124,5 @@ def test_rows_come_back_as_they_were_written(tmp_path_factory, rows, lines):
 
 @given(data=st.binary(max_size=200))
 def test_no_bytes_cause_another_error_than_a_users(tmp_path_factory, data):
-    try:
+    with suppress(UserError):
         read(tmp_path_factory.mktemp("bytes"), data)
-    except UserError:
-        pass

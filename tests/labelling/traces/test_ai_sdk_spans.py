@@ -76,7 +76,7 @@ def test_a_request_is_a_query_with_what_was_offered_and_called(tmp_path, kind, s
     assert exposure.full
     assert not query.partly_labelled
     counts = made.report.counts
-    assert [counts[name] for name in ("spans", "calls_ok", "calls_twice", "spans_other")] == [4, 1, 0, 0]
+    assert [counts[name] for name in ("spans", "calls_ok")] == [4, 1]
 
 
 @pytest.mark.parametrize("above", [lambda one: {"parentId": one}, lambda one: {"parentSpanContext": {"spanId": one}}])
@@ -99,7 +99,7 @@ def test_spans_as_the_javascript_sdk_prints_them_are_read(tmp_path, above):
     assert [label.item.name for label in made.dataset.labels] == ["checkIsbn"]
     assert made.dataset.queries[0].request.time == "2026-03-02T09:00:01+00:00"
     assert made.exposures[0].full
-    assert (made.report.counts["spans_twice"], made.report.counts["spans_without_parent"]) == (0, 0)
+    assert made.report.counts["spans_twice"] == 0
 
 
 def test_a_tool_that_threw_is_no_label(tmp_path):
@@ -152,10 +152,10 @@ def test_a_log_without_messages_says_which_spans_it_holds(tmp_path):
         imported(tmp_path, [span("01", "ai.embed"), span("02", "ai.embed")])
 
 
-def test_messages_without_a_users_are_said_with_their_roles(tmp_path):
+def test_messages_without_one_of_the_user_are_refused(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text('{"messages": [{"role": "assistant", "content": "Hi"}]}\n', "utf-8")
-    with pytest.raises(ParameterError, match=r"lines: 1, .* roles of messages: 'assistant' \(1\)"):
+    with pytest.raises(ParameterError, match=r"lines: 1"):
         import_traces(TraceSource(logs=(path,), catalog=CATALOG), TraceSettings(name="mine"), redact=None)
 
 

@@ -262,15 +262,12 @@ def test_a_line_without_a_conversation_stands_alone(made):
     assert [(q.id, q.group) for q in one.dataset.queries] == [("line-1", None), ("line-2", None)]
 
 
-def test_turn_numbers_win_over_clocks_and_skew_is_counted(made):
+def test_turn_numbers_win_over_clocks(made):
     times = ["2026-03-01T10:00:00Z", "2026-03-01T09:59:00Z", "2026-03-01T10:01:00Z"]
     rows = [row(f"text {i}", turn=i, time=times[i]) for i in (2, 0, 1)]
     one = made(*rows)
     assert [q.request.text for q in one.dataset.queries] == ["text 0", "text 1", "text 2"]
-    assert one.report.counts["clock_skew"] == 1
-    assert one.report.skew == 60.0
     assert one.dataset.queries[1].request.time == "2026-03-01T09:59:00+00:00"
-    assert any("60.000 s" in line for line in one.report.lines())
 
 
 def test_without_numbers_the_growing_messages_are_the_order_else_time_else_the_log(made):
@@ -280,7 +277,6 @@ def test_without_numbers_the_growing_messages_are_the_order_else_time_else_the_l
     by_messages = made(*(row(turn=None, messages=grown(i), time=1000.0 - i) for i in (1, 2, 0)))
     assert [q.request.text for q in by_messages.dataset.queries] == ["text 0", "text 1", "text 2"]
     assert [q.request.turn for q in by_messages.dataset.queries] == [0, 1, 2]
-    assert by_messages.report.counts["clock_skew"] == 2
     by_time = made(row("b", turn=None, time=2), row("a", turn=None, time=1))
     assert [q.request.text for q in by_time.dataset.queries] == ["a", "b"]
     by_log = made(row("b", turn=None, time=2), row("a", turn=None))
@@ -306,13 +302,11 @@ def test_model_calls_that_go_on_from_the_same_message_are_one_turn(made):
 def test_a_turn_number_under_which_two_things_are_said_is_two_turns(made):
     one = made(row("a", called=["deploy"]), row("b", called=["list_runs"]))
     assert [(q.id, q.request.text) for q in one.dataset.queries] == [("c-0", "a"), ("c-0.2", "b")]
-    assert one.report.counts["turn_numbers_twice"] == 1
 
 
 def test_numbers_on_some_lines_only_are_not_used(made):
     one = made(row("a", turn=7), row("b", turn=None))
     assert [q.request.turn for q in one.dataset.queries] == [0, 1]
-    assert one.report.counts["conversations_partly_numbered"] == 1
 
 
 def test_the_same_logs_give_the_same_dataset(made):
@@ -323,7 +317,7 @@ def test_the_same_logs_give_the_same_dataset(made):
 # ------------------------------------------------------------------------------------------------ bad input
 
 
-def test_half_a_conversation_is_kept_and_counted(made):
+def test_half_a_conversation_is_kept(made):
     one = made(
         row("third", turn=3, called=["deploy"]),
         row("sixth", turn=6),
@@ -332,7 +326,6 @@ def test_half_a_conversation_is_kept_and_counted(made):
     )
     assert [q.id for q in one.dataset.queries] == ["c-3", "c-6", "d-1"]
     counts = one.report.counts
-    assert (counts["conversations_cut"], counts["turns_missing"]) == (1, 2)
     assert (counts["records_without_request"], counts["calls_without_request"]) == (1, 2)
 
 
@@ -355,8 +348,7 @@ def test_lines_and_calls_that_stand_there_twice_count_once(made):
     line = row("a", called=[{"tool": "deploy", "call": "1"}, {"tool": "deploy", "call": "1"}])
     one = made(line, line, row("b", turn=1))
     assert len(one.dataset) == 2
-    assert (one.report.counts["lines_twice"], one.report.counts["calls_twice"]) == (1, 1)
-    assert one.report.counts["calls_ok"] == 1
+    assert (one.report.counts["lines_twice"], one.report.counts["calls_ok"]) == (1, 1)
     assert one.report.counts["lines"] == 3
 
 
@@ -415,7 +407,7 @@ def test_names_that_are_not_found_are_counted_and_listed(made):
         ({"scope": 3}, "'scope' must be a text"),
         ({"scope": "a", "available": []}, "exclude each other"),
         ({"session": [{"name": "deploy", "mode": "agent"}]}, "always or manual"),
-        ({"tool_results": ["x"]}, "'tool_results' must be a list"),
+        ({"tool_results": ["x"]}, "'tool_results', entry 1"),
     ],
 )
 def test_a_line_that_is_wrong_is_left_out_and_named(made, fields, fault):

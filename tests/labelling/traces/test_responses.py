@@ -168,7 +168,7 @@ def test_the_fault_of_a_line_says_what_stands_in_place_of_a_request(tmp_path):
 @pytest.mark.parametrize("items_field", ITEMS_FIELDS)
 def test_a_hand_written_eval_is_named_whatever_its_fields_are_called(tmp_path, items_field):
     for request_field in (*QUERY, *OTHERWISE["query"], "userMessage", "Text"):
-        with pytest.raises(InputError, match=r"a hand-written eval, .* `ctxbench data import golden`"):
+        with pytest.raises(InputError, match=r"a hand-written eval, .* `ctxbench data import FILE --as golden`"):
             read(tmp_path, {request_field: "refund order 17", items_field: ["refund_order"]})
 
 

@@ -312,17 +312,16 @@ def test_spans_that_stand_there_twice_count_once(made):
 def test_an_execution_inside_one_of_the_same_tool_is_the_same_call(made):
     inner = tool("x2", "deploy", parent="x1", at=3)
     one = made(export(AGENT, FIRST, tool("x1", "deploy", "1", parent="a", at=2), inner))
-    assert (one.report.counts["calls_twice"], one.report.counts["calls_ok"]) == (1, 1)
+    assert one.report.counts["calls_ok"] == 1
 
 
-def test_a_tools_clock_that_runs_early_is_counted_and_its_call_kept(made):
+def test_the_call_of_a_tool_whose_clock_runs_early_is_kept(made):
     first = chat("c1", [ASK], calls(("1", "deploy")), parent="a", at=10)
     one = made(export(span("a", "invoke_agent", at=9), first, tool("x", "list_runs", parent="c1", at=4)))
     assert labels(one) == {"t1-0": ["list_runs", "deploy"]}
-    assert (one.report.counts["clock_skew"], one.report.skew) == (1, 6.0)
 
 
-def test_spans_without_their_parents_are_counted_and_linked_by_call_id_or_time(made):
+def test_spans_without_their_parents_are_linked_by_call_id_or_time(made):
     one = made(
         export(
             chat("c1", [ASK], calls(("1", "deploy")), parent="gone", at=1),
@@ -332,7 +331,6 @@ def test_spans_without_their_parents_are_counted_and_linked_by_call_id_or_time(m
         )
     )
     assert labels(one) == {"t1-0": [], "t1-1": ["create_issue", "list_runs"]}
-    assert one.report.counts["spans_without_parent"] == 4
     assert one.report.counts["calls_error"] == 1
 
 
@@ -432,9 +430,9 @@ def test_the_messages_of_the_agent_say_which_request_is_the_users(made):
     assert [query.request.text for query in one.dataset.queries] == ["Deploy it."]
 
 
-def test_spans_of_no_known_kind_are_counted(made):
-    one = made(export(AGENT, FIRST, span("h", parent="a", name="GET /")))
-    assert one.report.counts["spans_other"] == 1
+def test_spans_of_no_known_kind_link_spans_alone(made):
+    below = [AGENT, span("h", parent="a", name="GET /"), {**FIRST, "parentSpanId": "h"}]
+    assert labels(made(export(*below))) == labels(made(export(AGENT, FIRST)))
 
 
 def test_a_window_of_messages_that_moves_on_within_an_agent_keeps_requests_apart(made):

@@ -374,7 +374,49 @@ def test_files_of_other_families_are_no_logs(value):
     assert kind_of(value) == ""
 
 
-def test_calls_of_earlier_turns_and_examples_are_no_labels(imported):
+def test_examples_of_what_not_to_do_are_no_labels(imported):
+    wrong = {"role": "assistant", "tool_calls": [{**CALL, "id": "c0", "function": {"name": "refund_order"}}]}
+    messages = [USER, {**wrong, "weight": 0}, {"role": "tool", "tool_call_id": "c0", "content": "no"}, CALLED]
+    assert labels(imported({"messages": messages, "tools": TOOLS})) == {ASK: ["track_order"]}
+
+
+def test_the_requests_of_lines_that_repeat_a_conversation_are_read_once(imported):
+    messages = [USER, {"role": "assistant", "content": "Which one?"}, {"role": "user", "content": "1042"}, CALLED]
+    made = imported(*({"messages": messages[:n], "tools": TOOLS} for n in (2, 4)))
+    assert labels(made) == {ASK: [], "1042": ["track_order"]}
+    assert len(made.dataset) == 2
+
+
+def test_calls_in_the_text_of_an_answer_are_labels(imported):
+    text = '<tool_call>\n{"name": "track_order", "arguments": {"id": 1}}\n</tool_call>'
+    prompt = {"role": "system", "content": text.replace("track", "refund")}
+    made = imported({"messages": [prompt, USER, {"role": "assistant", "content": text}], "tools": TOOLS})
+    assert labels(made) == {ASK: ["track_order"]}
+
+
+def test_a_har_file_is_a_log_of_requests_with_responses(imported):
+    chunk = {"choices": [{"index": 0, "finish_reason": "tool_calls", "delta": {"tool_calls": [{"index": 0, **CALL}]}}]}
+    answer = {"mimeType": "text/event-stream", "text": f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n"}
+    bodies = [{**BODY, "messages": [{"role": "user", "content": text}]} for text in ("first", "second")]
+    page = {"request": {"method": "GET"}, "response": {"content": {"mimeType": "text/html", "text": "<html>"}}}
+    entries = [
+        {
+            "startedDateTime": "2026-03-02T09:00:00.000Z",
+            "time": 1812.2,
+            "request": {"postData": {"mimeType": "application/json", "text": json.dumps(body)}},
+            "response": {"status": 200, "content": answer},
+        }
+        for body in bodies
+    ]
+    archive = {"log": {"version": "1.2", "entries": [page, *entries]}}
+    made = imported(archive)
+    assert kind_of(archive) == "openai"
+    assert labels(made) == {"first": ["track_order"], "second": ["track_order"]}
+    assert (made.report.counts["lines"], made.report.counts["events_other"]) == (2, 1)
+    assert made.dataset.queries[0].request.time.startswith("2026-03-02")
+
+
+def test_each_message_of_the_user_in_an_example_has_its_calls(imported):
     example = [
         USER,
         CALLED,
@@ -383,7 +425,7 @@ def test_calls_of_earlier_turns_and_examples_are_no_labels(imported):
     ]
     refund = {"role": "assistant", "tool_calls": [{"id": "c2", "function": {"name": "refund_order"}}]}
     made = imported({"messages": [*example, {"role": "user", "content": "money back"}, refund], "tools": TOOLS})
-    assert labels(made) == {"money back": ["refund_order"]}
+    assert labels(made) == {"where is my parcel?": ["track_order"], "money back": ["refund_order"]}
 
 
 @pytest.mark.parametrize(
@@ -444,6 +486,14 @@ def test_a_tool_run_says_how_its_call_ended(imported, tool, counted):
     assert made.report.counts[counted] == 1
 
 
+def test_a_span_without_an_error_does_not_overrule_a_result_that_failed(imported):
+    failed = {"role": "tool", "tool_call_id": "c1", "content": "Error: no such order", "is_error": True}
+    body = {**BODY, "messages": [USER, CALLED, failed]}
+    tool = {**RUN, "id": "s2", "name": "track_order", "run_type": "tool", "parent_run_id": "s1", "inputs": {}}
+    made = imported({**RUN, "inputs": body, "outputs": {"role": "assistant", "content": "No."}}, tool)
+    assert labels(made) == {ASK: []}
+
+
 def test_results_in_steps_that_failed_are_no_labels(imported):
     failed = {"type": "tool-error", "toolCallId": "c1", "toolName": "track_order", "error": "gone"}
     made = imported(
@@ -462,6 +512,12 @@ def test_definitions_and_calls_of_the_provider_are_no_labels(imported):
 def test_calls_that_a_message_lists_twice_are_one_call(imported):
     message = {"role": "assistant", "content": [TOOL_USE], "tool_calls": [CALL]}
     assert imported({"request": BODY, "response": message}).report.counts["calls_ok"] == 1
+
+
+def test_of_several_generations_the_first_is_read(imported):
+    second = {"text": "", "message": {**AI_MESSAGE, "tool_calls": [{"name": "refund_order", "id": "c2"}]}}
+    outputs = {"generations": [[*GENERATIONS[0], second]]}
+    assert labels(imported({**RUN, "inputs": BODY, "outputs": outputs})) == {ASK: ["track_order"]}
 
 
 def test_of_a_stream_with_several_answers_the_first_is_read(imported):
@@ -523,18 +579,10 @@ def test_an_agent_around_another_is_not_another_agent(imported):
     assert labels(imported(*planned)) == {"money back": ["track_order"]}
 
 
-def test_the_events_of_a_batch_of_langfuse_are_one_observation(imported):
-    body = {"id": "s1", "traceId": "t1", "name": "chat", "input": BODY}
-    events = [
-        {"id": "e0", "type": "trace-create", "body": {"id": "t1"}},
-        {"id": "e1", "type": "generation-create", "body": body},
-        {
-            "id": "e2",
-            "type": "generation-update",
-            "body": {"id": "s1", "traceId": "t1", "input": None, "output": CALLED},
-        },
-    ]
-    assert labels(imported({"batch": events, "metadata": {}})) == {ASK: ["track_order"]}
+def test_the_messages_of_a_state_of_langgraph_are_read(imported):
+    state = {"values": {"messages": [{"type": "human", "content": ASK}, AI_MESSAGE]}, "next": [], "config": {}}
+    assert kind_of(state) == "turns"
+    assert labels(imported(state)) == {ASK: ["track_order"]}
 
 
 def test_messages_without_a_role_are_no_requests(imported):

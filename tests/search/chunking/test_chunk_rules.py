@@ -8,8 +8,17 @@ from hypothesis import strategies as st
 
 from ctxbench.io.errors import ParameterError
 from ctxbench.model import registry
-from ctxbench.search.chunking import JS_WHITESPACE, Paragraphs, SentenceRule, WholeRule, chunk_rule
-from ctxbench.search.clauses import ClauseRule, Marked, WindowRule, tells_something
+from ctxbench.search.chunking import (
+    JS_WHITESPACE,
+    ClauseRule,
+    Marked,
+    Paragraphs,
+    SentenceRule,
+    WholeRule,
+    WindowRule,
+    chunk_rule,
+    tells_something,
+)
 
 RULES = [registry.build("chunk", name, {}) for name in registry.names("chunk")]
 FENCED = "Fix this:\n\n```py\nprint('a. b'); x = 1\n\n- no list\n```\n\nThen run it."

@@ -4,8 +4,7 @@ import pytest
 
 from ctxbench.io.errors import ParameterError
 from ctxbench.model.items import Item
-from ctxbench.search.chunking import DOCUMENTS, ItemChunking, SentenceRule
-from ctxbench.search.clauses import Marked, WindowRule
+from ctxbench.search.chunking import DOCUMENTS, ItemChunking, Marked, SentenceRule, WindowRule
 from ctxbench.search.dense import chunks_of
 
 TOOL = Item(type="tool", name="send", description=" Send it. Now. ")

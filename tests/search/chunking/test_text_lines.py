@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.search.chunking import JS_WHITESPACE
-from ctxbench.search.clauses import blocks
+from ctxbench.search.chunking import JS_WHITESPACE, blocks
 
 
 def texts(text: str, *, joined: bool = True) -> list[str]:

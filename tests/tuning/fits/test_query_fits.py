@@ -17,7 +17,8 @@ from ctxbench.model.requests import Batch, Request
 from ctxbench.pipelines.features import LABELLED, TEXT, Logistic
 from ctxbench.pipelines.fits import describe_context, read_calibrations, write_calibrations
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.pipelines.strategies.calibrated import Abstain, AtLeast, Probability
+from ctxbench.pipelines.strategies.cut import Abstain, AtLeast
+from ctxbench.pipelines.strategies.rank import Probability
 from ctxbench.tuning.fit_examples import folds_of, groups_of, labelled_queries, make_examples
 from ctxbench.tuning.query_fits import (
     columns_of,

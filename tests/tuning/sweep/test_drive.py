@@ -17,8 +17,7 @@ from ctxbench.evaluation.metrics import Metric
 from ctxbench.model.candidates import Candidates, Origin
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Request
-from ctxbench.pipelines.strategies.calibrated import AtLeast
-from ctxbench.pipelines.strategies.cut import First, Margin
+from ctxbench.pipelines.strategies.cut import AtLeast, First, Margin
 from ctxbench.tuning.cut_families import FixedK, StandardMargin, ThresholdFamily, sweep
 from ctxbench.tuning.measures import Measure
 from ctxbench.tuning.rankings import MeasuredRankings

@@ -175,7 +175,7 @@ def test_labels_may_name_items_of_a_catalog(tmp_path):
     ]
     found = import_collection(paths, catalog)
     assert labels_of(found.dataset) == [("q1", "d1", 2), ("q2", "d2", 2)]
-    assert found.ids["labels for missing documents"] == ["q2 d3"]  # a skill and a rule have that name
+    assert found.ids["labels for names of several items"] == ["q2 d3"]  # a skill and a rule
     with pytest.raises(InputError, match="queries, labels, but no documents"):
         import_collection(paths)
 
@@ -214,6 +214,27 @@ def test_unknown_fields_are_named_by_the_user(tmp_path):
 def test_documents_of_many_programs_become_items(tmp_path, row, name, metadata):
     (item,) = items_of(write(tmp_path / "list.json", [row]), type="chunk")
     assert (item.type, item.name, item.title, item.text, item.metadata) == ("chunk", name, "T", "x", metadata)
+
+
+def test_items_of_a_catalog_stay_what_they_are(tmp_path):
+    rows_ = [Item(type="skill", name="pdf", description="Merge.", text="Do it.").as_row()]
+    assert [item.id for item in items_of(write(tmp_path / "corpus.jsonl", rows_))] == ["skill:pdf"]
+    write(tmp_path / "queries.jsonl", rows("_id text", QUESTIONS.items()))
+    write(tmp_path / "qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\tskill:pdf\t2\n")
+    write(tmp_path / "dataset.yaml", "name: x\n")
+    with pytest.raises(InputError, match="a dataset of ctxbench"):
+        import_files([tmp_path])
+
+
+def test_the_file_and_lines_of_a_chunk_are_kept(tmp_path):
+    loc = {"lines": {"from": 3, "to": 9}}
+    chunks = [
+        {"id": "a", "text": "x", "metadata": {"file_path": "a.py", "start_line": 1, "end_line": 2}},
+        {"id": "b", "pageContent": "x", "metadata": {"source": "b.md", "loc": loc}},
+    ]
+    items = items_of(write(tmp_path / "l.jsonl", chunks))
+    assert items[0].metadata == {"path": "a.py", "file_path": "a.py", "start_line": 1, "end_line": 2}
+    assert items[1].metadata == {"lines": [3, 9], "source": "b.md", "loc": loc}
 
 
 def test_chunks_of_one_source_are_numbered_and_stores_are_read(tmp_path):

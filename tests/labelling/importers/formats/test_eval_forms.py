@@ -10,8 +10,7 @@ from ctxbench.io.errors import InputError
 from ctxbench.labelling.conversion import PASSED_OVER
 from ctxbench.labelling.eval_forms import BY_HAND, KINDS, TRIGGER_FREE
 from ctxbench.labelling.evals import AVAILABLE, NOWHERE, SEVERAL_PLACES, UNSAID, import_evals
-from ctxbench.labelling.kinds import recognise
-from ctxbench.labelling.sources import data_files, sample
+from ctxbench.labelling.sources import data_files, recognise, sample
 from ctxbench.model.items import Catalog, Item
 from tests.labelling.importers.formats.golden_cases import labels_of, write
 
@@ -583,8 +582,11 @@ def test_a_log_is_refused_with_the_kind_that_reads_it(tmp_path):
     with pytest.raises(InputError, match="--as claude-code"):
         imported(tmp_path / "s.jsonl", [line], kind="golden")
     chat = [HUMAN | {"content": "pay"}, AI | {"tool_calls": [{"name": "refund_order", "args": {}, "id": "c"}]}]
-    found = proposal(tmp_path / "s.json", {"values": {"messages": chat}, "next": []})
-    assert found == ({"query": "values.messages"}, {"pay": []})  # what was called is no label
+    state = {"values": {"messages": chat}, "next": []}
+    with pytest.raises(InputError):
+        imported(tmp_path / "s.json", state)
+    found = imported(tmp_path / "s.json", state, names={"query": "values.messages"})
+    assert labels(found) == {"pay": []}  # what was called is no label
 
 
 def test_lists_in_lists_and_lists_of_requests_are_records(tmp_path):

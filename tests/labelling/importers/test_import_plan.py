@@ -1,0 +1,45 @@
+"""The files of a folder are recognised each, and what is of no kind is left out and listed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ctxbench.io.errors import InputError
+from ctxbench.labelling.import_files import import_files, plan_import
+from ctxbench.model.items import Catalog, Item
+
+CATALOG = Catalog([Item(type="tool", server=None, name="refund_order")])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with evals and with settings of another program."""
+    (tmp_path / "evals.json").write_text(json.dumps([{"query": "money back", "expected": ["refund_order"]}]))
+    (tmp_path / "package.json").write_text(json.dumps({"name": "evals", "dependencies": {}}))
+    return tmp_path
+
+
+def test_settings_beside_evals_are_left_out_and_listed(folder):
+    imported = import_files([folder], CATALOG)
+    assert imported.plan.skipped == [folder / "package.json"]
+    assert [label.item.id for label in imported.dataset.labels] == ["tool:refund_order"]
+
+
+def test_a_file_that_is_named_is_never_left_out(folder):
+    files = [folder / "evals.json", folder / "package.json"]
+    assert {kind.name for kind in plan_import(files, has_catalog=True).kinds.values()} == {"golden"}
+    with pytest.raises(InputError):
+        import_files(files, CATALOG)
+
+
+def test_files_with_unknown_fields_alone_are_evals(folder):
+    (folder / "evals.json").unlink()
+    assert [*plan_import([folder], has_catalog=True).kinds] == [folder / "package.json"]
+
+
+def test_labels_in_objects_with_ids_are_found(tmp_path):
+    path = tmp_path / "evals.jsonl"
+    path.write_text(json.dumps({"question": "money back, please", "gold": {"id": "refund_order"}}))
+    assert [label.item.id for label in import_files([path], CATALOG).dataset.labels] == ["tool:refund_order"]
