@@ -106,10 +106,9 @@ def rows_of_file(
     recognised, first = recognise(values[:50]), [value for value in values[:50] if isinstance(value, dict)]
     is_of_agent = any(map(is_log, first)) or not has_request(first)
     if recognised and recognised.family == LOG and is_of_agent and not has_names:
-        command = shlex.join(["ctxbench", "data", "import", str(path), "-c", "CATALOG", "--out", "FOLDER"])
+        command = f"ctxbench data import {shlex.quote(str(path))} -c CATALOG --out FOLDER --as {recognised.name}"
         fields = ", ".join(map(repr, [*first[0]][:5]))
-        message = Message("labelling.log-as-eval", fields=fields, command=f"{command} --as {recognised.name}")
-        raise InputError([Fault(message, path)])
+        raise InputError([Fault(Message("labelling.log-as-eval", fields=fields, command=command), path)])
     if kind not in {eval_kind.name for eval_kind in KINDS}:
         kind = recognised.name if recognised in KINDS else "golden"
     if values and not any(isinstance(value, dict) for value in values):
@@ -246,8 +245,7 @@ def _tests(document: Document, finder: ItemFinder, faults: list[Fault]) -> Itera
     if "tests" in _dict(config.get("config")):  # results, which hold their configuration
         document, config = replace(document, value=config["config"], text="", lines={}), config["config"]
     tests = document.entries("tests") if {"tests", "scenarios"} & set(config) else [document]
-    listed = config.get("tests")
-    files = [listed] if isinstance(listed, str) else [test.value for test in tests if isinstance(test.value, str)]
+    files = [name for name in (config.get("tests"), *(test.value for test in tests)) if isinstance(name, str)]
     for name in files:
         try:
             paths = data_files([document.path.parent / name.removeprefix("file://")])

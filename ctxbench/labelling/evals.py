@@ -481,12 +481,12 @@ class _EvalReader:
 
 def _score(row: Row, field_name: str, label: Any) -> int | None:
     """The score of a label that is an object; None if it is missing, or a fault."""
-    members = label if isinstance(label, dict) else {}
-    grades = {name: value for name, value in members.items() if snake(name) in GRADES and value is not None}
-    if len(grades) == 1 and type(grade := next(iter(grades.values()))) is int:
-        return grade
+    members = label.items() if isinstance(label, dict) else ()
+    grades = [(name, value) for name, value in members if snake(name) in GRADES and value is not None]
+    if len(grades) == 1 and type(grades[0][1]) is int:
+        return grades[0][1]
     if grades:
-        stated = " and ".join(f"{name} {value!r:.40}" for name, value in grades.items())
+        stated = " and ".join(f"{name} {value!r:.40}" for name, value in grades)
         row.fault(Message("labelling.grade-form", field=field_name, members=stated))
     return None
 

@@ -66,6 +66,13 @@ class Resolved:
     candidates: tuple[ItemKey, ...] = ()
 
 
+def _resolved(name: str, rule: str, keys: Collection[ItemKey]) -> Resolved:
+    """The item of a name if there is one, else the candidates."""
+    if len(keys) > 1:
+        return Resolved(name, None, AMBIGUOUS, tuple(keys))
+    return Resolved(name, next(iter(keys), None), rule)
+
+
 class NameResolver:
     """Resolves names by the first of these rules that matches an item.
 
@@ -96,10 +103,9 @@ class NameResolver:
 
     def resolve(self, name: str) -> Resolved:
         """The item of a name."""
-        resolved = self._known.get(name)
-        if resolved is None:
-            resolved = self._known[name] = self._resolve(name)
-        return resolved
+        if name not in self._known:
+            self._known[name] = self._resolve(name)
+        return self._known[name]
 
     def resolved_names(self) -> tuple[Resolved, ...]:
         """Every name that was resolved, in the order of first use."""
@@ -118,18 +124,14 @@ class NameResolver:
     def _by_rules(self, requested: str, name: str) -> Resolved:
         plain = _PREFIX.sub("", name, count=1) if _PREFIX.match(name) else name
         joint = re.compile("_") if name[:4].casefold() == "mcp_" else _JOINT
-        for rule, keys in (
+        matches = (
             ("name", self._by_name.get(name, [])),
             ("joined", self._joined(plain) or self._joined(name) or self._joined(plain, joint)),
             ("cleaned", self._cleaned(plain) or self._cleaned(name)),
             ("cut", self._cut(plain) if CUT_FROM <= len(name) <= 64 else []),
-        ):
-            keys = list(dict.fromkeys(keys))
-            if len(keys) == 1:
-                return Resolved(requested, keys[0], rule)
-            if keys:
-                return Resolved(requested, None, AMBIGUOUS, tuple(keys))
-        return Resolved(requested, None, UNKNOWN)
+        )
+        rule, several = next(((rule, keys) for rule, keys in matches if keys), (UNKNOWN, []))
+        return _resolved(requested, rule, dict.fromkeys(several))
 
     def _joined(self, name: str, joint: re.Pattern[str] = _JOINT) -> list[ItemKey]:
         """The items with the parts around a separator as server and name; or as name, if none has a server."""
@@ -169,15 +171,10 @@ class ItemFinder:
 
     def resolve(self, name: str) -> Resolved:
         """The item of a name."""
-        resolved = self._resolver.resolve(name)
-        if resolved.rule != UNKNOWN:
-            return resolved
-        folded = _as_path(name)
+        resolved, folded = self._resolver.resolve(name), _as_path(name)
         *exact, cleaned = self._indexes
         keys = next(filter(None, (*(index.get(folded) for index in exact), cleaned.get(_stripped(name)))), [])
-        if len(keys) == 1:
-            return Resolved(name, keys[0], "own name")
-        return Resolved(name, None, AMBIGUOUS, tuple(keys)) if keys else resolved
+        return _resolved(name, "own name", keys) if resolved.rule == UNKNOWN and keys else resolved
 
     def find(self, entry: Any) -> Resolved | None:
         """The item of a label: a name, an object with one, a number that is a name, or a place.
@@ -207,10 +204,10 @@ class ItemFinder:
             ValueError: the place is malformed.
         """
         where = {_PLACE[snake(name)]: value for name, value in place.items() if snake(name) in _PLACE}
-        first, last = _line_range(where.pop("lines", [0, 0]))
-        if any(not isinstance(value, str) or not value.strip() for value in where.values()):
+        lines = _line_range(where.pop("lines", [0, 0]))
+        if lines is None or any(not isinstance(value, str) or not value.strip() for value in where.values()):
             raise ValueError
-        contents = self._contents
+        (first, last), contents = lines, self._contents
         for name, value in where.items():
             contents = _matching(contents, name, _folded(value) if name == "contains" else _as_path(value))
         if last and any(content.lines[1] for content in contents):
@@ -239,10 +236,7 @@ class _Content:
         about = item.metadata
         stated = next((path for key in ("path", "file", "source") if isinstance(path := about.get(key), str)), "")
         path = stated or ("" if item.type == "tool" else item.path if item.is_file else item.name)
-        try:
-            lines = _line_range(about.get("lines", [about.get("start_line"), about.get("end_line")]))
-        except ValueError:
-            lines = (0, 0)
+        lines = _line_range(about.get("lines", [about.get("start_line"), about.get("end_line")])) or (0, 0)
         return cls(item.key, _as_path(path.partition("::")[0]), lines, _folded(item.text or item.description))
 
 
@@ -262,15 +256,10 @@ def _matching(contents: list[_Content], name: str, text: str) -> list[_Content]:
     ]
 
 
-def _line_range(value: Any) -> tuple[int, int]:
-    """The first and last line.
-
-    Raises:
-        ValueError: the value is not a list of two lines.
-    """
-    if not isinstance(value, list) or len(value) != 2 or not all(type(line) is int for line in value):
-        raise ValueError
-    return min(value), max(value)
+def _line_range(value: Any) -> tuple[int, int] | None:
+    """The first and last line in a list of two; None if it is something else."""
+    is_range = isinstance(value, list) and len(value) == 2 and all(type(line) is int for line in value)
+    return (min(value), max(value)) if is_range else None
 
 
 def _as_path(text: str) -> str:
