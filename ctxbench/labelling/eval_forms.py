@@ -170,20 +170,16 @@ def records_of(document: Document, *, is_whole: bool = True) -> list[Document]:
     if is_whole and value and all(" " in text and _lists_names(names) for text, names in value.items()):
         return [replace(document, value={"query": text, "expected": names}) for text, names in value.items()]
     paths = [path for path in _list_paths(value) if is_whole or len(path) == 1] if not is_log(value) else []
-    usual = [path for path in paths if snake(path[-1]) in _LISTS]
-    asking = [path for path in paths if any(_asks(entry.value) for entry in document.entries(*path))]
+    lists = {path: document.entries(*path) for path in paths}
+    usual = [path for path in lists if snake(path[-1]) in _LISTS]
+    asking = [path for path in lists if not usual and any(_asks(entry.value) for entry in lists[path])]
     is_only = is_whole and len({path[-1] for path in asking}) == 1 and not _labels_in(value)
-    paths = usual or (
-        asking if is_only and len(value) + sum(len(document.entries(*path)) for path in asking) > 2 else []
-    )
+    has_several = len(value) + sum(len(lists[path]) for path in asking) > 2
+    paths = usual or (asking if is_only and has_several else [])
     if not paths:
         return [document]
-    entries = [
-        (path[0], entry)
-        for path in paths
-        for outer in document.entries(*path)
-        for entry in records_of(outer, is_whole=False)
-    ]
+    outer = [(path[0], entry) for path in paths for entry in lists[path]]
+    entries = [(name, entry) for name, inner in outer for entry in records_of(inner, is_whole=False)]
     return [
         replace(entry, value={"split": split_name(name), **entry.value})
         if name in _SPLITS and isinstance(entry.value, dict)

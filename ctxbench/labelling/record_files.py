@@ -397,11 +397,11 @@ class FieldRoles:
         likely = labels & {name.partition(".")[0] for name in evidence.items} - offered
         unused = offered | (labels & {*evidence.texts} - likely if likely else set())
         named = {role: _called(plain, names, unused) for role, names in FIELDS.items()}
-        others = {"query": _called(plain, REQUESTS), "id": _called(plain, OTHERWISE["id"])}
-        others["id"] += _naming(records) if not named["id"] and not others["id"] else []
+        ids = _called(plain, OTHERWISE["id"]) or (_naming(records) if not named["id"] else [])
+        others = {"query": _called(plain, REQUESTS), "id": ids, "expected": [name for name in plain if name in likely]}
         return cls(
             usual={role: [role] if role in fixed else named[role] for role in FIELDS},
-            likely={**others, "expected": [name for name in plain if name in likely]},
+            likely={role: names for role, names in others.items() if role not in fixed},
             offered=offered,
         )
 
@@ -532,7 +532,8 @@ def _is_constant(keys: Mapping[int, frozenset[ItemKey]]) -> bool:
 _LOOKED_AT, _LONGEST_NAME = 500, 300  # records, and characters
 _HISTORY = 20  # messages before a request
 _DONE = re.compile(
-    r"retriev|actual|called|predict|used(?!ful)|(^|\.)(output|response)(\.|$)|(model|llm|bot|agent)_(output|respon|answer|cho)"
+    r"retriev|actual|called|predict|used(?!ful)|(^|\.)(output|response)(\.|$)"
+    r"|(model|llm|bot|agent)_(output|respon|answer|cho)"
 )
 _NO_LABEL = re.compile(
     rf"{_DONE.pattern}|candidate|available|offered|choice|option|distract|(^|\.)(q|query|case|test)?_?id$"

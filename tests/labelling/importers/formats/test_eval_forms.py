@@ -624,3 +624,9 @@ def test_records_by_id_under_a_usual_name(tmp_path):
     names, found = proposal(tmp_path / "c.yaml", {"defaults": {"by": "us"}, "cases": cases})
     assert names == {"query": "ask", "expected": "wants"}
     assert found == {"find it now": ["track_order"], "pay me": ["refund_order"]}
+
+
+def test_a_mapped_field_that_a_record_lacks_is_not_replaced_by_another(tmp_path):
+    rows = [{"q": "pay", "mine": "refund_order", "gold_tool": "stop_order"}, {"q": "halt", "gold_tool": "stop_order"}]
+    found = imported(tmp_path / "m.json", rows, names={"query": "q", "expected": "mine"})
+    assert labels(found) == {"pay": ["refund_order"], "halt": []}
