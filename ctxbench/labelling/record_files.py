@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -455,6 +455,7 @@ def entries_of(value: Any) -> list[Any]:
     return [inner for entry in value for inner in (entry if isinstance(entry, list) else [entry])]
 
 
+@lru_cache(maxsize=4096)
 def snake(name: str) -> str:
     """The name of a field in snake case: `expectedTools` and `Expected tools` are `expected_tools`."""
     return re.sub(r"[\s-]+", "_", _HUMP.sub("_", name.strip().replace("(s)", "s"))).lower()
