@@ -35,7 +35,8 @@ settings = {"embedder": "hashing", "counter": "chars/4"}  # no model is loaded: 
 #
 # One line per turn: the question, what was offered, and what was called. `datasets/README.md` lists what else is read:
 # sessions of coding agents, exports of Langfuse and others, evals. Here the log is made up out of the dataset `smoke`,
-# which comes with the package: an agent whose BM25 search offers three items a request, and a model that calls what it needs of them.
+# which comes with the package: an agent whose BM25 search offers three items a request, and a model that calls what it
+# needs of them.
 
 # %%
 smoke = ctxbench.load("smoke")

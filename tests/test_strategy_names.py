@@ -26,6 +26,8 @@ ALLOWED = {
     ("api/evaluation.py", "at_least"): "a key of a policy file",
     ("tuning/policy.py", "at_least"): "a key of a policy file",
     ("tuning/preset_files.py", "at_least"): "a key of a policy file",
+    ("gate/settings.py", "at_least"): "a key of a gate file",
+    ("cli/check.py", "at_least"): "a key of a gate file",
     ("selectors/explain.py", "Messages"): "the type of a format whose `prompt` is called",
     ("selectors/session.py", "Messages"): "the type of a format whose `prompt` is called",
     ("report/check_files.py", "at_least"): "a key of a gate file",

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from ctxbench.api.inputs import Data, EmbedderGiven, embedder_name, load, make_frame, selector_spec
-from ctxbench.catalogs.agent_file import open_catalog
+from ctxbench.catalogs.agent_file import is_agent_file, open_catalog
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.layout import read_exposures
 from ctxbench.datasets.lookup import dataset_folder
@@ -81,16 +81,18 @@ def from_file(
         items, scopes = open_catalog(str(catalog)), scopes_of(dataset_folder(str(catalog)))
     paths = [Path(file) for file in ([path] if isinstance(path, str | Path) else path)]
     settings = import_options(kind=kind, names=names or {}, folder=None if out is None else Path(out), **options)
+    plan = plan_import(paths, kind=kind, has_catalog=items is not None)
     if out is not None:
-        check_target(plan_import(paths, kind=kind, has_catalog=items is not None), Path(out))
-    imported = import_files(paths, items, options=settings, scopes=scopes)
+        check_target(plan, Path(out))
+    imported = import_files(plan, items, options=settings, scopes=scopes)
     if imported.dataset is None:
         raise ParameterError(
             "the files are a catalog without requests; pass them as `catalog`, with a file of requests"
         )
     if out is None:
         return Data(imported.dataset)
-    write_import(imported, imported.dataset, Path(out))
+    is_followed = isinstance(catalog, str | Path) and is_agent_file(str(catalog))
+    write_import(imported, imported.dataset.of_agent(Path(str(catalog)) if is_followed else None), Path(out))
     return load(out)
 
 

@@ -17,14 +17,14 @@ from ctxbench.catalogs.agent_file import is_agent_file
 from ctxbench.catalogs.git_history import GitRepository
 from ctxbench.catalogs.tool_lists import OTHER_NAMES, read_field_names
 from ctxbench.cli.capture import keep_parts
-from ctxbench.cli.common import FIRST_WORDS, dataset_inputs, print_json
+from ctxbench.cli.common import dataset_inputs, print_json
 from ctxbench.cli.select import find_catalog
 from ctxbench.cli.tune import next_step_line
 from ctxbench.datasets import lookup
 from ctxbench.datasets.dataset import Dataset, name_fault, name_of_path
 from ctxbench.datasets.files import create_dataset, read_dataset, write_dataset
 from ctxbench.datasets.files import validate as faults_of
-from ctxbench.datasets.layout import CARD, RENAMES, read_card, write_known_items
+from ctxbench.datasets.layout import CARD, RENAMES, read_card
 from ctxbench.datasets.lookup import dataset_folder, import_own, open_dataset
 from ctxbench.datasets.queries import unlabelled_words
 from ctxbench.io.cache import refuse_outputs, row_with
@@ -36,6 +36,7 @@ from ctxbench.labelling import judgment_files, published, record_files
 from ctxbench.labelling.conversion import FIELD_NAMES, ImportSettings, read_grades
 from ctxbench.labelling.git_history import HistorySettings, grown_history, history_dataset
 from ctxbench.labelling.import_files import (
+    TRACES,
     Imported,
     ImportOptions,
     ImportPlan,
@@ -456,7 +457,7 @@ def _check_first(request: ImportRequest) -> None:
     first, names = request.paths[0], lookup.importers()
     if request.kind is not None or first in names or Path(first).exists():
         return
-    kinds = get_close_matches(first, [*FIRST_WORDS, *import_kinds()], 1, 0.75)
+    kinds = get_close_matches(first, [*import_kinds(), TRACES, "dataset", "run"], 1, 0.75)
     if kinds and len(request.paths) > 1:
         raise ParameterError(f"no import {first!r}; did you mean {kinds[0]}? See `ctxbench data import --help`")
     if len(request.paths) == 1 and get_close_matches(first, names, 1, 0.75):
@@ -468,7 +469,8 @@ def _import_paths(request: ImportRequest, *, as_json: bool) -> int:
     options = replace(options, folder=out)
     catalog = None if request.catalog is None else find_catalog(request.catalog)
     scopes = {} if request.catalog is None else scopes_of(dataset_folder(request.catalog))
-    plan = plan_import([Path(path) for path in request.paths], kind=request.kind, has_catalog=catalog is not None)
+    files = [Path(path) for path in request.paths]
+    plan = plan_import(files, kind=request.kind, has_catalog=catalog is not None, command=request.command)
     request.check_options(plan)
     if out is not None:
         check_target(plan, out)
@@ -490,7 +492,6 @@ def _import_paths(request: ImportRequest, *, as_json: bool) -> int:
         return keep_parts(imported.parts, out=out, as_json=as_json, hide_keys=request.hide_keys)
     dataset = _with_agent(imported.dataset, plan, request)
     replaced = write_import(imported, dataset, out)
-    write_known_items(out, dataset.catalog.ids)
     with progress() as bar:
         line = next_step_line(next_step(dataset, progress=bar), str(out))
     if as_json:

@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import chain, groupby
 from operator import getitem
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -32,6 +33,7 @@ from ctxbench.labelling.trace_messages import (
     Call,
     LogFindings,
     Record,
+    all_objects,
     get,
     parsed,
     plain_text,
@@ -53,11 +55,11 @@ _FIELDS = {
     "time": ("timestamp", "time", "ts", "created_at", "createdAt", "created", "date"),
     "text": ("content", "text", "message", "value", "body", "parts", "utterance", "prompt"),
     "calls": ("tool_calls", "toolCalls", "toolRequests", "toolInvocations", "function_calls", "function_call"),
-    "name": ("mcpToolName", "toolName", "name", "tool_name", "function_name", "tool", "toolId"),
+    "name": ("mcpToolName", "toolName", "name", "tool_name", "function_name", "tool", "toolId", "fn", "func"),
     "server": ("mcpServerName", "server_name", "serverName", "server", "namespace", "providerIdentifier"),
     "id": ("tool_use_id", "tool_call_id", "toolCallId", "call_id", "callId", "callID", "id"),
     "input": ("input", "arguments", "args", "parameters", "params", "action", "tool_input"),
-    "output": ("content", "output", "result", "response", "tool_response", "text", "error"),
+    "output": ("content", "output", "result", "response", "tool_response", "observation", "answer", "text", "error"),
     "skill": ("skill", "skill_name", "skillName", "name", "command"),
     "read": ("file_path", "filePath", "path", "absolute_path", "target_file", "filename", "paths", "files"),
     "shell": ("command", "cmd", "script", "code"),
@@ -85,7 +87,7 @@ _CALL = re.compile(
 )
 _RESULT = re.compile(
     r"(?:\w+[-_])?(?:tool|function)[-_]?(?:call[-_]?)?(?:result|response|output|error)"
-    r"|tool[-_. ]?(?:end|ended|finished|completed|returned|execution_complete)",
+    r"|(?:mcp_)?tool[-_. ]?(?:end|ended|finished|completed|returned|execution_complete|call_end)",
     re.IGNORECASE,
 )
 _FAILURES = (
@@ -114,6 +116,7 @@ _READERS = ("cat", "head", "tail", "less", "more", "bat", "nl", "sed", "awk", "t
 _SHELL_WORDS = ("bash", "sh", "zsh", "-c", "-lc", "sudo", "pwsh", "-Command")
 _STEPS = re.compile(r"&&|\|\|?|;|\n")  # between the commands of a script
 _WITH_SERVER = re.compile(r"__|[./:]|^mcp[_-]")
+_SERVER_TWICE = re.compile(r"^(.+?)__(?:mcp[-_]+)?\1[-_./:]+", re.IGNORECASE)  # where a name repeats its server
 
 _INJECTED = re.compile(
     r"<(system-reminder|environment_details|environment_context|user_instructions|ide_\w+|local-command-\w+|bash-\w+"
@@ -135,6 +138,10 @@ _TAGGED = re.compile(r"<(use_mcp_tool|read_file|execute_command|use_skill|tool_c
 _TAG = re.compile(r"<([\w-]+)>\s*([^<]*)</\1>")
 
 _N_RESULTS, _LENGTH = 5, 1000  # results that go with the next request, and their characters
+_ABORTS = ("turn_aborted", "abort", "turn.failed")
+_ABORTED = re.compile(r"<turn_aborted>|\[Request interrupted by user")
+_N_ROLES = 8  # different words for roles in a transcript at most
+_DENIED = (0, 5)  # kinds of confirmation of VS Code: denied, skipped
 _STARTS = ("session_meta", "session.start", "session")
 _COMPACTIONS = ("compacted", "compact_boundary", "session.compaction_complete", "compaction")
 
@@ -186,15 +193,18 @@ class SessionNames:
         """The names of the items that a call used; empty for a tool of the agent that used none.
 
         Args:
-            name: the name of the tool.
+            name: the name of the tool; empty if it is in a field of any name among the arguments.
             arguments: its input.
             folder: the working folder.
         """
         values = arguments if isinstance(arguments, dict) else {"command": arguments}
+        if not name:
+            return [value for value in values.values() if isinstance(value, str) and self._is_known(value)][:1]
         server, tool = get(values, *_FIELDS["server"]), get(values, "tool_name", "toolName")
         name = f"{server}__{tool}" if server and tool else name  # a tool that calls tools
-        if self.is_item(name):
-            return [name]
+        plain = name if self._is_known(name) else _SERVER_TWICE.sub(r"\1__", name)
+        if self.is_item(plain):
+            return [plain]
         use = _use(name)
         value = get(values, *_FIELDS[use]) if use else None
         if use == "skill":
@@ -205,7 +215,10 @@ class SessionNames:
 
     def is_item(self, name: str) -> bool:
         """Whether a called name may be of an item, and not of a tool that is part of the agent."""
-        return self._resolver.resolve(name).rule != UNKNOWN or _WITH_SERVER.search(name) is not None
+        return self._is_known(name) or _WITH_SERVER.search(name) is not None
+
+    def _is_known(self, name: str) -> bool:
+        return self._resolver.resolve(name).rule != UNKNOWN
 
     def offered(self, tools: Sequence[Any], skills: Any) -> tuple[str, ...]:
         """The names in lists of tools and skills, without those that are part of the agent."""
@@ -271,9 +284,13 @@ class SessionReader:
 
     Several sessions may be in one file, and a session in several files: a resumed one repeats events, which are read
     once. Subagents, and what follows a summary of the conversation (compaction), are conversations of their own.
+
+    Attributes:
+        fields: the names of fields in the file, from `transcript_fields`.
     """
 
     def __init__(self, names: SessionNames, findings: LogFindings) -> None:
+        self.fields: Mapping[str, str] = {}
         self._names = names
         self._findings = findings
         self._conversations: dict[str, _Conversation] = {}
@@ -289,7 +306,7 @@ class SessionReader:
         chat, self._chat = self._chat, None
         if isinstance(chat, dict):
             yield from self.read(chat, *self._last)
-        self._file, self._session, self._folder = path, "", ""
+        self._file, self._session, self._folder, self.fields = path, "", "", {}
 
     def finish(self) -> Iterator[Record]:
         """The turns that are open at the end of all files."""
@@ -313,6 +330,9 @@ class SessionReader:
             if "$set" in value:  # Gemini CLI writes all messages anew
                 messages = value["$set"].get("messages") or []
                 value = {"messages": [message for message in messages if message["id"] not in self._ids]}
+            if self.fields:
+                value = value | {name: value.get(field) for name, field in self.fields.items() if name != "user"}
+                value["role"] = "user" if value["role"] == self.fields["user"] else value["role"]
             for line in _lines_of(value, self._session or f"{self._file.stem}-{at.line}"):
                 yield from self._read_line(line, position)
         except (TypeError, ValueError, AttributeError, LookupError, RecursionError):
@@ -338,16 +358,20 @@ class SessionReader:
         calls, results = _uses({**message, "type": message.get("type") or kinds[0]}, role)
         if kinds[0] == "skill.invoked" and message.get("trigger") != "context-load":
             calls = [("", "skill", message)]
-        text = _text(message)
+        text, is_event = _text(message), kinds[0] == "event_msg"  # of Codex, which repeats calls
+        calls = [] if is_event else calls
         is_user = role == "user" and not results
+        if any(kind in _ABORTS for kind in kinds) or (is_user and _ABORTED.search(text)):
+            self._abort(conversation)
         if is_user and _is_typed(line, message):
             times = [seconds(source.get(name)) for source in (line, message) for name in _FIELDS["time"]]
             record = Record(position=position, text=text, time=next((t for t in times if t is not None), None))
             yield from self._read_request(conversation, record)
         elif kinds[0] == "skill.invoked" and message.get("trigger") == "user-invoked":
             self._add_explicit(conversation, [message["name"]])
-        elif kinds[0] != "event_msg" and (role in ("assistant", "tool") or calls or results):  # Codex repeats items
-            answer = text if role == "assistant" and message.get("model") != "<synthetic>" else None
+        elif calls or results or (role in ("assistant", "tool") and not is_event):
+            is_answer = role == "assistant" and not is_event and message.get("model") != "<synthetic>"
+            answer = text if is_answer else None
             self._read_answer(conversation, answer, calls, results)
         elif not is_user:
             self._findings.counts["events_other"] += 1
@@ -414,10 +438,10 @@ class SessionReader:
             conversation.record.after = (ChatTurn("assistant", text),) if text else conversation.record.after
         for identity, name, arguments in calls:
             key = identity or f"#{len(conversation.calls)}"
-            if key not in conversation.calls:
-                items = self._names.needed(name, arguments, self._folder)
-                conversation.calls[key] = name, items, ""
-                self._findings.outside.update([] if items else [name])
+            tool, items, status = conversation.calls.get(key, ("", [], ""))
+            if not items:  # an event may repeat a call and name its server
+                conversation.calls[key] = tool or name, self._names.needed(name, arguments, self._folder), status
+                conversation.record.unread += not name and not conversation.calls[key][1]
         for identity, output, failed in results:
             key = identity or next((key for key, (*_, status) in conversation.calls.items() if not status), "")
             tool, items, status = conversation.calls.get(key, ("", [], "earlier"))
@@ -438,12 +462,20 @@ class SessionReader:
             yield from self._close(conversation)
             conversation.n_parts, conversation.n_turns, conversation.results = conversation.n_parts + 1, 0, []
 
+    def _abort(self, conversation: _Conversation) -> None:
+        """Note that the open turn was interrupted: its calls without a result failed, and more may have followed."""
+        if conversation.record is not None:
+            conversation.record.doubtful = True
+            for key, (tool, items, status) in conversation.calls.items():
+                conversation.calls[key] = tool, items, status or "error"
+
     def _close(self, conversation: _Conversation) -> Iterator[Record]:
         """The open turn of a conversation, unless it is a command that the model did not answer."""
         record, calls, conversation.record = conversation.record, conversation.calls, None
         conversation.calls = {}
         if record is not None and (calls or not conversation.is_command):
             part = f"-part-{conversation.n_parts}" if conversation.n_parts > 1 else ""
+            self._findings.outside.update(tool for tool, items, _ in calls.values() if tool and not items)
             record.conversation, record.turn = f"{conversation.name}{part}", conversation.n_turns
             conversation.n_turns += 1
             record.calls = tuple(
@@ -465,10 +497,13 @@ def _role(*sources: Mapping[str, Any]) -> str:
         for names, roles in ((_FIELDS["role"], _ROLES), (_FIELDS["type"], _TYPES)):
             values = [source.get(name) for name in names]
             texts = [value.get("role") if isinstance(value, dict) else value for value in values]
-            plain = [re.sub(r"[\W_]+", "_", snake(text)) for text in texts if isinstance(text, str)]
-            if role := next((roles[text] for text in plain if text in roles), ""):
+            if role := next(filter(None, (_role_of(text, roles) for text in texts)), ""):
                 return role
     return ""
+
+
+def _role_of(word: Any, roles: Mapping[str, str] = _ROLES) -> str:
+    return roles.get(re.sub(r"[\W_]+", "_", snake(word)), "") if isinstance(word, str) else ""
 
 
 def _text(message: Mapping[str, Any]) -> str:
@@ -506,10 +541,11 @@ def _uses(
         server, output = get(part, *_FIELDS["server"]), get(part, *_FIELDS["output"][0 if is_result else 1 :])
         if is_call:
             name = f"{server.strip('_')}__{name}" if isinstance(server, str) and server else str(name)
-            calls.append((identity, name, parsed(get(part, *_FIELDS["input"]))))
+            calls.append((identity, name, parsed(get(part, *_FIELDS["input"])) if name else part))
         status = str(get(part, "status", "state")).casefold()
         if is_result or (is_call and (output is not None or status in _FAILURES)):
-            marks = [part.get("is_error"), part.get("success") is False, part.get("error")]
+            output = get(output, "Ok", "Err") or output if isinstance(output, dict) else output  # of Codex
+            marks = [part.get("is_error"), part.get("success") is False, part.get("ok") is False, part.get("error")]
             marks += [source.get("isError") for source in (part, output) if isinstance(source, dict)]
             failed = status in _FAILURES or any(mark not in (None, False, "", 0) for mark in marks)
             output = get(output, "content", "message") or output if isinstance(output, dict) else output
@@ -566,15 +602,36 @@ def _chat_messages(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     response = [part for part in request.get("response") or () if isinstance(part, dict)]
     metadata = (request.get("result") or {}).get("metadata") or {}
     calls = [call for entry in metadata.get("toolCallRounds") or () for call in entry["toolCalls"]]
+    outputs = metadata.get("toolCallResults") or {}
+    invocations = [part for part in response if part.get("toolCallId")]
+    ids = group_pairs((call.get("name"), call.get("id")) for call in calls)
+    named = [((ids.get(part.get("toolId")) or [part["toolCallId"]]).pop(0), part) for part in invocations]
+    failed = [call for call, part in named if _was_refused(part)]
     results = [
-        {"type": "tool_result", "call_id": call, "content": [{"text": part.get("value")} for part in output["content"]]}
-        for call, output in (metadata.get("toolCallResults") or {}).items()
+        {
+            "type": "tool_result",
+            "call_id": call,
+            "is_error": call in failed,
+            "content": [{"text": part.get("value")} for part in outputs.get(call, {}).get("content", ())],
+        }
+        for call in dict.fromkeys([*outputs, *failed])
     ]
     texts = [{"text": part["value"]} for part in response if isinstance(part.get("value"), str) and "kind" not in part]
-    calls = calls or [part for part in response if part.get("toolCallId")]
+    calls = calls or invocations
     question = {"role": "user", "content": _text({"text": request.get("message")})}
     answer = {"role": "assistant", "content": [*texts, *results], "tool_calls": calls}
     return [{**question, "timestamp": request.get("timestamp")}, answer]
+
+
+def _was_refused(invocation: Mapping[str, Any]) -> bool:
+    """Whether an invocation of a chat of VS Code was denied, skipped or not completed, or failed."""
+    confirmed, details = invocation.get("isConfirmed"), invocation.get("resultDetails")
+    return (
+        confirmed is False
+        or (isinstance(confirmed, dict) and confirmed.get("type") in _DENIED)
+        or (isinstance(details, dict) and details.get("isError") is True)
+        or invocation.get("isComplete") is False
+    )
 
 
 def _changed(chat: Any, change: Mapping[str, Any]) -> Any:
@@ -603,7 +660,63 @@ _NOT_TRANSCRIPTS = {
 """Fields of turns, spans and evals."""
 
 
+def transcript_fields(values: Sequence[Any]) -> dict[str, str]:
+    """The fields of a transcript whose names or words for roles are of its own, by what they hold.
+
+    The calls are a list of objects. The role is one of few words, and known in lines with calls. The text is the
+    longest and most varied one. The values of a conversation follow each other, and each begins with the same role.
+    The user is who begins, else the only unknown role.
+
+    Args:
+        values: the first documents of a file.
+
+    Returns:
+        Names and the word for the user; empty if the documents are no such lines.
+    """
+    lines = [value for value in values if isinstance(value, dict)]
+    columns = {name: [line.get(name) for line in lines] for name in dict.fromkeys(chain.from_iterable(lines))}
+    texts = {name: {cell for cell in column if isinstance(cell, str)} for name, column in columns.items()}
+    calls = next((name for name, column in columns.items() if any(map(all_objects, column))), None)
+    text = max(texts, key=lambda name: sum(len(cell) for cell in texts[name] if " " in cell), default="")
+    callers = [line for line in lines if all_objects(line.get(calls))]
+    role = next(
+        (
+            name
+            for name, column in columns.items()
+            if name != text and 1 < len(texts[name]) <= _N_ROLES and all(isinstance(cell, str) for cell in column)
+            if all(_role_of(line[name]) in ("assistant", "tool") for line in callers)
+        ),
+        None,
+    )
+    if role is None or columns.keys() & _NOT_TRANSCRIPTS:
+        return {}
+    talk = [line for line in lines if _role_of(line[role]) != "system"]
+    unknown = [word for word in texts[role] if not _role_of(word)]
+    users = [word for word in texts[role] if _role_of(word) == "user"]
+    users += [line[role] for line in talk[:1] if line[role] in unknown] or (unknown if len(unknown) == 1 else [])
+    if not callers or not users:
+        return {}
+    runs = {name: _n_runs(talk, name, role) for name in columns}
+    session = max(runs, key=runs.__getitem__)
+    times = [name for name in columns if all(isinstance(line.get(name), str) and seconds(line[name]) for line in lines)]
+    fields = {"role": role, "content": text, "tool_calls": calls, "timestamp": times[0] if times else ""}
+    fields |= {"conversation_id": session} if runs[session] else {}
+    return fields | {"user": users[0]}
+
+
+def _n_runs(lines: Sequence[Mapping[str, Any]], name: str, role: str) -> int:
+    """The number of runs of lines with equal values of a field; 0 if it is not of conversations."""
+    runs = [next(run) for _, run in groupby(lines, key=lambda line: line.get(name))]
+    is_session = 1 < len(runs) == len({repr(line.get(name)) for line in runs}) <= len(lines) / 2
+    return len(runs) if is_session and len({line[role] for line in runs}) == 1 else 0
+
+
 def _is_transcript(values: Sequence[Any]) -> bool:
+    return has_roles(values) or bool(transcript_fields(values))
+
+
+def has_roles(values: Sequence[Any]) -> bool:
+    """Whether most documents are messages or events with known fields and roles, some of them of the user."""
     objects = [
         value
         for value in values
@@ -697,7 +810,7 @@ KINDS = tuple(
         (
             "transcript",
             "messages or events of any agent, one per line or in a list",
-            "an agent of your own; `api_conversation_history.json` of Cline",
+            "an agent of your own; `stream-json` of Cursor; `api_conversation_history.json` of Cline",
             "`tools` in the file",
             _is_transcript,
         ),

@@ -27,6 +27,7 @@ from ctxbench.labelling.record_files import (
     LABELS,
     REQUESTS,
     FieldEvidence,
+    FieldRoles,
     ItemFinder,
     has_request,
     is_log,
@@ -62,15 +63,12 @@ class EvalRows:
         form: what the file is, for the card of the dataset.
         rows: its records.
         roles: roles whose fields have the name of the role, and no other.
-        offered: fields with offered items.
-        likely: fields that hold items, and may have labels.
-        answers: fields that hold texts, though they have names of labels.
-        named_by: the field with ids, if there is no usual one.
         has_requests: whether a record has a request.
         has_labels: whether a record has labels.
         passed_over: its fields that were ignored.
         partial: numbers of rows with labels that could not be read.
         evidence: what the values of its fields tell.
+        fields: what its fields are for.
     """
 
     path: Path
@@ -78,15 +76,12 @@ class EvalRows:
     form: str
     rows: list[Row]
     roles: Collection[str] = ()
-    offered: Collection[str] = ()
-    likely: Collection[str] = ()
-    answers: Collection[str] = ()
-    named_by: str | None = None
     has_requests: bool = True
     has_labels: bool = False
     passed_over: dict[str, None] = field(default_factory=dict)
     partial: Collection[int] = ()
-    evidence: FieldEvidence = field(default_factory=lambda: FieldEvidence(n_records=0, items={}, texts=()))
+    evidence: FieldEvidence = field(init=False)
+    fields: FieldRoles = field(init=False)
 
 
 def rows_of_file(
@@ -123,19 +118,20 @@ def rows_of_file(
         triggers.read(read)
         return None
     part = EvalRows(path=path, name=path.name.partition(".")[0], form=kind, rows=[])
+    entries = [entry for document in read for entry in records_of(document, is_whole=len(read) == 1)]
     if kind == "promptfoo":
-        part.rows = [Row(data, faults, test.path, test.line) for d in read for test, data in _tests(d, finder, faults)]
-        unread = [[row.data[name] for name in row.data if name.startswith("assert.")] for row in part.rows]
-        part.partial = {number for number, texts in enumerate(unread) if _mentions_item(str(texts), finder)}
-        return part
-    for entry in (entry for document in read for entry in records_of(document, is_whole=len(read) == 1)):
+        entries = [test for document in read for test in _tests(document, finder, faults)]
+    for entry in entries:
         if isinstance(entry.value, dict):
-            part.rows.append(Row(entry.value, faults, path, entry.line))
+            part.rows.append(Row(entry.value, faults, entry.path, entry.line))
         else:
             faults.append(Fault(Message("labelling.no-object", got=entry.value), path, entry.line))
     if kind == "golden":
         part.rows, part.partial = _marked(part.rows, finder)
-    if kind in _SAMPLES:
+    elif kind == "promptfoo":
+        unread = [[row.data[name] for name in row.data if name.startswith("assert.")] for row in part.rows]
+        part.partial = {number for number, texts in enumerate(unread) if _mentions_item(str(texts), finder)}
+    else:
         part.rows, part.roles = _samples(part.rows, kind, finder), ("query", "expected", "forbidden")
     return part
 
@@ -162,7 +158,7 @@ def _marked(rows: list[Row], finder: ItemFinder) -> tuple[list[Row], Collection[
 def records_of(document: Document, *, is_whole: bool = True) -> list[Document]:
     """The records of a document: the entries of a list under one of `_LISTS`, or under its only list; else itself.
 
-    Only a document that is the whole file is searched for a list under another name.
+    Only a document that is the whole file is searched for a list under another name. Records may be in lists of lists.
     """
     value = document.value
     if not isinstance(value, dict) or any(snake(name) in REQUESTS for name in value if isinstance(value[name], str)):
@@ -180,7 +176,12 @@ def records_of(document: Document, *, is_whole: bool = True) -> list[Document]:
     )
     if not paths:
         return [document]
-    entries = [(path[0], entry) for path in paths for entry in document.entries(*path)]
+    entries = [
+        (path[0], entry)
+        for path in paths
+        for outer in document.entries(*path)
+        for entry in records_of(outer, is_whole=False)
+    ]
     return [
         replace(entry, value={"split": split_name(name), **entry.value})
         if name in _SPLITS and isinstance(entry.value, dict)
@@ -236,7 +237,7 @@ _IDENTIFIER = re.compile(r"\w[_:/.-]\w|[a-z][A-Z]")
 _TEMPLATE = re.compile(r"\{\{\s*([\w.]+)\s*\}\}")
 
 
-def _tests(document: Document, finder: ItemFinder, faults: list[Fault]) -> Iterator[tuple[Document, dict[str, Any]]]:
+def _tests(document: Document, finder: ItemFinder, faults: list[Fault]) -> Iterator[Document]:
     """The tests of a promptfoo configuration, of a list of tests, or of a table, as records of their variables."""
     config = _dict(document.value)
     if "tests" in _dict(config.get("config")):  # results, which hold their configuration
@@ -252,14 +253,15 @@ def _tests(document: Document, finder: ItemFinder, faults: list[Fault]) -> Itera
             message = Message("labelling.tests-elsewhere", name=name[:80], why=str(error)[:200])
             faults.append(Fault(message, document.path, document.line))
     for scenario in document.entries("scenarios"):
-        lists = (_dicts(_dict(scenario.value).get(name)) for name in ("config", "tests"))
-        for data, inner in itertools.product(*lists):
+        for data, inner in itertools.product(
+            *(_dicts(_dict(scenario.value).get(name)) for name in ("config", "tests"))
+        ):
             variables = {**_dict(data.get("vars")), **_dict(inner.get("vars"))}
             tests.append(replace(scenario, value={**data, **inner, "vars": variables}))
     mentioned, default = set(_TEMPLATE.findall(str(config.get("prompts", "")))), _dict(config.get("defaultTest"))
     for test in tests:
         if value := _dict(_dict(test.value).get("testCase")) or _dict(test.value):
-            yield test, _test(value, default, mentioned, finder)
+            yield replace(test, value=_test(value, default, mentioned, finder))
 
 
 def _dict(value: Any) -> dict[str, Any]:
@@ -292,13 +294,12 @@ def _test(
             name = f"assert.{assertion.get('type')}"
             unread[name] = f"{unread.get(name, '')} {assertion.get('value', '')}"
     record = {role: labels for role, labels in record.items() if labels}
-    others = EXPECTED if "expected" in record else ()
-    record |= {name: value for name, value in values.items() if name not in record and snake(name) not in others}
+    read = {*record, *(EXPECTED if "expected" in record else ())}
+    record |= {name: value for name, value in values.items() if name not in read and snake(name) not in read}
     texts = [name for name in record if isinstance(record[name], str) and (not mentioned or name in mentioned)]
     if len(texts) == 1 and not any(snake(name) in REQUESTS for name in values):
         record["query"] = record.pop(texts[0])
-    about = {"title": test.get("description"), "vars": values, **_dict(test.get("metadata"))}
-    return {**unread, **{name: value for name, value in about.items() if name not in record}, **record}
+    return {**unread, "title": test.get("description"), "vars": values, **_dict(test.get("metadata")), **record}
 
 
 def _mentions_item(text: str, finder: ItemFinder) -> bool:
@@ -335,15 +336,13 @@ def _asserted(
     entries = value if isinstance(value, list) else []
     named = [entry.get("name") if isinstance(entry, dict) else entry for entry in entries]
     names = [name.strip() for name in named if isinstance(name, str) and name.strip()]
-    if not names or kind not in (*_ONE, *_ANY, *_ALL, *_OF_TOOLS):
-        return None
-    if len(names) > 1 and kind in (_ALL if is_negative else _ANY):
-        return None  # one of them is enough
-    if kind not in _OF_TOOLS and any(
-        finder.resolve(name).key is None or not (kind == "equals" or _IDENTIFIER.search(name)) for name in names
-    ):
-        return None
-    return "forbidden" if is_negative else "expected", names
+    is_any = kind in (_ALL if is_negative else _ANY) or (is_negative and kind in _OF_TOOLS)  # of several, one is enough
+    is_item = kind in _OF_TOOLS or (
+        kind in (*_ONE, *_ANY, *_ALL)
+        and all(finder.resolve(name).key and (kind == "equals" or _IDENTIFIER.search(name)) for name in names)
+    )
+    is_label = bool(names) and is_item and not (is_any and len(names) > 1) and not (is_negative and "args" in kind)
+    return ("forbidden" if is_negative else "expected", names) if is_label else None
 
 
 # deepeval and ragas
@@ -365,7 +364,9 @@ def _samples(rows: list[Row], kind: str, finder: ItemFinder) -> list[Row]:
     plain = [{snake(name): value for name, value in row.data.items() if value not in (None, "")} for row in rows]
     labels = {name: [_entries(data.get(name), name in quoted) for data in plain] for name in (*named, *quoted)}
     used = [
-        name for name in labels if any(_is_item(entry, finder) for entries in labels[name] for entry in entries or [])
+        name
+        for name in labels
+        if any((match := finder.find(entry)) and match.key for entries in labels[name] for entry in entries or [])
     ]
     used = used or [name for name in labels if any(labels[name])]
     records = []
@@ -399,21 +400,13 @@ def _turns(query: Any, calls: list[Any] | None) -> list[tuple[Any, list[Any] | N
 def _entries(value: Any, is_quoted: bool) -> list[Any] | None:
     """The labels in a list (in a table a JSON list, or texts between `|`); None if there is none."""
     if isinstance(value, str):
-        parsed = parse_list(value)
-        value = parsed if isinstance(parsed, list) else value.split("|")
+        value = entries if isinstance(entries := parse_list(value), list) else value.split("|")
     if not isinstance(value, list) or (is_quoted and not value):
         return None
     if is_quoted:
-        return [
-            {"contains": re.sub(r"^<\d+-hop>\s*", "", text)} for text in value if isinstance(text, str) and text.strip()
-        ]
+        texts = (text for text in value if isinstance(text, str) and text.strip())
+        return [{"contains": re.sub(r"^<\d+-hop>\s*", "", text)} for text in texts]
     return [entry.get("name", entry) if isinstance(entry, dict) else entry for entry in value]
-
-
-def _is_item(entry: Any, finder: ItemFinder) -> bool:
-    if isinstance(entry, dict):
-        return isinstance(entry.get("contains"), str) and len(finder.locate(entry)) == 1
-    return isinstance(entry, str | int) and finder.resolve(str(entry)).key is not None
 
 
 # trigger evals of skills
@@ -476,8 +469,8 @@ class TriggerEvals:
         fields = {snake(name): value for name, value in row.data.items()}
         request = next((name for name in REQUESTS if name in fields), "query")
         text, match = fields.get(request), next(filter(None, map(_TRIGGER.fullmatch, fields)), None)
-        match = match if match and not re.search("trig(?!ger)", match[0]) else None  # a misspelt field
-        if triggered is None and match and (stated := _says(fields[match[0]])) is not None:
+        is_misspelt = match and re.search("trig(?!ger)", match[0])
+        if triggered is None and match and not is_misspelt and (stated := _says(fields[match[0]])) is not None:
             triggered = stated is not bool(match["no"])
         if not isinstance(text, str) or not text.strip() or triggered is None:
             row.fault(Message("labelling.trigger-entry", entry=number, got=dict(row.data)))
@@ -496,10 +489,9 @@ class TriggerEvals:
         self._draft.ids[PASSED_OVER] += [name for name in fields if name not in consumed]
         first = self._rows.get(text.strip())
         if first is None:
-            query_id = self._id(row, f"{skill.name}-{number}")
             data: dict[str, Any] = {
                 "query": text.strip(),
-                "id": query_id,
+                "id": self._id(row, f"{skill.name}-{number}"),
                 "split": None,
                 "expected": [],
                 "forbidden": [],
@@ -522,13 +514,11 @@ class TriggerEvals:
 
     def _skill(self, path: Path, named: Any) -> Item | None:
         """The skill that is named, else that of the folder, else that with the name of the file or its folders."""
-        path = path.absolute()
-        names = [str(named), re.split("[:/]", str(named))[-1]]
+        path, names = path.absolute(), [str(named), re.split("[:/]", str(named))[-1]]
         if not named:
             names = [_WORDS_OF_FILES.sub("", path.name.partition(".")[0]), *reversed(path.parts[-3:-1])]
-        in_folder = (self._by_folder.get(folder) for folder in path.parents if not named)
-        by_name = (self._by_name.get(name.casefold()) for name in names)
-        return next((skill for skill in itertools.chain(in_folder, by_name) if skill is not None), None)
+        skills = [self._by_folder.get(folder) for folder in path.parents if not named]
+        return next(filter(None, (*skills, *(self._by_name.get(name.casefold()) for name in names))), None)
 
     def rows(self) -> list[EvalRows]:
         """The records of all requests; empty if there are none."""
@@ -541,8 +531,7 @@ class TriggerEvals:
         if not self._rows:
             return []
         self._draft.ids[UNTRIED] += sorted(offered.difference(*tried))
-        rows = list(self._rows.values())
-        roles = ("query", "expected", "forbidden", "id")
+        rows, roles = list(self._rows.values()), ("query", "expected", "forbidden", "id")
         return [EvalRows(path=rows[0].path or Path(), name="", form="trigger evals", rows=rows, roles=roles)]
 
 

@@ -48,7 +48,6 @@ from ctxbench.labelling.record_files import (
     FIELDS,
     FORBIDDEN,
     GRADES,
-    LABELS,
     MAPPED,
     NAME_KEYS,
     OFFERED,
@@ -57,17 +56,15 @@ from ctxbench.labelling.record_files import (
     READ_BESIDE,
     REQUESTS,
     FieldEvidence,
+    FieldRoles,
     ItemFinder,
+    each_request,
     entries_of,
-    field_of,
     has_request,
     is_log,
     is_place,
     label_entries,
     listed_definitions,
-    named,
-    naming_field,
-    offered_fields,
     read_id,
     request_of,
     snake,
@@ -236,39 +233,28 @@ class _EvalReader:
         """Read the labels and offered items of the records of a file, and add its faults."""
         rows, names, path = part.rows, self._mapped, part.path
         if not names and rows and all(is_log(row.data) for row in rows):
-            fields = list(map(repr, rows[0].data))[:_SHOWN]
-            raise InputError([Fault(Message("labelling.unknown-kind", fields=fields), path)])
+            listed = list(map(repr, rows[0].data))[:_SHOWN]
+            raise InputError([Fault(Message("labelling.unknown-kind", fields=listed), path)])
         if useless := useless_names([row.data for row in rows], names):
             raise InputError([Fault(message, path) for message in useless])
-        part.rows = rows = [replace(row, data=with_names(row.data, names)) for row in rows]
+        numbered = [
+            (number, replace(row, data=data))
+            for number, row in enumerate(rows)
+            for data in each_request(with_names(row.data, names))
+        ]
+        part.rows = rows = [row for _, row in numbered]
         records = [row.data for row in rows]
         part.has_requests = has_request(records)
-        part.named_by = naming_field(records)
-        part.evidence = evidence = FieldEvidence.of(records, self._finder)
-        part.offered = {n for record in records for n in offered_fields(record, names) if snake(n) in OFFERED}
-        part.offered = {*part.offered} | {n for n in evidence.items if snake(n) in OFFERED and evidence.offers(n)}
-        fields = {name for record in records for name in record if name not in part.offered}
-        labels = {name for name in fields if snake(name) in EXPECTED or LABELS.fullmatch(snake(name))}
-        part.likely = labels & {name.partition(".")[0] for name in evidence.items}
-        part.answers = labels & {*evidence.texts} - part.likely if part.likely else ()
-        self._unplaced |= {id(rows[number]) for number in part.partial}
+        part.evidence = FieldEvidence.of(records, self._finder)
+        part.fields = FieldRoles.of(records, part.evidence, {*names, *part.roles})
+        self._unplaced |= {id(row) for number, row in numbered if number in part.partial}
         return [self._read(part, row, f"{part.name}-{number}") for number, row in enumerate(rows, start=1)]
 
     def _read(self, part: EvalRows, row: Row, default_id: str) -> _Eval:
         """Read the labels and offered items of one record, and add its faults."""
-        offered = offered_fields(row.data, self._mapped)
-        offered += [name for name in row.data if name in part.offered and name not in offered]
-        fixed = {*self._mapped, *part.roles}
-        fields = {
-            role: field_of(
-                row, role, offered=[*offered, *part.answers], likely=part.likely if role == "expected" else ()
-            )
-            for role in FIELDS
-            if role not in fixed
-        }
-        fields |= {role: role if row.data.get(role) is not None else None for role in FIELDS if role in fixed}
-        fields["id"] = fields["id"] or part.named_by
-        listed = {name: self._offered(row, name) for name in offered if name not in fields.values()}
+        fields = {role: part.fields.field(row, role) for role in FIELDS}
+        offered = [name for name in row.data if name in part.fields.offered and name not in fields.values()]
+        listed = {name: self._offered(row, name) for name in offered if row.data[name] is not None}
         return _Eval(
             part=part,
             row=row,
@@ -284,10 +270,8 @@ class _EvalReader:
         scores = [label.score for label in labels if label.score is not None]
         grades = self.draft.settings.grades
         if negative := sorted({score for score in scores if score < 0} - set(grades or ())):
-            example = ",".join(f"{score}=0" for score in negative)
-            self.draft.faults.append(
-                Fault(Message("labelling.negative-grades", scores=negative, example=example), file)
-            )
+            message = Message("labelling.negative-grades", scores=negative, example=f"{negative[0]}=0")
+            self.draft.faults.append(Fault(message, file))
         try:
             self._grades = grading(scores, grades, file)
         except InputError as error:
@@ -296,7 +280,7 @@ class _EvalReader:
     def _offered(self, row: Row, name: str) -> list[ItemKey]:
         """The offered items in a field."""
         entries = listed_definitions(row.data[name]) or label_entries(row.data[name], self._finder.resolve) or []
-        resolved = [self._finder.resolve(named(entry)) for entry in entries if _has_name(entry)]
+        resolved = [match for entry in entries if (match := self._finder.find(entry))]
         keys = [match.key for match in resolved if match.key is not None]
         if keys:
             self.draft.ids[NOT_IN_CATALOG] += [match.name for match in resolved if match.key is None]
@@ -324,11 +308,8 @@ class _EvalReader:
         self.draft.ids[AVAILABLE] += [] if available is None else [query_id]
         for group in [] if available is None else groups:
             if not set(group) & set(available or ()):
-                names = {
-                    "items": " or ".join(key.id for key in group),
-                    "fields": " and ".join(map(repr, record.offered)),
-                }
-                row.fault(Message("labelling.expected-not-offered", **names))
+                items, fields_of_offered = " or ".join(key.id for key in group), " and ".join(map(repr, record.offered))
+                row.fault(Message("labelling.expected-not-offered", items=items, fields=fields_of_offered))
         is_partial = id(row) in self._unplaced
         if record.expected is not None and text and not is_partial:
             expected = frozenset(map(frozenset, groups))
@@ -359,8 +340,7 @@ class _EvalReader:
         row, published = record.row, read_id(record.row, record.fields["id"])
         name = published or record.default_id
         for candidate in (name, f"{record.part.name}-{name}"):
-            query_id = self.draft.query_id(candidate)
-            first = self._lines.setdefault(query_id, row)
+            first = self._lines.setdefault(query_id := self.draft.query_id(candidate), row)
             if first is row or first.path == row.path:
                 break
         if first is not row:
@@ -377,7 +357,6 @@ class _EvalReader:
             part: the records of a file.
             has_labels: whether any of the files has labels.
         """
-        records = [row.data for row in part.rows]
         evidence = part.evidence
         if has_labels and part.has_requests:
             for name, keys in evidence.items.items():
@@ -387,13 +366,13 @@ class _EvalReader:
             return
         if part.has_requests and (self.draft.faults or not part.passed_over):
             return
-        fields = [*dict.fromkeys(repr(name) for record in records for name in record)]
-        labels = [name for name in evidence.labels() if name not in part.offered and not part.has_labels]
+        fields = [*dict.fromkeys(repr(name) for row in part.rows for name in row.data)]
+        labels = [name for name in evidence.labels() if name not in part.fields.offered and not part.has_labels]
         request = evidence.request() if not part.has_requests else ""
         likely = {"query": request, "expected": "".join(labels[:1]), "forbidden": labels and evidence.forbidden()}
         names = {**self._mapped, **{role: name for role, name in likely.items() if name}}
-        option = as_option(names or {"query" if not part.has_requests else "expected": "FIELD"})
-        option = shlex.join(option.split(" ", 1))
+        names = names or {"expected" if part.has_requests else "query": "FIELD"}
+        option = shlex.join(as_option(names).split(" ", 1))
         key = "labelling.expected-missing" if part.has_requests else "labelling.no-request-field"
         key = "labelling.map-choice" if len(labels) > 1 else "labelling.map-labels" if labels else key
         message = Message(
@@ -424,27 +403,20 @@ class _EvalReader:
         groups, _, overlap = minimal_groups(required)
         if overlap:
             row.fault(Message("labelling.alternatives-overlap"))
-        forbidden = {label.key: label.score for group in record.forbidden or [] for label in group}
-        stated = [
-            *((key, Grade.REQUIRED) for group in groups for key in group),
-            *pairs,
-            *((key, 0) for key in forbidden),
-        ]
-        for key, stated_grades in group_pairs(stated).items():
-            if len(set(stated_grades)) > 1 and key in forbidden:
-                row.fault(Message("labelling.expected-and-forbidden", item=key.id))
-            elif len(set(stated_grades)) > 1:
-                row.fault(Message("labelling.grade-conflict", item=key.id))
-            elif forbidden.get(key):
-                row.fault(Message("labelling.forbidden-graded", item=key.id, grade=forbidden[key]))
+        forbidden = {label.key: label.score or 0 for group in record.forbidden or [] for label in group}
+        expected = ((key, int(Grade.REQUIRED)) for group in groups for key in group)
+        stated = [*expected, *pairs, *forbidden.items(), *((key, 0) for key in forbidden)]
+        for key, grades_of_key in group_pairs(stated).items():
+            if len(set(grades_of_key)) > 1:
+                conflict = "labelling.expected-and-forbidden" if key in forbidden else "labelling.grade-conflict"
+                row.fault(Message(conflict, item=key.id))
         return groups, {**dict(pairs), **dict.fromkeys(forbidden, Grade.IRRELEVANT)}
 
     def _request(self, record: _Eval, name: str) -> tuple[str, tuple[ChatTurn, ...]]:
         """The request and the messages before it; a missing one is a fault if other records of the file have them."""
         row = record.row
-        theirs = self._mapped.get(name)
-        if theirs is not None and row.data.get(name) is None:
-            row.fault(Message("labelling.mapped-field-missing", name=theirs, role=name))
+        if name in self._mapped and row.data.get(name) is None:
+            row.fault(Message("labelling.mapped-field-missing", name=self._mapped[name], role=name))
             return "", ()
         text, history = request_of(row.data.get(name))
         asked = replace(row, data={**row.data, name: text})
@@ -479,22 +451,19 @@ class _EvalReader:
             return []
         if [] in entries:
             row.fault(Message("labelling.empty-alternatives", name=name))
-        groups: list[list[_Labelled]] = []
-        for entry in entries:
-            alternatives = entry if isinstance(entry, list) else [entry]
-            items = [(self._item(row, name, label), label) for label in alternatives]
-            groups.append([_Labelled(key, _score(row, name, label)) for key, label in items if key is not None])
-            members = (member for label in alternatives if isinstance(label, dict) for member in label)
-            self.draft.ids[PASSED_OVER] += [f"{name}.{member}" for member in members if snake(member) not in _OF_LABELS]
+        lists = [entry if isinstance(entry, list) else [entry] for entry in entries]
+        items = [[(self._item(row, name, label), label) for label in labels] for labels in lists]
+        groups = [[_Labelled(key, _score(row, name, label)) for key, label in pairs if key] for pairs in items]
+        members = (member for labels in lists for label in labels if isinstance(label, dict) for member in label)
+        self.draft.ids[PASSED_OVER] += [f"{name}.{member}" for member in members if snake(member) not in _OF_LABELS]
         if len({label.score is None for group in groups for label in group}) > 1:
             row.fault(Message("labelling.grades-missing", name=name))
         return [group for group in groups if group]
 
     def _item(self, row: Row, field_name: str, label: Any) -> ItemKey | None:
         """The item of a label; None if it is a fault, or a place that is counted as unknown or ambiguous."""
-        try:
-            resolved = self._finder.find(label)
-        except (TypeError, ValueError):
+        resolved = self._finder.find(label)
+        if resolved is None:
             row.fault(Message("labelling.item-form", field=field_name, got=label))
             return None
         name, shown = resolved.name, {"name": resolved.name, "field": field_name}
@@ -515,23 +484,14 @@ class _EvalReader:
         return resolved.key
 
 
-def _has_name(entry: Any) -> bool:
-    try:
-        return bool(named(entry))
-    except TypeError:
-        return False
-
-
 def _score(row: Row, field_name: str, label: Any) -> int | None:
     """The score of a label that is an object; None if it is missing, or a fault."""
     members = label if isinstance(label, dict) else {}
     grades = {name: value for name, value in members.items() if snake(name) in GRADES and value is not None}
     if len(grades) == 1 and type(grade := next(iter(grades.values()))) is int:
         return grade
-    stated = " and ".join(f"{name} {value!r:.40}" for name, value in grades.items())
-    if len(grades) > 1:
-        row.fault(Message("labelling.several-grades", field=field_name, members=stated))
-    elif grades:
+    if grades:
+        stated = " and ".join(f"{name} {value!r:.40}" for name, value in grades.items())
         row.fault(Message("labelling.grade-form", field=field_name, members=stated))
     return None
 

@@ -13,7 +13,7 @@ from ctxbench.catalogs.instructions import is_instructions
 from ctxbench.catalogs.snapshots import SnapshotPart, refuse_other
 from ctxbench.datasets.dataset import Dataset, name_of_path
 from ctxbench.datasets.files import create_dataset
-from ctxbench.datasets.layout import Exposure
+from ctxbench.datasets.layout import Exposure, write_known_items
 from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, check_choice
 from ctxbench.labelling.conversion import Conversion, ImportSettings
@@ -51,6 +51,7 @@ TRACES = "traces"
 INSTRUCTIONS = ("skills", "rules")
 """Kinds of files that are items as a whole."""
 _FIELDS = 8  # fields that a message lists
+_FILES = 5  # files of a folder whose faults a message lists
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,13 +157,20 @@ class Imported:
         return {"files": files, "skipped": skipped, "found": self.found, **counted}
 
 
-def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: bool = False) -> ImportPlan:
+def plan_import(
+    paths: Sequence[Path],
+    *,
+    kind: str | None = None,
+    has_catalog: bool = False,
+    command: str = ImportSettings.command,
+) -> ImportPlan:
     """Recognise the kind of each file.
 
     Args:
         paths: files, folders and patterns.
         kind: the kind of all files that are not part of the catalog; None = by content.
         has_catalog: whether a catalog is given; then a file of unknown fields may hold evals.
+        command: with a catalog, for the message on a file of unknown fields.
 
     Raises:
         StorageError: a file is missing.
@@ -194,8 +202,12 @@ def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: 
         unknown = {path: head for path, head in unknown.items() if path not in kinds}
     faulty = [path for path in unknown if path in paths or not kinds]
     is_missing = forced is not None and all(kind.family != forced.family for kind in kinds.values())
-    if faults := [fault for path in (unknown if is_missing else faulty) for fault in _unknown(path, *unknown[path])]:
-        raise InputError(faults)
+    wrong = list(unknown) if is_missing else faulty
+    if wrong:
+        named = [path for path in wrong if path in paths] or wrong[:_FILES]
+        subject = f"none of {len(wrong):,} files is of a kind that is read here" if len(named) < len(wrong) else ""
+        alone = "" if has_catalog else command
+        raise InputError([fault for path in named for fault in _unknown(path, *unknown[path], alone)], subject=subject)
     if forced is not None and is_missing:
         raise ParameterError(Message("labelling.none-of-kind", paths=paths, title=forced.title))
     makes = list(dict.fromkeys(kind.family for kind in kinds.values() if kind.family != CATALOG))
@@ -207,7 +219,9 @@ def plan_import(paths: Sequence[Path], *, kind: str | None = None, has_catalog: 
     has_skills = not has_catalog and any(kind.name in INSTRUCTIONS for kind in kinds.values())
     if (has_catalog and family in (EVALS, LOG)) or (has_skills and family == EVALS):  # items that are not asked for
         names = INSTRUCTIONS if has_skills else ()
-        unknown |= {path: kind for path, kind in kinds.items() if kind.family == CATALOG and kind.name not in names}
+        unknown |= {
+            path: (None, []) for path, kind in kinds.items() if kind.family == CATALOG and kind.name not in names
+        }
         kinds = {path: kind for path, kind in kinds.items() if path not in unknown}
     return ImportPlan(kinds=kinds, skipped=list(unknown), family=family)
 
@@ -227,11 +241,13 @@ def _head(path: Path) -> tuple[list[Any], list[Fault]]:
     return values, faults
 
 
-def _unknown(path: Path, first: Any, faults: Sequence[Fault]) -> Sequence[Fault]:
+def _unknown(path: Path, first: Any, faults: Sequence[Fault], command: str) -> Sequence[Fault]:
     """Why a file is of no kind: what is wrong with it, or its fields."""
     if first in (None, [], {}):
         return faults or [Fault(Message("labelling.empty-file"), path, 1)]
     fields = [repr(name) for name in first][:_FIELDS] if isinstance(first, dict) else []
+    if fields and command:
+        return [Fault(Message("labelling.unknown-fields", fields=fields, command=command), path)]
     return [Fault(Message("labelling.unknown-kind", fields=fields or ["none"]), path)]
 
 
@@ -260,7 +276,8 @@ def import_files(
     options = options or ImportOptions()
     plan = paths
     if not isinstance(plan, ImportPlan):
-        plan = plan_import(plan, kind=options.kind, has_catalog=catalog is not None)
+        command = options.settings.command
+        plan = plan_import(plan, kind=options.kind, has_catalog=catalog is not None, command=command)
     items = plan.of_family(CATALOG)
     if plan.family == CATALOG:
         return Imported(plan=plan, parts=read_catalog_files(items, plan.kinds, options))
@@ -289,10 +306,11 @@ def import_files(
             nothing_else=options.nothing_else,
         )
         return Imported(plan=plan, dataset=conversion.dataset, report=conversion)
+    catalog = catalog or Catalog(())
     traces = import_traces(
         TraceSource(
             logs=tuple(plan.of_family(LOG)),
-            catalog=catalog or Catalog(()),
+            catalog=catalog,
             scopes=scopes or {},
             renames=options.renames,
             kind="" if options.kind in (None, TRACES) else options.kind,
@@ -355,7 +373,10 @@ def write_import(imported: Imported, dataset: Dataset, folder: Path) -> bool:
         ParameterError: the folder has other contents, or labels that would be lost.
         StorageError: it cannot be written.
     """
+    is_replaced = False
     if isinstance(imported.report, TraceImport):
         write_traces(replace(imported.report, dataset=dataset), folder)
-        return False
-    return create_dataset(dataset, folder, replace=True)
+    else:
+        is_replaced = create_dataset(dataset, folder, replace=True)
+    write_known_items(folder, dataset.catalog.ids)
+    return is_replaced

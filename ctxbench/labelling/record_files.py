@@ -84,19 +84,15 @@ class NameResolver:
         self._catalog = catalog
         self._renames = {old: new for old, new in renames.items() if catalog.find(old) is None}
         self._known: dict[str, Resolved] = {}
-        self._by_name: dict[str, list[ItemKey]] = {}
-        self._by_parts: dict[tuple[str, str], list[ItemKey]] = {}
-        self._by_joined: dict[str, list[ItemKey]] = {}
-        self._by_cleaned: dict[str, list[ItemKey]] = {}
-        for called, key in [*((item.key, item.key) for item in catalog), *self._renames.items()]:
-            if called.type != "tool":
-                continue
-            server, name = _clean(called.server or ""), _clean(called.name)
-            self._by_name.setdefault(called.name, []).append(key)
-            self._by_cleaned.setdefault(name, []).append(key)
-            self._by_parts.setdefault((server, name), []).append(key)
-            if called.server is not None:
-                self._by_joined.setdefault(f"{server}_{name}", []).append(key)
+        called = [*((item.key, item.key) for item in catalog), *self._renames.items()]
+        tools = [
+            (_clean(tool.server or ""), _clean(tool.name), tool, key) for tool, key in called if tool.type == "tool"
+        ]
+        self._by_name = group_pairs((tool.name, key) for _, _, tool, key in tools)
+        self._by_cleaned = group_pairs((name, key) for _, name, _, key in tools)
+        self._by_parts = group_pairs(((server, name), key) for server, name, _, key in tools)
+        named_servers = (entry for entry in tools if entry[2].server is not None)
+        self._by_joined = group_pairs((f"{server}_{name}", key) for server, name, _, key in named_servers)
 
     def resolve(self, name: str) -> Resolved:
         """The item of a name."""
@@ -110,11 +106,9 @@ class NameResolver:
         return tuple(self._known.values())
 
     def _resolve(self, requested: str) -> Resolved:
-        name = requested
-        try:
+        name, key = requested, None
+        with suppress(ParameterError):
             key = ItemKey.parse(name)
-        except ParameterError:
-            key = None
         if key is not None and self._catalog.find(key := self._renames.get(key, key)) is not None:
             return Resolved(requested, key, "id")
         if key is not None and key.type == "tool" and key.server:
@@ -130,7 +124,7 @@ class NameResolver:
             ("cleaned", self._cleaned(plain) or self._cleaned(name)),
             ("cut", self._cut(plain) if CUT_FROM <= len(name) <= 64 else []),
         ):
-            keys = _distinct(keys)
+            keys = list(dict.fromkeys(keys))
             if len(keys) == 1:
                 return Resolved(requested, keys[0], rule)
             if keys:
@@ -148,11 +142,9 @@ class NameResolver:
         return self._by_joined.get(cleaned) or self._by_cleaned.get(cleaned, [])
 
     def _cut(self, name: str) -> list[ItemKey]:
-        for start in dict.fromkeys((_clean(_HASH.sub("", name)), _clean(name))):
-            keys = [key for joined, keys in self._by_joined.items() if joined.startswith(start) for key in keys]
-            if start and keys:
-                return keys
-        return []
+        starts = [start for start in (_clean(_HASH.sub("", name)), _clean(name)) if start]
+        matches = ([joined for joined in self._by_joined if joined.startswith(start)] for start in starts)
+        return [key for joined in next(filter(None, matches), []) for key in self._by_joined[joined]]
 
 
 class ItemFinder:
@@ -187,24 +179,18 @@ class ItemFinder:
             return Resolved(name, keys[0], "own name")
         return Resolved(name, None, AMBIGUOUS, tuple(keys)) if keys else resolved
 
-    def key_of(self, entry: Any) -> ItemKey | None:
-        """The item of a label, None if it is no label of one item."""
-        with suppress(TypeError, ValueError):
-            return self.find(entry).key
-        return None
-
-    def find(self, entry: Any) -> Resolved:
+    def find(self, entry: Any) -> Resolved | None:
         """The item of a label: a name, an object with one, a number that is a name, or a place.
 
-        Raises:
-            TypeError: it is something else.
-            ValueError: the place is malformed.
+        None if it is something else, or a malformed place.
         """
-        if not is_place(entry):
+        with suppress(TypeError, ValueError):
+            if is_place(entry):
+                keys = tuple(self.locate(entry))
+                return Resolved(str(next(iter(entry.values()))), keys[0] if len(keys) == 1 else None, "place", keys)
             is_number = type(entry) is int and self.resolve(str(entry)).key is not None
             return self.resolve(str(entry) if is_number else named(entry))
-        keys = self.locate(entry)
-        return Resolved(str(next(iter(entry.values()))), keys[0] if len(keys) == 1 else None, "place", tuple(keys))
+        return None
 
     @cached_property
     def _contents(self) -> list[_Content]:
@@ -267,13 +253,13 @@ def is_place(entry: Any) -> bool:
 
 def _matching(contents: list[_Content], name: str, text: str) -> list[_Content]:
     """The contents that meet a condition: exactly if some do, else as an end of a path or as a part of a text."""
-    if name == "path_contains":
-        return [content for content in contents if text in content.path]
-    if name == "contains":
-        exact = [content for content in contents if content.text == text]
-        return exact or [content for content in contents if text in content.text]
-    exact = [content for content in contents if content.path == text]
-    return exact or [c for c in contents if f"/{c.path}".endswith(f"/{text}")]
+    field = "text" if name == "contains" else "path"
+    exact = [content for content in contents if name != "path_contains" and getattr(content, field) == text]
+    return exact or [
+        content
+        for content in contents
+        if (f"/{content.path}".endswith(f"/{text}") if name == "path" else text in getattr(content, field))
+    ]
 
 
 def _line_range(value: Any) -> tuple[int, int]:
@@ -345,10 +331,6 @@ def _clean(text: str) -> str:
     return _OTHER.sub("_", text.casefold()).strip("_")
 
 
-def _distinct(keys: Iterable[ItemKey]) -> list[ItemKey]:
-    return list(dict.fromkeys(keys))
-
-
 QUERY = ("query", "input", "question", "request", "prompt")
 EXPECTED = (
     *("expected", "expected_tools", "expected_items", "must_include", "include", "relevant", "required", "tools"),
@@ -395,49 +377,58 @@ _SAYS_NOT = re.compile(
 )
 
 
-def field_of(row: Row, role: str, *, offered: Collection[str] = (), likely: Collection[str] = ()) -> str | None:
-    """The field of a record with one of the names in `FIELDS`, else in `OTHERWISE`, also in camelCase.
+@dataclass(frozen=True, slots=True)
+class FieldRoles:
+    """What the fields of the records of a file are for.
 
-    Several fields with names in `FIELDS` are a fault.
-
-    Args:
-        row: the record.
-        role: one of `FIELDS`.
-        offered: fields with offered items, which are not labels.
-        likely: fields that hold items; used if no field has a name of the role.
+    Attributes:
+        usual: by role, the fields with its usual names; a record has one of them.
+        likely: by role, other fields that may have it, used if there is no usual one; the first one counts.
+        offered: the fields with offered items: lists of definitions, and `tools` if another field has labels, or if
+            they hold what could be chosen.
     """
-    fields = [name for name in _called(row, FIELDS[role]) if name not in offered]
-    if len(fields) > 1:
-        row.fault(Message("labelling.several-fields", fields=" and ".join(map(repr, fields))))
-    others = _called(row, REQUESTS if role == "query" else OTHERWISE.get(role, ()))
-    others += [name for name in row.data if name in likely and name not in offered]
-    return next(iter(fields or others), None)
+
+    usual: Mapping[str, Sequence[str]]
+    likely: Mapping[str, Sequence[str]]
+    offered: Collection[str]
+
+    @classmethod
+    def of(cls, records: Sequence[Mapping[str, Any]], evidence: FieldEvidence, fixed: Collection[str]) -> FieldRoles:
+        """The roles of the fields of records, by their names and values; `fixed` roles have the field of their name."""
+        filled = {name for record in records for name, value in record.items() if value is not None}
+        plain = {name: snake(name) for record in records for name in record if name not in fixed}
+        listed = {name for record in records for name in {*plain} & {*record} if listed_definitions(record[name])}
+        listed = {name for name in listed if plain[name] not in FORBIDDEN and not _DONE.search(plain[name])}
+        labels = {name for name in plain if plain[name] in EXPECTED or LABELS.fullmatch(plain[name])}
+        tools = {name for name in plain if plain[name] == "tools"}
+        offered = listed | tools
+        if "expected" not in fixed and not any(plain[n] in EXPECTED for n in (labels - offered) & filled):
+            offered = {name for name in listed - tools if plain[name] not in EXPECTED}  # others are faults
+            offered |= {name for name in tools if name in listed or evidence.offers(name)}
+        likely = labels & {name.partition(".")[0] for name in evidence.items} - offered
+        unused = offered | (labels & {*evidence.texts} - likely if likely else set())
+        named = {role: _called(plain, names, unused) for role, names in FIELDS.items()}
+        others = {"query": _called(plain, REQUESTS), "id": _called(plain, OTHERWISE["id"])}
+        others["id"] += _naming(records) if not named["id"] and not others["id"] else []
+        return cls(
+            usual={role: [role] if role in fixed else named[role] for role in FIELDS},
+            likely={**others, "expected": [name for name in plain if name in likely]},
+            offered=offered,
+        )
+
+    def field(self, row: Row, role: str) -> str | None:
+        """The field of a record with a role; several usual ones are a fault."""
+        fields = [
+            name for name in self.usual[role] if row.data.get(name) is not None or (name in row.data and name != role)
+        ]
+        if len(fields) > 1:
+            row.fault(Message("labelling.several-fields", fields=" and ".join(map(repr, fields))))
+        return next((name for name in (*fields, *self.likely.get(role, ())) if name in row.data), None)
 
 
-def _called(row: Row, names: Sequence[str]) -> list[str]:
-    """The fields of a record with some names, in the order of the names."""
-    return sorted((name for name in row.data if snake(name) in names), key=lambda name: names.index(snake(name)))
-
-
-def offered_fields(data: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
-    """The fields of a record with offered items: lists of definitions, and `tools` if another field has labels.
-
-    Args:
-        data: the record.
-        names: mapped fields, which are labels.
-    """
-    snake_names = {name: snake(name) for name, value in data.items() if value is not None and name not in names}
-    snake_names = {name: plain for name, plain in snake_names.items() if not _DONE.search(plain)}
-    offered = [name for name in snake_names if snake_names[name] not in FORBIDDEN and listed_definitions(data[name])]
-    labels = [
-        name
-        for name in snake_names
-        if snake_names[name] in EXPECTED and snake_names[name] != "tools" and name not in offered
-    ]
-    if labels or "expected" in names:
-        return offered + [name for name in snake_names if snake_names[name] == "tools" and name not in offered]
-    # definitions in another field of labels are a fault
-    return [name for name in offered if snake_names[name] not in EXPECTED or snake_names[name] == "tools"]
+def _called(plain: Mapping[str, str], names: Sequence[str], unused: Collection[str] = ()) -> list[str]:
+    """The fields with some names, in the order of the names."""
+    return sorted((n for n in plain if plain[n] in names and n not in unused), key=lambda n: names.index(plain[n]))
 
 
 def listed_definitions(value: Any) -> list[Any]:
@@ -506,7 +497,7 @@ class FieldEvidence:
                 n_values[name] += 1
                 short = (value for value in values if len(value) < _LONGEST_NAME)
                 entries = [entry for value in short for entry in label_entries(value, finder.resolve) or []]
-                keys = frozenset(key for entry in entries if (key := finder.key_of(entry)) is not None)
+                keys = frozenset(match.key for entry in entries if (match := finder.find(entry)) and match.key)
                 if keys and 2 * len(keys) >= len(entries) and not _NO_LABEL.search(snake(name)):
                     items.setdefault(name, {})[number] = keys
                 elif len(values) == 1 and isinstance(values[0], str):
@@ -598,6 +589,16 @@ def request_of(value: Any) -> tuple[Any, tuple[ChatTurn, ...]]:
     return (value if summary.text is None else summary.text), summary.history
 
 
+def each_request(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """A record, or a record without an id for each text in a list of requests."""
+    lists = {
+        name: texts for name, texts in data.items() if snake(name) in REQUESTS and isinstance(texts, list) and texts
+    }
+    name = next((name for name, texts in lists.items() if all(isinstance(text, str) for text in texts)), None)
+    others = {field: value for field, value in data.items() if snake(field) not in IDS}
+    return [data] if name is None else [others | {name: text} for text in data[name]]
+
+
 def messages_of(value: Any) -> list[ChatMessage]:
     """The messages in a list, or in its text; empty if it has none."""
     with suppress(TypeError):
@@ -637,10 +638,9 @@ def useless_names(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]
     """The faults of a mapping: one message per mapped field that no record has."""
     values = [_mapped_values(record, names) for record in records]
     fields = list(dict.fromkeys(name for record in records for name in record))
+    hints = {theirs: "" if theirs in fields else suggest(theirs, fields) for theirs in names.values()}
     return [
-        Message("labelling.mapped-to-null", field=field, name=theirs)
-        if theirs in fields
-        else Message("labelling.mapped-to-nothing", field=field, name=theirs, hint=suggest(theirs, fields))
+        Message("labelling.mapped-to-nothing", field=field, name=theirs, hint=hints[theirs])
         for field, theirs in names.items()
         if records and not any(_has_entries(mapped[field]) for mapped in values)
     ]
@@ -692,9 +692,8 @@ def _labels_at(data: Any, path: Sequence[str]) -> Any:
 
 def _has_entries(labels: Any) -> bool:
     """Whether labels have anything but empty objects."""
-    if not isinstance(labels, list):
-        return labels is not None
-    return not labels or any(not isinstance(entry, Mapping) or entry.get("id", entry) is not None for entry in labels)
+    entries = labels if isinstance(labels, list) and labels else [labels]
+    return any((entry.get("id", entry) if isinstance(entry, Mapping) else entry) is not None for entry in entries)
 
 
 def is_eval(data: Mapping[str, Any]) -> bool:
@@ -702,11 +701,10 @@ def is_eval(data: Mapping[str, Any]) -> bool:
 
     A list of names in `tools` is a list of expected items. Records with fields of logs are not evals.
     """
-    if any(name in data for name in (*_OF_LOGS, *_OF_TURNS)):
-        return False
     tools = data.get("tools")
     lists_names = isinstance(tools, list) and bool(tools) and all(isinstance(name, str) for name in tools)
-    return (lists_names or _names_items(data)) and any(isinstance(value, str) for value in _questions(data))
+    has_labels = (lists_names or _names_items(data)) and not any(name in data for name in (*_OF_LOGS, *_OF_TURNS))
+    return has_labels and any(isinstance(value, str) for value in _questions(data))
 
 
 def is_log(data: Mapping[str, Any]) -> bool:
@@ -715,9 +713,9 @@ def is_log(data: Mapping[str, Any]) -> bool:
         return False
     questions = _questions(data)
     bodies = [value for value in questions if isinstance(value, dict)]
-    if any(name in body for body in bodies for name in (*_OF_TURNS, "role")) or any(name in data for name in _OF_LOGS):
-        return True
-    return isinstance(data.get("messages"), list) and not any(isinstance(value, str) for value in questions)
+    is_body = any(name in body for body in bodies for name in (*_OF_TURNS, "role"))
+    is_chat = isinstance(data.get("messages"), list) and not any(isinstance(value, str) for value in questions)
+    return is_body or is_chat or any(name in data for name in _OF_LOGS)
 
 
 def _questions(data: Mapping[str, Any]) -> list[Any]:
@@ -728,20 +726,15 @@ def _names_items(data: Mapping[str, Any]) -> bool:
     return any((plain := snake(name)) in (*EXPECTED, *FORBIDDEN) and plain not in _OF_BODIES for name in data)
 
 
-def naming_field(records: Sequence[Mapping[str, Any]]) -> str | None:
-    """A field with a different text in each record, to use as id; None if there is none."""
-    has_ids = any(snake(name) in (*IDS, *OTHERWISE["id"]) for record in records for name in record)
-    for name in () if has_ids or not records else NAMING:
-        texts = {text for record in records if isinstance(text := record.get(name), str) and text.strip()}
-        if len(texts) == len(records):
-            return name
-    return None
+def _naming(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The fields with a different text in each record, to use as ids."""
+    texts = {name: {str(record.get(name) or "").strip() for record in records} - {""} for name in NAMING}
+    return [name for name in NAMING if len(texts[name]) == len(records)]
 
 
 def read_id(row: Row, name: str | None) -> str:
     """The id, a text or a whole number; empty if it is missing."""
     value = row.data.get(name or "")
-    if value is None or type(value) in (str, int):
-        return "" if value is None else str(value)
-    row.fault(Message("labelling.field-choice", name=name, choices="a text or a whole number", got=value))
-    return ""
+    if value is not None and type(value) not in (str, int):
+        row.fault(Message("labelling.field-choice", name=name, choices="a text or a whole number", got=value))
+    return str(value) if type(value) in (str, int) else ""

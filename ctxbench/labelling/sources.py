@@ -2,6 +2,9 @@
 
 Forms are JSON, JSON lines, CSV, YAML, parquet, streams of events, and plain lines.
 
+The kinds of files that `ctxbench data import` reads are declared by the readers of each family; here they are joined in
+the order in which they are tried.
+
 The name of a file decides nothing. What gzip compressed is unpacked, and UTF-16 is read as UTF-8. Lists of objects and
 lines are read one by one, so that a large file needs little memory.
 """

@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import Any
 
 from ctxbench.catalogs.tool_lists import describes_item
+from ctxbench.datasets.queries import group_pairs
 from ctxbench.io.errors import Fault, Message
 from ctxbench.labelling.record_files import is_eval
 from ctxbench.labelling.sources import LOG, ImportKind
@@ -172,16 +173,9 @@ def _entries(data: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], dict[
     labels, trace = data.get("context.trace_id"), data.get("trace")
     above = {**data, **(trace if isinstance(trace, dict) else {})}
     inherited = {name: above[name] for name in _INHERITED if above.get(name) is not None}
-    batch = data["batch"] if all_objects(data.get("batch")) else ()
-    bodies: dict[str, dict[str, Any]] = {}  # of a batch of Langfuse: events that make or change observations
-    for event in batch:
-        body = {name: value for name, value in _object(event.get("body")).items() if value is not None}
-        kind = {"type": str(event.get("type")).partition("-")[0].upper()}
-        bodies[str(body.get("id"))] = {**bodies.get(str(body.get("id")), {}), **kind, **body}
     rows = [{name: _object(column).get(label) for name, column in data.items()} for label in _object(labels)]
     for row in (
         *rows,
-        *bodies.values(),
         *(row for name in _GROUPS if all_objects(data.get(name)) for row in data[name]),
     ):
         yield from _entries({**inherited, **{name: value for name, value in row.items() if value is not None}})
@@ -361,13 +355,9 @@ def _tree(value: Any) -> Any:
         return [_tree(entry) for entry in value]
     if not isinstance(value, dict):
         return value
-    groups: dict[str, Any] = {}
-    for name, inner in value.items():
-        first, dot, rest = name.partition(".")
-        group = groups.setdefault(first, {} if dot else inner)
-        if dot and isinstance(group, dict):
-            group[rest] = inner
-    tree = {name: _tree(inner) for name, inner in groups.items()}
+    named = ((name.partition("."), inner) for name, inner in value.items())
+    groups = group_pairs((first, (rest, inner)) for (first, _, rest), inner in named)
+    tree = {name: _tree({rest: v for rest, v in pairs if rest} or pairs[0][1]) for name, pairs in groups.items()}
     return [tree[name] for name in sorted(tree, key=int)] if tree and all(n.isdecimal() for n in tree) else tree
 
 
@@ -491,7 +481,9 @@ _TESTS: dict[str, Callable[[dict[str, Any], Mapping[str, Any], Any], Any]] = {
         is_answer(data) or (request and (request[0] in ("prompt", "steps") or _has(data, "toolCallId")))
     ),
     "anthropic": lambda data, _, request: request and _has(data, "'tool_use'", "'input_schema'", "'stop_reason'"),
-    "fine-tuning": lambda data, _, request: request and (request == ("messages", {}) or "preferred_output" in data),
+    "fine-tuning": lambda data, _, request: (
+        request and ((request[0] == "messages" and not request[2]) or "preferred_output" in data)
+    ),
     "openai": lambda data, _, request: request or unread_line(data).key == "labelling.answer-alone",
     "turns": lambda data, _, __: not is_eval(data) and any(isinstance(data.get(name), list) for name in TURN_MARKS),
 }
@@ -543,8 +535,16 @@ KINDS = (
         "fine-tuning examples of OpenAI",
         "files for fine-tuning: JSON lines with `messages` and `tools`, or with `preferred_output`",
     ),
-    _log("anthropic", "requests to Anthropic with their responses", "an application or a gateway that logs them"),
-    _log("openai", "requests to OpenAI with their responses or streams", "an application or a gateway that logs them"),
+    _log(
+        "anthropic",
+        "requests to Anthropic with their responses",
+        "an application or a gateway that logs them; a HAR file",
+    ),
+    _log(
+        "openai",
+        "requests to OpenAI with their responses or streams",
+        "an application or a gateway that logs them; a HAR file",
+    ),
     _log(
         "turns",
         "turns in the form of ctxbench",

@@ -12,9 +12,10 @@ import pickle
 import re
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -26,7 +27,7 @@ from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, merge_equal_faults, none_found
 from ctxbench.io.files import atomic_folder, cache_dir, write_atomic
 from ctxbench.io.redaction import Redactor, redactor
-from ctxbench.labelling.agent_sessions import KINDS, SessionNames, SessionReader
+from ctxbench.labelling.agent_sessions import KINDS, SessionNames, SessionReader, has_roles, transcript_fields
 from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, unresolved
 from ctxbench.labelling.sources import Document, documents, sample
 from ctxbench.labelling.trace_exports import LogReader
@@ -83,7 +84,9 @@ class LogFiles:
 
     def _read_file(self, path: Path, progress: ProgressListener, before: int, total: int) -> Iterator[None]:
         values = [document.value for document in sample(path)]
-        is_session = self._kind in _SESSIONS if self._kind else any(kind.matches(values) for kind in KINDS)
+        kinds = [kind.name for kind in KINDS if kind.matches(values)]
+        is_session = self._kind in _SESSIONS if self._kind else bool(kinds)
+        self._sessions.fields = transcript_fields(values) if kinds == ["transcript"] and not has_roles(values) else {}
         self.has_sessions |= is_session
         counts, faults = self.findings.counts, self.findings.faults
         n_faults = len(faults)
@@ -153,6 +156,7 @@ _SESSIONS = [kind.name for kind in KINDS]
 UNSTATED = "not stated; contains user texts"
 """The licence of a dataset of logs whose licence was not given."""
 _WORD = re.compile(r"[^\W_]+")
+_KEPT = 24 * 60 * 60  # seconds for which the state of an interrupted import is kept
 _EXAMPLES, _SHOWN = 5, 20  # faults that the report and an error name
 _FIELDS = 20  # ignored fields that the card lists
 
@@ -272,12 +276,16 @@ def _read_logs(source: TraceSource, settings: TraceSettings, progress: ProgressL
     """Read logs. Ctrl-C stores what was read, and the same import goes on after it.
 
     The state is a file of the user's cache for its owner alone, since it holds texts that are not redacted. It is
-    removed when all is read.
+    removed when all is read, and after a day by the next import of any log.
     """
     code = sorted(Path(__file__).parent.glob("*.py"))  # another version reads otherwise
     versions = [(path.resolve(), path.stat()[6:9]) for path in (*code, *source.logs) if path.exists()]
     key = repr((versions, source.catalog.hash, sorted(source.renames.items()), source.kind, settings))
     stored = cache_dir() / "imports" / f"{blake2b(key.encode(), digest_size=16).hexdigest()}.pickle"
+    for state in stored.parent.glob("*"):
+        with suppress(OSError):
+            if state.stat().st_mtime < time.time() - _KEPT:
+                state.unlink()
     try:
         files: LogFiles = pickle.loads(stored.read_bytes())  # noqa: S301 - of this user
     except Exception:  # noqa: BLE001 - absent or damaged
@@ -319,7 +327,7 @@ def write_import(result: TraceImport, folder: Path | str) -> None:
     refuse_overwriting(target)
     with atomic_folder(target) as temporary:
         copy_other_files(target, temporary, {*own_files(target), EXPOSURE})
-        write_files(result.dataset, temporary)
+        write_files(result.dataset, temporary, home=target)
         write_exposures(result.exposures, temporary)
 
 

@@ -19,7 +19,7 @@ from ctxbench.io.console import ProgressListener
 from ctxbench.io.errors import Message
 from ctxbench.io.redaction import Redactor
 from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, Resolved
-from ctxbench.labelling.trace_messages import STATUSES, Call, Interner, LogFindings, NestedCall, Record
+from ctxbench.labelling.trace_messages import STATUSES, Call, Interner, LogFindings, Record
 from ctxbench.labelling.trace_turns import Turn, meant_field, reuses_ids
 from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Catalog, Item, ItemKey
@@ -132,16 +132,13 @@ class TraceReport:
         return f"{full / (full + partial):.0%}" if full + partial else "none"
 
     def lines(self) -> list[str]:
-        """The report in words: what the requests are, then one line per count; counts of 0 are left out."""
+        """The report in words, one line per count; counts of 0 are left out."""
         n = self.counts
-        states = [f"{n[f'queries_{state}']:,} {words}" for state, words in _STATES.items() if n[f"queries_{state}"]]
-        n_labels = n["labels_full"] + n["labels_partial"]
         signals = [f"{n[f'signal_{name}']:,} {name}" for name in SIGNALS if n[f"signal_{name}"]]
         kinds = ", ".join(f"{c['replaced']:,} {kind}" for kind, c in (self.redaction or {}).items())
         hint = "".join(map(meant_field, self.ignored))
-        requests = {"n": n["turns"], "states": states, "labels": n_labels, "full": self._share_full}
         lines = [
-            (True, Message("labelling.report-requests", **requests)),
+            (n["labels_full"], Message("labelling.report-labels", full=self._share_full)),
             (signals, Message("labelling.report-misses", signals=signals)),
             *((n[name], Message(key, n=n[name])) for name, key in NOTES.items()),
             (self.unknown, Message("labelling.names-unknown", names=listed(self.unknown))),
@@ -155,14 +152,6 @@ class TraceReport:
         return [line for is_said, line in lines if is_said]
 
 
-_STATES = {
-    "complete": "labelled in full",
-    "partly": "labelled in part",
-    "unlabelled": "unlabelled",
-    "nothing": "that need nothing",
-}
-
-
 def listed(names: Mapping[str, int]) -> str:
     """The most frequent names with their counts: `'a' (3), 'b' (1), and 4 more`."""
     frequent = sorted(names.items(), key=lambda pair: -pair[1])
@@ -173,7 +162,8 @@ def listed(names: Mapping[str, int]) -> str:
 NOTES = {
     key.removeprefix("labelling.").replace("-", "_"): key
     for key in (
-        *("labelling.turns-without-offered", "labelling.turns-assumed-full", "labelling.full-but-doubtful"),
+        *("labelling.queries-nothing", "labelling.turns-without-offered"),
+        *("labelling.turns-assumed-full", "labelling.full-but-doubtful"),
         *("labelling.full-but-not-all-tools", "labelling.lines-unreadable", "labelling.lines-twice"),
         "labelling.results-cut",
         *("labelling.spans-unreadable", "labelling.spans-twice"),
@@ -181,9 +171,9 @@ NOTES = {
         *("labelling.records-without-request", "labelling.responses-unread", "labelling.responses-missing"),
         *("labelling.calls-without-request", "labelling.calls-of-earlier-turns", "labelling.calls-unread"),
         *("labelling.model-calls-of-helpers", "labelling.available-unknown"),
-        *("labelling.calls-error", "labelling.calls-unknown-tool", "labelling.calls-outside-catalog"),
-        *("labelling.calls-ambiguous", "labelling.calls-not-offered", "labelling.calls-not-available"),
-        *("labelling.scopes-unknown", "labelling.session-not-available", "labelling.text-empty"),
+        *("labelling.calls-error", "labelling.calls-unknown-tool"),
+        *("labelling.calls-not-offered", "labelling.calls-not-available", "labelling.scopes-unknown"),
+        *("labelling.session-not-available", "labelling.text-empty"),
     )
 }
 """Messages of the report by count, in the order of the report."""
@@ -299,7 +289,7 @@ class Builder:
         turn_signals = signals(turn, lambda name: self.names.resolve(name).key is not None)
         counts.update(f"signal_{name}" for name in turn_signals)
         called, required, doubtful = self._read_calls(turn, scope, offered)
-        nothing = any(record.needs_nothing for record in turn.records) and not called
+        nothing = any(record.needs for record in turn.records) and not called
         counts["calls_unread"] += max(record.unread for record in turn.records)
         doubtful = doubtful or any(record.doubtful or record.unread for record in turn.records)
         doubtful = doubtful or reuses_ids(turn.calls) or not turn.text.strip()
@@ -353,7 +343,7 @@ class Builder:
         offers += [nested.offered for record in turn.records for nested in record.nested]
         lists = dict.fromkeys(names for names in offers if names is not None)
         complete = {names: scope.searchable <= set(self._items(names)) for names in lists}
-        everything = any(record.all_offered for record in turn.records)
+        everything = any(record.exposure == "full" for record in turn.records)
         is_stated = bool(lists) or everything
         if not is_stated:
             everything = self.assume_full
@@ -363,14 +353,14 @@ class Builder:
         keys = self._items(tuple(name for names in lists for name in names))
         keys = self._ordered(frozenset(keys) | scope.searchable) if everything else keys
 
-        def had_all(offer: Record | NestedCall) -> bool:
+        def had_all(offer: Record) -> bool:
             if offer.offered is None:
                 return not offer.calls if is_stated else self.assume_full
             return complete[offer.offered] or (not offer.offered and any(complete.values()))
 
         full = (everything or is_stated) and all(
-            not record.partly_offered
-            and (record.all_offered or had_all(record))
+            record.exposure != "partial"
+            and (record.exposure == "full" or had_all(record))
             and all(had_all(nested) for nested in record.nested)
             for record in turn.records
         )

@@ -16,12 +16,12 @@ import ast
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import groupby
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 from ctxbench.io.errors import Fault
 from ctxbench.model.requests import Message
@@ -44,14 +44,6 @@ class Call:
     status: str = "ok"
     id: str | None = None
     guessed: bool = field(default=False, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class NestedCall:
-    """A model call of a sub-agent or a helper: the offered items (None: not in the log) and the calls."""
-
-    offered: tuple[str, ...] | None
-    calls: tuple[Call, ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,11 +86,10 @@ class Record(MessageSummary):
         turn: the number of the turn, if it is in the log.
         time: seconds since 1970, if it is in the log.
         offered: names of offered items; None if they are not in the log.
-        all_offered: the log has a mark that everything was offered.
-        partly_offered: the log has a mark that not everything was offered.
+        exposure: `full` or `partial`, if the log has a mark that everything was offered, or that not all was.
         available: names of the items available to the request; None if they are not in the log.
         scope: the name of a scope of the dataset of the catalog.
-        needs_nothing: the log has a mark that the request needs nothing.
+        needs: `nothing`, if the log has a mark that the request needs nothing.
         session, explicit: names of items, with modes for the session; None and empty if they are not in the log.
         tool_results: (tool, text) pairs of the request.
         cumulative: `calls` come from messages, which later records of the turn repeat.
@@ -115,18 +106,17 @@ class Record(MessageSummary):
     user: str | None = None
     workspace: str | None = None
     offered: tuple[str, ...] | None = None
-    all_offered: bool = False
-    partly_offered: bool = False
+    exposure: str | None = None
     available: tuple[str, ...] | None = None
     scope: str | None = None
-    needs_nothing: bool = False
+    needs: str | None = None
     session: tuple[tuple[str, str], ...] | None = None
     explicit: tuple[str, ...] = ()
     tool_results: tuple[tuple[str, str], ...] = ()
     cumulative: bool = False
     executed: tuple[Call, ...] = ()
     unit: str | None = None
-    nested: tuple[NestedCall, ...] = ()
+    nested: tuple[Record, ...] = ()
     doubtful: bool = False
 
 
@@ -151,6 +141,9 @@ class LogFindings:
     outside: Counter[str] = field(default_factory=Counter)
 
 
+T = TypeVar("T")
+
+
 class Interner:
     """Stores equal values as one object: a log repeats the messages of a conversation in each line.
 
@@ -161,24 +154,21 @@ class Interner:
 
     def __init__(self, *, history: int = 0) -> None:
         self.history = history
-        self._messages: dict[Message, Message] = {}
-        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._values: dict[Any, Any] = {}
         self.responses: dict[str, Record] = {}
-        self._keys: set[tuple[int, tuple[Call, ...]]] = set()
+
+    def first(self, key: Any, value: T) -> T:
+        """The first value of a key: `value` if it is new."""
+        first: T = self._values.setdefault(key, value)
+        return first
 
     def messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """The messages, each as the first equal object."""
-        return tuple(self._messages.setdefault(message, message) for message in messages)
+        return tuple(self.first(message, message) for message in messages)
 
     def names(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """The names, as the first equal object."""
-        return self._names.setdefault(names, names)
-
-    def is_new(self, key: int, calls: tuple[Call, ...]) -> bool:
-        """Whether no request with the same messages and calls was there before."""
-        n_keys = len(self._keys)
-        self._keys.add((key, calls))
-        return len(self._keys) > n_keys
+        return self.first(names, names)
 
 
 def seconds(value: Any) -> float | None:
@@ -218,7 +208,8 @@ def get(data: Mapping[str, Any], *names: str) -> Any:
     return next((data[name] for name in names if data.get(name) is not None), None)
 
 
-_NO_ANSWERS = ("request", "input", "arguments", "args", "tools", "parameters")  # fields without calls of an answer
+_LISTS = ("tool_calls", "toolCalls")
+_NO_ANSWERS = (*_LISTS, "request", "input", "arguments", "args", "tools", "parameters")  # without calls of an answer
 _FIRST_ALONE = ("choices", "candidates", "generations")  # only the first answer is read
 _OF_MESSAGES = ("content", "parts", "tool_calls", "toolCalls", "function_call")
 _REQUESTS = ("messages", "input", "contents", "prompt", "args")  # fields of a body with the messages of a request
@@ -238,7 +229,6 @@ _FAILED_VALUES = ("error-text", "error-json", "execution-denied")  # types of re
 _OF_CALLS = re.compile(
     r"call|invo[ck]|tools?_?use[sd]?|expected|forbidden|must_?(?:not_?)?(?:use|include)", re.IGNORECASE
 )
-_STEP = "step-start"  # a type of parts of UI messages
 _PYTHON = re.compile(r"\s*[\[{]+\s*'")
 _ROLES = {
     "human": "user", "ai": "assistant", "model": "assistant", "developer": "system", "function": "tool",
@@ -267,25 +257,25 @@ def all_objects(value: Any) -> TypeGuard[list[dict[str, Any]]]:
     return isinstance(value, list) and bool(value) and all(isinstance(entry, dict) for entry in value)
 
 
-def _first_alone(answers: list[Any]) -> list[Any]:
-    """The first of several answers, also of the first request of a batch."""
-    return (answers[0] if isinstance(first_of(answers), list) else answers)[:1]
+def _first_alone(answers: Any) -> Any:
+    """The first of several answers, also of the first request of a batch; other values are unchanged."""
+    return (
+        (answers[0] if isinstance(first_of(answers), list) else answers)[:1] if isinstance(answers, list) else answers
+    )
 
 
 def call_names(value: Any) -> set[str]:
     """The names of all possible calls in a response."""
     if isinstance(value, list):
-        return {name for entry in value for name in call_names(entry)}
+        return set().union(*map(call_names, value))
     if not isinstance(value, dict):
         return set()
-    calls = [_call(value)]
-    names: set[str] = set()
-    for key, inner in value.items():
-        if key in ("tool_calls", "toolCalls") and isinstance(inner, list):
-            calls += [_call(entry, certain=True) for entry in inner]
-        elif key not in _NO_ANSWERS:
-            names |= call_names(_first_alone(inner) if key in _FIRST_ALONE and isinstance(inner, list) else inner)
-    return names | {call[1] for call in calls if call is not None and call[1]}
+    listed = [entry for name in _LISTS if isinstance(value.get(name), list) for entry in value[name]]
+    calls = [_call(value), *(_call(entry, certain=True) for entry in listed)]
+    inner = [
+        _first_alone(part) if name in _FIRST_ALONE else part for name, part in value.items() if name not in _NO_ANSWERS
+    ]
+    return {call[1] for call in calls if call is not None and call[1]} | call_names(inner)
 
 
 def holds_calls(field: str, value: Any) -> bool:
@@ -311,9 +301,7 @@ def read_request(value: Any) -> list[ChatMessage] | None:
             value = [value] if "content" in value and _role(value) else get(value, *_REQUESTS)
         elif isinstance(value, list) and isinstance(first_of(value), list) and not _is_pair(value[0]):
             value = value[0]
-    if isinstance(value, str):
-        return [ChatMessage("user", value)] if value else None
-    return read_messages(value) if isinstance(value, list) else None
+    return read_messages(value) if isinstance(value, list) or (isinstance(value, str) and value) else None
 
 
 def read_response(response: Any) -> list[ChatMessage] | None:
@@ -354,12 +342,9 @@ def _answers(response: Any) -> list[ChatMessage] | None:
     content, text, inner = (response.get(name) for name in ("content", "text", "response"))
     if not isinstance(content, list):
         fields = {**response, "response": inner.get("messages") if isinstance(inner, dict) else None}
-        for name in (*_FIRST_ALONE, "stream", "output", "messages", "response", "message"):
-            value = fields.get(name)
-            if name in _FIRST_ALONE and isinstance(value, list):
-                value = _first_alone(value)
-            if isinstance(value, list | dict):
-                return _answers(value)
+        names = (*_FIRST_ALONE, "stream", "output", "messages", "response", "message")
+        if name := next((name for name in names if isinstance(fields.get(name), list | dict)), ""):
+            return _answers(_first_alone(fields[name]) if name in _FIRST_ALONE else fields[name])
     message = _unwrapped(response)
     if isinstance(content, list) or (text is None and (_role(message) or any(map(message.get, _OF_MESSAGES)))):
         return read_messages([{**message, "role": _role(message) or "assistant"}])
@@ -425,6 +410,9 @@ _UNKNOWN_TOOL = re.compile(
 _ERROR = re.compile(
     r"\W*(?:traceback \(most|an (?:error|exception) (?:occurred|was)"
     r"|(?:\w+\.)*\w*(?:error|exception)[\"']?(?!\s*:\s*(?:null|false|0|\[\]|\"\"))\s*(?:[:!\])(]|$|\d|[-–—]\s|(?:code|occurred|in|at|while|when|with|from)\b|\w+ing\b)"
+    r"|(?:the )?user (?:has |chose to )?(?:cancell?(?:ed)?|reject(?:ed)?|den(?:y|ied)|declined?|skip(?:ped)?)"
+    r" (?:the |this |to )?(?:\w+ )?(?:tool|command|call|action|operation)|(?:the )?user doesn't want to proceed"
+    r"|(?:aborted|rejected|cancell?ed) by (?:the )?user"
     r"|fatal\s*(?:[:!]|error|$)|failed\s*(?:[:!]|$|[-–—]\s|(?:to|with|while|when)\b))",
     re.IGNORECASE,
 )
@@ -453,6 +441,12 @@ class ChatMessage:
     calls: tuple[tuple[str | None, str], ...] = ()
     results: tuple[Result, ...] = ()
     unread: int = 0
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether it ends a turn: the assistant waits for no result."""
+        is_text = bool(self.text) or not self.calls
+        return self.role == "assistant" and is_text and len(self.calls) <= len(self.results)
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,7 +483,7 @@ def read_messages(value: Any, role: str = "user") -> list[ChatMessage]:
         raise TypeError
     groups = ((is_part, list(entries)) for is_part, entries in groupby(value, _is_part))
     pairs = ((is_part, entry) for is_part, group in groups for entry in ([{"content": group}] if is_part else group))
-    messages = ((is_part, message) for is_part, entry in pairs for message in _message(entry, role))
+    messages = ((is_part, _message(entry, role)) for is_part, entry in pairs)
     return [message for is_part, message in messages if not is_part or message != ChatMessage(role, "")]
 
 
@@ -510,7 +504,7 @@ def summarise_messages(messages: Sequence[ChatMessage], *, history: int) -> Mess
         users=len(user_positions),
         key=stable_hash(*(f"{m.role} {m.text}" for m in messages[: last + 1] if m.role != "system")),
         continued=bool(after) and bool(user_positions),
-        finished=bool(after) and after[-1].role == "assistant" and not after[-1].calls,
+        finished=bool(after) and after[-1].is_answer,
         calls=calls_of(after),
         unread=sum(message.unread for message in after),
         earlier=sum(len(message.calls) for message in messages[: last + 1]),
@@ -572,9 +566,8 @@ def result_status(text: str, name: str, *, failed: bool | None = None) -> str:
     """
     head = text[:_ERROR_LENGTH].lstrip()
     wrong = _is_error(text) if failed is None else failed
-    if wrong and _EXCEPTION_NAME.search(head):
-        return "unknown_tool"
-    if (wrong or len(text) < _ERROR_LENGTH) and _UNKNOWN_TOOL.search(head) and _names(head, name):
+    is_unknown = (wrong or len(text) < _ERROR_LENGTH) and _UNKNOWN_TOOL.search(head) and _names(head, name)
+    if is_unknown or (wrong and _EXCEPTION_NAME.search(head)):
         return "unknown_tool"
     return "error" if wrong else "ok"
 
@@ -586,12 +579,14 @@ def same_tool(tool: str, second_tool: str) -> bool:
 
 
 def _is_error(text: str) -> bool:
-    plain = text.strip()
-    value = parsed(plain)
+    value = parsed(text.strip())
     if isinstance(value, dict):
         denied = value.get("success") is False or value.get("ok") is False or value.get("status") == "error"
         return denied or any(value.get(name) for name in _MEMBERS)
-    return not isinstance(value, list) and bool(_ERROR.match(plain[:_ERROR_LENGTH]))
+    part = first_of(value)
+    if isinstance(part, dict) and part.get("type") == "text":  # contents of MCP
+        return _is_error(plain_text(value))
+    return not isinstance(value, list) and bool(_ERROR.match(text.strip()[:_ERROR_LENGTH]))
 
 
 def _names(text: str, name: str) -> bool:
@@ -664,47 +659,35 @@ def _unwrapped(entry: Any) -> dict[str, Any]:
     return _unwrapped({"type": path[-1] if isinstance(path, list) and path else entry.get("type"), **inner})
 
 
-def _message(entry: Any, default_role: str) -> Iterator[ChatMessage]:
-    """A message in the plain form; several if results of tools are followed by further texts or calls."""
+def _message(entry: Any, default_role: str) -> ChatMessage:
+    """A message in the plain form."""
     entry = _unwrapped(entry)
     role, content = _role(entry), get(entry, "parts", "content", "contents")
     is_unknown = not role and default_role == "user" and "content" not in entry
     if is_unknown or (content is not None and not isinstance(content, str | list | dict)):
         raise TypeError
     parts = content if isinstance(content, list) else [{"text": plain_text(content)}] if content else []
+    parts = [
+        part["message_content"] if isinstance(part, dict) and "message_content" in part else part for part in parts
+    ]
     invocations = entry.get("toolInvocations")
     if all_objects(invocations) and not any(isinstance(part, dict) and "toolInvocation" in part for part in parts):
         parts = [*({"toolInvocation": invocation} for invocation in invocations), *parts]
-    groups: list[list[Any]] = [[]]
-    has_results = False
-    for part in parts:
-        part = part["message_content"] if isinstance(part, dict) and "message_content" in part else part
-        is_text = isinstance(part, str) or (isinstance(part, dict) and (_is_text(part) or part.get("type") == _STEP))
-        if has_results and role != "user" and (is_text or _call(part) is not None):
-            groups.append([])
-            has_results = False
-        groups[-1].append(part)
-        has_results |= _result(part) is not None
-    for group in groups:
-        calls = [call for part in group if (call := _call(part)) is not None]
-        listed = _listed_calls(entry) if group is groups[-1] else []
-        calls += [call for call in listed if call[0] is None or call not in calls]
-        written = map(parsed, _TEXT_CALL.findall(plain_text(group)) if role == "assistant" else ())
-        calls += [call for part in written if (call := _call(part, certain=True)) is not None]
-        calls = [] if entry.get("weight") == 0 else calls  # of OpenAI: an example of what not to do
-        results = [result for part in group if (result := _result(part)) is not None]
-        if role == "tool" and not results:
-            failed = entry.get("is_error", True if entry.get("status") == "error" else None)
-            failed = failed if isinstance(failed, bool) else None
-            results = [Result(text_or_none(get(entry, *_IDS)), plain_text(content), failed)]
-        named = tuple(call for call in calls if call[1])
-        message = ChatMessage(role or ("assistant" if named else default_role), plain_text(group), named)
-        message = replace(message, unread=len(calls) - len(named))
-        if not results or message.role in ("user", "tool"):
-            yield replace(message, results=tuple(results), role="tool" if results else message.role)
-        else:
-            yield from [message] if message != ChatMessage(message.role, "") else []
-            yield ChatMessage("tool", "", (), tuple(results))
+    text = plain_text(parts)
+    calls = [call for part in parts if (call := _call(part)) is not None]
+    calls += [call for call in _listed_calls(entry) if call[0] is None or call not in calls]
+    written = map(parsed, _TEXT_CALL.findall(text) if role == "assistant" else ())
+    calls += [call for part in written if (call := _call(part, certain=True)) is not None]
+    calls = [] if entry.get("weight") == 0 else calls  # of OpenAI: an example of what not to do
+    results = [result for part in parts if (result := _result(part)) is not None]
+    if role == "tool" and not results:
+        failed = entry.get("is_error", True if entry.get("status") == "error" else None)
+        failed = failed if isinstance(failed, bool) else None
+        results = [Result(text_or_none(get(entry, *_IDS)), plain_text(content), failed)]
+    named = tuple(call for call in calls if call[1])
+    role = role or ("assistant" if named else default_role)
+    role = "tool" if results and (role == "user" or not (text or named)) else role
+    return ChatMessage(role, text, named, tuple(results), unread=len(calls) - len(named))
 
 
 def _listed_calls(entry: Mapping[str, Any]) -> list[tuple[str | None, str]]:
@@ -727,18 +710,14 @@ def _call(part: Any, *, certain: bool = False) -> tuple[str | None, str] | None:
         return (None, "") if certain else None
     kind = str(part.get("type") or "")
     wrapper = next((part[name] for name in _WRAPPERS if isinstance(part.get(name), dict)), None)
-    is_call = LIKE_CALLS.fullmatch(kind) or (kind in ("", "dynamic-tool") and "toolName" in part)
-    if kind == _HOSTED or part.get("providerExecuted") is True:
-        return None
-    if (match := _UI_CALL.fullmatch(kind)) and "state" in part:
-        return text_or_none(part.get("toolCallId")), match[1]
-    if not (certain or is_call or wrapper is not None):
-        return None
+    of_ui = _UI_CALL.fullmatch(kind) if "state" in part else None
+    is_call = of_ui or LIKE_CALLS.fullmatch(kind) or (kind in ("", "dynamic-tool") and "toolName" in part)
     inner = part if wrapper is None else wrapper
     inner = inner["function"] if isinstance(inner.get("function"), dict) else inner
-    if "description" in inner:  # the definition of a tool
-        return None
-    name = next((inner[key] for key in _NAMES if isinstance(inner.get(key), str)), "")
+    is_hosted = kind == _HOSTED or part.get("providerExecuted") is True
+    if is_hosted or "description" in inner or not (certain or is_call or wrapper is not None):
+        return None  # with a description it is the definition of a tool
+    name = of_ui[1] if of_ui else next((inner[key] for key in _NAMES if isinstance(inner.get(key), str)), "")
     return text_or_none(get({**(wrapper or {}), **part}, *_IDS)), name
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,6 @@ from ctxbench.labelling.trace_messages import (
     Call,
     Interner,
     LogFindings,
-    NestedCall,
     Record,
     parsed,
     plain_text,
@@ -70,36 +69,34 @@ class SpanTree:
     """
 
     def __init__(self, trace: str, nodes: dict[str, Span], findings: LogFindings) -> None:
-        self._trace = trace
-        self._nodes = nodes
-        self._findings = findings
+        self._trace, self._nodes, self._findings = trace, nodes, findings
         self._ancestors = {node.id: self._path(node) for node in nodes.values()}
-        chats = [node for node in nodes.values() if node.kind == "chat" and node.record is not None]
-        asked = {user_hash for chat in chats if chat.record is not None for user_hash in chat.record.user_hashes}
-        last = {node.id: set(node.record.user_hashes[-1:]) for node in nodes.values() if node.record is not None}
+        self._order = sorted(nodes.values(), key=lambda node: (self._start(node), node.position))
+        self._records = {node.id: node.record for node in self._order if node.record is not None}
+        self._mains: dict[str, Record] = {}
+        self._chats = [node for node in self._order if node.kind == "chat"]
+        asked = {user_hash for chat in self._chats for user_hash in self._records[chat.id].user_hashes}
+        last = {span_id: set(record.user_hashes[-1:]) for span_id, record in self._records.items()}
         for node in nodes.values():
             if node.kind == "chain":
                 is_root = bool(last[node.id]) and not self._ancestors[node.id]
                 node.kind = "agent" if is_root and (not asked or last[node.id] & asked) else ""
-        self._wrappers: set[str] = set()  # agents around another, with its request or none
-        paths = [[above.id for above in self._ancestors[chat.id] if above.kind == "agent"] for chat in chats]
-        for path in paths:
-            self._wrappers |= {agent for agent in path[:-1] if last[agent] <= asked}
-        self._wrappers -= {path[-1] for path in paths if path}
-        self._order = sorted(nodes.values(), key=lambda node: (self._start(node), node.position))
-        self._mains: dict[str, Record] = {}
+        paths = {node.id: [n.id for n in self._ancestors[node.id] if n.kind == "agent"] for node in self._order}
+        of_chats = [paths[chat.id] for chat in self._chats]
+        wrappers = {agent for path in of_chats for agent in path[:-1] if last[agent] <= asked}
+        wrappers -= {path[-1] for path in of_chats if path}  # agents around another, with its request or none
+        self._agents = {span_id: [agent for agent in path if agent not in wrappers] for span_id, path in paths.items()}
 
     def records(self) -> Iterator[Record]:
         """The model calls that answer user messages, each with its tool calls."""
         self._find_main_records()
-        for node in self._order:
-            record = node.record
-            if node.kind == "chat" and record is not None and node.id not in self._mains:
-                main = self._main_record_of(node)
+        for node in self._chats:
+            if node.id not in self._mains:
+                main, record = self._record_above(node) or self._latest_record(node), self._records[node.id]
                 if main is None:
                     self._findings.counts["spans_without_content"] += 1
                 else:
-                    main.nested = (*main.nested, NestedCall(record.offered, record.calls))
+                    main.nested = (*main.nested, record)
                     main.unread += record.unread
         self._attach_calls()
         conversation = next((n.conversation for n in self._nodes.values() if n.conversation), self._trace or None)
@@ -112,100 +109,106 @@ class SpanTree:
 
     def _find_main_records(self) -> None:
         """Find the model calls of the outermost agents (or of no agent); the record of an agent without model calls."""
+        outer = [
+            chat
+            for chat in self._chats
+            if self._records[chat.id].text is not None
+            and len(self._agents[chat.id]) < 2
+            and not any(above.kind in ("tool", "chat") for above in self._ancestors[chat.id])
+        ]
+        helpers = self._helpers(outer)
         users: dict[str, int] = {}
-        keys: set[tuple[str, int]] = set()
-        texts: set[tuple[str, str | None]] = set()
-        outer = self._outermost_calls()
-        helpers = helpers_of(outer, self._calls_with_tools(outer))
-        for node, record, agent in outer:
-            unit = agent.id if agent is not None else ""
+        seen: set[tuple[str, int | str | None]] = set()
+        for node in outer:
+            record, agent = self._records[node.id], self._agent(node)
             if node.id in helpers:
                 self._findings.counts["model_calls_of_helpers"] += 1
                 continue
-            fewer = agent is not None and record.users <= users.get(unit, 0) and (unit, record.key) not in keys
-            if fewer and (unit, record.text) in texts:
+            fewer = bool(agent) and record.users <= users.get(agent, 0) and (agent, record.key) not in seen
+            if fewer and (agent, record.text) in seen:
                 continue  # the same request with a later window of messages
-            texts.add((unit, record.text))
-            keys.add((unit, record.key))
-            users[unit] = max(record.users, users.get(unit, 0))
-            record.unit = f"{self._trace}/{unit}"
-            self._mains[node.id] = record
-            if agent is not None and agent.record is not None and record.offered is None:
-                record.offered = agent.record.offered
+            seen |= {(agent, record.text), (agent, record.key)}
+            users[agent] = max(record.users, users.get(agent, 0))
+            self._add_main(node)
+            if agent and record.offered is None:
+                record.offered = self._records[agent].offered
         answered = {above.id for main_id in self._mains for above in self._ancestors[main_id]}
         for node in self._order:
-            outermost = node.kind == "agent" and not any(a.kind in ("agent", "tool") for a in self._ancestors[node.id])
-            if outermost and node.record is not None and node.record.text is not None and node.id not in answered:
-                node.record.unit = f"{self._trace}/{node.id}"
-                self._mains[node.id] = node.record
+            nested = node.id in answered or any(a.kind in ("agent", "tool") for a in self._ancestors[node.id])
+            if node.kind == "agent" and not nested and self._records[node.id].text is not None:
+                self._add_main(node)
 
-    def _main_record_of(self, node: Span) -> Record | None:
-        """The record that a nested span belongs to: of an ancestor, of the same agent, or the latest before it."""
-        return self._main_record_above(node) or self._latest_record(node)
+    def _add_main(self, node: Span) -> None:
+        record = self._mains[node.id] = self._records[node.id]
+        record.unit = f"{self._trace}/{node.id if node.kind == 'agent' else self._agent(node)}"
 
-    def _main_record_above(self, node: Span) -> Record | None:
+    def _agent(self, node: Span) -> str:
+        """The id of the outermost agent that a span is part of; empty if there is none."""
+        return next(iter(self._agents[node.id]), "")
+
+    def _helpers(self, outer: list[Span]) -> set[str]:
+        """The model calls of agents that are not part of the conversation, such as a call that finds its title.
+
+        Part of it is the first model call with the user message of the agent, else the first one that calls tools, else
+        that tools follow, else that has tools; and those that share a user message with it, also through other calls.
+        If the agent has no message, and other model calls have tools, the record is `doubtful`.
+        """
+        latest: dict[str, str] = {}
+        with_tools: set[str] = set()  # model calls that tool spans are descendants of, or follow within the same agent
+        ids = {node.id for node in outer}
+        for node in self._order:
+            if node.id in ids:
+                latest[self._agent(node)] = node.id
+            elif node.called is not None:
+                above = [above.id for above in self._ancestors[node.id] if above.id in ids]
+                with_tools.add(above[-1] if above else latest.get(self._agent(node), ""))
+        helpers: set[str] = set()
+        for agent, members in group_pairs(
+            (self._agent(node), (node.id, self._records[node.id])) for node in outer
+        ).items():
+            asked = set(self._records[agent].user_hashes[-1:]) if agent else set()
+            ranks = [
+                (asked.isdisjoint(record.user_hashes), not record.calls, span_id not in with_tools, not record.offered)
+                for span_id, record in members
+            ]
+            first = members[ranks.index(min(ranks))][1]
+            linked = set(first.user_hashes)
+            for _, record in [*members, *reversed(members)] * 2:
+                linked |= set() if linked.isdisjoint(record.user_hashes) else set(record.user_hashes)
+            apart = [n for n, (_, record) in enumerate(members) if agent and linked.isdisjoint(record.user_hashes)]
+            first.doubtful |= min(ranks)[0] and any(not all(ranks[n][1:]) for n in apart)
+            helpers |= {members[n][0] for n in apart}
+        return helpers
+
+    def _record_above(self, node: Span) -> Record | None:
         """The record of the nearest main model call among the ancestors, else that of the outermost model call."""
         above = next((above for above in reversed(self._ancestors[node.id]) if above.id in self._mains), None)
-        if above is not None:
-            return self._mains[above.id]
         outermost = next((above for above in self._ancestors[node.id] if above.kind == "chat"), None)
-        return None if outermost is None else self._latest_record(outermost)
+        return self._mains[above.id] if above else self._latest_record(outermost) if outermost else None
 
     def _latest_record(self, node: Span) -> Record | None:
         """The latest record before a span, of the same agent if it has one."""
-        unit = f"{self._trace}/{next(iter(self._agents(node)), '')}"
+        unit = f"{self._trace}/{self._agent(node)}"
         same_unit = [record for record in self._mains.values() if record.unit == unit] or list(self._mains.values())
         before = [record for record in same_unit if record.time is None or record.time <= self._start(node)]
-        return before[-1] if before else same_unit[0] if same_unit else None
-
-    def _outermost_calls(self) -> list[tuple[Span, Record, Span | None]]:
-        """The model calls outside of nested agents, tools and model calls, each with its agent."""
-        out: list[tuple[Span, Record, Span | None]] = []
-        for node in self._order:
-            agents = self._agents(node)
-            nested = len(agents) > 1 or any(above.kind in ("tool", "chat") for above in self._ancestors[node.id])
-            if node.kind == "chat" and node.record is not None and not nested and node.record.text is not None:
-                out.append((node, node.record, self._nodes[agents[0]] if agents else None))
-        return out
-
-    def _calls_with_tools(self, outer: list[tuple[Span, Record, Span | None]]) -> set[str]:
-        """The model calls that tool spans are descendants of, or follow within the same agent."""
-        agents = {node.id: agent.id if agent is not None else "" for node, _, agent in outer}
-        latest: dict[str, str] = {}
-        model_calls: set[str] = set()
-        for node in self._order:
-            if node.id in agents:
-                latest[agents[node.id]] = node.id
-            elif node.called is not None:
-                above = [above.id for above in self._ancestors[node.id] if above.id in agents]
-                model_calls.add(above[-1] if above else latest.get(next(iter(self._agents(node)), ""), ""))
-        return model_calls
-
-    def _agents(self, node: Span) -> list[str]:
-        """Ids of the agents that a span is part of, outermost first."""
-        agents = [above.id for above in self._ancestors[node.id] if above.kind == "agent"]
-        return [agent for agent in agents if agent not in self._wrappers]
+        return next(iter([*reversed(before), *same_unit]), None)
 
     def _attach_calls(self) -> None:
         """Add the calls of tool spans to the records of the model calls that they belong to."""
         records = self._mains.values()
         holders = group_pairs((call.id, record) for record in records for call in record.calls if call.id is not None)
         for node in self._order:
-            if node.called is None:
-                continue
-            if any(
-                above.called is not None and above.called.name == node.called.name for above in self._ancestors[node.id]
-            ):
-                continue  # logged by the agent and by its MCP client
-            record = (
-                self._main_record_above(node)
-                or _record_with_call(node.called, self._start(node), holders.get(node.called.id or "", []))
-                or self._main_record_of(node)
+            call, above = node.called, self._ancestors[node.id]
+            if call is None or any(a.called is not None and a.called.name == call.name for a in above):
+                continue  # also logged by the client of a server
+            record = self._record_above(node) or _record_with_call(
+                call, self._start(node), holders.get(call.id or "", [])
             )
+            record = record or self._latest_record(node)
             if record is None:
                 self._findings.counts["calls_without_request"] += 1
             else:
-                record.executed = (*record.executed, node.called)
+                record.executed = (*record.executed, call)
 
     def _start(self, node: Span) -> float:
         """The start of a span, but not before the start of its ancestors."""
@@ -230,44 +233,6 @@ def _record_with_call(call: Call, begin: float, holders: list[Record]) -> Record
         return not any(same_tool(name, call.name) for name in names), time > begin, -time
 
     return min(holders, key=order, default=None)
-
-
-def helpers_of(outer: Iterable[tuple[Span, Record, Span | None]], with_tools: Collection[str]) -> set[str]:
-    """The model calls of agents that are not part of the conversation, such as a call that finds its title.
-
-    If the messages of an agent are recorded, model calls that do not have its user message are helpers. Otherwise
-    model calls that share no user message with the first call that calls tools (else has tools, else the first call)
-    are helpers. If several of these have tools, the record is `doubtful`.
-
-    Args:
-        outer: model calls in order, each with its agent; calls without an agent are not helpers.
-        with_tools: ids of model calls that are followed by spans of tools.
-    """
-    by_agent = group_pairs((agent.id, (node, record, agent)) for node, record, agent in outer if agent is not None)
-    helpers: set[str] = set()
-    for members in by_agent.values():
-        agent_record = members[0][2].record
-        user_hashes = set(agent_record.user_hashes[-1:]) if agent_record is not None else set()
-        first = [m for m in members if user_hashes & set(m[1].user_hashes)]
-        if not first:
-            tooled = [m for m in members if m[1].offered or m[1].calls or m[0].id in with_tools]
-            calling = [m for m in members if m[1].calls] or [m for m in members if m[0].id in with_tools]
-            first = calling[:1] or tooled[:1] or members[:1]
-            linked = {a for _, record, _ in _linked(members, first) for a in record.user_hashes}
-            first[0][1].doubtful |= any(not linked & set(record.user_hashes) for _, record, _ in tooled)
-        linked_ids = {node.id for node, _, _ in _linked(members, first)}
-        helpers |= {node.id for node, _, _ in members} - linked_ids
-    return helpers
-
-
-def _linked(
-    members: list[tuple[Span, Record, Span]], first: list[tuple[Span, Record, Span]]
-) -> list[tuple[Span, Record, Span]]:
-    """The model calls that share user messages with the first ones, directly or through other calls."""
-    user_hashes = {user_hash for _, record, _ in first for user_hash in record.user_hashes}
-    for _, record, _ in [*members, *reversed(members)] * 2:
-        user_hashes |= set(record.user_hashes) if user_hashes & set(record.user_hashes) else set()
-    return [member for member in members if user_hashes & set(member[1].user_hashes)]
 
 
 class SpanReader:

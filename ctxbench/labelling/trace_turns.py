@@ -27,7 +27,6 @@ from ctxbench.labelling.record_files import is_eval, named
 from ctxbench.labelling.trace_messages import (
     STATUSES,
     Call,
-    ChatMessage,
     Interner,
     LogFindings,
     Record,
@@ -70,9 +69,6 @@ def read_turn(
         setattr(record, name, read(data.get(name)))
         if data.get(name) not in (None, "") and getattr(record, name) is None:
             row.fault(Message("labelling.field-choice", name=name, choices=expected, got=data[name]))
-    for name, choices, expected in _CHOICES:
-        if data.get(name) is not None and data[name] not in choices:
-            row.fault(Message("labelling.field-choice", name=name, choices=expected, got=data[name]))
     _read_messages(record, row, interner)
     if data.get("called") is not None:  # else the calls in messages after the last user message
         record.calls = row.read_list("called", _call, expected="{tool, status}")
@@ -98,32 +94,28 @@ def _read_messages(record: Record, row: Row, interner: Interner) -> None:
 
 def _read_items(record: Record, row: Row, interner: Interner) -> None:
     """Set the offered, available and loaded items of a turn, and its other results of tools."""
-    exposure, offered, session = (row.data.get(name) for name in ("exposure", "offered", "session"))
+    offered, session = row.data.get("offered"), row.data.get("session")
     names = {
         field: interner.names(row.read_list(field, named, expected="the name of an item"))
         for field in ("offered", "available", "session", "explicit")
         if not (field == "offered" and offered == "*") and row.optional(field, list) is not None
     }
     listed = names.get("offered")
-    record.all_offered = exposure == "full" or offered == "*" or "*" in (listed or ())
-    record.partly_offered = exposure == "partial"
+    everything = offered == "*" or "*" in (listed or ())
+    record.exposure = record.exposure or ("full" if everything else None)
     record.offered = listed if listed is None else interner.names(tuple(name for name in listed if name != "*"))
     record.available, record.explicit = names.get("available"), names.get("explicit", ())
     record.scope = row.optional("scope", str)
-    record.needs_nothing = row.data.get("needs") == "nothing"
     modes = [entry.get("mode", "manual") if isinstance(entry, dict) else "manual" for entry in session or ()]
     if len(modes) == len(names.get("session", ())) and session is not None:
         record.session = tuple(zip(names["session"], modes, strict=True))
-    try:
-        results = row.data.get("tool_results") or []
-        record.tool_results = tuple((str(result["tool"]), str(result["text"])) for result in results)
-    except (TypeError, KeyError):
-        row.fault(Message("labelling.tool-results-form"))
+    form = '{"tool", "text"}'
+    record.tool_results = row.read_list("tool_results", lambda r: (str(r["tool"]), str(r["text"])), expected=form)
     called = any(call.status == "ok" for call in record.calls)
     for is_wrong, fault in (
-        (record.partly_offered and record.all_offered, Message("labelling.exposure-conflict")),
+        (record.exposure == "partial" and everything, Message("labelling.exposure-conflict")),
         (record.scope is not None and record.available is not None, Message("labelling.scope-and-available")),
-        (record.needs_nothing and called, Message("labelling.needs-conflict")),
+        (record.needs is not None and called, Message("labelling.needs-conflict")),
         *((mode not in ("always", "manual"), Message("labelling.session-mode", got=mode)) for mode in modes),
     ):
         if is_wrong:
@@ -173,34 +165,34 @@ def read_exchange(data: Mapping[str, Any], position: int, *, findings: LogFindin
     located = find_request(data)
     if located is None:
         return []
-    field, responses = located
-    is_line = field in _OF_LINES and not isinstance(_inner(data[field]), dict)
-    request = data if is_line else _inner(_requests(data)[field])
-    body = request if isinstance(request, dict) else {}
-    answers = {name: _answers(name, response) for name, response in responses.items()}
-    name = next((name for name in answers if answers[name] is not None), None)
-    response = responses[name] if name is not None else None
+    field, request, responses = located
+    is_line = request is data
+    texts = [name for name, text in responses.items() if isinstance(text, str) and not is_stream(text)]
+    answers = {name: read_response(responses[name]) for name in responses if name not in texts or name in _TEXTS}
+    name = next((name for name in answers if answers[name] is not None), "")
+    response = responses.get(name)
     options = (response, *map(data.get, _OPTIONS))  # a response of OpenAI repeats the tools of its request
-    sources = (body, data, *(source for source in options if isinstance(source, dict)))
+    sources = (request, data, *(source for source in options if isinstance(source, dict)))
     offered = next((tools for source in sources if (tools := offered_tools(source)) is not None), None)
-    if offered is None and name is not None and ("model" in body or field not in _OF_LINES):
+    if offered is None and name and ("model" in request or field not in _OF_LINES):
         offered = []  # a body without tools
     # the calls of a text answer are known only if the line lists the tools of the model
-    is_text_alone = isinstance(response, str) and not is_stream(response) and offered is None
-    unread = responses if name is None or is_text_alone else {}
-    identity, used = _identities((data, response if isinstance(response, dict) else {}, body))
-    names = None if offered is None else interner.names(tuple(map(named, offered)))
-    record = Record(position=position, **identity, offered=names, cumulative=True, doubtful=bool(unread))
+    unread = responses if not name or (name in texts and offered is None) else {}
+    identity = _identities((data, response if isinstance(response, dict) else {}, request))
+    record = Record(position=position, **identity, cumulative=True, doubtful=bool(unread))
+    record.offered = None if offered is None else interner.names(tuple(map(named, offered)))
     messages = read_request(request) or []
-    set_exchange(record, messages, (answers[name] if name else None) or [], interner)
-    read = {field, *([name] if name else responses), *used, *_TOOLS, *(_OF_AI_SDK if name in _OF_AI_SDK else ())}
+    set_exchange(record, messages, answers.get(name) or [], interner)
+    of_sdk = _OF_AI_SDK if name in _OF_AI_SDK else ()
+    who = (name for read, names, _ in _IDENTITY.values() for name in names if read(data.get(name)) is not None)
+    read = {field, *([name] if name else responses), *who, *_TOOLS, *of_sdk}
     passed_over = [field for field in data if field not in read] if responses or not is_line else []
     findings.ignored.update(passed_over)
     findings.unread.update(name for name in passed_over if holds_calls(name, data[name]))
     findings.unread.update(list(unread))
     findings.counts["responses_unread"] += bool(unread)
     findings.counts["responses_missing"] += not responses and request is not data
-    if (earlier := interner.responses.get(str(body.get("previous_response_id")))) is not None:
+    if (earlier := interner.responses.get(str(request.get("previous_response_id")))) is not None:
         earlier.conversation = record.conversation = earlier.conversation or f"response {earlier.position}"
     if isinstance(response, dict) and "id" in response:
         interner.responses[str(response["id"])] = record
@@ -210,7 +202,7 @@ def read_exchange(data: Mapping[str, Any], position: int, *, findings: LogFindin
     for part, before in parts:
         set_summary(part, before, interner)
     records = [*(part for part, _ in parts), record]
-    return [part for part in records if interner.is_new(part.key, part.calls) or part is record]
+    return [part for part in records if interner.first((part.key, part.calls), part) is part or part is record]
 
 
 def unread_responses(data: Mapping[str, Any], *, has_tools: bool) -> list[str]:
@@ -232,43 +224,41 @@ def unread_line(data: Any) -> Message:
         return Message("labelling.json-object-per-line")
     if is_eval(data):
         return Message("labelling.eval-in-log")
-    if any(isinstance(part, dict | list) and _answers("", part) is not None for part in _responses(data).values()):
+    if any(isinstance(part, dict | list) and read_response(part) is not None for part in _responses(data).values()):
         return Message("labelling.answer-alone")
     fields = ", ".join(map(repr, list(data)[:_SHOWN])) or "no fields"
     hint = "".join(map(meant_field, data))
     return Message("labelling.not-a-turn", fields=fields, hint=hint, known=TURN_FIELDS)
 
 
-def _requests(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a line that may have a request; of an answer of the AI SDK, the request of its first step."""
-    steps = data.get("steps")
-    step = {"steps": steps[0].get("request")} if all_objects(steps) else {}
-    return {**{name: data[name] for name in (*REQUESTS, *_OF_LINES) if name in data}, **step}
+def find_request(data: Mapping[str, Any]) -> tuple[str, Mapping[str, Any], dict[str, Any]] | None:
+    """The field of a line with the request, its body, and the responses by field, likeliest first.
 
-
-def find_request(data: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """The field of a line with the request, and the responses by field, likeliest first; None if it has no request."""
+    Returns:
+        None if the line has no request. The body is the line if its fields are those of a request. A result of the
+        AI SDK has the request of its first step.
+    """
     if "offered" in data or "called" in data or (isinstance(data.get("text"), str) and not is_answer(data)):
         return None  # a turn
     listed = _responses(data)
     has_tools = any(name in data for name in _TOOLS) and not is_eval(data)
     for name in ("messages", "contents"):
         if name in data:
-            return (name, listed) if (listed or has_tools) and isinstance(data[name], list) else None
+            return (name, data, listed) if (listed or has_tools) and isinstance(data[name], list) else None
     is_log_record = any(name in data for name in _OF_SPANS) and not listed
-    for name, value in _requests(data).items():
+    steps = data.get("steps")
+    step = {"steps": steps[0].get("request")} if all_objects(steps) else {}
+    for name, value in {**{name: data[name] for name in (*REQUESTS, *_OF_LINES) if name in data}, **step}.items():
         value = _inner(value)
         responses = {field: response for field, response in listed.items() if field != name or name == "steps"}
-        if isinstance(value, dict):
-            is_request = _is_body(value) and not (name == "body" and is_log_record)
-        elif isinstance(value, list):
-            is_request = name == "input" and bool(responses) and bool(read_response(value))
-        else:
-            structured = [response for response in responses.values() if isinstance(response, dict | list)]
-            is_request = isinstance(value, str) and name in ("prompt", "input") and any(map(read_response, structured))
-        if is_request:
-            return name, responses
-    return ("input", {}) if has_tools and _is_body(data) else None
+        structured = [response for response in responses.values() if isinstance(response, dict | list)]
+        if (
+            (isinstance(value, dict) and _is_body(value) and not (name == "body" and is_log_record))
+            or (isinstance(value, list) and name == "input" and responses and read_response(value))
+            or (isinstance(value, str) and name in ("prompt", "input") and any(map(read_response, structured)))
+        ):
+            return name, value if isinstance(value, dict) else data, responses
+    return ("input", data, {}) if has_tools and _is_body(data) else None
 
 
 def is_answer(data: Mapping[str, Any]) -> bool:
@@ -279,21 +269,14 @@ def is_answer(data: Mapping[str, Any]) -> bool:
 def _responses(data: Mapping[str, Any]) -> dict[str, Any]:
     """The responses in a line by field, likeliest first."""
     sdk = {name: data[name] for name in ("text", "content", "toolCalls", "toolResults") if name in data}
-    first = {name: {name: data[name]} for name in ("steps",) if all_objects(data.get(name))}
-    if is_answer(data) and isinstance(data.get("content"), list):
-        first["content"] = sdk
+    first = {"steps": {"steps": data["steps"]}} if all_objects(data.get("steps")) else {}
+    first |= {"content": sdk} if is_answer(data) and isinstance(data.get("content"), list) else {}
     has_answer = isinstance(data.get("toolCalls"), list) or isinstance(data.get("text"), str)
     last = {"toolCalls": sdk} if is_answer(data) and has_answer else {}
     listed = {name: _inner(data[name]) for name in RESPONSES if data.get(name) not in _EMPTY}
     streams = {name: data[name] for name in ("stream", "chunks") if isinstance(data.get(name), list | str)}
     listed |= {name: {"stream": events} for name, events in streams.items()}
     return {**first, **listed, **last}
-
-
-def _answers(field: str, response: Any) -> list[ChatMessage] | None:
-    """The messages of a response; a text is one in some fields alone, unless it is a stream."""
-    is_text = isinstance(response, str) and not is_stream(response)
-    return None if is_text and field not in _TEXTS else read_response(response)
 
 
 def _inner(value: Any) -> Any:
@@ -307,10 +290,10 @@ def _inner(value: Any) -> Any:
 
 
 def _is_body(value: Mapping[str, Any]) -> bool:
-    if isinstance(value.get("messages"), list) or isinstance(value.get("contents"), list):
-        return True
-    has_text = isinstance(value.get("prompt"), str) and any(name in value for name in ("model", *_TOOLS))
-    return (isinstance(value.get("input"), str | list) or has_text) and not isinstance(value.get("type"), str)
+    has_messages = isinstance(value.get("messages"), list) or isinstance(value.get("contents"), list)
+    has_prompt = isinstance(value.get("prompt"), str) and any(name in value for name in ("model", *_TOOLS))
+    has_text = isinstance(value.get("input"), str | list) or has_prompt
+    return has_messages or (has_text and not isinstance(value.get("type"), str))
 
 
 def _identity(value: Any) -> str | None:
@@ -327,22 +310,20 @@ _IDENTITY: dict[str, tuple[Callable[[Any], Any], tuple[str, ...], str]] = {
         ("turn",),
         "a whole number of 0 or more",
     ),
+    "exposure": (lambda value: value if value in ("full", "partial") else None, (), "full or partial"),
+    "needs": (lambda value: value if value == "nothing" else None, (), "'nothing' or absent"),
 }
-"""Fields of a turn that say who sent it and when: how they are read, their names in logs, what is expected."""
-_CHOICES = (("exposure", ("full", "partial"), "full or partial"), ("needs", ("nothing",), "'nothing' or absent"))
+"""Fields of a turn: how they are read, their names in logs, what is expected."""
 
 
-def _identities(sources: tuple[Mapping[str, Any], ...]) -> tuple[dict[str, Any], set[str]]:
-    """Who sent a request and when, and the fields of the line (the first source) that say it."""
+def _identities(sources: tuple[Mapping[str, Any], ...]) -> dict[str, Any]:
+    """Who sent a request and when, by the line, the response (the time alone) and the body of the request."""
     identity: dict[str, Any] = {}
-    used: set[str] = set()
     for key, (read, names, _) in _IDENTITY.items():
-        for source in sources if key == "time" else (sources[0], sources[-1]):
-            name = next((name for name in names if read(source.get(name)) is not None), None)
-            if name is not None and key not in identity:
-                identity[key] = read(source[name])
-                used |= {name} if source is sources[0] else set()
-    return identity, used
+        of_key = sources if key == "time" else (sources[0], sources[-1])
+        values = (read(source.get(name)) for source in of_key for name in names)
+        identity[key] = next((value for value in values if value is not None), None)
+    return identity
 
 
 def offered_tools(request: Mapping[str, Any]) -> list[Any] | None:
@@ -367,9 +348,9 @@ def _declared(tool: Any) -> list[Any]:
 
 def _is_hosted(tool: Any) -> bool:
     """Whether the provider of the model runs a tool, so that it is not an item of a catalog."""
-    if not isinstance(tool, dict):
-        return False
-    return tool.get("type") in _HOSTED or ("name" not in tool and not isinstance(tool.get("function"), dict))
+    return isinstance(tool, dict) and (
+        tool.get("type") in _HOSTED or ("name" not in tool and not isinstance(tool.get("function"), dict))
+    )
 
 
 _WORDS = re.compile(r"\w+")
@@ -476,50 +457,37 @@ def merge_calls(records: Sequence[Record]) -> tuple[Call, ...]:
     has the final status; a span without an id belongs to the next call with its name.
     """
     merged: dict[tuple[str | None, str, int], Call] = {}
-    separate: list[Call] = []
-    for record in records:
-        for calls in (*([record.calls] if record.cumulative else []), *(nested.calls for nested in record.nested)):
-            n_calls: Counter[tuple[str | None, str]] = Counter()
-            for call in calls:
-                key = call.id, call.name, n_calls[call.id, call.name]
-                n_calls[call.id, call.name] += 1
-                if key not in merged or call.status != "ok":
-                    merged[key] = call
-        separate += () if record.cumulative else record.calls
-    for call in separate:
-        key = call.id, call.name, 0
-        if call.id is None:
-            key = None, call.name, sum(merged_key[:2] == key[:2] for merged_key in merged)
-        if key not in merged or call.status != "ok":
-            merged[key] = call
+    nested = (part.calls for record in records for part in record.nested)
+    whole = [*(record.calls for record in records if record.cumulative), *nested]
+    separate = [call for record in records if not record.cumulative for call in record.calls]
+    for calls in (*whole, separate):
+        n_calls = Counter(key[:2] for key in merged if calls is separate)
+        for call in calls:
+            pair = call.id, call.name
+            key = (*pair, n_calls[pair] if calls is not separate or call.id is None else 0)
+            n_calls[pair] += 1
+            if key not in merged or call.status != "ok":
+                merged[key] = call
     return _with_outcomes(merged, [call for record in records for call in record.executed])
 
 
 def _with_outcomes(calls: dict[tuple[str | None, str, int], Call], executed: list[Call]) -> tuple[Call, ...]:
     """Calls with the status of the spans of their execution, and calls that only spans have."""
-    unmatched = dict(calls)
-    matched: list[tuple[str | None, str, int]] = []
-    unlisted: list[Call] = []
+    matched: set[tuple[str | None, str, int]] = set()
     for call in executed:
-        same_name = [key for key in unmatched if same_tool(key[1], call.name)]
-        without_id = (key for key in same_name if None in (key[0], call.id))
-        key = next((candidate for candidate in same_name if candidate[0] == call.id), None) or next(without_id, None)
-        repeats = [p for p in matched if call.id is not None and p[0] == call.id and same_tool(p[1], call.name)]
-        if key is not None:
-            if call.status != "ok" or calls[key].status == "ok":
-                calls[key] = replace(call, name=key[1])
-            del unmatched[key]
-            matched.append(key)
-        elif repeats or any(
-            (unlisted_call.id, unlisted_call.name) == (call.id, call.name)
-            for unlisted_call in unlisted
-            if call.id is not None
-        ):
-            if call.status != "ok":
-                calls |= {repeat: replace(call, name=repeat[1]) for repeat in repeats}
-        else:
-            unlisted.append(call)
-    return (*calls.values(), *unlisted)
+        same_name = [key for key in calls if same_tool(key[1], call.name)]
+        same_id = [key for key in same_name if key[0] == call.id]
+        free = [key for key in (*same_id, *same_name) if key not in matched]
+        key = next((key for key in free if key in same_id or None in (key[0], call.id)), None)
+        repeats = [key for key in same_id if key in matched and call.id is not None]
+        if key is None and not repeats:
+            key = call.id, call.name, len(calls)
+            calls[key] = call
+        for target in repeats if key is None else [key]:
+            if call.status != "ok" or calls[target].status == "ok":
+                calls[target] = replace(call, name=target[1])
+        matched |= set() if key is None else {key}
+    return tuple(calls.values())
 
 
 def reuses_ids(calls: Iterable[Call]) -> bool:
@@ -558,14 +526,13 @@ def _by_number(members: list[Record]) -> list[list[Record]]:
     """Records grouped by turn number; a number with two user messages is two turns."""
     turns: list[list[Record]] = []
     for _, records in sorted(group_pairs((record.turn or 0, record) for record in members).items()):
-        by_text: dict[str, list[Record]] = {}
+        texts: list[str | None] = []  # of a record without one that of the record before it
         for record in records:
-            text = record.text if record.text is not None else next(reversed(by_text), "")
-            by_text.setdefault(text, []).append(record)
-        if len(by_text) > 1 and not any(record.text is not None for record in by_text.get("", ())):
-            before_message = by_text.pop("", [])
-            next(iter(by_text.values())).extend(before_message)
-        turns += by_text.values()
+            texts.append(texts[-1] if record.text is None and texts else record.text)
+        first = next((text for text in texts if text is not None), "")
+        turns += group_pairs(
+            (first if text is None else text, record) for text, record in zip(texts, records, strict=True)
+        ).values()
     return turns
 
 
@@ -574,14 +541,8 @@ def _by_messages(members: list[Record]) -> list[list[Record]]:
     groups: list[list[Record]] = []
     latest: dict[int, list[Record]] = {}
     for record in members:
-        group = latest.get(record.key) if record.text is not None else (groups[-1] if groups else None)
-        if group is None and groups and _continues(record, groups[-1]):
-            group = latest[record.key] = groups[-1]
-        if group is not None and record.text is not None:
-            same_unit = record.unit is not None and record.unit == group[0].unit
-            open_turn = record.continued and not group[-1].finished
-            if not (record.users > 1 or same_unit or open_turn):
-                group = None  # the same words again: a second user message
+        candidates = [*filter(None, [latest.get(record.key)]), *groups[-1:]]
+        group = next((group for group in candidates if _continues(record, group)), None)
         if group is None:
             group = []
             groups.append(group)
@@ -595,11 +556,14 @@ def _by_messages(members: list[Record]) -> list[list[Record]]:
 
 
 def _continues(record: Record, group: list[Record]) -> bool:
-    """Whether a record belongs to the turn before it with a later window of messages."""
-    if record.text is None or not record.continued or record.text != group[0].text or group[-1].finished:
-        return False
-    ids = {(call.id, call.name) for record in group for call in record.calls if call.id is not None}
-    return any((call.id, call.name) in ids for call in record.calls)
+    """Whether a record belongs to a turn: it has the same messages, or a later window of them."""
+    if record.text is None:
+        return True
+    is_open = record.continued and not group[-1].finished
+    if any(record.key == earlier.key for earlier in group):  # else the same words again, a second message of the user
+        return is_open or record.users > 1 or (record.unit is not None and record.unit == group[0].unit)
+    ids = {(call.id, call.name) for earlier in group for call in earlier.calls if call.id is not None}
+    return is_open and record.text == group[0].text and any((call.id, call.name) in ids for call in record.calls)
 
 
 def _number_turns(turns: list[Turn]) -> None:

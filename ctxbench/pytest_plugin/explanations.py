@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from ctxbench.cli.select import candidate_lines, winning_pair
 from ctxbench.gate.snapshots import first_few
 from ctxbench.io.errors import joined
+from ctxbench.model.items import Catalog
 from ctxbench.model.requests import Batch, Request
 from ctxbench.model.selection import Selection
-from ctxbench.pytest_plugin.setup import OpenSetup
+from ctxbench.search.resources import LocalResources
 from ctxbench.selectors.explain import Explained, Explanation, OwnAnswer, ask_own, explain
-from ctxbench.selectors.selector import PipelineSelector
+from ctxbench.selectors.selector import PipelineSelector, Selector
 
 _IN_FRONT = 5  # items that are named of those that stand in front of a missing one
 _NEAR = 3  # candidates that stayed out that are shown
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OpenSetup:
+    """A setup whose files are read. The model is loaded when a text is first embedded.
+
+    Attributes:
+        label: what messages call the selector.
+        catalog_name: what messages call the catalog.
+        catalog: the items.
+        selector: ours or outside.
+        resources: what ours use.
+        memo: outputs of steps that selectors of a gate file share; emptied after each request.
+        close: ends processes and connections of external selectors.
+    """
+
+    label: str
+    catalog_name: str
+    catalog: Catalog
+    selector: Selector
+    resources: LocalResources
+    memo: dict[str, Any]
+    close: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -14,7 +14,7 @@ import ctxbench
 from ctxbench.cli.data import ImportRequest, import_any
 from ctxbench.cli.label import review as review_command
 from ctxbench.datasets.files import read_dataset
-from ctxbench.datasets.layout import FOLDER, LOG
+from ctxbench.datasets.layout import FOLDER, LOG, agent_of
 from ctxbench.io.errors import InputError, ParameterError, StorageError, UnknownNameError, UserError
 from tests.api.conftest import SMOKE
 
@@ -60,6 +60,23 @@ def test_logs_become_the_dataset_that_the_command_makes(log, mine, tmp_path):
     assert ctxbench.from_file(log, ctxbench.catalog(TOOLS), name="mine").dataset.hash == mine.dataset.hash
     everything = ctxbench.from_file(log, ctxbench.catalog(TOOLS), all_offered=True, redact=False)
     assert everything.dataset.hash != mine.dataset.hash
+
+
+def test_a_dataset_over_an_agent_file_follows_it(log, tmp_path):
+    (tmp_path / "tools.json").write_text(json.dumps([{"name": "area", "description": "x", "inputSchema": {}}]))
+    (tmp_path / "agent.yaml").write_text("sources: {tools: [tools.json]}\n")
+    made = ctxbench.from_file(log, tmp_path / "agent.yaml", out=tmp_path / "mine")
+    assert [item.id for item in made.dataset.catalog] == ["tool:area"]
+    assert agent_of(tmp_path / "mine").samefile(tmp_path / "agent.yaml")
+
+
+def test_files_without_requests_are_no_dataset(tmp_path):
+    (tmp_path / "tools.json").write_text(json.dumps([{"name": "area", "description": "x", "inputSchema": {}}]))
+    with pytest.raises(ParameterError, match="catalog without requests"):
+        ctxbench.from_file(tmp_path / "tools.json")
+    (tmp_path / "evals.json").write_text(json.dumps([{"query": "a triangle", "expected": ["area"]}]))
+    made = ctxbench.from_file([tmp_path / "tools.json", tmp_path / "evals.json"])
+    assert made.labels["item"].tolist() == ["tool:area"]
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def names():
         ("Tracker-Create-Issue", "tool:tracker:create_issue", "cleaned"),
         ("searchIssues", None, "unknown"),
         ("search-issues", "tool:tracker:search_issues", "cleaned"),
-        ("mcp_tracker_create_issue", "tool:tracker:create_issue", "cleaned"),
+        ("mcp_tracker_create_issue", "tool:tracker:create_issue", "joined"),
         ("functions.sum", "tool:sum", "cleaned"),
         ("create_issue", None, "ambiguous"),
         ("a_b_c", None, "ambiguous"),

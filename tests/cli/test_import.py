@@ -121,13 +121,16 @@ class TestKinds:
         assert done.code == 0, done.err
         assert labels(place) == [("c-0", "tool:book_table", 2)]
 
-    def test_the_dataset_follows_an_agent_file(self, imported, place):
-        rows(place / "evals.jsonl", EVALS)
+    @pytest.mark.parametrize(("name", "values"), [("evals.jsonl", EVALS), ("turns.jsonl", [TURN])])
+    def test_the_dataset_follows_an_agent_file(self, imported, place, name, values):
+        rows(place / name, values)
         (place / "agent.yaml").write_text("sources: {tools: [tools.json]}\n")
-        done = imported("evals.jsonl", catalog="agent.yaml")
+        done = imported(name, catalog="agent.yaml")
         assert done.code == 0, done.err
         assert agent_of(place / "out").samefile(place / "agent.yaml")
-        assert read_card(place / "out")["source"]["path"] == "../evals.jsonl"
+        assert not (place / "out" / "corpus.jsonl").exists()
+        if name == "evals.jsonl":
+            assert read_card(place / "out")["source"]["path"] == "../evals.jsonl"
 
 
 class TestFaults:
@@ -160,6 +163,22 @@ class TestFaults:
         words = command.replace("'my evals.jsonl'", "my+evals.jsonl").split()
         assert cli(*[word.replace("+", " ") for word in words]).code == 0
         assert {item for _, item, _ in labels(place)} == {"tool:book_table"}
+
+    def test_a_file_of_unknown_fields_without_a_catalog(self, imported, place):
+        rows(place / "my.jsonl", [{"words": "a table", "wanted": "book_table"}])
+        done = imported("my.jsonl", catalog="")
+        assert (done.code, done.out) == (2, "")
+        assert "(fields: 'words', 'wanted')" in done.err
+        assert "`ctxbench data import my.jsonl -c CATALOG --out out`" in done.err
+
+    def test_a_folder_of_other_files_is_one_message(self, imported, place):
+        (place / "texts").mkdir()
+        for number in range(20):
+            (place / "texts" / f"{number:02}.txt").write_text("Nothing of interest.\n")
+        done = imported("texts")
+        assert (done.code, done.out) == (2, "")
+        assert "none of 20 files is of a kind that is read here" in done.err
+        assert done.err.count("texts/") == 5
 
     def test_evals_and_logs_need_a_catalog_and_the_command_is_shown(self, imported, place):
         rows(place / "evals.jsonl", EVALS)

@@ -90,8 +90,7 @@ def test_a_session_warns_and_answers(down):
 
 
 def test_a_failed_assertion_says_what_fell_back(down):
-    from ctxbench.pytest_plugin import Setup
-    from ctxbench.pytest_plugin.setup import open_setup
+    from ctxbench.pytest_plugin import Setup, open_setup
 
     (down / "items.jsonl").write_text('{"_id": "rule:refunds", "description": "refund an order"}\n')
     opened = open_setup(Setup(catalog="items.jsonl", selector="plan.yaml", embedder="hashing"), down)

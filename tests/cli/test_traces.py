@@ -34,8 +34,7 @@ def test_the_report_says_what_was_made_and_what_to_do_next(run, place):
     lines = done.out.splitlines()
     assert lines[0] == "log.jsonl: turns in the form of ctxbench (--as turns)"
     assert lines[1].startswith("out: 1 request (")
-    assert "1 label, 0 forbidden items, 1 offered set over 12 items; 1 is unlabelled (1 in part)" in lines[1]
-    assert lines[2] == "1 request: 1 labelled in part; 1 label, 0% from requests that were offered everything"
+    assert "1 label, 0 forbidden items, 1 offered set over 12 items; 0 labelled in full, 1 in part" in lines[1]
     assert "redacted: 1 mail; read a sample before you share the texts" in lines
     assert lines[-1] == "next: `ctxbench data label out --minutes 20`"
     assert done.err.startswith(
@@ -49,7 +48,7 @@ def test_the_report_says_what_was_made_and_what_to_do_next(run, place):
 
 def test_a_log_without_calls_is_so_many_requests_to_label(run, place):
     turn = {name: value for name, value in TURN.items() if name not in ("called", "offered")}
-    assert run(turn).out.splitlines()[2].startswith("1 request: 1 unlabelled; 0 labels")
+    assert run(turn).out.splitlines()[1].endswith("; 0 labelled in full, 0 in part, 1 not at all")
     assert read_dataset(place / "out").counts["unlabelled"] == 1
 
 

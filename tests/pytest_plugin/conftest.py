@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from ctxbench.pytest_plugin import AssertOffers, Setup
-from ctxbench.pytest_plugin.setup import open_setup
+from ctxbench.pytest_plugin import AssertOffers, Setup, open_setup
 from tests.pytest_plugin.plugin_cases import FEW, INI, ONE, ROWS, SELECTOR, Team, put
 
 

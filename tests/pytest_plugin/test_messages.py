@@ -9,9 +9,8 @@ import pytest
 from ctxbench.io.errors import UserError
 from ctxbench.model.items import ItemKey
 from ctxbench.model.requests import Filter, Request
-from ctxbench.pytest_plugin import AssertOffers, Setup
+from ctxbench.pytest_plugin import AssertOffers, Setup, open_setup
 from ctxbench.pytest_plugin.explanations import ask
-from ctxbench.pytest_plugin.setup import open_setup
 from tests.pytest_plugin.plugin_cases import put
 
 

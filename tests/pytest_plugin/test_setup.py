@@ -12,9 +12,8 @@ import pytest
 
 from ctxbench.io.errors import UserError
 from ctxbench.model.requests import Batch, Request
-from ctxbench.pytest_plugin import Setup
+from ctxbench.pytest_plugin import Setup, open_setup
 from ctxbench.pytest_plugin.explanations import ask
-from ctxbench.pytest_plugin.setup import open_setup
 from ctxbench.selectors.definition import TunedPreset, definition_hash, parameter_texts
 from ctxbench.selectors.definitions import definition, write_presets
 from tests.pytest_plugin.plugin_cases import ONE

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -197,7 +199,7 @@ def test_a_session_that_used_nothing_of_the_catalog_is_so_many_requests_to_label
     imported = read([user("Go."), assistant(use("Bash"), use("mcp__mail__send", "c2"))])
     assert [query.partly_labelled for query in imported.dataset.queries] == [False]
     assert imported.dataset.labels == ()
-    assert imported.report.lines()[0].startswith("1 request: 1 unlabelled; 0 labels")
+    assert imported.report.counts["queries_unlabelled"] == 1
     assert (imported.report.unknown, imported.report.outside) == ({"mcp__mail__send": 1}, {"Bash": 1})
 
 
@@ -318,9 +320,32 @@ def test_codex(read):
             said("<turn_aborted>\nx\n</turn_aborted>"),
         ]
     )
-    assert labels(imported) == {"Where is it? $pdf": [TRACK, "rule:CLAUDE.md"], "Pay me.": [REFUND]}
+    assert labels(imported) == {"Where is it? $pdf": [TRACK, "rule:CLAUDE.md"], "Pay me.": []}
     assert [key.id for key in imported.dataset.queries[0].request.explicit] == ["skill:pdf"]
     assert [q.request.conversation for q in imported.dataset.queries] == ["x1", "x1-part-2"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ran("shop__refund_order", output=json.dumps([{"type": "text", "text": '{"error": "no such order"}'}])),
+        ran("shop__refund_order", output="user rejected MCP tool call"),
+        [
+            next(ran("shop__refund_order")),
+            codex(
+                "event_msg",
+                type="mcp_tool_call_end",
+                call_id="c1",
+                invocation={"server": "shop", "tool": "refund_order"},
+                result={"Ok": {"content": [{"type": "text", "text": "closed"}], "isError": True}},
+            ),
+            [*ran("shop__refund_order", output="closed")][1],
+        ],
+    ],
+    ids=["content of MCP", "rejected", "marked in an event alone"],
+)
+def test_a_call_of_codex_that_failed_is_no_label(read, lines):
+    assert labels(read([codex("session_meta", id="x1"), said("Pay me."), *lines])) == {"Pay me.": []}
 
 
 def test_events_of_copilot(read):
@@ -355,9 +380,22 @@ def test_events_of_copilot(read):
             event("tool.execution_complete", 10, toolCallId="t2", success=False, error={"message": "denied"}),
             event("assistant.message", 11, messageId="n", content="It comes.", toolRequests=[]),
             event("user.message", 12, content="Thanks."),
+            event(
+                "assistant.message",
+                13,
+                content="",
+                toolRequests=[
+                    {"toolCallId": "t3", "name": "shop-track_order", "mcpServerName": "shop"},
+                    {"toolCallId": "t4", "name": "shop-refund", "toolTitle": "refund_order"},
+                ],
+            ),
+            event("tool.execution_start", 14, toolCallId="t4", mcpServerName="shop", mcpToolName="refund_order"),
+            event("tool.execution_complete", 15, toolCallId="t3", success=True, result={"content": "in transit"}),
+            event("tool.execution_complete", 16, toolCallId="t4", success=True, result={"content": "paid"}),
         ]
     )
-    assert labels(imported) == {"Go.": [TRACK, "skill:pdf"], "Thanks.": []}
+    assert labels(imported) == {"Go.": [TRACK, "skill:pdf"], "Thanks.": [TRACK, REFUND]}
+    assert imported.report.outside == {}
     assert imported.dataset.queries[1].request.tool_results == (("shop__track_order", "in transit"), ("view", "denied"))
     assert imported.dataset.queries[1].request.conversation == "p1"
 
@@ -407,6 +445,31 @@ def test_chats_of_vs_code(read):
     ]
     assert labels(read(changes)) == expected
     assert read([*changes, {"kind": 1, "k": ["requests", 7, "x"], "v": 1}]).report.counts["lines_unreadable"] == 1
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        {"isConfirmed": {"type": 0}},
+        {"isConfirmed": {"type": 5}},
+        {"isConfirmed": False},
+        {"isComplete": False},
+        {"resultDetails": {"input": "{}", "output": [], "isError": True}},
+    ],
+)
+def test_a_call_of_vs_code_that_was_denied_or_failed_is_no_label(read, mark):
+    parts = [
+        {"kind": "toolInvocationSerialized", "toolId": f"mcp_shop_{name}", "toolCallId": f"of the window {n}", **marks}
+        for n, (name, marks) in enumerate([("track_order", mark), ("refund_order", mark), ("track_order", {})])
+    ]
+    calls = [{"id": f"c{n}", "name": part["toolId"], "arguments": "{}"} for n, part in enumerate(parts)]
+    metadata = {
+        "toolCallRounds": [{"response": "", "toolCalls": [call]} for call in calls],
+        "toolCallResults": {call["id"]: {"content": [{"value": "no answer"}]} for call in calls},
+    }
+    request = {"message": {"text": "Go."}, "response": parts, "result": {"metadata": metadata}}
+    for answer in (request, {**request, "result": {}}):
+        assert labels(read(json.dumps({"sessionId": "v1", "requests": [answer]}))) == {"Go.": [TRACK]}
 
 
 def test_gemini_cli(read):
@@ -818,6 +881,53 @@ def test_a_session_without_a_message_of_the_user_is_refused(read, lines):
     assert message_code(caught.value.args[0]) == "CTX6203"
 
 
+OWN_NAMES = [
+    {"call": "k1", "n": 1, "who": "system", "said": "Help the desk.", "does": None},
+    {"call": "k1", "n": 2, "who": "clerk", "said": "Where is the parcel of desk 4?", "does": None},
+    {"call": "k1", "n": 3, "who": "bot", "said": None, "does": [{"op": "track_order", "state": "done", "got": "x"}]},
+    {"call": "k1", "n": 4, "who": "bot", "said": "It is in transit.", "does": []},
+    {"call": "k2", "n": 1, "who": "clerk", "said": "Pay 20 euro back to her.", "does": None},
+    {"call": "k2", "n": 2, "who": "bot", "said": None, "does": [{"op": "refund_order", "state": "failed"}]},
+    {"call": "k2", "n": 3, "who": "clerk", "said": "Then where is it now?", "does": None},
+    {
+        "call": "k2",
+        "n": 4,
+        "who": "bot",
+        "said": "There.",
+        "does": [{"op": "track_order", "state": "done"}, {"op": "z"}],
+    },
+]
+
+
+def test_a_transcript_under_names_of_its_own_is_read_by_what_its_fields_hold(read):
+    imported = read(OWN_NAMES)
+    expected = {
+        "Where is the parcel of desk 4?": [TRACK],
+        "Pay 20 euro back to her.": [],
+        "Then where is it now?": [TRACK],
+    }
+    assert labels(imported) == expected
+    assert [q.request.conversation for q in imported.dataset.queries] == ["k1", "k2", "k2"]
+    assert imported.report.counts["calls_unread"] == 1
+    words = [line | {"who": {"bot": "assistant", "clerk": "nurse"}.get(line["who"], line["who"])} for line in OWN_NAMES]
+    greeting = {**words[0], "who": "assistant", "said": "Good day."}
+    assert labels(read([words[0], greeting, *words[1:]])) == expected
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"said": f"Find parcel {n}.", "sort": sort, "tools": [{"name": "a"}] * n} for n, sort in enumerate("abab")],
+        [{**line, "who": "clerk"} for line in OWN_NAMES],
+        [{**line, "who": "bot"} for line in OWN_NAMES],
+        [{**line, "does": None} for line in OWN_NAMES],
+        [{**line, "expected": "track_order"} for line in OWN_NAMES],
+    ],
+)
+def test_rows_without_an_assistant_that_calls_are_no_transcript(rows):
+    assert not any(kind.matches(rows) for kind in KINDS)
+
+
 def test_long_results_are_cut_and_counted(read):
     calls = [use("Bash", f"c{n}") for n in range(7)]
     imported = read(
@@ -875,6 +985,7 @@ SESSIONS = {
         {"role": "tool", "tool_call_id": "c", "content": "x"},
     ],
 }
+DAMAGED = {**SESSIONS, "own names": OWN_NAMES}
 
 
 @pytest.mark.parametrize("name", SESSIONS)
@@ -894,11 +1005,11 @@ def mutated(value, draw):
     return [mutated(part, draw) for part in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("name", SESSIONS)
+@pytest.mark.parametrize("name", DAMAGED)
 def test_damaged_sessions_end_without_a_traceback(read, name):
     draw = random.Random(name)
     for _ in range(60):
-        lines = [mutated(line, draw) for line in SESSIONS[name]]
+        lines = [mutated(line, draw) for line in DAMAGED[name]]
         try:
             read([user("Go."), *lines] if draw.random() < 0.5 else lines)
         except CtxbenchError:
@@ -939,7 +1050,7 @@ def test_ctrl_c_keeps_what_was_read_and_the_same_import_goes_on(tmp_path, monkey
     source, settings = TraceSource(logs=paths, catalog=catalog), TraceSettings(name="mine")
     whole = import_traces(source, settings, redact=None)
     process = subprocess.run(
-        [sys.executable, "-c", STOPPED, *map(str, paths)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", STOPPED, *map(str, paths)], capture_output=True, text=True, check=False, timeout=120
     )
     assert process.returncode in (-signal.SIGINT, 130)
     assert process.stderr.endswith("continues\n")
@@ -959,6 +1070,17 @@ def counted(calls, function):
         return function(self, document, **settings)
 
     return run
+
+
+def test_states_of_interrupted_imports_are_removed_after_a_day(read, tmp_path, monkeypatch):
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
+    states = [tmp_path / "cache" / "imports" / f"{name}.pickle" for name in ("old", "new")]
+    states[0].parent.mkdir(parents=True)
+    for state, days in zip(states, (1.1, 0.9), strict=True):
+        state.write_bytes(b"texts of another log")
+        os.utime(state, (time.time() - days * 24 * 60 * 60,) * 2)
+    read([user("Go."), assistant("Yes.")])
+    assert list(states[0].parent.iterdir()) == [states[1]]
 
 
 def test_a_damaged_state_of_an_import_is_read_anew(read, tmp_path, monkeypatch):

@@ -407,7 +407,7 @@ def test_names_that_are_not_found_are_counted_and_listed(made):
         ({"scope": 3}, "'scope' must be a text"),
         ({"scope": "a", "available": []}, "exclude each other"),
         ({"session": [{"name": "deploy", "mode": "agent"}]}, "always or manual"),
-        ({"tool_results": ["x"]}, "'tool_results' must be a list"),
+        ({"tool_results": ["x"]}, "'tool_results', entry 1"),
     ],
 )
 def test_a_line_that_is_wrong_is_left_out_and_named(made, fields, fault):

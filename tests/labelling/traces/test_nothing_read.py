@@ -114,7 +114,7 @@ def test_answers_in_steps_and_streams_are_read(log, row):
 )
 def test_a_log_without_calls_is_so_many_requests_to_label(log, row):
     made = imported(log(*numbered(row)))
-    assert made.report.lines()[0].startswith("3 requests: 3 unlabelled; 0 labels")
+    assert made.report.counts["queries_unlabelled"] == 3
     assert made.dataset.labels == ()
     assert len(made.dataset) == 3
 
@@ -123,7 +123,8 @@ def test_a_turn_that_needs_nothing_is_a_label(log):
     made = imported(
         log({"text": "a", "offered": "*", "needs": "nothing"}, {"text": "b", "offered": ["refund"], "called": ["push"]})
     )
-    assert "1 that need nothing" in made.report.lines()[0]
+    assert made.report.counts["queries_nothing"] == 1
+    assert "labelling.queries-nothing" in [line.key for line in made.report.lines()]
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_fields_are_read_under_the_names_that_they_are_mapped_to(tmp_path):
 def test_a_mapping_that_finds_nothing_is_a_fault_with_the_nearest_field(tmp_path):
     path = write(tmp_path / "e.jsonl", [{"words": "refund 17", "expected": []}, {"expected": []}])
     with pytest.raises(
-        InputError, match="'query' is mapped to 'wrds', which is not in any record; did you mean 'words'"
+        InputError, match="'query' is mapped to 'wrds', which no record has a value for; did you mean 'words'"
     ):
         import_golden(path, CATALOG, names={"query": "wrds"})
     with pytest.raises(InputError, match=r"field 'words' is missing, which holds the query; .* line 2"):

@@ -578,3 +578,19 @@ def test_a_log_is_refused_with_the_kind_that_reads_it(tmp_path):
     chat = [HUMAN | {"content": "pay"}, AI | {"tool_calls": [{"name": "refund_order", "args": {}, "id": "c"}]}]
     found = proposal(tmp_path / "s.json", {"values": {"messages": chat}, "next": []})
     assert found == ({"query": "values.messages"}, {"pay": []})  # what was called is no label
+
+
+def test_lists_in_lists_and_lists_of_requests_are_records(tmp_path):
+    suites = [
+        {"name": text, "scenarios": [{"utterance": f"{text} it", "must_use": [name]}]}
+        for text, name in (("pay", "refund_order"), ("halt", "stop_order"))
+    ]
+    expected = {"pay it": ["refund_order"], "halt it": ["stop_order"]}
+    assert labels(imported(tmp_path / "s.json", {"suites": suites})) == expected
+    rows = [
+        {"id": 1, "prompts": ["pay", "pay me"], "intent": "refund_order"},
+        {"prompts": ["halt"], "intent": "stop_order"},
+    ]
+    names, found = proposal(tmp_path / "i.json", rows)
+    assert names == {"query": "prompts", "expected": "intent"}
+    assert found == {"pay": ["refund_order"], "pay me": ["refund_order"], "halt": ["stop_order"]}

@@ -220,7 +220,7 @@ def test_a_mapping_leads_into_lists_and_keeps_grades(tmp_path):
     as_text = {"id": "a", "judged": {"relevance": json.dumps(relevance)}}
     of_text = imported(tmp_path, as_text, names={"expected": "judged.relevance.doc_id"}, grades={1: 1, 2: 2})
     assert labels_of(of_text) == labels_of(found)
-    with pytest.raises(InputError, match="which is not in any record"):
+    with pytest.raises(InputError, match="which no record has a value for"):
         imported(tmp_path, *rows[:1], names={"expected": "judged.relevance.document"})
     rows[0]["judged"]["relevance"] = [{"doc_id": "refund_order"}, {"name": "refunds"}]
     with pytest.raises(InputError, match="expected a name or id"):
@@ -228,5 +228,5 @@ def test_a_mapping_leads_into_lists_and_keeps_grades(tmp_path):
 
 
 def test_a_mapped_field_that_is_null_everywhere_is_not_called_missing(tmp_path):
-    with pytest.raises(InputError, match="'gold', which is null in every record"):
+    with pytest.raises(InputError, match="'gold', which no record has a value for"):
         imported(tmp_path, {"gold": None}, names={"expected": "gold"})
