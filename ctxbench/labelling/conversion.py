@@ -30,7 +30,7 @@ from ctxbench.datasets.dataset import SPLITS, Dataset, name_fault, name_of_path
 from ctxbench.datasets.layout import ABOUT
 from ctxbench.datasets.queries import DatasetQuery, Label, group_pairs
 from ctxbench.io.documents import read_json
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, raise_faults
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, check_choice, raise_faults
 from ctxbench.io.files import decoded_lines, open_unpacked, readable
 from ctxbench.io.rows import Row
 from ctxbench.labelling.record_files import parse_list, snake
@@ -72,8 +72,7 @@ class ImportSettings:
     command: str = "ctxbench data import FILE -c CATALOG --out FOLDER"
 
     def __post_init__(self) -> None:
-        if self.type not in ITEM_TYPES:
-            raise ParameterError(f"item type must be one of {', '.join(ITEM_TYPES)}, got {self.type!r}")
+        check_choice("item type", self.type, ITEM_TYPES)
         if self.name is not None and (fault := name_fault(self.name)):
             raise ParameterError(fault)
         if unknown_grades := sorted(set((self.grades or {}).values()) - {0, 1, 2}):
@@ -344,8 +343,7 @@ class Judgment:
     document: str
     score: int
     split: str
-    path: Path
-    line: int
+    row: Row
 
 
 _QUERY_IDS = ("query_id", "queryid", "qid", "q_id", "question_id", "topic_id", "topic")
@@ -395,8 +393,9 @@ _OF_LOGS = {"role", "messages", "session_id", "trace_id", "span_id"}
 _SCHEMAS = ("schema", *SCHEMA_KEYS)
 _METADATA = ("metadata", "meta", "extra_info")
 _UNREAD = ("embedding", "embeddings", "vector", EXPORT_KEY, *_METADATA)
-_PLAIN = {  # the fields of lines without a header
+_PLAIN = {  # the fields of lines without a header, by role and number; tabs separate texts, blanks the others
     ("labels", 4): ("query_id", "iteration", "doc_id", "score"),
+    ("run", 6): ("query", "Q0", "document", "rank", "score", "tag"),
     ("texts", 2): ("id", "text"),
     ("texts", 3): ("id", "title", "text"),
 }
@@ -468,7 +467,8 @@ def role_of(values: Sequence[Any], names: Mapping[str, str] = NO_NAMES) -> str:
 
 def _fields(line: str, role: str) -> dict[str, str]:
     """The fields of a line without a header, which tabs or (in labels) blanks separate; empty if it has others."""
-    values = line.split() if role == "labels" and line.count("\t") in (0, 3) else line.split("\t")
+    is_by_blanks = role == "run" or (role == "labels" and line.count("\t") in (0, 3))
+    values = line.split() if is_by_blanks else line.split("\t")
     return dict(zip(_PLAIN.get((role, len(values)), ()), values, strict=False))
 
 
@@ -544,7 +544,7 @@ class CollectionReader:
             for path in (path for path in paths if plain[path][0] == role):
                 self.roles.setdefault(role, []).append(path)
                 n_faults, rows = len(self.faults), list[Row]()
-                read = _plain_rows(path, role, self.faults) if plain[path][1] else self._entries(path, role)
+                read = plain_rows(path, role, self.faults) if plain[path][1] else self._entries(path, role)
                 for line, part, data in read:
                     for inner, fields in self._paired(data) if part == "pairs" else [(part, data)]:
                         rows = self.rows[inner]
@@ -717,7 +717,7 @@ class CollectionReader:
             if (match := _WHOLE.fullmatch(str(score))) is None:
                 row.fault(Message("labelling.score-form", kind="whole", got=score))
             elif query and document:
-                yield Judgment(query, document, int(match[1]), split, row.path, row.line)
+                yield Judgment(query, document, int(match[1]), split, row)
 
 
 def _digest(text: Any) -> str:
@@ -732,21 +732,20 @@ def _scored(labels: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield from ({"query_id": query, "doc_id": name, "score": score} for name, score in scores)
 
 
-def _plain_rows(path: Path, role: str, faults: list[Fault]) -> Iterator[tuple[int, str, dict[str, str]]]:
+def plain_rows(path: Path, role: str, faults: list[Fault]) -> Iterator[tuple[int, str, dict[str, str]]]:
     """The line, the role and the fields of each line of a file without a header."""
-    for line, text in read_lines(path, faults):
+    for line, text in _lines(path, faults):
         if fields := _fields(text, role):
             yield line, role, fields
             continue
-        expected, n_tabs = "id and text (or id, title, text)", len(text.split("\t"))
-        message = Message("labelling.tabs", expected=expected, got=n_tabs)
-        if role == "labels":
-            columns = ("query", "0", "document", "relevance")
-            message = Message("labelling.fields-by-blanks", n=4, columns=columns, got=len(text.split()))
+        columns = _PLAIN.get((role, 4)) or _PLAIN.get((role, 6))
+        message = Message("labelling.tabs", expected="id and text (or id, title, text)", got=len(text.split("\t")))
+        if columns:
+            message = Message("labelling.fields-by-blanks", n=len(columns), columns=columns, got=len(text.split()))
         faults.append(Fault(message, path, line))
 
 
-def read_lines(path: Path, faults: list[Fault]) -> Iterator[tuple[int, str]]:
+def _lines(path: Path, faults: list[Fault]) -> Iterator[tuple[int, str]]:
     """The lines of a text that are not blank, with their numbers."""
     content, file = open_unpacked(path)
     with file:

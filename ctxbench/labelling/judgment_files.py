@@ -24,6 +24,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -68,7 +69,7 @@ from ctxbench.labelling.conversion import (
     Judgment,
     PublishedQuery,
     grading,
-    read_lines,
+    plain_rows,
     refuse_empty,
     role_of,
     split_name,
@@ -81,7 +82,6 @@ from ctxbench.model.requests import Request
 from ctxbench.selectors.protocol import catalog_message, request_messages
 
 HEADER = ("query-id", "corpus-id", "score")
-RUN = ("query", "Q0", "document", "rank", "score", "tag")
 _LABELLED = {"labels", "set", "groups", "pairs"}  # roles of files with labels
 _DETAILS = ("via", "alternatives", "source", "quote")  # fields of labels that qrels lack
 FORMS = {"beir": "BEIR", "trec": "TREC", "autorag": "AutoRAG"}
@@ -115,7 +115,7 @@ class Assembly:
         """Make the dataset; see `Draft.conversion`."""
         self._check_match()
         judgments, grades = self._judgments_by_query(), self._grades()
-        self.draft.stated.update(judgment.path.name for judgment in self.judgments)
+        self.draft.stated.update(judgment.row.path.name for judgment in self.judgments)
         for published in self.queries:
             self._add(published, judgments[published.id], grades)
         return self.draft.conversion(
@@ -131,7 +131,7 @@ class Assembly:
         ):
             if expected and names and not set(names) & set(expected):
                 message = none_found(list(dict.fromkeys(names)), f"{noun} that labels name", where, expected)
-                self.draft.faults.append(Fault(message, self.judgments[0].path))
+                self.draft.faults.append(Fault(message, self.judgments[0].row.path))
 
     def _judgments_by_query(self) -> dict[str, dict[str, Judgment]]:
         """The judgments by query and document; repeated ones are counted, contradicting ones are faults."""
@@ -148,9 +148,8 @@ class Assembly:
             ids[DUPLICATES] += [query] if first is not judgment and first.score == judgment.score else []
             if first.score != judgment.score:
                 pair = {"query": query, "document": judgment.document, "score": judgment.score}
-                earlier = {"first": first.score, "file": first.path.name, "line": first.line}
-                message = Message("labelling.score-conflict", **pair, **earlier)
-                self.draft.faults.append(Fault(message, judgment.path, judgment.line))
+                earlier = {"first": first.score, "file": first.row.path.name, "line": first.row.line}
+                judgment.row.fault(Message("labelling.score-conflict", **pair, **earlier))
         return by_query
 
     def _grades(self) -> Mapping[int, int]:
@@ -158,7 +157,7 @@ class Assembly:
         grades = self.draft.settings.grades
         if grades is None and self.export is not None:
             grades = {1: 1, 2: 2}
-        files = ", ".join(dict.fromkeys(str(judgment.path) for judgment in self.judgments))
+        files = ", ".join(dict.fromkeys(str(judgment.row.path) for judgment in self.judgments))
         try:
             return grading((judgment.score for judgment in self.judgments), grades, files)
         except InputError as error:
@@ -428,13 +427,8 @@ def read_run(path: Path | str) -> dict[str, list[tuple[str, float]]]:
     path = Path(path)
     faults: list[Fault] = []
     rows: dict[str, dict[str, float]] = {}
-    for number, text in read_lines(path, faults):
-        fields = text.split()
-        if len(fields) != len(RUN):
-            message = Message("labelling.fields-by-blanks", n=len(RUN), columns=RUN, got=len(fields))
-            faults.append(Fault(message, path, number))
-            continue
-        query, _, document, _, score, _ = fields
+    for number, _, fields in plain_rows(path, "run", faults):
+        query, document, score = (fields[name] for name in ("query", "document", "score"))
         try:
             value = float(score)
         except ValueError:
@@ -592,7 +586,8 @@ def export_dataset(
         for name, answers in ranked.items():
             write_atomic(temporary / "runs" / f"{file_name(name)}.run", _run(dataset, name, answers))
         missing = not_held(dataset)
-        about = {"format": form, "plain": plain, "files": _files(temporary)}
+        files = sorted(path.relative_to(temporary).as_posix() for path in temporary.rglob("*") if path.is_file())
+        about = {"format": form, "plain": plain, "files": files}
         details = {} if plain else {"dataset": _card(dataset), "not_held": missing}
         write_atomic(temporary / EXPORT_FILE, dump_json({**about, **details}, indent=2))
     return ExportReport(
@@ -608,36 +603,28 @@ def export_dataset(
     )
 
 
-def _files(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-
-
 def _check_folder(folder: Path) -> None:
     """Check that a folder is new, or has the files of an export only.
 
     Raises:
         ParameterError: it is a file, or has other files.
     """
-    if not folder.exists():
-        return
     names = _own_names(folder / EXPORT_FILE)
-    others = (path for path in folder.rglob("*") if path.relative_to(folder).as_posix() not in names)
-    extra = next(others, None) if folder.is_dir() else folder
+    paths = folder.rglob("*") if folder.is_dir() else [folder] if folder.exists() else []
+    extra = next((path for path in paths if path.relative_to(folder).as_posix() not in names), None)
     if extra is not None:
-        problem = "it is a file" if extra is folder else f"{extra.relative_to(folder)} is not in {EXPORT_FILE}"
+        problem = "it is a file" if extra == folder else f"{extra.relative_to(folder)} is not in {EXPORT_FILE}"
         raise ParameterError(f"{folder} would be replaced, but {problem}; name another folder, or delete it")
 
 
 def _own_names(path: Path) -> set[str]:
     """The files and folders of an export, from its `export.json`; empty if that is missing or invalid."""
-    try:
+    data = None
+    with suppress(InputError):
         data = read_json(path) if path.is_file() else None
-    except InputError:
-        return set()
     files = data.get("files") if isinstance(data, dict) else None
-    if not isinstance(files, list) or not all(isinstance(name, str) for name in files):
-        return set()
-    return {EXPORT_FILE, *files, *(str(parent) for name in files for parent in PurePosixPath(name).parents)}
+    names = [name for name in files if isinstance(name, str)] if isinstance(files, list) else []
+    return {EXPORT_FILE, *names, *(str(parent) for name in names for parent in PurePosixPath(name).parents)} - {"."}
 
 
 def not_held(dataset: Dataset) -> dict[str, int]:
