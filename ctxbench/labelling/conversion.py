@@ -120,32 +120,6 @@ def _counted(odd: Mapping[str, Sequence[str]]) -> list[str]:
     ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExportedCard:
-    """Card and scopes of an exported dataset, from the `export.json` of its folder."""
-
-    card: Mapping[str, Any]
-    scopes: Mapping[str, tuple[ItemKey, ...]]
-
-    @classmethod
-    def from_folder(cls, folder: Path, faults: list[Fault]) -> ExportedCard | None:
-        """Read `export.json` of a folder; None if it is missing, or of a plain export.
-
-        Raises:
-            InputError: it is not a JSON object of the expected form.
-        """
-        path = folder / EXPORT_FILE
-        data = read_json(path) if path.is_file() else {"plain": True}
-        if isinstance(data, dict) and data.get("plain") is True:
-            return None
-        card = data.get("dataset") if isinstance(data, dict) else None
-        kinds = {"name": str, "version": str, "scopes": dict}
-        if not isinstance(card, dict) or any(not isinstance(card.get(n, kind()), kind) for n, kind in kinds.items()):
-            raise InputError([Fault("expected an object with 'dataset', as `ctxbench data export` writes it", path, 1)])
-        row = Row(card.get("scopes", {}), faults, path, 1)
-        return cls(card=card, scopes={name: row.read_list(name, read_key, expected="an item id") for name in row.data})
-
-
 @dataclass
 class Draft:
     """Collects the queries and labels of a dataset while its files are read, with faults and issues.
@@ -156,6 +130,7 @@ class Draft:
         faults: faults; with any of them there is no dataset.
         queries, labels: of the dataset.
         stated: numbers of labels in the files, by field or file.
+        card, scopes: those of the dataset that the files are an export of; empty in other files.
         ids: ids by issue.
     """
 
@@ -165,9 +140,27 @@ class Draft:
     queries: list[DatasetQuery] = field(default_factory=list)
     labels: list[Label] = field(default_factory=list)
     stated: Counter[str] = field(default_factory=Counter)
+    card: Mapping[str, Any] = field(default_factory=dict)
+    scopes: Mapping[str, tuple[ItemKey, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.ids: dict[str, list[str]] = defaultdict(list, {oddity: [] for oddity in self.odd})
+
+    def read_card(self, path: Path) -> None:
+        """Read the card and the scopes of the dataset from an `export.json`, unless the export is plain.
+
+        Raises:
+            InputError: it is not a JSON object of the expected form.
+        """
+        data = read_json(path)
+        is_plain = isinstance(data, dict) and data.get("plain") is True
+        card = data.get("dataset", {} if is_plain else None) if isinstance(data, dict) else None
+        kinds = {"name": str, "version": str, "scopes": dict}
+        if not isinstance(card, dict) or any(not isinstance(card.get(n, kind()), kind) for n, kind in kinds.items()):
+            raise InputError([Fault("expected an object with 'dataset', as `ctxbench data export` writes it", path, 1)])
+        row = Row(card.get("scopes", {}), self.faults, path, 1)
+        self.scopes = {name: row.read_list(name, read_key, expected="an item id") for name in row.data}
+        self.card = card
 
     def query_id(self, published: str) -> str:
         """A query id for qrels and runs: blanks are percent-encoded, and counted."""
@@ -184,7 +177,6 @@ class Draft:
         files: Sequence[Path],
         labelling: str,
         where: Path,
-        export: ExportedCard | None = None,
     ) -> Conversion:
         """Make the dataset.
 
@@ -194,7 +186,6 @@ class Draft:
             files: the files, for the card.
             labelling: who labelled, and how, for the card.
             where: the folder or file that the dataset is named after.
-            export: the `export.json` of the files, whose card is used.
 
         Raises:
             InputError: all faults at once; or the files have labels, but none could be read.
@@ -204,21 +195,20 @@ class Draft:
             message = Message("labelling.no-label-read", sources=sources, counts="; ".join(_counted(self.ids)))
             self.faults.append(Fault(message, where))
         raise_faults(self.faults, subject=_some(list(dict.fromkeys(str(fault.path) for fault in self.faults))))
-        card: Mapping[str, Any] = {} if export is None else export.card
-        about = {name: card[name] for name in ABOUT if name in card} or {
+        about = {name: self.card[name] for name in ABOUT if name in self.card} or {
             "licence": "not stated in the files",
             "source": {"format": form, "sha256": {_shown_name(path, files): _sha256(path) for path in files}},
             "labelling": labelling,
             "notes": {"counted": {str(oddity): len(ids) for oddity, ids in self.ids.items()}},
         }
         dataset = Dataset(
-            name=self.settings.name or card.get("name") or name_of_path(where, "imported"),
-            version=self.settings.version or card.get("version", "1"),
+            name=self.settings.name or self.card.get("name") or name_of_path(where, "imported"),
+            version=self.settings.version or self.card.get("version", "1"),
             catalog=catalog,
             queries=tuple(self.queries),
             labels=tuple(self.labels),
             about=about | ({"licence": self.settings.licence} if self.settings.licence else {}),
-            scopes={} if export is None else export.scopes,
+            scopes=self.scopes,
         )
         return Conversion(dataset=dataset, ids=self.ids)
 

@@ -64,7 +64,6 @@ from ctxbench.labelling.conversion import (
     CollectionReader,
     Conversion,
     Draft,
-    ExportedCard,
     ImportSettings,
     Judgment,
     PublishedQuery,
@@ -97,7 +96,6 @@ class Assembly:
         items: its items by published document id.
         queries: as published.
         judgments: as published.
-        export: the `export.json` of the files, if they are an export of ctxbench.
         ambiguous: names of several items.
         splits: the splits of the labels of a query, by query.
     """
@@ -107,7 +105,6 @@ class Assembly:
     items: Mapping[str, Item]
     queries: Sequence[PublishedQuery]
     judgments: Sequence[Judgment]
-    export: ExportedCard | None
     ambiguous: Collection[str] = ()
     splits: dict[str, set[str]] = field(default_factory=dict)
 
@@ -118,9 +115,7 @@ class Assembly:
         self.draft.stated.update(judgment.row.path.name for judgment in self.judgments)
         for published in self.queries:
             self._add(published, judgments[published.id], grades)
-        return self.draft.conversion(
-            self.catalog, form=form, files=files, labelling=labelling, where=where, export=self.export
-        )
+        return self.draft.conversion(self.catalog, form=form, files=files, labelling=labelling, where=where)
 
     def _check_match(self) -> None:
         """Add a fault if no query, or no document, of the labels is in the files."""
@@ -142,7 +137,9 @@ class Assembly:
                 ids[NO_QUERY].append(query)
                 continue
             if judgment.split:
-                self.splits.setdefault(query, set()).add(judgment.split if self.export else split_name(judgment.split))
+                self.splits.setdefault(query, set()).add(
+                    judgment.split if self.draft.card else split_name(judgment.split)
+                )
             first = by_query[query].setdefault(judgment.document, judgment)
             ids[NEGATIVE] += [query] if first is judgment and judgment.score < 0 else []
             ids[DUPLICATES] += [query] if first is not judgment and first.score == judgment.score else []
@@ -155,8 +152,7 @@ class Assembly:
     def _grades(self) -> Mapping[int, int]:
         """The grade of each score; empty, with a fault, if the grades are unknown."""
         grades = self.draft.settings.grades
-        if grades is None and self.export is not None:
-            grades = {1: 1, 2: 2}
+        grades = {1: 1, 2: 2} if grades is None and self.draft.card else grades
         files = ", ".join(dict.fromkeys(str(judgment.row.path) for judgment in self.judgments))
         try:
             return grading((judgment.score for judgment in self.judgments), grades, files)
@@ -219,7 +215,7 @@ class Assembly:
         fields = {name: value for name, value in published.exported.items() if name != "labels"}
         split = first or fields.get("split") or plain.split
         data = {"_id": query_id, "text": published.text, **fields, "split": split}
-        return read_query(published.row.nested(data), self.export.scopes if self.export else {}) or plain
+        return read_query(published.row.nested(data), self.draft.scopes) or plain
 
     def _add_details(self, published: PublishedQuery, query_id: str, labels: dict[str, Label]) -> None:
         """Add the details of labels from an export; a detail with a grade is a label."""
@@ -296,10 +292,11 @@ def import_collection(
     draft.stated["'retrieval_gt'"] = sum(len(query.groups or ()) for query in queries)
     form = FORMS.get(kind or "", "a collection")
     paths = [path for path in files if path not in reader.roles.get("export", ())]
-    export = ExportedCard.from_folder(folder, draft.faults) if folder else None
+    if folder is not None and (folder / EXPORT_FILE).is_file():
+        draft.read_card(folder / EXPORT_FILE)
     folders = [path.absolute().parent for path in paths]
     ambiguous = {name for name, n in n_named.items() if n > 1}
-    return Assembly(draft, catalog, items, queries, judgments, export, ambiguous).conversion(
+    return Assembly(draft, catalog, items, queries, judgments, ambiguous).conversion(
         form=form,
         files=paths,
         labelling=str(Message("labelling.card-published", form=form)),
