@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from ctxbench.api.inputs import Data, EmbedderGiven, embedder_name, load, make_frame, selector_spec
-from ctxbench.catalogs.agent_file import is_agent_file, open_catalog
+from ctxbench.catalogs.agent_file import is_agent_file
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.layout import read_exposures
 from ctxbench.datasets.lookup import dataset_folder
@@ -20,7 +20,14 @@ from ctxbench.datasets.queries import group_pairs
 from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Message, ParameterError, StorageError, UnknownNameError
 from ctxbench.io.files import cache_dir
-from ctxbench.labelling.import_files import check_target, import_files, import_options, plan_import, write_import
+from ctxbench.labelling.import_files import (
+    check_target,
+    import_files,
+    import_options,
+    open_items,
+    plan_import,
+    write_import,
+)
 from ctxbench.labelling.pools import Pool, Predictor, make_pool, open_selectors, usual_selectors
 from ctxbench.labelling.review import Corrections, Finding, findings, write_patch
 from ctxbench.labelling.session import LabelFolder, LabellingSession, LabelPrompt, PromptAnswer
@@ -78,7 +85,7 @@ def from_file(
     elif catalog is None or isinstance(catalog, Catalog):
         items = catalog
     else:
-        items, scopes = open_catalog(str(catalog)), scopes_of(dataset_folder(str(catalog)))
+        items, scopes = open_items(str(catalog)), scopes_of(dataset_folder(str(catalog)))
     paths = [Path(file) for file in ([path] if isinstance(path, str | Path) else path)]
     settings = import_options(kind=kind, names=names or {}, folder=None if out is None else Path(out), **options)
     plan = plan_import(paths, kind=kind, has_catalog=items is not None)

@@ -14,6 +14,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -30,7 +31,7 @@ from ctxbench.io.documents import (
     read_jsonc,
 )
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, merge_equal_faults, raise_faults, suggest
-from ctxbench.model.items import Item
+from ctxbench.model.items import Catalog, Item, ItemKey
 
 OTHER_NAMES = {
     "name": ("tool_name", "toolName", "function_name", "functionName", "operationId", "slug", "key", "id", "title"),
@@ -394,6 +395,22 @@ def read_tool_list(
         notes=tuple(reader.notes()),
         origin=str(path.parent),
     )
+
+
+def listed_tools(values: Iterable[Any]) -> Catalog:
+    """The tools that requests in logs list under `tools` or `functions`: the first definition of each name."""
+    items: dict[ItemKey, Item] = {}
+    left = [value for value in values if isinstance(value, dict | list)]
+    for value in left:
+        fields = value.items() if isinstance(value, dict) else (("", entry) for entry in value)
+        for name, entry in fields:
+            tools = entry if name in ("tools", "functions") and isinstance(entry, list) else []
+            for tool in filter(describes_item, tools):
+                with suppress(ParameterError):  # a tool of the provider, or not right
+                    item = read_definition(tool).item(None)
+                    items.setdefault(item.key, item)
+            left += [entry] if isinstance(entry, dict | list) and not tools else []
+    return Catalog(items.values())
 
 
 def is_tool_list(values: Sequence[Any]) -> bool:

@@ -42,6 +42,7 @@ from ctxbench.labelling.import_files import (
     ImportPlan,
     check_target,
     import_files,
+    open_items,
     plan_import,
     write_import,
 )
@@ -467,7 +468,7 @@ def _check_first(request: ImportRequest) -> None:
 def _import_paths(request: ImportRequest, *, as_json: bool) -> int:
     options, out = request.options(), request.out
     options = replace(options, folder=out)
-    catalog = None if request.catalog is None else find_catalog(request.catalog)
+    catalog = None if request.catalog is None else open_items(request.catalog, find_catalog)
     scopes = {} if request.catalog is None else scopes_of(dataset_folder(request.catalog))
     files = [Path(path) for path in request.paths]
     plan = plan_import(files, kind=request.kind, has_catalog=catalog is not None, command=request.command)

@@ -655,7 +655,7 @@ def _changed(chat: Any, change: Mapping[str, Any]) -> Any:
 
 _NOT_TRANSCRIPTS = {
     *("messages", "called", "offered", "spanId", "span_id", "traceId", "resourceSpans", "run_type", "requests"),
-    *("query", "question", "expected", "should_trigger"),
+    *("query", "question", "expected", "should_trigger", "span_kind", "context.span_id"),
 }
 """Fields of turns, spans and evals."""
 

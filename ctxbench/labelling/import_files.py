@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ctxbench.catalogs.agent_file import open_catalog
 from ctxbench.catalogs.instructions import is_instructions
 from ctxbench.catalogs.snapshots import SnapshotPart, refuse_other
+from ctxbench.catalogs.tool_lists import listed_tools
 from ctxbench.datasets.dataset import Dataset, name_of_path
 from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.layout import Exposure, write_known_items
 from ctxbench.io.console import ProgressListener, silent
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, check_choice
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, check_choice
 from ctxbench.labelling.conversion import Conversion, ImportSettings
 from ctxbench.labelling.evals import import_evals
 from ctxbench.labelling.judgment_files import import_collection, read_catalog_files
@@ -30,6 +33,7 @@ from ctxbench.labelling.sources import (
     documents,
     kind_named,
     recognise,
+    sample,
 )
 from ctxbench.labelling.trace_import import (
     UNSTATED,
@@ -50,6 +54,7 @@ TRACES = "traces"
 """The name for logs of any kind, each document read by its own form."""
 INSTRUCTIONS = ("skills", "rules")
 """Kinds of files that are items as a whole."""
+_LISTING = 1000  # documents of a log in which lists of tools are looked for
 _FIELDS = 8  # fields that a message lists
 _FILES = 5  # files of a folder whose faults a message lists
 
@@ -251,6 +256,26 @@ def _unknown(path: Path, first: Any, faults: Sequence[Fault], command: str) -> S
     return [Fault(Message("labelling.unknown-kind", fields=fields or ["none"]), path)]
 
 
+def open_items(name: str, open_name: Callable[[str], Catalog] = open_catalog) -> Catalog:
+    """Open a catalog; also a list of tools or documents, or a folder of skills and rules.
+
+    Args:
+        name: as of `open_catalog`, or a path.
+        open_name: opens a catalog by its name.
+
+    Raises:
+        UserError: it is none of these; the error of `open_name`.
+    """
+    try:
+        return open_name(name)
+    except UserError:
+        with suppress(UserError):
+            parts = import_files([Path(name)]).parts
+            if items := [item for part in parts for item in part.items]:
+                return Catalog(items)
+        raise
+
+
 def import_files(
     paths: Sequence[Path] | ImportPlan,
     catalog: Catalog | None = None,
@@ -261,7 +286,8 @@ def import_files(
 ) -> Imported:
     """Read files as one dataset, or as parts of a catalog; nothing is written.
 
-    Lists of tools or documents, and skills, among the files are the catalog if none is given.
+    Lists of tools or documents, and skills, among the files are the catalog if none is given; without these, the tools
+    that logs list.
 
     Args:
         paths: files, folders and patterns; or the plan of these.
@@ -293,6 +319,9 @@ def import_files(
     has_skills = catalog is None and any(plan.kinds[path].name in INSTRUCTIONS for path in items)
     if catalog is None and items and not (has_skills and plan.family == EVALS):
         catalog = Catalog(item for part in read_catalog_files(items, plan.kinds, options) for item in part.items)
+    if catalog is None and plan.family == LOG:
+        heads = (sample(path, _LISTING) for path in plan.of_family(LOG))
+        catalog = listed_tools(document.value for head in heads for document in head) or None
     if catalog is None and not (has_skills and plan.family == EVALS):
         files, command = plan.of_family(EVALS, LOG), settings.command
         raise ParameterError(Message("labelling.needs-catalog", files=files, command=command))
@@ -306,7 +335,6 @@ def import_files(
             nothing_else=options.nothing_else,
         )
         return Imported(plan=plan, dataset=conversion.dataset, report=conversion)
-    catalog = catalog or Catalog(())
     traces = import_traces(
         TraceSource(
             logs=tuple(plan.of_family(LOG)),

@@ -412,12 +412,12 @@ _ERROR = re.compile(
     r"|(?:\w+\.)*\w*(?:error|exception)[\"']?(?!\s*:\s*(?:null|false|0|\[\]|\"\"))\s*(?:[:!\])(]|$|\d|[-–—]\s|(?:code|occurred|in|at|while|when|with|from)\b|\w+ing\b)"
     r"|(?:the )?user (?:has |chose to )?(?:cancell?(?:ed)?|reject(?:ed)?|den(?:y|ied)|declined?|skip(?:ped)?)"
     r" (?:the |this |to )?(?:\w+ )?(?:tool|command|call|action|operation)|(?:the )?user doesn't want to proceed"
-    r"|(?:aborted|rejected|cancell?ed) by (?:the )?user"
+    r"|(?:aborted|rejected|cancell?ed) by (?:the )?user|tool (?:call|execution) (?:error|failed)\b"
     r"|fatal\s*(?:[:!]|error|$)|failed\s*(?:[:!]|$|[-–—]\s|(?:to|with|while|when)\b))",
     re.IGNORECASE,
 )
 _EXCEPTION_NAME = re.compile(r"Tool_?Not_?Found")  # an exception that does not name the tool
-_MEMBERS = ("error", "errors", "exception", "isError", "is_error")  # members of results that mark an error
+_MEMBERS = ("error", "errors", "exception", "isError", "is_error", "Err")  # members of results that mark an error
 _ERROR_LENGTH = 400  # characters at the start of a result that are searched for an error
 _STREAM = re.compile(r"\s*(?:data:\s*[\[{]|event:[^\n]*\n|[0-9a-f]:[\[{\"]|\{[^\n]*\}\s*\n\s*\{)")
 _NO_LETTERS = re.compile(r"[\W_]+")
