@@ -162,6 +162,24 @@ class Draft:
         self.scopes = {name: row.read_list(name, read_key, expected="an item id") for name in row.data}
         self.card = card
 
+    def grading(self, scores: Iterable[int], where: Path | str) -> dict[int, int]:
+        """The grade (0, 1 or 2) of each score; empty, with a fault, if a positive score has none.
+
+        A single positive score means 2. Several need the grades of the settings, or those of an export.
+        """
+        n_labels = Counter(scores)
+        positive = sorted(score for score in n_labels if score > 0)
+        grades = self.settings.grades or ({1: 1, 2: 2} if self.card else dict.fromkeys(positive[:1], 2))
+        if not (missing := [score for score in positive if score not in grades]):
+            return {score: grades.get(score, 0) for score in n_labels}
+        message: str = f"scores {', '.join(map(str, missing[:10]))} are not in the mapping of grades (--grades)"
+        if not self.settings.grades and not self.card:
+            counts = [f"{score} ({n_labels[score]:,} labels)" for score in positive[:10]]
+            example = ",".join(f"{score}={2 if score == positive[-1] else 1}" for score in positive[:10])
+            message = Message("labelling.scores-need-grades", scores=counts, example=example)
+        self.faults.append(Fault(message, where))
+        return {}
+
     def query_id(self, published: str) -> str:
         """A query id for qrels and runs: blanks are percent-encoded, and counted."""
         name = re.sub(r"\s", lambda match: quote(match[0], safe=""), published)
@@ -238,25 +256,6 @@ def split_name(published: str) -> str:
     """The name of a published split in ctxbench."""
     name = published.lower()
     return SPLITS[0] if name in _TUNING else name if name == "test" else published
-
-
-def grading(scores: Iterable[int], grades: Mapping[int, int] | None, where: Path | str) -> dict[int, int]:
-    """The grade (0, 1 or 2) of each score.
-
-    Raises:
-        InputError: there are several positive scores without a mapping, or the mapping lacks one.
-    """
-    n_labels = Counter(scores)
-    positive = sorted(score for score in n_labels if score > 0)
-    if grades is None and len(positive) > 1:
-        counts = [f"{score} ({n_labels[score]:,} labels)" for score in positive[:10]]
-        example = ",".join(f"{score}={2 if score == positive[-1] else 1}" for score in positive[:10])
-        raise InputError([Fault(Message("labelling.scores-need-grades", scores=counts, example=example), where)])
-    grades = dict.fromkeys(positive, 2) if grades is None else grades
-    if missing := [score for score in positive if score not in grades]:
-        listed = ", ".join(map(str, missing[:10]))
-        raise InputError([Fault(f"scores {listed} are not in the mapping of grades (--grades)", where)])
-    return {score: grades.get(score, 0) for score in n_labels}
 
 
 def read_grades(text: str) -> dict[int, int]:

@@ -67,7 +67,6 @@ from ctxbench.labelling.conversion import (
     ImportSettings,
     Judgment,
     PublishedQuery,
-    grading,
     plain_rows,
     refuse_empty,
     role_of,
@@ -111,7 +110,8 @@ class Assembly:
     def conversion(self, *, form: str, files: Sequence[Path], labelling: str, where: Path) -> Conversion:
         """Make the dataset; see `Draft.conversion`."""
         self._check_match()
-        judgments, grades = self._judgments_by_query(), self._grades()
+        judgments, paths = self._judgments_by_query(), [str(judgment.row.path) for judgment in self.judgments]
+        grades = self.draft.grading((judgment.score for judgment in self.judgments), ", ".join(dict.fromkeys(paths)))
         self.draft.stated.update(judgment.row.path.name for judgment in self.judgments)
         for published in self.queries:
             self._add(published, judgments[published.id], grades)
@@ -148,17 +148,6 @@ class Assembly:
                 earlier = {"first": first.score, "file": first.row.path.name, "line": first.row.line}
                 judgment.row.fault(Message("labelling.score-conflict", **pair, **earlier))
         return by_query
-
-    def _grades(self) -> Mapping[int, int]:
-        """The grade of each score; empty, with a fault, if the grades are unknown."""
-        grades = self.draft.settings.grades
-        grades = {1: 1, 2: 2} if grades is None and self.draft.card else grades
-        files = ", ".join(dict.fromkeys(str(judgment.row.path) for judgment in self.judgments))
-        try:
-            return grading((judgment.score for judgment in self.judgments), grades, files)
-        except InputError as error:
-            self.draft.faults += error.faults
-            return {}
 
     def _add(self, published: PublishedQuery, judgments: Mapping[str, Judgment], grades: Mapping[int, int]) -> None:
         """Add a query with its labels to the draft."""
