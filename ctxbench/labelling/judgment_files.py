@@ -77,7 +77,6 @@ from ctxbench.model.arrays import DEPTH, Grade
 from ctxbench.model.candidates import Origin
 from ctxbench.model.items import Catalog, Item, read_key
 from ctxbench.model.requests import Request
-from ctxbench.selectors.protocol import catalog_message, request_messages
 
 HEADER = ("query-id", "corpus-id", "score")
 _LABELLED = {"labels", "set", "groups", "pairs"}  # roles of files with labels
@@ -511,32 +510,6 @@ class ExportReport:
     def as_dict(self) -> dict[str, Any]:
         """The statistics as JSON."""
         return {**asdict(self), "folder": str(self.folder)}
-
-
-def request_rows(dataset: Dataset, *, may_offer: bool = False) -> Iterator[dict[str, Any]]:
-    """The input of an external command: a catalog, then its requests, one per line.
-
-    Args:
-        dataset: any.
-        may_offer: add to each request `may_offer` (the ids of all items that may be offered, in catalog order) and
-            perhaps `session` (the ids of items in the session).
-
-    Yields:
-        The messages of `ctxbench.selectors.protocol`: one with the catalog, then one per query, in the order of the
-        dataset. Queries with other items follow another catalog.
-    """
-    batch, ids = dataset.batch(), dataset.current_catalog.ids
-    last = ""
-    for row, message in request_messages(batch, range(len(batch)), "items"):
-        if message["catalog"] != last:
-            last = message["catalog"]
-            yield catalog_message(batch, row, "items") or {}
-        fields: dict[str, Any] = {}
-        if may_offer:
-            session = batch.session_item[batch.session_start[row] : batch.session_start[row + 1]]
-            fields = {"may_offer": [ids[position] for position in np.flatnonzero(batch.eligible[row])]}
-            fields |= {"session": [ids[position] for position in session]} if len(session) else {}
-        yield {**message, **fields}
 
 
 def export_dataset(
