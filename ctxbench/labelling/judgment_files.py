@@ -22,7 +22,6 @@ import csv
 import io
 import math
 import os
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -265,7 +264,7 @@ def import_collection(
         raise ParameterError(Message("labelling.catalog-and-documents", paths=reader.roles.get("documents", files)))
     items = reader.documents() if catalog is None else items_by_name(catalog)
     del reader.rows["documents"]  # of a large collection, they need as much memory as the items
-    n_named = Counter(item.name for item in catalog or ())
+    ambiguous = {item.name for item in catalog or ()} - items.keys()
     catalog = Catalog(items.values()) if catalog is None else catalog
     queries, judgments = reader.queries(), list(reader.judgments())
     folder = next((query.row.path.parent for query in queries if query.exported is not None), None)
@@ -283,7 +282,6 @@ def import_collection(
     if folder is not None and (folder / EXPORT_FILE).is_file():
         draft.read_card(folder / EXPORT_FILE)
     folders = [path.absolute().parent for path in paths]
-    ambiguous = {name for name, n in n_named.items() if n > 1}
     return Assembly(draft, catalog, items, queries, judgments, ambiguous).conversion(
         form=form,
         files=paths,
@@ -721,16 +719,18 @@ def _run_lines(ids: Sequence[str], tag: str, answers: Slice) -> Iterator[str]:
 
 def _other_values(dataset: Dataset, judged: set[str]) -> dict[str, tuple[str, ...]]:
     """The queries whose metrics differ in other programs, by reason."""
-    alternatives = {label.query for label in dataset.labels if label.alternatives}
-    batch = dataset.batch()
-    with_session_label = []
-    for row, query in enumerate(dataset.queries):
-        items = batch.session_item[batch.session_start[row] : batch.session_start[row + 1]].tolist()
-        keys = {dataset.catalog[item].key for item in items}
-        if any(label.item in keys and label.grade >= Grade.HELPFUL for label in dataset.labels_of(query.id)):
-            with_session_label.append(query.id)
+    batch, keys = dataset.batch(), [item.key for item in dataset.catalog]
+    ends = zip(batch.session_start.tolist(), batch.session_start[1:].tolist(), strict=False)
+    items = [batch.session_item[start:end].tolist() for start, end in ends]
+    sessions = {query.id: {keys[i] for i in rows} for query, rows in zip(dataset.queries, items, strict=True)}
+    helpful = [label for label in dataset.labels if label.grade >= Grade.HELPFUL]
     queries_by_reason = {
-        Message("labelling.alternatives-in-qrels"): [q.id for q in dataset.queries if q.id in alternatives & judged],
-        Message("labelling.session-in-runs"): [q for q in with_session_label if q in judged],
+        Message("labelling.alternatives-in-qrels"): {label.query for label in dataset.labels if label.alternatives},
+        Message("labelling.session-in-runs"): {label.query for label in helpful if label.item in sessions[label.query]},
     }
-    return {why: tuple(queries) for why, queries in queries_by_reason.items() if queries}
+    order = [query.id for query in dataset.queries if query.id in judged]
+    return {
+        why: tuple(query for query in order if query in queries)
+        for why, queries in queries_by_reason.items()
+        if queries & judged
+    }
