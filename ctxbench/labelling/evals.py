@@ -32,7 +32,7 @@ from ctxbench.datasets.dataset import split_of
 from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_pairs, minimal_groups
 from ctxbench.io.errors import SHOWN, Fault, InputError, Message, check_choice, merge_equal_faults, none_found, suggest
 from ctxbench.io.rows import Row
-from ctxbench.labelling.conversion import PASSED_OVER, RENAMED, Conversion, Draft, ImportSettings, grading, refuse_empty
+from ctxbench.labelling.conversion import PASSED_OVER, RENAMED, Conversion, Draft, ImportSettings, refuse_empty
 from ctxbench.labelling.eval_forms import (
     BY_HAND,
     KINDS,
@@ -264,14 +264,10 @@ class _EvalReader:
     def read_scale(self, stated: Iterable[int | None], file: Path) -> None:
         """Find the grades of the scores of labels; an unknown scale is a fault of the file."""
         scores = [score for score in stated if score is not None]
-        grades = self.draft.settings.grades
-        if negative := sorted({score for score in scores if score < 0} - set(grades or ())):
+        if negative := sorted({score for score in scores if score < 0} - set(self.draft.settings.grades or ())):
             message = Message("labelling.negative-grades", scores=negative, example=f"{negative[0]}=0")
             self.draft.faults.append(Fault(message, file))
-        try:
-            self._grades = grading(scores, grades, file)
-        except InputError as error:
-            self.draft.faults += error.faults
+        self._grades = self.draft.grading(scores, file)
 
     def _offered(self, row: Row, name: str) -> list[ItemKey]:
         """The offered items in a field."""
