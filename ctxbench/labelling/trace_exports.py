@@ -47,7 +47,6 @@ from ctxbench.labelling.trace_turns import (
     read_exchange,
     read_turn,
     unread_line,
-    unread_responses,
 )
 
 TURN_MARKS = ("messages", "text", "called", "offered")
@@ -173,9 +172,15 @@ def _entries(data: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], dict[
     labels, trace = data.get("context.trace_id"), data.get("trace")
     above = {**data, **(trace if isinstance(trace, dict) else {})}
     inherited = {name: above[name] for name in _INHERITED if above.get(name) is not None}
+    bodies: dict[str, dict[str, Any]] = {}  # of a batch of Langfuse: events that make or change observations
+    for event in data["batch"] if all_objects(data.get("batch")) else ():
+        body = {name: value for name, value in _object(event.get("body")).items() if value is not None}
+        kind = {"type": str(event.get("type")).partition("-")[0].upper()}
+        bodies[str(body.get("id"))] = {**bodies.get(str(body.get("id")), {}), **kind, **body}
     rows = [{name: _object(column).get(label) for name, column in data.items()} for label in _object(labels)]
     for row in (
         *rows,
+        *bodies.values(),
         *(row for name in _GROUPS if all_objects(data.get(name)) for row in data[name]),
     ):
         yield from _entries({**inherited, **{name: value for name, value in row.items() if value is not None}})
@@ -213,14 +218,13 @@ def _span(data: Mapping[str, Any], shared: Mapping[str, Any], default_id: str) -
     columns = {name.removeprefix("attributes."): data[name] for name in data if name.startswith("attributes.")}
     listed = data["tags"] if all_objects(data.get("tags")) else data.get("attributes")  # of Jaeger: tags
     attributes = {**shared, **_attributes(listed), **columns, **_object(metadata.get("attributes"))}
-    content = _value(data.get("body"))
-    content = {**attributes, **(content if isinstance(content, dict) else {"content": content})}
-    events = [(str(get(data, "eventName", "event_name") or attributes.get("event.name") or ""), content)]
-    if "body" not in data:
-        logged = data["events"] if all_objects(data.get("events")) else ()
-        events = [(str(event.get("name") or ""), _attributes(event.get("attributes"))) for event in logged]
-    for name, details in events:
-        attributes |= details if name in _DETAILS else {}
+    logged = data["events"] if all_objects(data.get("events")) else ()
+    events = [(str(event.get("name") or ""), _attributes(event.get("attributes"))) for event in logged]
+    if "body" in data:
+        content = _value(data["body"])
+        content = {**attributes, **(content if isinstance(content, dict) else {"content": content})}
+        events = [(str(get(data, "eventName", "event_name") or attributes.get("event.name") or ""), content)]
+    attributes |= {key: value for name, details in events if name in _DETAILS for key, value in details.items()}
     flat = {**data, "span_attributes": _object(data.get("span_attributes")), **_nested(attributes)}
     if "run_type" in data:
         flat["session_id"] = None  # of LangSmith: a project
@@ -231,11 +235,11 @@ def _span(data: Mapping[str, Any], shared: Mapping[str, Any], default_id: str) -
         fields["response"] = {"text": fields["text"], "toolCalls": parsed(fields["calls"])}
     request = messages if fields["request"] is None else fields["request"]
     parameters = (flat.get("input.value"), flat.get("llm.invocation_parameters"), extra.get("invocation_params"))
-    bodies = (_object(request), metadata, extra, *map(_object, parameters))
-    listed_tools = (fields["tools"], *(get(body, *_DEFINITIONS) for body in bodies))
-    tools = next((value for value in listed_tools if value is not None), None)
+    bodies = (get(body, *_DEFINITIONS) for body in map(_object, (request, metadata, extra, *parameters)))
+    tools = next((value for value in (fields["tools"], *bodies) if value is not None), None)
     entries = parsed(request)
-    among = [entry for entry in entries if _is_definition(entry)] if isinstance(entries, list) else []
+    messages_of_tools = [entry for entry in entries if entry.get("role") == "tool"] if all_objects(entries) else []
+    among = [entry for entry in messages_of_tools if describes_item(entry.get("content"))]
     if among:  # of LangChain's callback of Langfuse
         tools = [entry["content"] for entry in among]
         request = [entry for entry in entries if entry not in among]
@@ -259,35 +263,24 @@ def _span(data: Mapping[str, Any], shared: Mapping[str, Any], default_id: str) -
     )
 
 
-def _is_definition(entry: Any) -> bool:
-    """Whether a message is the definition of a tool."""
-    return isinstance(entry, dict) and entry.get("role") == "tool" and describes_item(entry.get("content"))
-
-
 def _kind(flat: Mapping[str, Any]) -> str:
     """The kind of a span, by its fields that name one, else by its attributes of the GenAI conventions."""
     values = [_field(flat, name) for name in (*_FIELDS["kind"], "name")]
     values[-1] = values[-1] if str(values[-1]).startswith("ai.") else None
     names = [value.split(" ")[0].casefold() for value in values if isinstance(value, str)]
-    if kind := next((_KINDS[name] for name in names if name in _KINDS), ""):
-        return kind
-    if flat.get("gen_ai.operation.name") is not None:
-        return ""
     is_model_call = _field(flat, "gen_ai.input.messages", "gen_ai.request.model", "gen_ai.prompt") is not None
-    return "tool" if "gen_ai.tool.name" in flat else "chat" if is_model_call else ""
+    by_attributes = "tool" if "gen_ai.tool.name" in flat else "chat" if is_model_call else ""
+    default = by_attributes if flat.get("gen_ai.operation.name") is None else ""
+    return next((_KINDS[name] for name in names if name in _KINDS), default)
 
 
 def _of_events(events: list[tuple[str, dict[str, Any]]]) -> tuple[list[Any] | None, list[Any] | None]:
     """The messages of the request and of the answer in events and log records of the GenAI conventions."""
-    messages: list[Any] = []
-    answers: list[Any] = []
-    for name, data in events:
-        if match := _MESSAGE.match(name):
-            messages.append({"role": match[1], **data})
-        elif name == "gen_ai.choice" and str(data.get("index", 0)) == "0":
-            message = parsed(data.get("message"))
-            inner = message if isinstance(message, dict) else {"content": message}
-            answers.append({**data, "message": None, **inner, "role": "assistant"})
+    messages = [{"role": match[1], **data} for name, data in events if (match := _MESSAGE.match(name))]
+    choices = [data for name, data in events if name == "gen_ai.choice" and str(data.get("index", 0)) == "0"]
+    contents = [(data, parsed(data.get("message"))) for data in choices]
+    inner = [(data, content if isinstance(content, dict) else {"content": content}) for data, content in contents]
+    answers = [{**data, "message": None, **content, "role": "assistant"} for data, content in inner]
     return messages or None, answers or None
 
 
@@ -398,11 +391,10 @@ class LogReader:
             is_export = isinstance(data, dict) and (any(name in data for name, *_ in _EXPORTS) or _is_span(data))
             key = "labelling.not-a-span" if is_export else "labelling.messages-form"
             faults.append(replace(at, message=Message(key)))
-        if len(faults) == n_faults or counts["spans"] - counts["spans_unreadable"] > n_spans:
-            return True
-        if isinstance(data, dict):
+        is_read = len(faults) == n_faults or counts["spans"] - counts["spans_unreadable"] > n_spans
+        if not is_read and isinstance(data, dict):
             self._findings.unread.update(name for name in (*RESPONSES, "called") if data.get(name))
-        return False
+        return is_read
 
     def _read(self, data: Any, position: int, at: Fault) -> None:
         faults = self._findings.faults
@@ -422,10 +414,7 @@ class LogReader:
         elif holds_spans(data):
             self._read_spans(read_spans(data, position), position, at)
         elif any(name in data for name in TURN_MARKS) and not is_eval(data) and not is_answer(data):
-            record = read_turn(data, position, at, findings=self._findings, interner=self._interner)
-            self._records += [] if record is None else [record]
-            if record is not None and "called" not in data:
-                self._findings.unread.update(unread_responses(data, has_tools=record.offered is not None))
+            self._records += read_turn(data, position, at, findings=self._findings, interner=self._interner)
         else:
             faults.append(replace(at, message=unread_line(data)))
 

@@ -442,12 +442,6 @@ class ChatMessage:
     results: tuple[Result, ...] = ()
     unread: int = 0
 
-    @property
-    def is_answer(self) -> bool:
-        """Whether it ends a turn: the assistant waits for no result."""
-        is_text = bool(self.text) or not self.calls
-        return self.role == "assistant" and is_text and len(self.calls) <= len(self.results)
-
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -504,12 +498,17 @@ def summarise_messages(messages: Sequence[ChatMessage], *, history: int) -> Mess
         users=len(user_positions),
         key=stable_hash(*(f"{m.role} {m.text}" for m in messages[: last + 1] if m.role != "system")),
         continued=bool(after) and bool(user_positions),
-        finished=bool(after) and after[-1].is_answer,
+        finished=bool(after) and after[-1].role == "assistant" and _has_results(after[-1]),
         calls=calls_of(after),
         unread=sum(message.unread for message in after),
         earlier=sum(len(message.calls) for message in messages[: last + 1]),
         user_hashes=tuple(stable_hash(messages[i].text) for i in user_positions),
     )
+
+
+def _has_results(message: ChatMessage) -> bool:
+    """Whether a message waits for no result: it has no calls, or their results and a text."""
+    return not message.calls or (bool(message.text) and len(message.calls) <= len(message.results))
 
 
 def set_summary(record: Record, messages: Sequence[ChatMessage], interner: Interner) -> None:
@@ -522,8 +521,7 @@ def set_summary(record: Record, messages: Sequence[ChatMessage], interner: Inter
 
 def set_exchange(record: Record, request: list[ChatMessage], answers: list[ChatMessage], interner: Interner) -> None:
     """Set the fields of a record from a request and its answers, which may repeat the messages of the request."""
-    positions = ([i for i, message in enumerate(part) if message.role == "user"] for part in (request, answers))
-    users, repeated = positions
+    users, repeated = ([i for i, message in enumerate(part) if message.role == "user"] for part in (request, answers))
     if users and repeated and request[users[-1]].text == answers[repeated[-1]].text:
         before = max(request[: users[-1]], answers[: repeated[-1]], key=len)
         messages = [*before, *answers[repeated[-1] :]]

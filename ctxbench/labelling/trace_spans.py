@@ -201,10 +201,8 @@ class SpanTree:
             call, above = node.called, self._ancestors[node.id]
             if call is None or any(a.called is not None and a.called.name == call.name for a in above):
                 continue  # also logged by the client of a server
-            record = self._record_above(node) or _record_with_call(
-                call, self._start(node), holders.get(call.id or "", [])
-            )
-            record = record or self._latest_record(node)
+            with_call = _record_with_call(call, self._start(node), holders.get(call.id or "", []))
+            record = self._record_above(node) or with_call or self._latest_record(node)
             if record is None:
                 self._findings.counts["calls_without_request"] += 1
             else:
@@ -228,9 +226,8 @@ def _record_with_call(call: Call, begin: float, holders: list[Record]) -> Record
     """Of the records whose messages have the id of a call, that with its name, then the latest before its begin."""
 
     def order(record: Record) -> tuple[bool, bool, float]:
-        names = [holder.name for holder in record.calls if holder.id == call.id]
-        time = record.time or 0.0
-        return not any(same_tool(name, call.name) for name in names), time > begin, -time
+        has_name = any(holder.id == call.id and same_tool(holder.name, call.name) for holder in record.calls)
+        return not has_name, (record.time or 0.0) > begin, -(record.time or 0.0)
 
     return min(holders, key=order, default=None)
 

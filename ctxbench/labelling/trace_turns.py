@@ -60,8 +60,8 @@ def meant_field(name: str) -> str:
 
 def read_turn(
     data: dict[str, Any], position: int, at: Fault, *, findings: LogFindings, interner: Interner
-) -> Record | None:
-    """The record of one row of JSON lines; None, and a fault, if it is wrong."""
+) -> list[Record]:
+    """The record of one row of JSON lines; empty, and a fault, if it is wrong."""
     findings.ignored.update(name for name in data if name not in TURN_FIELDS)
     faults: list[Fault] = []
     row, record = Row(data, faults, Path(at.path or ""), at.line), Record(position=position)
@@ -73,8 +73,15 @@ def read_turn(
     if data.get("called") is not None:  # else the calls in messages after the last user message
         record.calls = row.read_list("called", _call, expected="{tool, status}")
     _read_items(record, row, interner)
+    if data.get("called") is None:
+        texts = {name for name in RESPONSES if isinstance(text := parsed(data.get(name)), str) and not is_stream(text)}
+        answers = {name for name in RESPONSES if data.get(name) not in _EMPTY}
+        answers -= texts if record.offered is not None else set()  # texts have no calls if the tools are listed
+        findings.unread.update(
+            answers | {name for name in data if name not in TURN_FIELDS and holds_calls(name, data[name])}
+        )
     findings.faults += faults
-    return None if faults else record
+    return [] if faults else [record]
 
 
 def _read_messages(record: Record, row: Row, interner: Interner) -> None:
@@ -109,17 +116,18 @@ def _read_items(record: Record, row: Row, interner: Interner) -> None:
     modes = [entry.get("mode", "manual") if isinstance(entry, dict) else "manual" for entry in session or ()]
     if len(modes) == len(names.get("session", ())) and session is not None:
         record.session = tuple(zip(names["session"], modes, strict=True))
-    form = '{"tool", "text"}'
-    record.tool_results = row.read_list("tool_results", lambda r: (str(r["tool"]), str(r["text"])), expected=form)
+    record.tool_results = row.read_list(
+        "tool_results", lambda result: (str(result["tool"]), str(result["text"])), expected='{"tool", "text"}'
+    )
     called = any(call.status == "ok" for call in record.calls)
-    for is_wrong, fault in (
+    checks = (
         (record.exposure == "partial" and everything, Message("labelling.exposure-conflict")),
         (record.scope is not None and record.available is not None, Message("labelling.scope-and-available")),
         (record.needs is not None and called, Message("labelling.needs-conflict")),
         *((mode not in ("always", "manual"), Message("labelling.session-mode", got=mode)) for mode in modes),
-    ):
-        if is_wrong:
-            row.fault(fault)
+    )
+    for fault in (fault for is_wrong, fault in checks if is_wrong):
+        row.fault(fault)
 
 
 def _call(entry: Any) -> Call:
@@ -174,8 +182,8 @@ def read_exchange(data: Mapping[str, Any], position: int, *, findings: LogFindin
     options = (response, *map(data.get, _OPTIONS))  # a response of OpenAI repeats the tools of its request
     sources = (request, data, *(source for source in options if isinstance(source, dict)))
     offered = next((tools for source in sources if (tools := offered_tools(source)) is not None), None)
-    if offered is None and name and ("model" in request or field not in _OF_LINES):
-        offered = []  # a body without tools
+    has_no_tools = offered is None and bool(name) and ("model" in request or field not in _OF_LINES)
+    offered = [] if has_no_tools else offered
     # the calls of a text answer are known only if the line lists the tools of the model
     unread = responses if not name or (name in texts and offered is None) else {}
     identity = _identities((data, response if isinstance(response, dict) else {}, request))
@@ -188,8 +196,7 @@ def read_exchange(data: Mapping[str, Any], position: int, *, findings: LogFindin
     read = {field, *([name] if name else responses), *who, *_TOOLS, *of_sdk}
     passed_over = [field for field in data if field not in read] if responses or not is_line else []
     findings.ignored.update(passed_over)
-    findings.unread.update(name for name in passed_over if holds_calls(name, data[name]))
-    findings.unread.update(list(unread))
+    findings.unread.update([*unread, *(name for name in passed_over if holds_calls(name, data[name]))])
     findings.counts["responses_unread"] += bool(unread)
     findings.counts["responses_missing"] += not responses and request is not data
     if (earlier := interner.responses.get(str(request.get("previous_response_id")))) is not None:
@@ -203,19 +210,6 @@ def read_exchange(data: Mapping[str, Any], position: int, *, findings: LogFindin
         set_summary(part, before, interner)
     records = [*(part for part, _ in parts), record]
     return [part for part in records if interner.first((part.key, part.calls), part) is part or part is record]
-
-
-def unread_responses(data: Mapping[str, Any], *, has_tools: bool) -> list[str]:
-    """The fields of a turn with responses or calls that are not read.
-
-    Args:
-        data: the turn.
-        has_tools: the turn lists the tools of the model, so that an answer of text alone has no calls.
-    """
-    responses = [name for name in RESPONSES if data.get(name) not in _EMPTY]
-    texts = [name for name in responses if isinstance(text := parsed(data[name]), str) and not is_stream(text)]
-    calls = [name for name in data if name not in TURN_FIELDS and holds_calls(name, data[name])]
-    return list(dict.fromkeys([*(name for name in responses if name not in texts or not has_tools), *calls]))
 
 
 def unread_line(data: Any) -> Message:
@@ -411,8 +405,7 @@ def conversations(records: Iterable[Record], findings: LogFindings, *, history: 
     for members in sorted(groups, key=lambda members: min(record.position for record in members)):
         if turns := _turns(members, findings):
             findings.counts["conversations"] += 1
-            _number_turns(turns)
-            _set_history(turns, findings, history=history)
+            _complete(turns, findings, history=history)
             yield turns
 
 
@@ -510,7 +503,7 @@ def _turns(members: list[Record], findings: LogFindings) -> list[Turn]:
     members = sorted(members, key=lambda record: ((record.time or 0.0) if timed else 0.0, record.position))
     if numbered and numbered < len(members):
         members = [replace(record, turn=None) for record in members]
-    groups = _by_number(members) if numbered == len(members) else _by_messages(members)
+    groups = _by_messages(sorted(members, key=lambda record: record.turn or 0))
     turns = []
     for group in groups:
         first = next((i for i, record in enumerate(group) if record.text is not None), None)
@@ -522,41 +515,34 @@ def _turns(members: list[Record], findings: LogFindings) -> list[Turn]:
     return turns
 
 
-def _by_number(members: list[Record]) -> list[list[Record]]:
-    """Records grouped by turn number; a number with two user messages is two turns."""
-    turns: list[list[Record]] = []
-    for _, records in sorted(group_pairs((record.turn or 0, record) for record in members).items()):
-        texts: list[str | None] = []  # of a record without one that of the record before it
-        for record in records:
-            texts.append(texts[-1] if record.text is None and texts else record.text)
-        first = next((text for text in texts if text is not None), "")
-        turns += group_pairs(
-            (first if text is None else text, record) for text, record in zip(texts, records, strict=True)
-        ).values()
-    return turns
-
-
 def _by_messages(members: list[Record]) -> list[list[Record]]:
-    """Records grouped by the messages up to the last user message; records without one join the turn before."""
+    """Records grouped by number and text, or by the messages up to the last user message.
+
+    Records without a user message join the turn before.
+    """
     groups: list[list[Record]] = []
-    latest: dict[int, list[Record]] = {}
+    latest: dict[object, list[Record]] = {}
     for record in members:
-        candidates = [*filter(None, [latest.get(record.key)]), *groups[-1:]]
+        key = record.key if record.turn is None else (record.turn, record.text)
+        candidates = [*filter(None, [latest.get(key)]), *groups[-1:]]
         group = next((group for group in candidates if _continues(record, group)), None)
         if group is None:
             group = []
             groups.append(group)
         group.append(record)
         if record.text is not None:
-            latest[record.key] = group
+            latest[key] = group
     users = [next((record.users for record in group if record.text is not None), 0) for group in groups]
-    if len(groups) > 1 and min(users) > 0 and len(set(users)) == len(users):
+    if members[0].turn is None and len(groups) > 1 and min(users) > 0 and len(set(users)) == len(users):
         return [groups[i] for i in sorted(range(len(groups)), key=users.__getitem__)]
     return groups
 
 
 def _continues(record: Record, group: list[Record]) -> bool:
-    """Whether a record belongs to a turn: it has the same messages, or a later window of them."""
+    """Whether a record belongs to a turn: it has its number and text, the same messages, or a later window of them."""
+    if record.turn is not None:
+        texts = {earlier.text for earlier in group} - {None}
+        return record.turn == group[0].turn and (record.text is None or texts <= {record.text})
     if record.text is None:
         return True
     is_open = record.continued and not group[-1].finished
@@ -566,21 +552,16 @@ def _continues(record: Record, group: list[Record]) -> bool:
     return is_open and record.text == group[0].text and any((call.id, call.name) in ids for call in record.calls)
 
 
-def _number_turns(turns: list[Turn]) -> None:
-    """Set the numbers of turns."""
+def _complete(turns: list[Turn], findings: LogFindings, *, history: int) -> None:
+    """Set number, history, calls and `asked_again` of turns."""
     users = [turn.records[0].users for turn in turns]
-    grows = all(a < b for a, b in pairwise(users))
-    for i, turn in enumerate(turns):
-        number = turn.records[0].turn
-        turn.number = number if number is not None else users[i] - 1 if grows else i
-
-
-def _set_history(turns: list[Turn], findings: LogFindings, *, history: int) -> None:
-    """Set history, calls and `asked_again` of turns."""
+    grows = all(before < after for before, after in pairwise(users))
     messages: list[ChatTurn] = []
     n_calls = n_lost = 0
     for i, turn in enumerate(turns):
-        turn.history = turn.records[0].history or (tuple(messages[-history:]) if history else ())
+        first = turn.records[0]
+        turn.number = first.turn if first.turn is not None else users[i] - 1 if grows else i
+        turn.history = first.history or (tuple(messages[-history:]) if history else ())
         turn.calls = merge_calls(turn.records)
         n_lost += max(max(record.earlier for record in turn.records) - n_calls - n_lost, 0)
         n_calls += len(turn.calls)

@@ -579,6 +579,20 @@ def test_an_agent_around_another_is_not_another_agent(imported):
     assert labels(imported(*planned)) == {"money back": ["track_order"]}
 
 
+def test_the_events_of_a_batch_of_langfuse_are_one_observation(imported):
+    body = {"id": "s1", "traceId": "t1", "name": "chat", "input": BODY}
+    events = [
+        {"id": "e0", "type": "trace-create", "body": {"id": "t1"}},
+        {"id": "e1", "type": "generation-create", "body": body},
+        {
+            "id": "e2",
+            "type": "generation-update",
+            "body": {"id": "s1", "traceId": "t1", "input": None, "output": CALLED},
+        },
+    ]
+    assert labels(imported({"batch": events, "metadata": {}})) == {ASK: ["track_order"]}
+
+
 def test_the_messages_of_a_state_of_langgraph_are_read(imported):
     state = {"values": {"messages": [{"type": "human", "content": ASK}, AI_MESSAGE]}, "next": [], "config": {}}
     assert kind_of(state) == "turns"
