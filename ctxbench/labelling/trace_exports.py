@@ -119,7 +119,13 @@ _OBSERVATIONS = (
     *("GENERATION", "TOOL", "AGENT", "SPAN", "EVENT", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING", "GUARDRAIL"),
 )
 _OF_OBSERVATIONS = ("traceId", "trace_id", "parentObservationId", "parent_observation_id")
-_OF_TRACES = ("bookmarked", "htmlPath", "observationCount", "release", "totalCost")  # fields of Langfuse's table of traces
+_OF_TRACES = (
+    "bookmarked",
+    "htmlPath",
+    "observationCount",
+    "release",
+    "totalCost",
+)  # fields of Langfuse's table of traces
 _INHERITED = ("sessionId", "session_id", "userId", "user_id")  # fields of a trace that are its observations', too
 _LISTS = re.compile(
     r"gen_ai\.(?:prompt|completion)\.\d+\.|llm\.(?:input_messages|output_messages|tools|request\.functions)(?:\.|$)"
