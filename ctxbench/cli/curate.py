@@ -42,12 +42,12 @@ from ctxbench.labelling.curation import (
     diff_datasets,
     split_dataset,
 )
-from ctxbench.labelling.judgment_files import ExportReport, export_dataset, request_rows
+from ctxbench.labelling.judgment_files import ExportReport, export_dataset
 from ctxbench.labelling.rebase import RebaseReport, check_renames, dropped_items, read_renames, rebase_dataset
 from ctxbench.model.items import Catalog, Item, ItemKey
 from ctxbench.search.embedders import open_embedder, open_vectors
 from ctxbench.search.tokens import open_counter
-from ctxbench.selectors.protocol import dumps
+from ctxbench.selectors.protocol import dumps, request_rows
 
 _REORDERED = "common items have another order, which decides ties"
 

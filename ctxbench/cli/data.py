@@ -6,9 +6,9 @@ import logging
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -399,6 +399,16 @@ class ImportRequest:
             server=self.server,
         )
 
+    def check_only(self, names: Collection[str], title: str) -> None:
+        """Check that no options but some are used.
+
+        Raises:
+            ParameterError: another one is.
+        """
+        for entry in fields(self):
+            if entry.name not in (*names, "paths", "kind") and getattr(self, entry.name) != entry.default:
+                raise ParameterError(f"--{_FLAGS.get(entry.name, entry.name.replace('_', '-'))} is not for {title}")
+
     def check_options(self, plan: ImportPlan) -> None:
         """Check that each option is of the family of the files.
 
@@ -413,6 +423,9 @@ class ImportRequest:
                 raise ParameterError(f"--{option} is for {_FAMILIES[family]}; the files are {titles}")
 
 
+_OF_DATASETS = ("out", "source", "own_files")  # the options for a public dataset
+_OF_RUNS = ("out", "dataset", "keep")
+_FLAGS = {"names": "map", "item_type": "type", "source": "from", "own_files": "own"}
 _MAPPED = tuple(dict.fromkeys((*record_files.MAPPED, *OTHER_NAMES, *FIELD_NAMES)))
 _FAMILIES = {
     LOG: "logs",
@@ -437,14 +450,18 @@ def import_any(request: ImportRequest, *, as_json: bool) -> int:
     if request.kind == "dataset" or (first in lookup.importers() and not Path(first).exists()):
         if len(request.paths) > 1:
             raise ParameterError(f"one public dataset at a time; got {', '.join(request.paths)}")
+        request.check_only(_OF_DATASETS, "public datasets")
         import_dataset(first, out=request.out, source=request.source, own_files=request.own_files, as_json=as_json)
         return 0
     if request.kind == "run":
+        request.check_only(_OF_RUNS, "rankings of TREC (--as run)")
         import_run(request, as_json=as_json)
         return 0
     if request.out is None and not request.dry_run:
         data_files([Path(path) for path in request.paths])  # a missing file is named first
         raise ParameterError("name the folder for the result: --out FOLDER; or use --dry-run")
+    special = {*_OF_DATASETS, *_OF_RUNS} - {"out"}
+    request.check_only([entry.name for entry in fields(request) if entry.name not in special], "files of this kind")
     return _import_paths(request, as_json=as_json)
 
 

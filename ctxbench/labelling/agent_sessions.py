@@ -33,7 +33,6 @@ from ctxbench.labelling.trace_messages import (
     Call,
     LogFindings,
     Record,
-    all_objects,
     get,
     parsed,
     plain_text,
@@ -51,10 +50,22 @@ _FIELDS = {
         *("sessionId", "session_id", "conversation_id", "conversationId", "conversation", "thread_id", "threadId"),
         *("chat_id", "chatId", "dialogue_id", "dialog_id", "test_id", "task_id", "run_id", "trace_id", "session"),
     ),
-    "messages": ("chat_messages", "conversations", "transcript", "messages", "traj", "trajectory", "history", "steps"),
+    "messages": (
+        *("chat_messages", "conversations", "transcript", "messages", "traj", "trajectory", "history", "steps"),
+        *("dialogue", "dialog", "utterances"),
+    ),
     "time": ("timestamp", "time", "ts", "created_at", "createdAt", "created", "date"),
     "text": ("content", "text", "message", "value", "body", "parts", "utterance", "prompt"),
-    "calls": ("tool_calls", "toolCalls", "toolRequests", "toolInvocations", "function_calls", "function_call"),
+    "calls": (
+        "tool_calls",
+        "toolCalls",
+        "toolRequests",
+        "toolInvocations",
+        "function_calls",
+        "function_call",
+        "tools_used",
+        "tools_called",
+    ),
     "name": ("mcpToolName", "toolName", "name", "tool_name", "function_name", "tool", "toolId", "fn", "func"),
     "server": ("mcpServerName", "server_name", "serverName", "server", "namespace", "providerIdentifier"),
     "id": ("tool_use_id", "tool_call_id", "toolCallId", "call_id", "callId", "callID", "id"),
@@ -91,15 +102,8 @@ _RESULT = re.compile(
     re.IGNORECASE,
 )
 _FAILURES = (
-    "error",
-    "output-error",
-    "output-denied",
-    "failed",
-    "failure",
-    "cancelled",
-    "canceled",
-    "denied",
-    "rejected",
+    *("error", "output-error", "output-denied", "failed", "failure", "cancelled", "canceled", "denied", "rejected"),
+    *("aborted", "timeout", "timed_out", "skipped", "declined", "blocked"),
 )
 _EXIT = re.compile(r"exit(?:ed with)?[ _]code[\"']?:? *[1-9]", re.IGNORECASE)  # of a shell
 
@@ -138,10 +142,11 @@ _TAGGED = re.compile(r"<(use_mcp_tool|read_file|execute_command|use_skill|tool_c
 _TAG = re.compile(r"<([\w-]+)>\s*([^<]*)</\1>")
 
 _N_RESULTS, _LENGTH = 5, 1000  # results that go with the next request, and their characters
+_N_ROLES = 8  # different words for roles in a transcript at most
 _ABORTS = ("turn_aborted", "abort", "turn.failed")
 _ABORTED = re.compile(r"<turn_aborted>|\[Request interrupted by user")
-_N_ROLES = 8  # different words for roles in a transcript at most
-_DENIED = (0, 5)  # kinds of confirmation of VS Code: denied, skipped
+_CALLS = re.compile("call|tool|action|function", re.IGNORECASE)
+_DENIED = (0, 5)  # confirmations of VS Code: denied (in old versions false), skipped
 _STARTS = ("session_meta", "session.start", "session")
 _COMPACTIONS = ("compacted", "compact_boundary", "session.compaction_complete", "compaction")
 
@@ -266,6 +271,7 @@ class _Conversation:
         record: the open turn.
         is_command: the message is a command of the program, which is a request only if the model answers.
         calls: the calls of the open turn by id: the tool, the items that it used, and the status, empty without result.
+        unanswered: the status of calls of the open turn without a result: `error` if it was interrupted.
         results: of the open turn, which go with the next request.
     """
 
@@ -276,6 +282,7 @@ class _Conversation:
     n_turns: int = 0
     n_parts: int = 1
     calls: dict[str, tuple[str, list[str], str]] = field(default_factory=dict)
+    unanswered: str = "ok"
     results: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -330,10 +337,10 @@ class SessionReader:
             if "$set" in value:  # Gemini CLI writes all messages anew
                 messages = value["$set"].get("messages") or []
                 value = {"messages": [message for message in messages if message["id"] not in self._ids]}
-            if self.fields:
-                value = value | {name: value.get(field) for name, field in self.fields.items() if name != "user"}
-                value["role"] = "user" if value["role"] == self.fields["user"] else value["role"]
             for line in _lines_of(value, self._session or f"{self._file.stem}-{at.line}"):
+                if self.fields:
+                    line |= {name: line.get(field) for name, field in self.fields.items() if line.get(name) is None}
+                    line["role"] = "user" if line["role"] == self.fields["user"] else line["role"]
                 yield from self._read_line(line, position)
         except (TypeError, ValueError, AttributeError, LookupError, RecursionError):
             self._findings.faults.append(Fault(Message("labelling.not-an-event"), at.path, at.line))
@@ -361,8 +368,9 @@ class SessionReader:
         text, is_event = _text(message), kinds[0] == "event_msg"  # of Codex, which repeats calls
         calls = [] if is_event else calls
         is_user = role == "user" and not results
-        if any(kind in _ABORTS for kind in kinds) or (is_user and _ABORTED.search(text)):
-            self._abort(conversation)
+        is_aborted = any(kind in _ABORTS for kind in kinds) or (is_user and _ABORTED.search(text))
+        if is_aborted and conversation.record is not None:
+            conversation.record.doubtful, conversation.unanswered = True, "error"
         if is_user and _is_typed(line, message):
             times = [seconds(source.get(name)) for source in (line, message) for name in _FIELDS["time"]]
             record = Record(position=position, text=text, time=next((t for t in times if t is not None), None))
@@ -371,8 +379,7 @@ class SessionReader:
             self._add_explicit(conversation, [message["name"]])
         elif calls or results or (role in ("assistant", "tool") and not is_event):
             is_answer = role == "assistant" and not is_event and message.get("model") != "<synthetic>"
-            answer = text if is_answer else None
-            self._read_answer(conversation, answer, calls, results)
+            self._read_answer(conversation, text if is_answer else None, calls, results)
         elif not is_user:
             self._findings.counts["events_other"] += 1
 
@@ -423,34 +430,30 @@ class SessionReader:
             conversation.record.explicit += tuple(map(self._names.skill, skills))
 
     def _read_answer(
-        self,
-        conversation: _Conversation,
-        text: str | None,
-        calls: Sequence[tuple[str, str, Any]],
-        results: Sequence[tuple[str, str, bool | None]],
+        self, conversation: _Conversation, text: str | None, calls: Sequence[_Call], results: Sequence[_Result]
     ) -> None:
-        """Add an answer, calls (id, name, input) and results (id, text, failed) to the open turn."""
+        """Add an answer, calls and results to the open turn."""
         if conversation.record is None:
             self._findings.counts.update(records_without_request=1, calls_without_request=len(calls))
             return
         if text is not None:
             conversation.is_command = False
             conversation.record.after = (ChatTurn("assistant", text),) if text else conversation.record.after
-        for identity, name, arguments in calls:
-            key = identity or f"#{len(conversation.calls)}"
+        keys: dict[str | int, str] = {}
+        for n, (identity, name, arguments) in enumerate(calls):
+            key = keys[n] = identity or f"#{len(conversation.calls)}"
             tool, items, status = conversation.calls.get(key, ("", [], ""))
             if not items:  # an event may repeat a call and name its server
                 conversation.calls[key] = tool or name, self._names.needed(name, arguments, self._folder), status
                 conversation.record.unread += not name and not conversation.calls[key][1]
-        for identity, output, failed in results:
-            key = identity or next((key for key, (*_, status) in conversation.calls.items() if not status), "")
+        for call, output, failed in results:
+            key = keys.get(call, str(call)) or next(
+                (key for key, (*_, status) in conversation.calls.items() if not status), ""
+            )
             tool, items, status = conversation.calls.get(key, ("", [], "earlier"))
             if not status:  # else repeated, or of an earlier turn
-                failed = (
-                    failed
-                    or (_use(tool) == "shell" and _EXIT.search(output[:_LENGTH] + output[-_LENGTH:]) is not None)
-                    or None
-                )
+                ends = output[:_LENGTH] + output[-_LENGTH:]
+                failed = failed or (_use(tool) == "shell" and _EXIT.search(ends) is not None) or None
                 conversation.calls[key] = tool, items, result_status(output, tool, failed=failed)
                 conversation.results = [*conversation.results, (tool, output[:_LENGTH])][-_N_RESULTS:]
                 self._findings.counts["results_cut"] += len(output) > _LENGTH
@@ -462,24 +465,17 @@ class SessionReader:
             yield from self._close(conversation)
             conversation.n_parts, conversation.n_turns, conversation.results = conversation.n_parts + 1, 0, []
 
-    def _abort(self, conversation: _Conversation) -> None:
-        """Note that the open turn was interrupted: its calls without a result failed, and more may have followed."""
-        if conversation.record is not None:
-            conversation.record.doubtful = True
-            for key, (tool, items, status) in conversation.calls.items():
-                conversation.calls[key] = tool, items, status or "error"
-
     def _close(self, conversation: _Conversation) -> Iterator[Record]:
         """The open turn of a conversation, unless it is a command that the model did not answer."""
-        record, calls, conversation.record = conversation.record, conversation.calls, None
-        conversation.calls = {}
+        record, calls, unanswered = conversation.record, conversation.calls, conversation.unanswered
+        conversation.record, conversation.calls, conversation.unanswered = None, {}, "ok"
         if record is not None and (calls or not conversation.is_command):
             part = f"-part-{conversation.n_parts}" if conversation.n_parts > 1 else ""
             self._findings.outside.update(tool for tool, items, _ in calls.values() if tool and not items)
             record.conversation, record.turn = f"{conversation.name}{part}", conversation.n_turns
             conversation.n_turns += 1
             record.calls = tuple(
-                Call(item, status or "ok", key if n == 0 else None)
+                Call(item, status or unanswered, key if n == 0 else None)
                 for key, (_, items, status) in calls.items()
                 for n, item in enumerate(items)
             )
@@ -511,21 +507,25 @@ def _text(message: Mapping[str, Any]) -> str:
     return plain_text(value.get("text", "") if isinstance(value, dict) else value)
 
 
-def _uses(
-    message: Mapping[str, Any], role: str
-) -> tuple[list[tuple[str, str, Any]], list[tuple[str, str, bool | None]]]:
-    """The calls (id, name, input) and results (id, text, failed) of a message, its parts, its lists and its text."""
-    calls: list[tuple[str, str, Any]] = []
-    results: list[tuple[str, str, bool | None]] = []
+_Call = tuple[str, str, Any]  # id, name and input
+_Result = tuple[str | int, str, bool | None]  # the id or the number of the call, the text, and whether it failed
+
+
+def _uses(message: Mapping[str, Any], role: str) -> tuple[list[_Call], list[_Result]]:
+    """The calls and results of a message, of its parts, its lists and its text."""
+    calls: list[_Call] = []
+    results: list[_Result] = []
     content, text = get(message, *_FIELDS["text"]), _text(message)
     lists = [parsed(message.get(name)) for name in _FIELDS["calls"]]
-    listed = [call for value in lists for call in (value if isinstance(value, list) else [value])]
+    entries = [call for value in lists for call in (value if isinstance(value, list) else [value])]
+    listed = [{"name": call} if isinstance(call, str) else call for call in entries]
     for part in (*(content if isinstance(content, list) else ()), *listed, message):
         if not isinstance(part, dict):
             continue
-        inner = part.get("tool_call")
-        if isinstance(inner, dict) and (key := next(iter(inner), "")).endswith("ToolCall"):  # Cursor
-            part = {"type": "tool_call", "name": key[:-8], "id": part.get("call_id")} | inner[key]["args"] | inner[key]
+        inner: Any = part.get("tool_call")
+        key = str(next(iter(inner), "")) if isinstance(inner, dict) else ""
+        if key.endswith("ToolCall") and isinstance(inner[key], dict):  # of Cursor
+            part = {**part, "name": key[:-8], "id": part.get("call_id"), "input": inner[key].get("args"), **inner[key]}
         kinds = (part.get(name) for name in (*_FIELDS["type"], *_FIELDS["role"]))
         kind = next((kind for kind in kinds if isinstance(kind, str)), "")
         is_result = _RESULT.fullmatch(kind) or any(name in part for name in _FIELDS["parts of results"])
@@ -543,13 +543,13 @@ def _uses(
             name = f"{server.strip('_')}__{name}" if isinstance(server, str) and server else str(name)
             calls.append((identity, name, parsed(get(part, *_FIELDS["input"])) if name else part))
         status = str(get(part, "status", "state")).casefold()
-        if is_result or (is_call and (output is not None or status in _FAILURES)):
-            output = get(output, "Ok", "Err") or output if isinstance(output, dict) else output  # of Codex
-            marks = [part.get("is_error"), part.get("success") is False, part.get("ok") is False, part.get("error")]
-            marks += [source.get("isError") for source in (part, output) if isinstance(source, dict)]
-            failed = status in _FAILURES or any(mark not in (None, False, "", 0) for mark in marks)
+        output = get(output, "Ok", "Err") or output if isinstance(output, dict) else output  # of Codex
+        marks = [part.get("is_error"), part.get("success") is False, part.get("ok") is False, part.get("error")]
+        marks += [source.get("isError") for source in (part, output) if isinstance(source, dict)]
+        failed = status in _FAILURES or any(mark not in (None, False, "", 0) for mark in marks)
+        if is_result or (is_call and (output is not None or failed)):
             output = get(output, "content", "message") or output if isinstance(output, dict) else output
-            results.append((identity, plain_text(output), failed or None))
+            results.append((identity or (len(calls) - 1 if is_call else ""), plain_text(output), failed or None))
     for name, inner in _TAGGED.findall(text) if role == "assistant" else ():
         value = parsed(inner.strip())
         call = value if isinstance(value, dict) else {tag: value.strip() for tag, value in _TAG.findall(inner)}
@@ -578,15 +578,10 @@ def _typed_text(text: str) -> str | None:
 
 
 def _lines_of(value: Mapping[str, Any], name: str = "") -> Iterator[dict[str, Any]]:
-    """The events of a document: itself, the requests of a chat of VS Code, or the messages of a session.
-
-    Args:
-        value: the document.
-        name: the name of a session that has none.
-    """
+    """The events of a document: itself, the requests of a chat of VS Code, or the messages of a session (of a name)."""
     value = value["values"] if isinstance(value.get("values"), dict) else value  # a state of LangGraph
     requests = value.get("requests")
-    lists = [requests, *(value.get(key) for key in _FIELDS["messages"] if not _role(value))]
+    lists = [requests, *map(value.get, () if _role(value) else _FIELDS["messages"])]
     entries = next((entries for entries in lists if isinstance(entries, list)), None)
     if entries is None:
         yield dict(value)
@@ -620,26 +615,20 @@ def _chat_messages(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     calls = calls or invocations
     question = {"role": "user", "content": _text({"text": request.get("message")})}
     answer = {"role": "assistant", "content": [*texts, *results], "tool_calls": calls}
-    return [{**question, "timestamp": request.get("timestamp")}, answer]
+    end = [{"type": "abort"}] if request.get("isCanceled") is True else []
+    return [{**question, "timestamp": request.get("timestamp")}, answer, *end]
 
 
 def _was_refused(invocation: Mapping[str, Any]) -> bool:
     """Whether an invocation of a chat of VS Code was denied, skipped or not completed, or failed."""
     confirmed, details = invocation.get("isConfirmed"), invocation.get("resultDetails")
-    return (
-        confirmed is False
-        or (isinstance(confirmed, dict) and confirmed.get("type") in _DENIED)
-        or (isinstance(details, dict) and details.get("isError") is True)
-        or invocation.get("isComplete") is False
-    )
+    confirmed = confirmed.get("type") if isinstance(confirmed, dict) else confirmed
+    is_error = isinstance(details, dict) and details.get("isError") is True
+    return is_error or confirmed in _DENIED or invocation.get("isComplete") is False
 
 
 def _changed(chat: Any, change: Mapping[str, Any]) -> Any:
-    """A chat of VS Code after a change: first of all (0), or at a path something set (1), appended (2) or deleted (3).
-
-    Raises:
-        TypeError, AttributeError, LookupError: the path is not in the chat.
-    """
+    """A chat of VS Code after a change: first of all (0), or at a path something set (1), appended (2), deleted (3)."""
     document: Any = {"chat": chat}
     value = change.get("v")
     path = ["chat", *change.get("k", ())]
@@ -663,38 +652,37 @@ _NOT_TRANSCRIPTS = {
 def transcript_fields(values: Sequence[Any]) -> dict[str, str]:
     """The fields of a transcript whose names or words for roles are of its own, by what they hold.
 
-    The calls are a list of objects. The role is one of few words, and known in lines with calls. The text is the
-    longest and most varied one. The values of a conversation follow each other, and each begins with the same role.
-    The user is who begins, else the only unknown role.
-
-    Args:
-        values: the first documents of a file.
+    The role is one of few words, that of an assistant in all lines with calls, which are lists, or objects or names in
+    a field such as `tool`. The user is who begins, else the only unknown role; the text is the longest and most varied
+    one of theirs. The values of a conversation follow each other, and each begins with the same role.
 
     Returns:
-        Names and the word for the user; empty if the documents are no such lines.
+        Names and the word for the user; empty if all names are known, or if the documents are no such lines.
     """
-    lines = [value for value in values if isinstance(value, dict)]
-    columns = {name: [line.get(name) for line in lines] for name in dict.fromkeys(chain.from_iterable(lines))}
+    lines = _events(values)
+    calling = [line for line in lines if _uses(_message(line), "")[0]]
+    if calling and _has_roles(values):
+        return {}
+    columns = {str(name): [line.get(name) for line in lines] for name in dict.fromkeys(chain.from_iterable(lines))}
     texts = {name: {cell for cell in column if isinstance(cell, str)} for name, column in columns.items()}
-    calls = next((name for name, column in columns.items() if any(map(all_objects, column))), None)
-    text = max(texts, key=lambda name: sum(len(cell) for cell in texts[name] if " " in cell), default="")
-    callers = [line for line in lines if all_objects(line.get(calls))]
-    role = next(
-        (
-            name
-            for name, column in columns.items()
-            if name != text and 1 < len(texts[name]) <= _N_ROLES and all(isinstance(cell, str) for cell in column)
-            if all(_role_of(line[name]) in ("assistant", "tool") for line in callers)
-        ),
-        None,
-    )
-    if role is None or columns.keys() & _NOT_TRANSCRIPTS:
+    words = [name for name, column in columns.items() if all(isinstance(cell, str) for cell in column)]
+    words = [name for name in words if 1 < len(texts[name]) <= _N_ROLES]
+    kinds = {name: (list, dict, str) if _CALLS.search(name) else list for name in columns.keys() - {*_FIELDS["text"]}}
+    named = [name for name in columns if any(cell and isinstance(cell, kinds.get(name, ())) for cell in columns[name])]
+    named.sort(key=lambda name: kinds[name] is list)
+    callers = {"": calling} if calling else {name: [line for line in lines if line.get(name)] for name in named}
+    pairs = ((calls, role) for calls in callers for role in words)
+    agents = {pair: {_role_of(line[pair[1]]) for line in callers[pair[0]]} for pair in pairs}
+    calls, role = next((pair for pair, roles in agents.items() if roles <= {"assistant", "tool"}), ("", ""))
+    if not role:
         return {}
     talk = [line for line in lines if _role_of(line[role]) != "system"]
     unknown = [word for word in texts[role] if not _role_of(word)]
     users = [word for word in texts[role] if _role_of(word) == "user"]
     users += [line[role] for line in talk[:1] if line[role] in unknown] or (unknown if len(unknown) == 1 else [])
-    if not callers or not users:
+    lengths = {name: _n_characters([line for line in talk if line[role] in users[:1]], name) for name in columns}
+    text = max(lengths, key=lengths.__getitem__)
+    if not users or not lengths[text]:
         return {}
     runs = {name: _n_runs(talk, name, role) for name in columns}
     session = max(runs, key=runs.__getitem__)
@@ -704,6 +692,18 @@ def transcript_fields(values: Sequence[Any]) -> dict[str, str]:
     return fields | {"user": users[0]}
 
 
+def _events(values: Sequence[Any]) -> list[dict[str, Any]]:
+    """The events of documents, without turns, spans and evals."""
+    objects = (value for value in values if isinstance(value, dict) and not {"history", "input"} <= value.keys())
+    return [line for value in objects if not value.keys() & _NOT_TRANSCRIPTS for line in _lines_of(value)]
+
+
+def _n_characters(lines: Sequence[Mapping[str, Any]], name: str) -> int:
+    """The number of characters in the different texts of a field that have several words."""
+    texts = {line[name] for line in lines if isinstance(line.get(name), str)}
+    return sum(len(text) for text in texts if (" " in text or not text.isascii()) and seconds(text) is None)
+
+
 def _n_runs(lines: Sequence[Mapping[str, Any]], name: str, role: str) -> int:
     """The number of runs of lines with equal values of a field; 0 if it is not of conversations."""
     runs = [next(run) for _, run in groupby(lines, key=lambda line: line.get(name))]
@@ -711,31 +711,31 @@ def _n_runs(lines: Sequence[Mapping[str, Any]], name: str, role: str) -> int:
     return len(runs) if is_session and len({line[role] for line in runs}) == 1 else 0
 
 
-def _is_transcript(values: Sequence[Any]) -> bool:
-    return has_roles(values) or bool(transcript_fields(values))
-
-
-def has_roles(values: Sequence[Any]) -> bool:
+def _has_roles(values: Sequence[Any]) -> bool:
     """Whether most documents are messages or events with known fields and roles, some of them of the user."""
-    objects = [
-        value
-        for value in values
-        if isinstance(value, dict)
-        and not value.keys() & _NOT_TRANSCRIPTS
-        and not ("history" in value and "input" in value)
-    ]
-    lines = [line for value in objects for line in _lines_of(value)]
+    lines = _events(values)
     roles = [_role(line, _message(line)) or ("tool" if any(_uses(_message(line), "")) else "") for line in lines]
     is_request = [role == "user" and bool(_text(_message(line))) for role, line in zip(roles, lines, strict=True)]
     is_session = any(is_request) and bool({"assistant", "tool"} & set(roles))
-    return is_session and 2 * sum(map(bool, roles)) >= len(roles) and 2 * len(objects) >= len(values)
+    return is_session and 2 * sum(map(bool, roles)) >= len(roles) and 2 * len(lines) >= len(values)
 
 
-def _has_line(is_line: Callable[[Mapping[str, Any]], bool]) -> Callable[[Sequence[Any]], bool]:
-    """Whether any of the first documents is a line of a kind."""
-    return lambda values: any(isinstance(value, dict) and is_line(value) for value in values)
+def _has_line(*forms: Mapping[str, type | tuple[Any, ...]]) -> Callable[[Sequence[Any]], bool]:
+    """Whether any of the first documents has the fields of a form, each with a type or some values."""
+    return lambda values: any(
+        isinstance(line, dict)
+        and all(
+            isinstance(line.get(name), kind) if isinstance(kind, type) else line.get(name) in kind
+            for name, kind in form.items()
+        )
+        for line in values
+        for form in forms
+    )
 
 
+_OF_CLAUDE_CODE = (("message", dict), ("uuid", str), ("leafUuid", str), ("subtype", str))
+_OF_CODEX = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+_OF_COPILOT = ("session.start", "user.message", "assistant.message")
 KINDS = tuple(
     ImportKind(
         name=name,
@@ -754,11 +754,7 @@ KINDS = tuple(
             "`~/.claude/projects/*/*.jsonl`; `claude -p --output-format stream-json`",
             "tools and skills in the event `init`",
             _has_line(
-                lambda line: (
-                    isinstance(line.get("type"), str)
-                    and bool(line.keys() & {"sessionId", "session_id"})
-                    and (isinstance(line.get("message"), dict) or bool(line.keys() & {"uuid", "leafUuid", "subtype"}))
-                )
+                *({"type": str, f"session{end}": str, **dict([f])} for end in ("Id", "_id") for f in _OF_CLAUDE_CODE)
             ),
         ),
         (
@@ -766,16 +762,7 @@ KINDS = tuple(
             "sessions of Codex",
             "`~/.codex/sessions/**/rollout-*.jsonl`",
             "tools in `dynamic_tools`",
-            _has_line(
-                lambda line: (
-                    (
-                        isinstance(line.get("payload"), dict)
-                        and line.get("type")
-                        in ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
-                    )
-                    or (line.get("type") == "thread.started" and "thread_id" in line)
-                )
-            ),
+            _has_line({"payload": dict, "type": _OF_CODEX}, {"type": ("thread.started",), "thread_id": str}),
         ),
         (
             "copilot",
@@ -783,14 +770,7 @@ KINDS = tuple(
             "`~/.copilot/session-state/*/events.jsonl`; `workspaceStorage/*/chatSessions/*` of VS Code",
             "",
             _has_line(
-                lambda line: (
-                    (isinstance(line.get("requests"), list) and "sessionId" in line)
-                    or (line.get("kind") == 0 and isinstance(line.get("v"), dict) and "requests" in line["v"])
-                    or (
-                        line.get("type") in ("session.start", "user.message", "assistant.message")
-                        and isinstance(line.get("data"), dict)
-                    )
-                )
+                {"requests": list, "sessionId": str}, {"kind": (0,), "v": dict}, {"type": _OF_COPILOT, "data": dict}
             ),
         ),
         (
@@ -798,21 +778,21 @@ KINDS = tuple(
             "sessions of Gemini CLI",
             "`~/.gemini/tmp/*/chats/*`",
             "",
-            _has_line(lambda line: "sessionId" in line and ("projectHash" in line or line.get("type") == "gemini")),
+            _has_line({"sessionId": str, "projectHash": str}, {"sessionId": str, "type": ("gemini",)}),
         ),
         (
             "opencode",
             "sessions of OpenCode",
             "`opencode export SESSION`",
             "",
-            _has_line(lambda line: isinstance(line.get("info"), dict) and isinstance(line.get("messages"), list)),
+            _has_line({"info": dict, "messages": list}),
         ),
         (
             "transcript",
             "messages or events of any agent, one per line or in a list",
             "an agent of your own; `stream-json` of Cursor; `api_conversation_history.json` of Cline",
             "`tools` in the file",
-            _is_transcript,
+            lambda values: _has_roles(values) or bool(transcript_fields(values)),
         ),
     )
 )

@@ -30,7 +30,7 @@ from ctxbench.datasets.dataset import SPLITS, Dataset, name_fault, name_of_path
 from ctxbench.datasets.layout import ABOUT
 from ctxbench.datasets.queries import DatasetQuery, Label, group_pairs
 from ctxbench.io.documents import read_json
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, raise_faults
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, check_choice, raise_faults
 from ctxbench.io.files import decoded_lines, open_unpacked, readable
 from ctxbench.io.rows import Row
 from ctxbench.labelling.record_files import parse_list, snake
@@ -72,8 +72,7 @@ class ImportSettings:
     command: str = "ctxbench data import FILE -c CATALOG --out FOLDER"
 
     def __post_init__(self) -> None:
-        if self.type not in ITEM_TYPES:
-            raise ParameterError(f"item type must be one of {', '.join(ITEM_TYPES)}, got {self.type!r}")
+        check_choice("item type", self.type, ITEM_TYPES)
         if self.name is not None and (fault := name_fault(self.name)):
             raise ParameterError(fault)
         if unknown_grades := sorted(set((self.grades or {}).values()) - {0, 1, 2}):
@@ -121,32 +120,6 @@ def _counted(odd: Mapping[str, Sequence[str]]) -> list[str]:
     ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExportedCard:
-    """Card and scopes of an exported dataset, from the `export.json` of its folder."""
-
-    card: Mapping[str, Any]
-    scopes: Mapping[str, tuple[ItemKey, ...]]
-
-    @classmethod
-    def from_folder(cls, folder: Path, faults: list[Fault]) -> ExportedCard | None:
-        """Read `export.json` of a folder; None if it is missing, or of a plain export.
-
-        Raises:
-            InputError: it is not a JSON object of the expected form.
-        """
-        path = folder / EXPORT_FILE
-        data = read_json(path) if path.is_file() else {"plain": True}
-        if isinstance(data, dict) and data.get("plain") is True:
-            return None
-        card = data.get("dataset") if isinstance(data, dict) else None
-        kinds = {"name": str, "version": str, "scopes": dict}
-        if not isinstance(card, dict) or any(not isinstance(card.get(n, kind()), kind) for n, kind in kinds.items()):
-            raise InputError([Fault("expected an object with 'dataset', as `ctxbench data export` writes it", path, 1)])
-        row = Row(card.get("scopes", {}), faults, path, 1)
-        return cls(card=card, scopes={name: row.read_list(name, read_key, expected="an item id") for name in row.data})
-
-
 @dataclass
 class Draft:
     """Collects the queries and labels of a dataset while its files are read, with faults and issues.
@@ -157,6 +130,7 @@ class Draft:
         faults: faults; with any of them there is no dataset.
         queries, labels: of the dataset.
         stated: numbers of labels in the files, by field or file.
+        card, scopes: those of the dataset that the files are an export of; empty in other files.
         ids: ids by issue.
     """
 
@@ -166,9 +140,45 @@ class Draft:
     queries: list[DatasetQuery] = field(default_factory=list)
     labels: list[Label] = field(default_factory=list)
     stated: Counter[str] = field(default_factory=Counter)
+    card: Mapping[str, Any] = field(default_factory=dict)
+    scopes: Mapping[str, tuple[ItemKey, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.ids: dict[str, list[str]] = defaultdict(list, {oddity: [] for oddity in self.odd})
+
+    def read_card(self, path: Path) -> None:
+        """Read the card and the scopes of the dataset from an `export.json`, unless the export is plain.
+
+        Raises:
+            InputError: it is not a JSON object of the expected form.
+        """
+        data = read_json(path)
+        is_plain = isinstance(data, dict) and data.get("plain") is True
+        card = data.get("dataset", {} if is_plain else None) if isinstance(data, dict) else None
+        kinds = {"name": str, "version": str, "scopes": dict}
+        if not isinstance(card, dict) or any(not isinstance(card.get(n, kind()), kind) for n, kind in kinds.items()):
+            raise InputError([Fault("expected an object with 'dataset', as `ctxbench data export` writes it", path, 1)])
+        row = Row(card.get("scopes", {}), self.faults, path, 1)
+        self.scopes = {name: row.read_list(name, read_key, expected="an item id") for name in row.data}
+        self.card = card
+
+    def grading(self, scores: Iterable[int], where: Path | str) -> dict[int, int]:
+        """The grade (0, 1 or 2) of each score; empty, with a fault, if a positive score has none.
+
+        A single positive score means 2. Several need the grades of the settings, or those of an export.
+        """
+        n_labels = Counter(scores)
+        positive = sorted(score for score in n_labels if score > 0)
+        grades = self.settings.grades or ({1: 1, 2: 2} if self.card else dict.fromkeys(positive[:1], 2))
+        if not (missing := [score for score in positive if score not in grades]):
+            return {score: grades.get(score, 0) for score in n_labels}
+        message: str = f"scores {', '.join(map(str, missing[:10]))} are not in the mapping of grades (--grades)"
+        if not self.settings.grades and not self.card:
+            counts = [f"{score} ({n_labels[score]:,} labels)" for score in positive[:10]]
+            example = ",".join(f"{score}={2 if score == positive[-1] else 1}" for score in positive[:10])
+            message = Message("labelling.scores-need-grades", scores=counts, example=example)
+        self.faults.append(Fault(message, where))
+        return {}
 
     def query_id(self, published: str) -> str:
         """A query id for qrels and runs: blanks are percent-encoded, and counted."""
@@ -185,7 +195,6 @@ class Draft:
         files: Sequence[Path],
         labelling: str,
         where: Path,
-        export: ExportedCard | None = None,
     ) -> Conversion:
         """Make the dataset.
 
@@ -195,7 +204,6 @@ class Draft:
             files: the files, for the card.
             labelling: who labelled, and how, for the card.
             where: the folder or file that the dataset is named after.
-            export: the `export.json` of the files, whose card is used.
 
         Raises:
             InputError: all faults at once; or the files have labels, but none could be read.
@@ -205,21 +213,20 @@ class Draft:
             message = Message("labelling.no-label-read", sources=sources, counts="; ".join(_counted(self.ids)))
             self.faults.append(Fault(message, where))
         raise_faults(self.faults, subject=_some(list(dict.fromkeys(str(fault.path) for fault in self.faults))))
-        card: Mapping[str, Any] = {} if export is None else export.card
-        about = {name: card[name] for name in ABOUT if name in card} or {
+        about = {name: self.card[name] for name in ABOUT if name in self.card} or {
             "licence": "not stated in the files",
             "source": {"format": form, "sha256": {_shown_name(path, files): _sha256(path) for path in files}},
             "labelling": labelling,
             "notes": {"counted": {str(oddity): len(ids) for oddity, ids in self.ids.items()}},
         }
         dataset = Dataset(
-            name=self.settings.name or card.get("name") or name_of_path(where, "imported"),
-            version=self.settings.version or card.get("version", "1"),
+            name=self.settings.name or self.card.get("name") or name_of_path(where, "imported"),
+            version=self.settings.version or self.card.get("version", "1"),
             catalog=catalog,
             queries=tuple(self.queries),
             labels=tuple(self.labels),
             about=about | ({"licence": self.settings.licence} if self.settings.licence else {}),
-            scopes={} if export is None else export.scopes,
+            scopes=self.scopes,
         )
         return Conversion(dataset=dataset, ids=self.ids)
 
@@ -249,25 +256,6 @@ def split_name(published: str) -> str:
     """The name of a published split in ctxbench."""
     name = published.lower()
     return SPLITS[0] if name in _TUNING else name if name == "test" else published
-
-
-def grading(scores: Iterable[int], grades: Mapping[int, int] | None, where: Path | str) -> dict[int, int]:
-    """The grade (0, 1 or 2) of each score.
-
-    Raises:
-        InputError: there are several positive scores without a mapping, or the mapping lacks one.
-    """
-    n_labels = Counter(scores)
-    positive = sorted(score for score in n_labels if score > 0)
-    if grades is None and len(positive) > 1:
-        counts = [f"{score} ({n_labels[score]:,} labels)" for score in positive[:10]]
-        example = ",".join(f"{score}={2 if score == positive[-1] else 1}" for score in positive[:10])
-        raise InputError([Fault(Message("labelling.scores-need-grades", scores=counts, example=example), where)])
-    grades = dict.fromkeys(positive, 2) if grades is None else grades
-    if missing := [score for score in positive if score not in grades]:
-        listed = ", ".join(map(str, missing[:10]))
-        raise InputError([Fault(f"scores {listed} are not in the mapping of grades (--grades)", where)])
-    return {score: grades.get(score, 0) for score in n_labels}
 
 
 def read_grades(text: str) -> dict[int, int]:
@@ -344,8 +332,7 @@ class Judgment:
     document: str
     score: int
     split: str
-    path: Path
-    line: int
+    row: Row
 
 
 _QUERY_IDS = ("query_id", "queryid", "qid", "q_id", "question_id", "topic_id", "topic")
@@ -395,8 +382,9 @@ _OF_LOGS = {"role", "messages", "session_id", "trace_id", "span_id"}
 _SCHEMAS = ("schema", *SCHEMA_KEYS)
 _METADATA = ("metadata", "meta", "extra_info")
 _UNREAD = ("embedding", "embeddings", "vector", EXPORT_KEY, *_METADATA)
-_PLAIN = {  # the fields of lines without a header
+_PLAIN = {  # the fields of lines without a header, by role and number; tabs separate texts, blanks the others
     ("labels", 4): ("query_id", "iteration", "doc_id", "score"),
+    ("run", 6): ("query", "Q0", "document", "rank", "score", "tag"),
     ("texts", 2): ("id", "text"),
     ("texts", 3): ("id", "title", "text"),
 }
@@ -468,7 +456,8 @@ def role_of(values: Sequence[Any], names: Mapping[str, str] = NO_NAMES) -> str:
 
 def _fields(line: str, role: str) -> dict[str, str]:
     """The fields of a line without a header, which tabs or (in labels) blanks separate; empty if it has others."""
-    values = line.split() if role == "labels" and line.count("\t") in (0, 3) else line.split("\t")
+    is_by_blanks = role == "run" or (role == "labels" and line.count("\t") in (0, 3))
+    values = line.split() if is_by_blanks else line.split("\t")
     return dict(zip(_PLAIN.get((role, len(values)), ()), values, strict=False))
 
 
@@ -544,7 +533,7 @@ class CollectionReader:
             for path in (path for path in paths if plain[path][0] == role):
                 self.roles.setdefault(role, []).append(path)
                 n_faults, rows = len(self.faults), list[Row]()
-                read = _plain_rows(path, role, self.faults) if plain[path][1] else self._entries(path, role)
+                read = plain_rows(path, role, self.faults) if plain[path][1] else self._entries(path, role)
                 for line, part, data in read:
                     for inner, fields in self._paired(data) if part == "pairs" else [(part, data)]:
                         rows = self.rows[inner]
@@ -717,7 +706,7 @@ class CollectionReader:
             if (match := _WHOLE.fullmatch(str(score))) is None:
                 row.fault(Message("labelling.score-form", kind="whole", got=score))
             elif query and document:
-                yield Judgment(query, document, int(match[1]), split, row.path, row.line)
+                yield Judgment(query, document, int(match[1]), split, row)
 
 
 def _digest(text: Any) -> str:
@@ -732,21 +721,20 @@ def _scored(labels: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield from ({"query_id": query, "doc_id": name, "score": score} for name, score in scores)
 
 
-def _plain_rows(path: Path, role: str, faults: list[Fault]) -> Iterator[tuple[int, str, dict[str, str]]]:
+def plain_rows(path: Path, role: str, faults: list[Fault]) -> Iterator[tuple[int, str, dict[str, str]]]:
     """The line, the role and the fields of each line of a file without a header."""
-    for line, text in read_lines(path, faults):
+    for line, text in _lines(path, faults):
         if fields := _fields(text, role):
             yield line, role, fields
             continue
-        expected, n_tabs = "id and text (or id, title, text)", len(text.split("\t"))
-        message = Message("labelling.tabs", expected=expected, got=n_tabs)
-        if role == "labels":
-            columns = ("query", "0", "document", "relevance")
-            message = Message("labelling.fields-by-blanks", n=4, columns=columns, got=len(text.split()))
+        columns = _PLAIN.get((role, 4)) or _PLAIN.get((role, 6))
+        message = Message("labelling.tabs", expected="id and text (or id, title, text)", got=len(text.split("\t")))
+        if columns:
+            message = Message("labelling.fields-by-blanks", n=len(columns), columns=columns, got=len(text.split()))
         faults.append(Fault(message, path, line))
 
 
-def read_lines(path: Path, faults: list[Fault]) -> Iterator[tuple[int, str]]:
+def _lines(path: Path, faults: list[Fault]) -> Iterator[tuple[int, str]]:
     """The lines of a text that are not blank, with their numbers."""
     content, file = open_unpacked(path)
     with file:

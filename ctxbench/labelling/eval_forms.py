@@ -106,10 +106,9 @@ def rows_of_file(
     recognised, first = recognise(values[:50]), [value for value in values[:50] if isinstance(value, dict)]
     is_of_agent = any(map(is_log, first)) or not has_request(first)
     if recognised and recognised.family == LOG and is_of_agent and not has_names:
-        command = shlex.join(["ctxbench", "data", "import", str(path), "-c", "CATALOG", "--out", "FOLDER"])
+        command = f"ctxbench data import {shlex.quote(str(path))} -c CATALOG --out FOLDER --as {recognised.name}"
         fields = ", ".join(map(repr, [*first[0]][:5]))
-        message = Message("labelling.log-as-eval", fields=fields, command=f"{command} --as {recognised.name}")
-        raise InputError([Fault(message, path)])
+        raise InputError([Fault(Message("labelling.log-as-eval", fields=fields, command=command), path)])
     if kind not in {eval_kind.name for eval_kind in KINDS}:
         kind = recognised.name if recognised in KINDS else "golden"
     if values and not any(isinstance(value, dict) for value in values):
@@ -163,25 +162,24 @@ def records_of(document: Document, *, is_whole: bool = True) -> list[Document]:
     value = document.value
     if not isinstance(value, dict) or any(snake(name) in REQUESTS for name in value if isinstance(value[name], str)):
         return [document]
-    if value and all(set(map(snake, _dict(inner))) & set(REQUESTS) for inner in value.values()):
-        return [replace(document, value={"id": name, **inner}) for name, inner in value.items()]
+    by_id = next((value[name] for name in value if snake(name) in _LISTS and len(_dict(value[name])) > 1), value)
+    is_list = by_id is not value and all(isinstance(inner, dict) for inner in by_id.values())
+    if is_list or (value and all(set(map(snake, _dict(inner))) & set(REQUESTS) for inner in value.values())):
+        records = by_id if is_list else value
+        return [replace(document, value={"id": name, **inner}) for name, inner in records.items()]
     if is_whole and value and all(" " in text and _lists_names(names) for text, names in value.items()):
         return [replace(document, value={"query": text, "expected": names}) for text, names in value.items()]
     paths = [path for path in _list_paths(value) if is_whole or len(path) == 1] if not is_log(value) else []
-    usual = [path for path in paths if snake(path[-1]) in _LISTS]
-    asking = [path for path in paths if any(_asks(entry.value) for entry in document.entries(*path))]
+    lists = {path: document.entries(*path) for path in paths}
+    usual = [path for path in lists if snake(path[-1]) in _LISTS]
+    asking = [path for path in lists if not usual and any(_asks(entry.value) for entry in lists[path])]
     is_only = is_whole and len({path[-1] for path in asking}) == 1 and not _labels_in(value)
-    paths = usual or (
-        asking if is_only and len(value) + sum(len(document.entries(*path)) for path in asking) > 2 else []
-    )
+    has_several = len(value) + sum(len(lists[path]) for path in asking) > 2
+    paths = usual or (asking if is_only and has_several else [])
     if not paths:
         return [document]
-    entries = [
-        (path[0], entry)
-        for path in paths
-        for outer in document.entries(*path)
-        for entry in records_of(outer, is_whole=False)
-    ]
+    outer = [(path[0], entry) for path in paths for entry in lists[path]]
+    entries = [(name, entry) for name, inner in outer for entry in records_of(inner, is_whole=False)]
     return [
         replace(entry, value={"split": split_name(name), **entry.value})
         if name in _SPLITS and isinstance(entry.value, dict)
@@ -243,8 +241,7 @@ def _tests(document: Document, finder: ItemFinder, faults: list[Fault]) -> Itera
     if "tests" in _dict(config.get("config")):  # results, which hold their configuration
         document, config = replace(document, value=config["config"], text="", lines={}), config["config"]
     tests = document.entries("tests") if {"tests", "scenarios"} & set(config) else [document]
-    listed = config.get("tests")
-    files = [listed] if isinstance(listed, str) else [test.value for test in tests if isinstance(test.value, str)]
+    files = [name for name in (config.get("tests"), *(test.value for test in tests)) if isinstance(name, str)]
     for name in files:
         try:
             paths = data_files([document.path.parent / name.removeprefix("file://")])

@@ -32,7 +32,7 @@ from ctxbench.datasets.dataset import split_of
 from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_pairs, minimal_groups
 from ctxbench.io.errors import SHOWN, Fault, InputError, Message, check_choice, merge_equal_faults, none_found, suggest
 from ctxbench.io.rows import Row
-from ctxbench.labelling.conversion import PASSED_OVER, RENAMED, Conversion, Draft, ImportSettings, grading, refuse_empty
+from ctxbench.labelling.conversion import PASSED_OVER, RENAMED, Conversion, Draft, ImportSettings, refuse_empty
 from ctxbench.labelling.eval_forms import (
     BY_HAND,
     KINDS,
@@ -152,7 +152,7 @@ def import_evals(
     parts = [*(part for part in read if part and part.path not in listed), *triggers.rows()]
     reader = _EvalReader(catalog, finder, draft, names)
     evals = [record for part in parts for record in reader.read_part(part)]
-    reader.read_scale([label for record in evals for group in record.expected or [] for label in group], where)
+    reader.read_scale([score for record in evals for group in record.expected or [] for _, score in group], where)
     for record in evals:
         reader.add(record)
     reader.put_in_groups()
@@ -184,12 +184,8 @@ def _catalog_of(root: Path, files: Sequence[Path], draft: Draft) -> tuple[Catalo
     return catalog, [path for absolute, path in by_path.items() if absolute not in items and path.name != "SKILL.md"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Labelled:
-    """A labelled item with its score, or None."""
-
-    key: ItemKey
-    score: int | None = None
+_Groups = list[list[tuple[ItemKey, int | None]]]
+"""Groups of alternatives: items with their scores, if they have any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,8 +205,8 @@ class _Eval:
     row: Row
     fields: Mapping[str, str | None]
     default_id: str
-    expected: list[list[_Labelled]] | None
-    forbidden: list[list[_Labelled]] | None
+    expected: _Groups | None
+    forbidden: _Groups | None
     offered: Mapping[str, Sequence[ItemKey]]
 
 
@@ -265,17 +261,13 @@ class _EvalReader:
             offered={name: keys for name, keys in listed.items() if keys or snake(name) in OFFERED},
         )
 
-    def read_scale(self, labels: Iterable[_Labelled], file: Path) -> None:
+    def read_scale(self, stated: Iterable[int | None], file: Path) -> None:
         """Find the grades of the scores of labels; an unknown scale is a fault of the file."""
-        scores = [label.score for label in labels if label.score is not None]
-        grades = self.draft.settings.grades
-        if negative := sorted({score for score in scores if score < 0} - set(grades or ())):
+        scores = [score for score in stated if score is not None]
+        if negative := sorted({score for score in scores if score < 0} - set(self.draft.settings.grades or ())):
             message = Message("labelling.negative-grades", scores=negative, example=f"{negative[0]}=0")
             self.draft.faults.append(Fault(message, file))
-        try:
-            self._grades = grading(scores, grades, file)
-        except InputError as error:
-            self.draft.faults += error.faults
+        self._grades = self.draft.grading(scores, file)
 
     def _offered(self, row: Row, name: str) -> list[ItemKey]:
         """The offered items in a field."""
@@ -369,7 +361,9 @@ class _EvalReader:
         fields = [*dict.fromkeys(repr(name) for row in part.rows for name in row.data)]
         labels = [name for name in evidence.labels() if name not in part.fields.offered and not part.has_labels]
         request = evidence.request() if not part.has_requests else ""
-        likely = {"query": request, "expected": "".join(labels[:1]), "forbidden": labels and evidence.forbidden()}
+        is_even = len({len(evidence.items[name]) for name in labels[:2]}) < len(labels[:2])
+        expected = "FIELD" if is_even else "".join(labels[:1])
+        likely = {"query": request, "expected": expected, "forbidden": labels and evidence.forbidden()}
         names = {**self._mapped, **{role: name for role, name in likely.items() if name}}
         names = names or {"expected" if part.has_requests else "query": "FIELD"}
         option = shlex.join(as_option(names).split(" ", 1))
@@ -393,17 +387,17 @@ class _EvalReader:
         """The required groups of a record, and the grades of its other items; contradictions are faults."""
         row, required, pairs = record.row, list[list[ItemKey]](), list[tuple[ItemKey, int]]()
         for group in record.expected or []:
-            grades = {Grade.REQUIRED if label.score is None else self._grades.get(label.score, 0) for label in group}
+            grades = {Grade.REQUIRED if score is None else self._grades.get(score, 0) for _, score in group}
             if grades == {Grade.REQUIRED}:
-                required.append([label.key for label in group])
+                required.append([key for key, _ in group])
             elif len(group) > 1:
                 row.fault(Message("labelling.alternatives-not-required"))
             else:
-                pairs += [(label.key, grade) for label in group for grade in grades]
+                pairs += [(key, grade) for key, _ in group for grade in grades]
         groups, _, overlap = minimal_groups(required)
         if overlap:
             row.fault(Message("labelling.alternatives-overlap"))
-        forbidden = {label.key: label.score or 0 for group in record.forbidden or [] for label in group}
+        forbidden = {key: score or 0 for group in record.forbidden or [] for key, score in group}
         expected = ((key, int(Grade.REQUIRED)) for group in groups for key in group)
         stated = [*expected, *pairs, *forbidden.items(), *((key, 0) for key in forbidden)]
         for key, grades_of_key in group_pairs(stated).items():
@@ -414,13 +408,10 @@ class _EvalReader:
 
     def _request(self, record: _Eval, name: str) -> tuple[str, tuple[ChatTurn, ...]]:
         """The request and the messages before it; a missing one is a fault if other records of the file have them."""
-        row = record.row
-        if name in self._mapped and row.data.get(name) is None:
-            row.fault(Message("labelling.mapped-field-missing", name=self._mapped[name], role=name))
-            return "", ()
-        text, history = request_of(row.data.get(name))
-        asked = replace(row, data={**row.data, name: text})
-        return asked.take(name, str, "", required=record.part.has_requests), history
+        text, history = request_of(record.row.data.get(name))
+        theirs = self._mapped.get(name, name)
+        asked = replace(record.row, data={theirs: text})
+        return asked.take(theirs, str, "", required=record.part.has_requests), history
 
     def put_in_groups(self) -> None:
         """Make groups of queries with one text, and set missing splits."""
@@ -438,7 +429,7 @@ class _EvalReader:
             *lines, last = [str(self._rows[n].line) for n in positions]
             self.draft.ids[AGAIN] += [f"lines {', '.join(lines)} and {last}"] if group else []
 
-    def _groups(self, row: Row, role: str, name: str | None) -> list[list[_Labelled]] | None:
+    def _groups(self, row: Row, role: str, name: str | None) -> _Groups | None:
         """The groups of alternatives in the field of a role; None if it is missing."""
         if name is None or row.data.get(name) is None:
             return None
@@ -453,10 +444,10 @@ class _EvalReader:
             row.fault(Message("labelling.empty-alternatives", name=name))
         lists = [entry if isinstance(entry, list) else [entry] for entry in entries]
         items = [[(self._item(row, name, label), label) for label in labels] for labels in lists]
-        groups = [[_Labelled(key, _score(row, name, label)) for key, label in pairs if key] for pairs in items]
+        groups = [[(key, _score(row, name, label)) for key, label in pairs if key] for pairs in items]
         members = (member for labels in lists for label in labels if isinstance(label, dict) for member in label)
         self.draft.ids[PASSED_OVER] += [f"{name}.{member}" for member in members if snake(member) not in _OF_LABELS]
-        if len({label.score is None for group in groups for label in group}) > 1:
+        if len({score is None for group in groups for _, score in group}) > 1:
             row.fault(Message("labelling.grades-missing", name=name))
         return [group for group in groups if group]
 
@@ -486,12 +477,12 @@ class _EvalReader:
 
 def _score(row: Row, field_name: str, label: Any) -> int | None:
     """The score of a label that is an object; None if it is missing, or a fault."""
-    members = label if isinstance(label, dict) else {}
-    grades = {name: value for name, value in members.items() if snake(name) in GRADES and value is not None}
-    if len(grades) == 1 and type(grade := next(iter(grades.values()))) is int:
-        return grade
+    members = label.items() if isinstance(label, dict) else ()
+    grades = [(name, value) for name, value in members if snake(name) in GRADES and value is not None]
+    if len(grades) == 1 and type(grades[0][1]) is int:
+        return grades[0][1]
     if grades:
-        stated = " and ".join(f"{name} {value!r:.40}" for name, value in grades.items())
+        stated = " and ".join(f"{name} {value!r:.40}" for name, value in grades)
         row.fault(Message("labelling.grade-form", field=field_name, members=stated))
     return None
 

@@ -325,7 +325,7 @@ def import_files(
     if catalog is None and not (has_skills and plan.family == EVALS):
         files, command = plan.of_family(EVALS, LOG), settings.command
         raise ParameterError(Message("labelling.needs-catalog", files=files, command=command))
-    if plan.family == EVALS:
+    if plan.family == EVALS or catalog is None:
         conversion = import_evals(
             plan.of_family(EVALS, *[CATALOG] * has_skills),
             catalog,

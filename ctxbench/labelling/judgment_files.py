@@ -22,8 +22,8 @@ import csv
 import io
 import math
 import os
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -63,12 +63,10 @@ from ctxbench.labelling.conversion import (
     CollectionReader,
     Conversion,
     Draft,
-    ExportedCard,
     ImportSettings,
     Judgment,
     PublishedQuery,
-    grading,
-    read_lines,
+    plain_rows,
     refuse_empty,
     role_of,
     split_name,
@@ -78,10 +76,8 @@ from ctxbench.model.arrays import DEPTH, Grade
 from ctxbench.model.candidates import Origin
 from ctxbench.model.items import Catalog, Item, read_key
 from ctxbench.model.requests import Request
-from ctxbench.selectors.protocol import catalog_message, request_messages
 
 HEADER = ("query-id", "corpus-id", "score")
-RUN = ("query", "Q0", "document", "rank", "score", "tag")
 _LABELLED = {"labels", "set", "groups", "pairs"}  # roles of files with labels
 _DETAILS = ("via", "alternatives", "source", "quote")  # fields of labels that qrels lack
 FORMS = {"beir": "BEIR", "trec": "TREC", "autorag": "AutoRAG"}
@@ -97,7 +93,6 @@ class Assembly:
         items: its items by published document id.
         queries: as published.
         judgments: as published.
-        export: the `export.json` of the files, if they are an export of ctxbench.
         ambiguous: names of several items.
         splits: the splits of the labels of a query, by query.
     """
@@ -107,20 +102,18 @@ class Assembly:
     items: Mapping[str, Item]
     queries: Sequence[PublishedQuery]
     judgments: Sequence[Judgment]
-    export: ExportedCard | None
     ambiguous: Collection[str] = ()
     splits: dict[str, set[str]] = field(default_factory=dict)
 
     def conversion(self, *, form: str, files: Sequence[Path], labelling: str, where: Path) -> Conversion:
         """Make the dataset; see `Draft.conversion`."""
         self._check_match()
-        judgments, grades = self._judgments_by_query(), self._grades()
-        self.draft.stated.update(judgment.path.name for judgment in self.judgments)
+        judgments, paths = self._judgments_by_query(), [str(judgment.row.path) for judgment in self.judgments]
+        grades = self.draft.grading((judgment.score for judgment in self.judgments), ", ".join(dict.fromkeys(paths)))
+        self.draft.stated.update(judgment.row.path.name for judgment in self.judgments)
         for published in self.queries:
             self._add(published, judgments[published.id], grades)
-        return self.draft.conversion(
-            self.catalog, form=form, files=files, labelling=labelling, where=where, export=self.export
-        )
+        return self.draft.conversion(self.catalog, form=form, files=files, labelling=labelling, where=where)
 
     def _check_match(self) -> None:
         """Add a fault if no query, or no document, of the labels is in the files."""
@@ -131,7 +124,7 @@ class Assembly:
         ):
             if expected and names and not set(names) & set(expected):
                 message = none_found(list(dict.fromkeys(names)), f"{noun} that labels name", where, expected)
-                self.draft.faults.append(Fault(message, self.judgments[0].path))
+                self.draft.faults.append(Fault(message, self.judgments[0].row.path))
 
     def _judgments_by_query(self) -> dict[str, dict[str, Judgment]]:
         """The judgments by query and document; repeated ones are counted, contradicting ones are faults."""
@@ -142,28 +135,17 @@ class Assembly:
                 ids[NO_QUERY].append(query)
                 continue
             if judgment.split:
-                self.splits.setdefault(query, set()).add(judgment.split if self.export else split_name(judgment.split))
+                self.splits.setdefault(query, set()).add(
+                    judgment.split if self.draft.card else split_name(judgment.split)
+                )
             first = by_query[query].setdefault(judgment.document, judgment)
             ids[NEGATIVE] += [query] if first is judgment and judgment.score < 0 else []
             ids[DUPLICATES] += [query] if first is not judgment and first.score == judgment.score else []
             if first.score != judgment.score:
                 pair = {"query": query, "document": judgment.document, "score": judgment.score}
-                earlier = {"first": first.score, "file": first.path.name, "line": first.line}
-                message = Message("labelling.score-conflict", **pair, **earlier)
-                self.draft.faults.append(Fault(message, judgment.path, judgment.line))
+                earlier = {"first": first.score, "file": first.row.path.name, "line": first.row.line}
+                judgment.row.fault(Message("labelling.score-conflict", **pair, **earlier))
         return by_query
-
-    def _grades(self) -> Mapping[int, int]:
-        """The grade of each score; empty, with a fault, if the grades are unknown."""
-        grades = self.draft.settings.grades
-        if grades is None and self.export is not None:
-            grades = {1: 1, 2: 2}
-        files = ", ".join(dict.fromkeys(str(judgment.path) for judgment in self.judgments))
-        try:
-            return grading((judgment.score for judgment in self.judgments), grades, files)
-        except InputError as error:
-            self.draft.faults += error.faults
-            return {}
 
     def _add(self, published: PublishedQuery, judgments: Mapping[str, Judgment], grades: Mapping[int, int]) -> None:
         """Add a query with its labels to the draft."""
@@ -220,7 +202,7 @@ class Assembly:
         fields = {name: value for name, value in published.exported.items() if name != "labels"}
         split = first or fields.get("split") or plain.split
         data = {"_id": query_id, "text": published.text, **fields, "split": split}
-        return read_query(published.row.nested(data), self.export.scopes if self.export else {}) or plain
+        return read_query(published.row.nested(data), self.draft.scopes) or plain
 
     def _add_details(self, published: PublishedQuery, query_id: str, labels: dict[str, Label]) -> None:
         """Add the details of labels from an export; a detail with a grade is a label."""
@@ -282,7 +264,7 @@ def import_collection(
         raise ParameterError(Message("labelling.catalog-and-documents", paths=reader.roles.get("documents", files)))
     items = reader.documents() if catalog is None else items_by_name(catalog)
     del reader.rows["documents"]  # of a large collection, they need as much memory as the items
-    n_named = Counter(item.name for item in catalog or ())
+    ambiguous = {item.name for item in catalog or ()} - items.keys()
     catalog = Catalog(items.values()) if catalog is None else catalog
     queries, judgments = reader.queries(), list(reader.judgments())
     folder = next((query.row.path.parent for query in queries if query.exported is not None), None)
@@ -297,10 +279,10 @@ def import_collection(
     draft.stated["'retrieval_gt'"] = sum(len(query.groups or ()) for query in queries)
     form = FORMS.get(kind or "", "a collection")
     paths = [path for path in files if path not in reader.roles.get("export", ())]
-    export = ExportedCard.from_folder(folder, draft.faults) if folder else None
+    if folder is not None and (folder / EXPORT_FILE).is_file():
+        draft.read_card(folder / EXPORT_FILE)
     folders = [path.absolute().parent for path in paths]
-    ambiguous = {name for name, n in n_named.items() if n > 1}
-    return Assembly(draft, catalog, items, queries, judgments, export, ambiguous).conversion(
+    return Assembly(draft, catalog, items, queries, judgments, ambiguous).conversion(
         form=form,
         files=paths,
         labelling=str(Message("labelling.card-published", form=form)),
@@ -428,13 +410,8 @@ def read_run(path: Path | str) -> dict[str, list[tuple[str, float]]]:
     path = Path(path)
     faults: list[Fault] = []
     rows: dict[str, dict[str, float]] = {}
-    for number, text in read_lines(path, faults):
-        fields = text.split()
-        if len(fields) != len(RUN):
-            message = Message("labelling.fields-by-blanks", n=len(RUN), columns=RUN, got=len(fields))
-            faults.append(Fault(message, path, number))
-            continue
-        query, _, document, _, score, _ = fields
+    for number, _, fields in plain_rows(path, "run", faults):
+        query, document, score = (fields[name] for name in ("query", "document", "score"))
         try:
             value = float(score)
         except ValueError:
@@ -533,32 +510,6 @@ class ExportReport:
         return {**asdict(self), "folder": str(self.folder)}
 
 
-def request_rows(dataset: Dataset, *, may_offer: bool = False) -> Iterator[dict[str, Any]]:
-    """The input of an external command: a catalog, then its requests, one per line.
-
-    Args:
-        dataset: any.
-        may_offer: add to each request `may_offer` (the ids of all items that may be offered, in catalog order) and
-            perhaps `session` (the ids of items in the session).
-
-    Yields:
-        The messages of `ctxbench.selectors.protocol`: one with the catalog, then one per query, in the order of the
-        dataset. Queries with other items follow another catalog.
-    """
-    batch, ids = dataset.batch(), dataset.current_catalog.ids
-    last = ""
-    for row, message in request_messages(batch, range(len(batch)), "items"):
-        if message["catalog"] != last:
-            last = message["catalog"]
-            yield catalog_message(batch, row, "items") or {}
-        fields: dict[str, Any] = {}
-        if may_offer:
-            session = batch.session_item[batch.session_start[row] : batch.session_start[row + 1]]
-            fields = {"may_offer": [ids[position] for position in np.flatnonzero(batch.eligible[row])]}
-            fields |= {"session": [ids[position] for position in session]} if len(session) else {}
-        yield {**message, **fields}
-
-
 def export_dataset(
     dataset: Dataset, folder: Path | str, *, form: str, plain: bool = False, run: Path | str | None = None
 ) -> ExportReport:
@@ -592,7 +543,8 @@ def export_dataset(
         for name, answers in ranked.items():
             write_atomic(temporary / "runs" / f"{file_name(name)}.run", _run(dataset, name, answers))
         missing = not_held(dataset)
-        about = {"format": form, "plain": plain, "files": _files(temporary)}
+        files = sorted(path.relative_to(temporary).as_posix() for path in temporary.rglob("*") if path.is_file())
+        about = {"format": form, "plain": plain, "files": files}
         details = {} if plain else {"dataset": _card(dataset), "not_held": missing}
         write_atomic(temporary / EXPORT_FILE, dump_json({**about, **details}, indent=2))
     return ExportReport(
@@ -608,36 +560,28 @@ def export_dataset(
     )
 
 
-def _files(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-
-
 def _check_folder(folder: Path) -> None:
     """Check that a folder is new, or has the files of an export only.
 
     Raises:
         ParameterError: it is a file, or has other files.
     """
-    if not folder.exists():
-        return
     names = _own_names(folder / EXPORT_FILE)
-    others = (path for path in folder.rglob("*") if path.relative_to(folder).as_posix() not in names)
-    extra = next(others, None) if folder.is_dir() else folder
+    paths = folder.rglob("*") if folder.is_dir() else [folder] if folder.exists() else []
+    extra = next((path for path in paths if path.relative_to(folder).as_posix() not in names), None)
     if extra is not None:
-        problem = "it is a file" if extra is folder else f"{extra.relative_to(folder)} is not in {EXPORT_FILE}"
+        problem = "it is a file" if extra == folder else f"{extra.relative_to(folder)} is not in {EXPORT_FILE}"
         raise ParameterError(f"{folder} would be replaced, but {problem}; name another folder, or delete it")
 
 
 def _own_names(path: Path) -> set[str]:
     """The files and folders of an export, from its `export.json`; empty if that is missing or invalid."""
-    try:
+    data = None
+    with suppress(InputError):
         data = read_json(path) if path.is_file() else None
-    except InputError:
-        return set()
     files = data.get("files") if isinstance(data, dict) else None
-    if not isinstance(files, list) or not all(isinstance(name, str) for name in files):
-        return set()
-    return {EXPORT_FILE, *files, *(str(parent) for name in files for parent in PurePosixPath(name).parents)}
+    names = [name for name in files if isinstance(name, str)] if isinstance(files, list) else []
+    return {EXPORT_FILE, *names, *(str(parent) for name in names for parent in PurePosixPath(name).parents)} - {"."}
 
 
 def not_held(dataset: Dataset) -> dict[str, int]:
@@ -775,16 +719,18 @@ def _run_lines(ids: Sequence[str], tag: str, answers: Slice) -> Iterator[str]:
 
 def _other_values(dataset: Dataset, judged: set[str]) -> dict[str, tuple[str, ...]]:
     """The queries whose metrics differ in other programs, by reason."""
-    alternatives = {label.query for label in dataset.labels if label.alternatives}
-    batch = dataset.batch()
-    with_session_label = []
-    for row, query in enumerate(dataset.queries):
-        items = batch.session_item[batch.session_start[row] : batch.session_start[row + 1]].tolist()
-        keys = {dataset.catalog[item].key for item in items}
-        if any(label.item in keys and label.grade >= Grade.HELPFUL for label in dataset.labels_of(query.id)):
-            with_session_label.append(query.id)
+    batch, keys = dataset.batch(), [item.key for item in dataset.catalog]
+    ends = zip(batch.session_start.tolist(), batch.session_start[1:].tolist(), strict=False)
+    items = [batch.session_item[start:end].tolist() for start, end in ends]
+    sessions = {query.id: {keys[i] for i in rows} for query, rows in zip(dataset.queries, items, strict=True)}
+    helpful = [label for label in dataset.labels if label.grade >= Grade.HELPFUL]
     queries_by_reason = {
-        Message("labelling.alternatives-in-qrels"): [q.id for q in dataset.queries if q.id in alternatives & judged],
-        Message("labelling.session-in-runs"): [q for q in with_session_label if q in judged],
+        Message("labelling.alternatives-in-qrels"): {label.query for label in dataset.labels if label.alternatives},
+        Message("labelling.session-in-runs"): {label.query for label in helpful if label.item in sessions[label.query]},
     }
-    return {why: tuple(queries) for why, queries in queries_by_reason.items() if queries}
+    order = [query.id for query in dataset.queries if query.id in judged]
+    return {
+        why: tuple(query for query in order if query in queries)
+        for why, queries in queries_by_reason.items()
+        if queries & judged
+    }

@@ -6,10 +6,10 @@ import ast
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -66,6 +66,13 @@ class Resolved:
     candidates: tuple[ItemKey, ...] = ()
 
 
+def _resolved(name: str, rule: str, keys: Collection[ItemKey]) -> Resolved:
+    """The item of a name if there is one, else the candidates."""
+    if len(keys) > 1:
+        return Resolved(name, None, AMBIGUOUS, tuple(keys))
+    return Resolved(name, next(iter(keys), None), rule)
+
+
 class NameResolver:
     """Resolves names by the first of these rules that matches an item.
 
@@ -96,10 +103,9 @@ class NameResolver:
 
     def resolve(self, name: str) -> Resolved:
         """The item of a name."""
-        resolved = self._known.get(name)
-        if resolved is None:
-            resolved = self._known[name] = self._resolve(name)
-        return resolved
+        if name not in self._known:
+            self._known[name] = self._resolve(name)
+        return self._known[name]
 
     def resolved_names(self) -> tuple[Resolved, ...]:
         """Every name that was resolved, in the order of first use."""
@@ -118,18 +124,14 @@ class NameResolver:
     def _by_rules(self, requested: str, name: str) -> Resolved:
         plain = _PREFIX.sub("", name, count=1) if _PREFIX.match(name) else name
         joint = re.compile("_") if name[:4].casefold() == "mcp_" else _JOINT
-        for rule, keys in (
+        matches = (
             ("name", self._by_name.get(name, [])),
             ("joined", self._joined(plain) or self._joined(name) or self._joined(plain, joint)),
             ("cleaned", self._cleaned(plain) or self._cleaned(name)),
             ("cut", self._cut(plain) if CUT_FROM <= len(name) <= 64 else []),
-        ):
-            keys = list(dict.fromkeys(keys))
-            if len(keys) == 1:
-                return Resolved(requested, keys[0], rule)
-            if keys:
-                return Resolved(requested, None, AMBIGUOUS, tuple(keys))
-        return Resolved(requested, None, UNKNOWN)
+        )
+        rule, several = next(((rule, keys) for rule, keys in matches if keys), (UNKNOWN, []))
+        return _resolved(requested, rule, dict.fromkeys(several))
 
     def _joined(self, name: str, joint: re.Pattern[str] = _JOINT) -> list[ItemKey]:
         """The items with the parts around a separator as server and name; or as name, if none has a server."""
@@ -169,15 +171,10 @@ class ItemFinder:
 
     def resolve(self, name: str) -> Resolved:
         """The item of a name."""
-        resolved = self._resolver.resolve(name)
-        if resolved.rule != UNKNOWN:
-            return resolved
-        folded = _as_path(name)
+        resolved, folded = self._resolver.resolve(name), _as_path(name)
         *exact, cleaned = self._indexes
         keys = next(filter(None, (*(index.get(folded) for index in exact), cleaned.get(_stripped(name)))), [])
-        if len(keys) == 1:
-            return Resolved(name, keys[0], "own name")
-        return Resolved(name, None, AMBIGUOUS, tuple(keys)) if keys else resolved
+        return _resolved(name, "own name", keys) if resolved.rule == UNKNOWN and keys else resolved
 
     def find(self, entry: Any) -> Resolved | None:
         """The item of a label: a name, an object with one, a number that is a name, or a place.
@@ -207,10 +204,10 @@ class ItemFinder:
             ValueError: the place is malformed.
         """
         where = {_PLACE[snake(name)]: value for name, value in place.items() if snake(name) in _PLACE}
-        first, last = _line_range(where.pop("lines", [0, 0]))
-        if any(not isinstance(value, str) or not value.strip() for value in where.values()):
+        lines = _line_range(where.pop("lines", [0, 0]))
+        if lines is None or any(not isinstance(value, str) or not value.strip() for value in where.values()):
             raise ValueError
-        contents = self._contents
+        (first, last), contents = lines, self._contents
         for name, value in where.items():
             contents = _matching(contents, name, _folded(value) if name == "contains" else _as_path(value))
         if last and any(content.lines[1] for content in contents):
@@ -239,10 +236,7 @@ class _Content:
         about = item.metadata
         stated = next((path for key in ("path", "file", "source") if isinstance(path := about.get(key), str)), "")
         path = stated or ("" if item.type == "tool" else item.path if item.is_file else item.name)
-        try:
-            lines = _line_range(about.get("lines", [about.get("start_line"), about.get("end_line")]))
-        except ValueError:
-            lines = (0, 0)
+        lines = _line_range(about.get("lines", [about.get("start_line"), about.get("end_line")])) or (0, 0)
         return cls(item.key, _as_path(path.partition("::")[0]), lines, _folded(item.text or item.description))
 
 
@@ -262,15 +256,10 @@ def _matching(contents: list[_Content], name: str, text: str) -> list[_Content]:
     ]
 
 
-def _line_range(value: Any) -> tuple[int, int]:
-    """The first and last line.
-
-    Raises:
-        ValueError: the value is not a list of two lines.
-    """
-    if not isinstance(value, list) or len(value) != 2 or not all(type(line) is int for line in value):
-        raise ValueError
-    return min(value), max(value)
+def _line_range(value: Any) -> tuple[int, int] | None:
+    """The first and last line in a list of two; None if it is something else."""
+    is_range = isinstance(value, list) and len(value) == 2 and all(type(line) is int for line in value)
+    return (min(value), max(value)) if is_range else None
 
 
 def _as_path(text: str) -> str:
@@ -408,11 +397,11 @@ class FieldRoles:
         likely = labels & {name.partition(".")[0] for name in evidence.items} - offered
         unused = offered | (labels & {*evidence.texts} - likely if likely else set())
         named = {role: _called(plain, names, unused) for role, names in FIELDS.items()}
-        others = {"query": _called(plain, REQUESTS), "id": _called(plain, OTHERWISE["id"])}
-        others["id"] += _naming(records) if not named["id"] and not others["id"] else []
+        ids = _called(plain, OTHERWISE["id"]) or (_naming(records) if not named["id"] else [])
+        others = {"query": _called(plain, REQUESTS), "id": ids, "expected": [name for name in plain if name in likely]}
         return cls(
             usual={role: [role] if role in fixed else named[role] for role in FIELDS},
-            likely={**others, "expected": [name for name in plain if name in likely]},
+            likely={role: names for role, names in others.items() if role not in fixed},
             offered=offered,
         )
 
@@ -466,6 +455,7 @@ def entries_of(value: Any) -> list[Any]:
     return [inner for entry in value for inner in (entry if isinstance(entry, list) else [entry])]
 
 
+@lru_cache(maxsize=4096)
 def snake(name: str) -> str:
     """The name of a field in snake case: `expectedTools` and `Expected tools` are `expected_tools`."""
     return re.sub(r"[\s-]+", "_", _HUMP.sub("_", name.strip().replace("(s)", "s"))).lower()
@@ -542,9 +532,12 @@ def _is_constant(keys: Mapping[int, frozenset[ItemKey]]) -> bool:
 
 _LOOKED_AT, _LONGEST_NAME = 500, 300  # records, and characters
 _HISTORY = 20  # messages before a request
-_DONE = re.compile(r"retriev|actual|called|predict|(^|\.)(output|response)(\.|$)")
+_DONE = re.compile(
+    r"retriev|actual|called|predict|used(?!ful)|(^|\.)(output|response)(\.|$)"
+    r"|(model|llm|bot|agent)_(output|respon|answer|cho)"
+)
 _NO_LABEL = re.compile(
-    rf"{_DONE.pattern}|candidate|available|offered|choice|option|distract|(^|\.)(q|query|case|test)?_?id$"
+    rf"{_DONE.pattern}|candidate|available|offered|choice|option|distract|^_?id$|(^|\.)(q|query|case|test)_id$"
 )
 _GOLD = re.compile(r"expect|correct|gold|relevan|truth|label|should|must|need|want|support|evidence|target|answer")
 _ASKS = re.compile(r"user|ask|utter|quer|quest|prompt|messag|input|instruct|says?$|text")
@@ -552,21 +545,17 @@ _NO_REQUEST = re.compile(
     r"answer|response|output|expect|reference|context|explan|reason|rational|note|comment|descri|url|source|(^|_)id$"
 )
 _MARKS = ("|", ";", ",")  # between names in one field of a table
+_NOTHING = ("none", "null", "nothing", "n/a", "-")
 
 
 def label_entries(value: Any, resolve: Callable[[str], Resolved]) -> list[Any] | None:
     """The labels in a list, in a text with a list, or in an object with grades by name; None for other values."""
     if isinstance(value, str):
         text = value.strip()
-        if text.startswith(("[", "{")):
-            value = parse_list(text)
-        elif resolve(text).key is not None:
-            return [text]
-        elif text.casefold() in ("", "none", "null", "nothing", "n/a", "-"):
-            return []
-        else:
-            mark = next((mark for mark in _MARKS if mark in text), "\0")
-            return [part.strip() for part in text.split(mark) if part.strip()]
+        mark = next((mark for mark in _MARKS if mark in text), "\0")
+        parts = [part.strip() for part in text.split(mark) if part.strip() and text.casefold() not in _NOTHING]
+        is_name = resolve(text).key is not None
+        value = parse_list(text) if text.startswith(("[", "{")) else [text] if is_name else parts
     if isinstance(value, dict) and value and all(type(grade) is int for grade in value.values()):
         return [{"id": name, "grade": grade} for name, grade in value.items()]  # as in qrels
     if isinstance(value, dict) and not is_place(value) and not any(name in value for name in (*NAME_KEYS, "function")):
@@ -606,27 +595,29 @@ def messages_of(value: Any) -> list[ChatMessage]:
     return []
 
 
-def values_of(value: Any, name: str = "", *, in_list: bool = False) -> Iterator[tuple[str, Any]]:
+def values_of(value: Any, name: str = "", *, in_list: bool = False) -> list[tuple[str, Any]]:
     """The texts and places of the fields in a value, numbers in lists, names with grades; no definitions.
 
     Messages give the last request alone: what an assistant called is no label.
     """
-    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{") and (inner := parse_list(value)) is not None:
-        value = inner
+    value = parsed(value)
     if name and isinstance(value, dict) and value and all(type(grade) is int for grade in value.values()):
         value = list(value)
+    if any(message.role == "assistant" for message in messages_of(value)):
+        value = summarise_messages(messages_of(value), history=0).text
     if name and is_place(value) and all(snake(key) in (*PLACE_KEYS, *GRADES) for key in value):
-        yield name, value
-    elif isinstance(value, dict) and not (name and describes_item(value)):
-        for key, inner in value.items():
-            yield from values_of(inner, f"{name}.{key}" if name else str(key))
-    elif any(message.role == "assistant" for message in messages_of(value)):
-        yield from values_of(summarise_messages(messages_of(value), history=0).text, name)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from values_of(inner, name, in_list=True)
-    elif (isinstance(value, str) and value.strip()) or (in_list and type(value) is int):
-        yield name, str(value).strip()
+        return [(name, value)]
+    if isinstance(value, dict):
+        inside = [(f"{name}.{key}" if name else str(key), inner) for key, inner in value.items()]
+        return (
+            [pair for key, inner in inside for pair in values_of(inner, key)]
+            if not describes_item(value) or not name
+            else []
+        )
+    if isinstance(value, list):
+        return [pair for inner in value for pair in values_of(inner, name, in_list=True)]
+    is_value = isinstance(value, str) or (in_list and type(value) is int)
+    return [(name, str(value).strip())] if is_value and str(value).strip() else []
 
 
 def has_request(records: Sequence[Mapping[str, Any]]) -> bool:
@@ -703,13 +694,13 @@ def is_eval(data: Mapping[str, Any]) -> bool:
     """
     tools = data.get("tools")
     lists_names = isinstance(tools, list) and bool(tools) and all(isinstance(name, str) for name in tools)
-    has_labels = (lists_names or _names_items(data)) and not any(name in data for name in (*_OF_LOGS, *_OF_TURNS))
+    has_labels = (lists_names or names_items(data)) and not any(name in data for name in (*_OF_LOGS, *_OF_TURNS))
     return has_labels and any(isinstance(value, str) for value in _questions(data))
 
 
 def is_log(data: Mapping[str, Any]) -> bool:
     """Whether a record is a line of a log: a request to a model, a turn or spans; never an eval."""
-    if _names_items(data):
+    if names_items(data):
         return False
     questions = _questions(data)
     bodies = [value for value in questions if isinstance(value, dict)]
@@ -722,7 +713,8 @@ def _questions(data: Mapping[str, Any]) -> list[Any]:
     return [data[name] for name in data if snake(name) in (*QUERY, *OTHERWISE["query"])]
 
 
-def _names_items(data: Mapping[str, Any]) -> bool:
+def names_items(data: Mapping[str, Any]) -> bool:
+    """Whether a record has a usual field of expected or forbidden items, other than those of requests to models."""
     return any((plain := snake(name)) in (*EXPECTED, *FORBIDDEN) and plain not in _OF_BODIES for name in data)
 
 

@@ -203,35 +203,32 @@ def _is_one_a_line(text: str) -> bool:
 
 def _json_lines(lines: Iterable[tuple[int, str]], path: Path, faults: list[Fault]) -> Iterator[Document]:
     for number, line in lines:
-        if not line.strip():
-            continue
-        try:
-            value = parse_json(line, path=path, line=number)
-        except InputError as error:
-            faults += error.faults
-        else:
-            yield Document(value, path, number, text=line)
+        if line.strip():
+            yield from (Document(value, path, number, text=line) for value in _parsed(line, path, number, faults))
+
+
+def _parsed(text: str, path: Path, line: int, faults: list[Fault]) -> Iterator[Any]:
+    """The value of a text in JSON; nothing, with a fault, if it is malformed."""
+    try:
+        yield parse_json(text, path=path, line=line)
+    except InputError as error:
+        faults += error.faults
 
 
 def _json_documents(content: BinaryIO, path: Path, faults: list[Fault]) -> Iterator[Document]:
     """The values of JSON that is spread over lines, and the entries of a list of objects."""
     decode = codecs.getincrementaldecoder("utf-8-sig")().decode
     try:
-        for line, text in _json_texts(lambda size: decode(content.read(size))):
-            try:
-                value = parse_json(text, path=path, line=line)
-            except InputError as error:
-                faults += error.faults
-                continue
-            columns = list(value.values()) if isinstance(value, dict) else []
-            if columns and all(_is_column(column) for column in columns) and len({*map(len, columns)}) == 1:
-                names = list(columns[0])
-                rows = [{key: column.get(name) for key, column in value.items()} for name in names]
-                yield from (Document(row, path, number) for number, row in enumerate(rows, start=1))
-            else:
-                yield Document(value, path, line, text=text)
-    except _MalformedError as error:
-        faults.append(Fault(Message("io.malformed-json", why=error.why), path, error.line))
+        for line, text in _json_texts(lambda size: decode(content.read(size)), path):
+            for value in _parsed(text, path, line, faults):
+                columns = list(value.values()) if isinstance(value, dict) else []
+                if columns and all(_is_column(column) for column in columns) and len({*map(len, columns)}) == 1:
+                    rows = [{key: column[name] for key, column in value.items()} for name in columns[0]]
+                    yield from (Document(row, path, number) for number, row in enumerate(rows, start=1))
+                else:
+                    yield Document(value, path, line, text=text)
+    except InputError as error:
+        faults += error.faults
     except UnicodeDecodeError:
         content.seek(0)
         deque(decoded_lines(content, path, faults), maxlen=0)  # adds the lines that are no UTF-8
@@ -242,25 +239,23 @@ def _is_column(column: Any) -> bool:
     return isinstance(column, dict) and bool(column) and list(column) == [str(n) for n in range(len(column))]
 
 
-class _MalformedError(Exception):
-    """JSON is malformed in a line."""
-
-    def __init__(self, why: str, line: int) -> None:
-        super().__init__(why)
-        self.why, self.line = why, line
-
-
-def _json_texts(read: Callable[[int], str]) -> Iterator[tuple[int, str]]:
+def _json_texts(read: Callable[[int], str], path: Path) -> Iterator[tuple[int, str]]:
     """The line and the text of each JSON value of a stream, and of each entry of a list of objects.
 
     Args:
         read: returns up to a number of characters; empty at the end.
+        path: the file, for faults.
 
     Raises:
-        _MalformedError: something is not JSON; after all values before it.
+        InputError: something is not JSON; after all values before it.
     """
     decoder = json.JSONDecoder()
     text, start, counted, line, in_list = "", 0, 0, 1, False
+
+    def malformed(why: str, position: int) -> InputError:
+        return InputError(
+            [Fault(Message("io.malformed-json", why=why), path, line + text.count("\n", counted, position))]
+        )
 
     def more() -> bool:
         nonlocal text, start, counted, line
@@ -275,7 +270,7 @@ def _json_texts(read: Callable[[int], str]) -> Iterator[tuple[int, str]]:
             if more():
                 continue
             if in_list:
-                raise _MalformedError("the list does not end", line)
+                raise malformed("the list does not end", counted)
             return
         if in_list and text[start] == "]":
             start, in_list = start + 1, False
@@ -295,24 +290,21 @@ def _json_texts(read: Callable[[int], str]) -> Iterator[tuple[int, str]]:
             cut = error.pos >= len(text) - _TAIL or error.msg.startswith("Unterminated string")
             if cut and more():
                 continue
-            raise _MalformedError(error.msg, line + text.count("\n", counted, error.pos)) from error
+            raise malformed(error.msg, error.pos) from error
         except (RecursionError, ValueError) as error:
-            raise _MalformedError(str(error), line) from error
+            raise malformed(str(error), start) from error
         yield line, text[start:end]
         start = end
 
 
 def _stream(lines: Iterable[tuple[int, str]], path: Path, faults: list[Fault]) -> Iterator[Document]:
     """The events of a stream (server-sent events) as one document."""
-    events, first = [], 0
+    events, first = list[Any](), 0
     for number, line in lines:
         first = first or number
         name, _, data = line.partition(":")
         if name == "data" and data.strip()[:1] == "{":
-            try:
-                events.append(parse_json(data, path=path, line=number))
-            except InputError as error:
-                faults += error.faults
+            events += _parsed(data, path, number, faults)
     yield Document({"stream": events}, path, first)
 
 
@@ -381,19 +373,15 @@ def _parquet_rows(content: BinaryIO, path: Path) -> Iterator[Document]:
         raise InputError([Fault(Message("labelling.parquet-damaged", why=str(error)), path)]) from error
 
 
-def _plain(value: Any) -> Any:
-    """A value of parquet in JSON types: times as text, missing numbers as null."""
-    if isinstance(value, dict):
-        return {str(name): _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, dt.datetime | dt.date):
-        return value.isoformat()
+def _plain(row: Mapping[str, Any]) -> Any:
+    """A row of parquet in JSON types: times, and other types, as text, missing numbers as null."""
+    return json.loads(json.dumps(row, default=_plain_text), parse_constant=lambda _: None)
+
+
+def _plain_text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
-    if isinstance(value, float) and value != value:
-        return None
-    return value if value is None or isinstance(value, str | int | float) else str(value)
+    return value.isoformat() if isinstance(value, dt.date) else str(value)
 
 
 LOG, EVALS, COLLECTION, CATALOG = "log", "evals", "collection", "catalog"

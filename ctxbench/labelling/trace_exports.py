@@ -25,7 +25,7 @@ from typing import Any
 from ctxbench.catalogs.tool_lists import describes_item
 from ctxbench.datasets.queries import group_pairs
 from ctxbench.io.errors import Fault, Message
-from ctxbench.labelling.record_files import is_eval
+from ctxbench.labelling.record_files import is_eval, names_items
 from ctxbench.labelling.sources import LOG, ImportKind
 from ctxbench.labelling.trace_messages import (
     Interner,
@@ -119,7 +119,13 @@ _OBSERVATIONS = (
     *("GENERATION", "TOOL", "AGENT", "SPAN", "EVENT", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING", "GUARDRAIL"),
 )
 _OF_OBSERVATIONS = ("traceId", "trace_id", "parentObservationId", "parent_observation_id")
-_OF_TRACES = ("bookmarked", "htmlPath", "observationCount", "release")  # fields of Langfuse's table of traces
+_OF_TRACES = (
+    "bookmarked",
+    "htmlPath",
+    "observationCount",
+    "release",
+    "totalCost",
+)  # fields of Langfuse's table of traces
 _INHERITED = ("sessionId", "session_id", "userId", "user_id")  # fields of a trace that are its observations', too
 _LISTS = re.compile(
     r"gen_ai\.(?:prompt|completion)\.\d+\.|llm\.(?:input_messages|output_messages|tools|request\.functions)(?:\.|$)"
@@ -474,7 +480,11 @@ _TESTS: dict[str, Callable[[dict[str, Any], Mapping[str, Any], Any], Any]] = {
         request and ((request[0] == "messages" and not request[2]) or "preferred_output" in data)
     ),
     "openai": lambda data, _, request: request or unread_line(data).key == "labelling.answer-alone",
-    "turns": lambda data, _, __: not is_eval(data) and any(isinstance(data.get(name), list) for name in TURN_MARKS),
+    "turns": lambda data, _, __: (
+        not is_eval(data)
+        and (not names_items(data) or "called" in data or "offered" in data)  # messages with labels are evals
+        and any(isinstance(data.get(name), list) for name in TURN_MARKS)
+    ),
 }
 """Kinds by what says that a document, its first span and its request are of them."""
 

@@ -27,7 +27,7 @@ from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, merge_equal_faults, none_found
 from ctxbench.io.files import atomic_folder, cache_dir, write_atomic
 from ctxbench.io.redaction import Redactor, redactor
-from ctxbench.labelling.agent_sessions import KINDS, SessionNames, SessionReader, has_roles, transcript_fields
+from ctxbench.labelling.agent_sessions import KINDS, SessionNames, SessionReader, transcript_fields
 from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, unresolved
 from ctxbench.labelling.sources import Document, documents, sample
 from ctxbench.labelling.trace_exports import LogReader
@@ -86,7 +86,7 @@ class LogFiles:
         values = [document.value for document in sample(path)]
         kinds = [kind.name for kind in KINDS if kind.matches(values)]
         is_session = self._kind in _SESSIONS if self._kind else bool(kinds)
-        self._sessions.fields = transcript_fields(values) if kinds == ["transcript"] and not has_roles(values) else {}
+        self._sessions.fields = transcript_fields(values) if kinds == ["transcript"] else {}
         self.has_sessions |= is_session
         counts, faults = self.findings.counts, self.findings.faults
         n_faults = len(faults)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from pydantic import ConfigDict, Field
@@ -33,6 +33,9 @@ from ctxbench.model.formats import FileModel, Texts, field_names
 from ctxbench.model.items import suggest_items
 from ctxbench.model.requests import Batch, Filter
 from ctxbench.model.selection import concatenated, session_rows
+
+if TYPE_CHECKING:
+    from ctxbench.datasets.dataset import Dataset
 
 VERSION = 1  # the value of "ctxbench" in every message; raised when a message changes its meaning
 QUOTED = 200  # characters of a foreign text that an error quotes
@@ -367,6 +370,32 @@ def request_messages(batch: Batch, rows: Iterable[int], send: str) -> Iterator[t
         for row in catalog_rows:
             body = {"query": batch.requests[row].id, "request": request_body(batch, row, send)}
             yield row, {"ctxbench": VERSION, "catalog": catalog, **body}
+
+
+def request_rows(dataset: Dataset, *, may_offer: bool = False) -> Iterator[dict[str, Any]]:
+    """The input of an external command: a catalog, then its requests, one per line.
+
+    Args:
+        dataset: any.
+        may_offer: add to each request `may_offer` (the ids of all items that may be offered, in catalog order) and
+            perhaps `session` (the ids of items in the session).
+
+    Yields:
+        One message with the catalog, then one per query, in the order of the dataset. Queries with other items follow
+        another catalog.
+    """
+    batch, ids = dataset.batch(), dataset.current_catalog.ids
+    last = ""
+    for row, message in request_messages(batch, range(len(batch)), "items"):
+        if message["catalog"] != last:
+            last = message["catalog"]
+            yield catalog_message(batch, row, "items") or {}
+        fields: dict[str, Any] = {}
+        if may_offer:
+            session = batch.session_item[batch.session_start[row] : batch.session_start[row + 1]]
+            fields = {"may_offer": [ids[position] for position in np.flatnonzero(batch.eligible[row])]}
+            fields |= {"session": [ids[position] for position in session]} if len(session) else {}
+        yield {**message, **fields}
 
 
 def _visible_items(batch: Batch, row: int) -> BoolArray | None:

@@ -99,6 +99,22 @@ class TestKinds:
         assert f"error: {options[0]} is for " in done.err
         assert not (place / "out").exists()
 
+    @pytest.mark.parametrize(
+        ("words", "option"),
+        [
+            (["file.jsonl", "--from", "x"], "--from is not for files of this kind"),
+            (["file.jsonl", "-d", "x"], "--dataset is not for files of this kind"),
+            (["bfcl-simple", "-c", "cat"], "--catalog is not for public datasets"),
+            (["run", "file.jsonl", "--map", "query=x"], "--map is not for rankings of TREC"),
+        ],
+    )
+    def test_an_option_of_another_kind_of_import_is_refused(self, cli, place, words, option):
+        rows(place / "file.jsonl", EVALS)
+        done = cli("data", "import", *words, "--out", "out")
+        assert (done.code, done.out) == (2, "")
+        assert option in done.err
+        assert not (place / "out").exists()
+
     def test_files_of_several_families_are_refused(self, imported, place):
         rows(place / "evals.jsonl", EVALS)
         rows(place / "turns.jsonl", [TURN])
@@ -323,3 +339,10 @@ class TestForms:
         done = imported("runs.jsonl")
         assert done.out.startswith("runs.jsonl: runs of LangSmith (--as langsmith)\n")
         assert [item for _, item, _ in labels(place)] == ["tool:book_table"]
+
+    def test_the_table_of_traces_of_langfuse_is_refused_with_what_to_export(self, imported, place):
+        row = {"id": "t", "timestamp": "2026-01-02T03:04:05Z", "name": "desk", "totalCost": 0.1, "output": "Done."}
+        (place / "traces.json").write_text(json.dumps([row | {"input": '{"messages": []}'}]))
+        done = imported("traces.json")
+        assert (done.code, done.out) == (2, "")
+        assert "export the observations" in done.err

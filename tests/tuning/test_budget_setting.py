@@ -10,10 +10,10 @@ import pytest
 from ctxbench import testing
 from ctxbench.datasets.lookup import open_dataset
 from ctxbench.io.errors import InputError, ParameterError, UserError
-from ctxbench.labelling.judgment_files import request_rows
 from ctxbench.model.candidates import Candidates
 from ctxbench.model.requests import Batch
 from ctxbench.selectors.definitions import definition
+from ctxbench.selectors.protocol import request_rows
 from ctxbench.tuning.preset_files import MAX_REQUESTS, Prices, budget_setting, read_requests, sample_requests
 
 # two requests; tokens of items 0 to 3

@@ -472,6 +472,23 @@ def test_a_call_of_vs_code_that_was_denied_or_failed_is_no_label(read, mark):
         assert labels(read(json.dumps({"sessionId": "v1", "requests": [answer]}))) == {"Go.": [TRACK]}
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        [user([{"type": "text", "text": "[Request interrupted by user for tool use]"}])],
+        [{**CLAUDE, "type": "abort", "data": {"reason": "user_initiated"}}],
+        [],
+    ],
+)
+def test_a_call_without_a_result_of_an_interrupted_turn_is_no_label(read, end):
+    calls = assistant(use("mcp__shop__track_order"), use("mcp__shop__refund_order", "c2"))
+    imported = read([user("Go."), calls, result("in transit"), *end, user("More."), assistant("Yes.")])
+    assert labels(imported) == {"Go.": [TRACK] if end else [TRACK, REFUND], "More.": []}
+    request = {**CHAT_REQUEST, "isCanceled": bool(end)}
+    expected = [TRACK] if end else [TRACK, "reference:docs%2Frefunds.md"]
+    assert labels(read(json.dumps({"sessionId": "v1", "requests": [request]}))) == {"Where is it?": expected}
+
+
 def test_gemini_cli(read):
     call = {
         "id": "g1",
@@ -894,9 +911,44 @@ OWN_NAMES = [
         "n": 4,
         "who": "bot",
         "said": "There.",
-        "does": [{"op": "track_order", "state": "done"}, {"op": "z"}],
+        "does": [{"op": "track_order", "state": "done"}, {"op": "refund_order", "state": "failed"}, {"op": "z"}],
     },
 ]
+MIXED_NAMES = [  # roles and texts under usual names, calls not
+    {"role": "user", "content": "Where is it?"},
+    {"role": "assistant", "content": "", "actions": [{"fn_id": "track_order", "in": {}}], "sources": [{"url": "x"}]},
+    {"role": "assistant", "content": "There.", "sources": [{"url": "refund_order"}]},
+]
+LISTED = [
+    {"role": "user", "content": "Where is it?"},
+    {"role": "assistant", "content": "There.", "tools_used": ["track_order"]},
+]
+
+
+ASKED = {"who": "caller", "line": "Where is it?"}
+MARKED = [
+    ASKED,
+    {"who": "agent", "line": "", "done": [{"t": "refund_order", "ok": False}, {"t": "track_order", "ok": True}]},
+]
+NESTED = [{"cid": 7, "dialogue": [*MARKED, {"who": "agent", "line": "There."}]}]
+NAMED = [ASKED, {"who": "agent", "line": "There.", "tool": "track_order"}]
+OF_EVENTS = [
+    ASKED,
+    {"who": "agent", "kind": "tool_call", "tool": "refund_order", "arguments": {}},
+    {"who": "agent", "kind": "tool_result", "tool": "refund_order", "output": "Error: closed"},
+    {"who": "agent", "kind": "tool_call", "tool": "track_order", "arguments": {}},
+    {"who": "agent", "kind": "tool_result", "tool": "track_order", "output": "in transit"},
+    {"who": "agent", "line": "There."},
+]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [MIXED_NAMES, [MIXED_NAMES[0], *MIXED_NAMES[:0:-1]], LISTED, MARKED, NESTED, NAMED, OF_EVENTS],
+    ids=["mixed names", "reversed", "listed", "marked", "nested", "one name", "events"],
+)
+def test_calls_are_read_from_fields_of_any_name_and_from_lists_of_names(read, lines):
+    assert labels(read(lines)) == {"Where is it?": [TRACK]}
 
 
 def test_a_transcript_under_names_of_its_own_is_read_by_what_its_fields_hold(read):

@@ -10,7 +10,7 @@ from ctxbench.io.errors import InputError
 from ctxbench.labelling.conversion import PASSED_OVER
 from ctxbench.labelling.eval_forms import BY_HAND, KINDS, TRIGGER_FREE
 from ctxbench.labelling.evals import AVAILABLE, NOWHERE, SEVERAL_PLACES, UNSAID, import_evals
-from ctxbench.labelling.sources import data_files, sample
+from ctxbench.labelling.sources import data_files, recognise, sample
 from ctxbench.model.items import Catalog, Item
 from tests.labelling.importers.formats.golden_cases import labels_of, write
 
@@ -369,6 +369,12 @@ def test_several_fields_of_items_are_a_choice_and_none_is_taken(tmp_path):
     with pytest.raises(InputError) as error:
         imported(tmp_path / "e.json", [{"query": "pay", "first": "refund_order", "second": "stop_order"}])
     assert error.value.faults[0].message.key == "labelling.map-choice"
+    assert "--map expected=FIELD`" in error.value.faults[0].message
+    rows = [
+        {"query": "pay", "first": "refund_order", "second": "stop_order"},
+        {"query": "halt", "second": "stop_order"},
+    ]
+    assert proposal(tmp_path / "e.json", rows)[0] == {"expected": "second"}  # the one that more records have
 
 
 def test_definitions_are_offered_and_never_proposed(tmp_path):
@@ -576,8 +582,11 @@ def test_a_log_is_refused_with_the_kind_that_reads_it(tmp_path):
     with pytest.raises(InputError, match="--as claude-code"):
         imported(tmp_path / "s.jsonl", [line], kind="golden")
     chat = [HUMAN | {"content": "pay"}, AI | {"tool_calls": [{"name": "refund_order", "args": {}, "id": "c"}]}]
-    found = proposal(tmp_path / "s.json", {"values": {"messages": chat}, "next": []})
-    assert found == ({"query": "values.messages"}, {"pay": []})  # what was called is no label
+    state = {"values": {"messages": chat}, "next": []}
+    with pytest.raises(InputError):
+        imported(tmp_path / "s.json", state)
+    found = imported(tmp_path / "s.json", state, names={"query": "values.messages"})
+    assert labels(found) == {"pay": []}  # what was called is no label
 
 
 def test_lists_in_lists_and_lists_of_requests_are_records(tmp_path):
@@ -594,3 +603,30 @@ def test_lists_in_lists_and_lists_of_requests_are_records(tmp_path):
     names, found = proposal(tmp_path / "i.json", rows)
     assert names == {"query": "prompts", "expected": "intent"}
     assert found == {"pay": ["refund_order"], "pay me": ["refund_order"], "halt": ["stop_order"]}
+
+
+def test_messages_with_labels_are_evals_and_what_was_called_is_no_label(tmp_path):
+    call = AI | {
+        "role": "assistant",
+        "tool_calls": [{"id": "c", "function": {"name": "stop_order", "arguments": "{}"}}],
+    }
+    rows = [{"messages": [{"role": "user", "content": "pay"}, call], "expected_tools": ["refund_order"]}]
+    assert kind_of(write(tmp_path / "m.jsonl", rows)) == "golden"
+    assert recognise(rows).name == "golden"
+    assert labels(imported(tmp_path / "m.jsonl", rows)) == {"pay": ["refund_order"]}
+
+
+def test_records_by_id_under_a_usual_name(tmp_path):
+    cases = {
+        "where": {"ask": "find it now", "wants": ["track_order"]},
+        "pay": {"ask": "pay me", "wants": ["refund_order"]},
+    }
+    names, found = proposal(tmp_path / "c.yaml", {"defaults": {"by": "us"}, "cases": cases})
+    assert names == {"query": "ask", "expected": "wants"}
+    assert found == {"find it now": ["track_order"], "pay me": ["refund_order"]}
+
+
+def test_a_mapped_field_that_a_record_lacks_is_not_replaced_by_another(tmp_path):
+    rows = [{"q": "pay", "mine": "refund_order", "gold_tool": "stop_order"}, {"q": "halt", "gold_tool": "stop_order"}]
+    found = imported(tmp_path / "m.json", rows, names={"query": "q", "expected": "mine"})
+    assert labels(found) == {"pay": ["refund_order"], "halt": []}

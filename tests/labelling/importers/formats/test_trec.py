@@ -91,7 +91,7 @@ def test_faults_have_file_and_line(files):
         ("test.qrels", 1),
         ("test.qrels", 2),
     ]
-    assert "expected 4 fields (query, 0, document, relevance) separated by blanks, got 3" in str(caught.value)
+    assert "expected 4 fields (query_id, iteration, doc_id, score) separated by blanks, got 3" in str(caught.value)
     with pytest.raises(StorageError, match=r"gone\.qrels"):
         imported(root, {"": root / "gone.qrels"})
     with pytest.raises(InputError, match=r"but no labels"):
