@@ -537,17 +537,13 @@ def calls_of(messages: Iterable[ChatMessage]) -> tuple[Call, ...]:
     A result without an id belongs to the oldest call without a result.
     """
     calls: list[Call] = []
-    waiting: list[int] = []
     for message in messages:
-        for call_id, name in message.calls:
-            waiting.append(len(calls))
-            calls.append(Call(name, "ok", call_id))
+        calls += [Call(name, "ok", call_id) for call_id, name in message.calls]
         for result in message.results:
-            index = next((i for i in waiting if result.call is None or calls[i].id == result.call), None)
-            if index is not None:
-                waiting.remove(index)
+            waiting = (i for i, call in enumerate(calls) if not call.guessed and result.call in (None, call.id))
+            if (index := next(waiting, None)) is not None:
                 status = result_status(result.text, calls[index].name, failed=result.failed)
-                calls[index] = Call(calls[index].name, status, calls[index].id, guessed=True)
+                calls[index] = replace(calls[index], status=status, guessed=True)
     return tuple(calls)
 
 

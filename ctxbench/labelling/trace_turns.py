@@ -415,8 +415,6 @@ def _first_position(record: Record, latest: dict[tuple[object, ...], list[tuple[
     Each request has all messages before it. `latest` has the last records so far, by their user messages.
     """
     who, user_hashes, position = (record.workspace, record.user), record.user_hashes, record.position
-    if not user_hashes:
-        return position
     for n in range(len(user_hashes), 0, -1):
         before = latest.get((*who, *user_hashes[:n]), [])
         last = next(
