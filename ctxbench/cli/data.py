@@ -604,7 +604,7 @@ def kind_lines(plan: ImportPlan) -> Iterator[str]:
     if plan.skipped:
         some = ", ".join(str(path) for path in plan.skipped[:_SHOWN])
         more = ", ..." if len(plan.skipped) > _SHOWN else ""
-        yield f"{count(len(plan.skipped), 'file')} left out (of no known kind, or items although -c names the catalog): {some}{more}"
+        yield f"{count(len(plan.skipped), 'file')} left out (of no known kind, or items beside -c): {some}{more}"
 
 
 def found_line(imported: Imported) -> str:
