@@ -18,6 +18,7 @@ from ctxbench.datasets.queries import DatasetQuery, Label, connected_rows, unlab
 from ctxbench.io.console import ProgressListener
 from ctxbench.io.errors import Message
 from ctxbench.io.redaction import Redactor
+from ctxbench.io.rows import instant
 from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, Resolved
 from ctxbench.labelling.trace_messages import STATUSES, Call, Interner, LogFindings, Record
 from ctxbench.labelling.trace_turns import Turn, meant_field, reuses_ids
@@ -450,7 +451,7 @@ class Builder:
                 counts["calls_ambiguous" if resolved.rule == AMBIGUOUS else "calls_outside_catalog"] += 1
                 self.calls_not_found.update([] if is_shell(call.name) or is_search(call.name) else [call.name])
                 doubtful = True
-            elif is_tool and key not in scope.reachable and key not in session:
+            elif is_tool and key is not None and not self._has(key, turn, scope.reachable | session):
                 counts["calls_not_available"] += 1
                 doubtful = True
             elif key is not None:
@@ -459,6 +460,11 @@ class Builder:
         called = outcomes["ok"]
         doubtful = doubtful or not outcomes["error"].keys() <= called.keys()
         return tuple(called), tuple(key for key in outcomes["unknown_tool"] if key not in called), doubtful
+
+    def _has(self, key: ItemKey, turn: Turn, keys: frozenset[ItemKey]) -> bool:
+        """Whether a turn can have an item: one of `keys`, and created before it."""
+        created = self.catalog[self._position[key]].created
+        return key in keys and (None in (created, turn.time) or instant(str(created)) <= (turn.time or 0.0) * 1e6)
 
     def _session(self, turn: Turn) -> tuple[SessionItem, ...] | None:
         session = turn.records[0].session

@@ -782,3 +782,20 @@ def test_fields_that_are_nearly_those_of_a_turn_are_said():
         "; did you mean 'called' by 'call'?",
     ]
     assert [meant_field(name) for name in ("called", "model")] == ["", ""]
+
+
+def test_a_call_of_an_item_that_did_not_exist_yet_makes_no_label(tmp_path):
+    catalog = Catalog([Item(type="file", name="docs/a.md", text="a", created="2026-02-01T00:00:00+00:00")])
+    (tmp_path / "log.jsonl").write_text(
+        "".join(
+            json.dumps(
+                {"text": f"read it {month}", "time": f"2026-{month}-15T00:00:00Z", "called": ["file:docs%2Fa.md"]}
+            )
+            + "\n"
+            for month in ("01", "03")
+        )
+    )
+    source = TraceSource(logs=(tmp_path / "log.jsonl",), catalog=catalog)
+    done = import_traces(source, TraceSettings(name="x"), redact=None)
+    assert [label.query for label in done.dataset.labels] == [done.dataset.queries[1].id]
+    assert done.report.counts["calls_not_available"] == 1
