@@ -31,7 +31,16 @@ from typing import Any, BinaryIO
 
 from ctxbench.catalogs.instructions import read_page
 from ctxbench.io.documents import YamlPath, after_blanks, entry_lines, line_of, parse_json, parse_yaml
-from ctxbench.io.errors import Fault, InputError, Message, StorageError, UnknownNameError, UserError, without_marks
+from ctxbench.io.errors import (
+    Fault,
+    InputError,
+    Message,
+    StorageError,
+    UnknownNameError,
+    UserError,
+    suggest,
+    without_marks,
+)
 from ctxbench.io.files import decoded_lines, open_unpacked, suggest_file
 
 SAMPLE = 50
@@ -428,7 +437,8 @@ def kind_named(name: str) -> ImportKind:
         UnknownNameError: there is none.
     """
     if name not in import_kinds():
-        raise UnknownNameError("kind of file", name, import_kinds())
+        names = import_kinds()
+        raise UnknownNameError("kind of file", name, names, hint=suggest(name, names, most=len(names)))
     return import_kinds()[name]
 
 
