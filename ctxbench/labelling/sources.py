@@ -39,6 +39,7 @@ from ctxbench.io.errors import (
     UnknownNameError,
     UserError,
     install_command,
+    suggest,
     without_marks,
 )
 from ctxbench.io.files import decoded_lines, open_unpacked, suggest_file
@@ -437,7 +438,8 @@ def kind_named(name: str) -> ImportKind:
         UnknownNameError: there is none.
     """
     if name not in import_kinds():
-        raise UnknownNameError("kind of file", name, import_kinds())
+        names = import_kinds()
+        raise UnknownNameError("kind of file", name, names, hint=suggest(name, names, most=len(names)))
     return import_kinds()[name]
 
 
