@@ -640,6 +640,15 @@ def test_a_message_with_a_result_is_no_message_of_the_users(made):
     assert state(one) == (["deploy"], "wholly")
 
 
+def test_a_call_that_fails_in_the_messages_of_the_next_turn_is_no_label(made):
+    first = [asked("Deploy it."), said(("k", "deploy"))]
+    result = {"type": "tool_result", "tool_use_id": "k", "content": "no", "is_error": True}
+    denied = {"role": "user", "content": [result, {"type": "text", "text": "List the runs first."}]}
+    imported = made(listed(*first), listed(*first, denied, said(("l", "list_runs")), gave("l")))
+    assert [query.request.text for query in imported.dataset.queries] == ["Deploy it.", "List the runs first."]
+    assert [state(imported, query) for query in (0, 1)] == [([], "unlabelled"), (["list_runs"], "wholly")]
+
+
 def test_calls_of_earlier_turns_that_have_no_line_are_counted(made):
     first = [asked("One."), said(("1", "deploy")), gave("1"), {"role": "assistant", "content": "Done."}]
     second = [asked("Two."), said(("2", "list_runs")), gave("2")]
