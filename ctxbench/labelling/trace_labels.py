@@ -67,6 +67,7 @@ COUNTS: dict[str, tuple[str, ...]] = {
 }
 """Counts by part of the card; `datasets/traces.md` describes each."""
 
+_ID = re.compile(r"[\da-fA-F]{16,}")  # of a trace, perhaps of digits alone; longer than a number of a phone
 _CACHED = 4096  # redacted texts
 _SHOWN = 20  # names that the card lists
 _NAMED = 5  # names that a message lists
@@ -253,14 +254,16 @@ class Builder:
     def add_conversations(self, groups: Sequence[Sequence[Turn]], progress: ProgressListener) -> None:
         """Add the queries of conversations; the redactor learns all users before it redacts texts."""
         records = (record for turns in groups for turn in turns for record in turn.records)
+        users = dict.fromkeys(record.user for record in records if record.user)
         if self.redactor is not None:
-            for user in dict.fromkeys(record.user for record in records if record.user):
+            for user in users:
                 self.redactor.learn(user, "user")
         total = sum(len(turns) for turns in groups)
         for turns in groups:
             name = turns[0].records[0].conversation
             if name is not None:  # without characters that ids cannot have
-                name = re.sub(r"[\s<>]+", "_", writable(self._text(name))).strip("_") or "_"
+                text = name if _ID.fullmatch(name) and name not in users else self._text(name)
+                name = re.sub(r"[\s<>]+", "_", writable(text)).strip("_") or "_"
             for turn in turns:
                 self._add_turn(turn, name)
             progress("labelling turns", self.findings.counts["turns"], total)

@@ -740,6 +740,17 @@ def test_a_folder_of_something_else_is_not_replaced(made, tmp_path):
         write_import(made(row()), tmp_path)
 
 
+def test_ids_of_traces_stay_and_numbers_of_people_do_not(made):
+    trace, phone, user = "0" * 29 + "123", "491701234567", "1234567890123456789"
+    imported = made(
+        row("a", conversation=trace), row(f"{trace} b", conversation=phone), row("c", conversation=user, user=user)
+    )
+    requests = [query.request for query in imported.dataset.queries]
+    assert requests[0].conversation == trace
+    assert not {phone, user} & {request.conversation for request in requests}
+    assert trace not in requests[1].text
+
+
 def test_ids_of_users_leave_texts_and_the_ids_of_conversations(made):
     one = made(
         row("Ask annamueller and 424242.", conversation="chat_annamueller_1", user="annamueller", called=["deploy"]),
