@@ -16,11 +16,11 @@ import ast
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, TypeGuard, TypeVar
 
 from ctxbench.io.errors import Fault
@@ -495,23 +495,38 @@ def summarise_messages(messages: Sequence[ChatMessage], *, history: int) -> Mess
         messages: oldest first.
         history: the number of messages to keep before the last user message.
     """
-    user_positions = [i for i, message in enumerate(messages) if message.role == "user"]
-    last, before = ([-1, -1, *user_positions][n] for n in (-1, -2))
-    after = messages[last + 1 :]
-    return MessageSummary(
-        text=messages[last].text if user_positions else None,
-        history=_dialogue(messages[: max(last, 0)])[-history:] if history else (),
-        after=_dialogue(after),
-        users=len(user_positions),
-        key=stable_hash(*(f"{m.role} {m.text}" for m in messages[: last + 1] if m.role != "system")),
-        continued=bool(after) and bool(user_positions),
-        finished=bool(after) and after[-1].role == "assistant" and _has_results(after[-1]),
-        calls=calls_of(after),
-        unread=sum(message.unread for message in after),
-        earlier=sum(len(message.calls) for message in messages[: last + 1]),
-        failed=tuple(call for call in calls_of(messages[before + 1 : max(last, 0)]) if call.status != "ok"),
-        user_hashes=tuple(stable_hash(messages[i].text) for i in user_positions),
-    )
+    return next(summarise_turns(messages, history=history, last_only=True))
+
+
+def summarise_turns(
+    messages: Sequence[ChatMessage], *, history: int, last_only: bool = False
+) -> Iterator[MessageSummary]:
+    """The summaries of the messages up to the end of each turn, or of the last one, in time linear in the messages."""
+    users = [i for i, message in enumerate(messages) if message.role == "user"]
+    hashed, hashes, dialogue, earlier = blake2b(digest_size=8), list[int](), list[Message](), 0
+    for begin, (last, end) in zip([0, *users], pairwise([*(users or [-1]), len(messages)]), strict=False):
+        before, after = messages[begin : max(last, 0)], messages[last + 1 : end]
+        dialogue = [*dialogue, *_dialogue(before)][-history or len(messages) :]
+        earlier += sum(len(message.calls) for message in before)
+        hashes += [stable_hash(messages[last].text)] if users else []
+        for message in messages[begin + bool(hashes[1:]) : last + 1]:
+            if message.role != "system":
+                hashed.update(f"{message.role} {message.text}\0".encode("utf-8", "surrogatepass"))
+        if not last_only or end == len(messages):
+            yield MessageSummary(
+                text=messages[last].text if users else None,
+                history=tuple(dialogue),
+                after=_dialogue(after),
+                users=len(hashes),
+                key=int.from_bytes(hashed.digest()),
+                continued=bool(after) and bool(users),
+                finished=bool(after) and after[-1].role == "assistant" and _has_results(after[-1]),
+                calls=calls_of(after),
+                unread=sum(message.unread for message in after),
+                earlier=earlier,
+                failed=tuple(call for call in calls_of(before) if call.status != "ok"),
+                user_hashes=tuple(hashes),
+            )
 
 
 def _has_results(message: ChatMessage) -> bool:
@@ -519,9 +534,8 @@ def _has_results(message: ChatMessage) -> bool:
     return not message.calls or (bool(message.text) and len(message.calls) <= len(message.results))
 
 
-def set_summary(record: Record, messages: Sequence[ChatMessage], interner: Interner) -> None:
-    """Set the fields of a record from its messages."""
-    summary = summarise_messages(messages, history=interner.history)
+def set_summary(record: Record, summary: MessageSummary, interner: Interner) -> None:
+    """Set the fields of a record from the summary of its messages."""
     for attribute in fields(summary):
         setattr(record, attribute.name, getattr(summary, attribute.name))
     record.history, record.after = interner.messages(summary.history), interner.messages(summary.after)
@@ -535,7 +549,7 @@ def set_exchange(record: Record, request: list[ChatMessage], answers: list[ChatM
         messages = [*before, *answers[repeated[-1] :]]
     else:
         messages = [*request, *(replace(m, role="assistant") if m.role == "user" else m for m in answers)]
-    set_summary(record, messages, interner)
+    set_summary(record, summarise_messages(messages, history=interner.history), interner)
     record.continued = bool(request) and request[-1].role != "user"
 
 
