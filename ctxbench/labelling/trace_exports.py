@@ -119,13 +119,9 @@ _OBSERVATIONS = (
     *("GENERATION", "TOOL", "AGENT", "SPAN", "EVENT", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING", "GUARDRAIL"),
 )
 _OF_OBSERVATIONS = ("traceId", "trace_id", "parentObservationId", "parent_observation_id")
-_OF_TRACES = (
-    "bookmarked",
-    "htmlPath",
-    "observationCount",
-    "release",
-    "totalCost",
-)  # fields of Langfuse's table of traces
+_OF_TRACES = frozenset(("bookmarked", "htmlPath", "observationCount", "release", "totalCost", "scores"))
+"""Fields of Langfuse's table of traces."""
+_OF_LINES = frozenset((*TURN_MARKS, "type", "request", "response", "tools"))  # fields that no row of that table has
 _INHERITED = ("sessionId", "session_id", "userId", "user_id")  # fields of a trace that are its observations', too
 _LISTS = re.compile(
     r"gen_ai\.(?:prompt|completion)\.\d+\.|llm\.(?:input_messages|output_messages|tools|request\.functions)(?:\.|$)"
@@ -148,8 +144,8 @@ def holds_spans(data: Mapping[str, Any]) -> bool:
 def is_trace_row(data: Mapping[str, Any]) -> bool:
     """Whether an object is of Langfuse's table of traces, without their observations."""
     row = entry if isinstance(entry := first_of(data.get("data")), dict) else data
-    is_row = "id" in row and "timestamp" in row and any(name in row for name in _OF_TRACES)
-    return is_row and "type" not in row and not all_objects(row.get("observations"))
+    is_row = {"id", "timestamp"} <= row.keys() and not _OF_TRACES.isdisjoint(row) and _OF_LINES.isdisjoint(row)
+    return is_row and not all_objects(row.get("observations"))
 
 
 def read_spans(data: Mapping[str, Any], position: int = 0) -> Iterator[Span]:

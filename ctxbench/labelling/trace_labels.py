@@ -68,6 +68,7 @@ COUNTS: dict[str, tuple[str, ...]] = {
 }
 """Counts by part of the card; `datasets/traces.md` describes each."""
 
+_ID = re.compile(r"[\da-fA-F]{16,}")  # of a trace, perhaps of digits alone; longer than a number of a phone
 _CACHED = 4096  # redacted texts
 _SHOWN = 20  # names that the card lists
 _NAMED = 5  # names that a message lists
@@ -258,15 +259,17 @@ class Builder:
         A conversation of several turns without a name is named after its first record.
         """
         records = (record for turns in groups for turn in turns for record in turn.records)
+        users = dict.fromkeys(record.user for record in records if record.user)
         if self.redactor is not None:
-            for user in dict.fromkeys(record.user for record in records if record.user):
+            for user in users:
                 self.redactor.learn(user, "user")
         total = sum(len(turns) for turns in groups)
         for turns in groups:
             first = turns[0].records[0]
             name = first.conversation
             if name is not None:  # without characters that ids cannot have
-                name = re.sub(r"[\s<>]+", "_", writable(self._text(name))).strip("_") or "_"
+                text = name if _ID.fullmatch(name) and name not in users else self._text(name)
+                name = re.sub(r"[\s<>]+", "_", writable(text)).strip("_") or "_"
             elif len(turns) > 1:
                 name = f"line-{first.position}"
             for turn in turns:

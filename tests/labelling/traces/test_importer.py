@@ -673,6 +673,15 @@ def test_a_message_with_a_result_is_no_message_of_the_users(made):
     assert state(one) == (["deploy"], "wholly")
 
 
+def test_a_call_that_fails_in_the_messages_of_the_next_turn_is_no_label(made):
+    first = [asked("Deploy it."), said(("k", "deploy"))]
+    result = {"type": "tool_result", "tool_use_id": "k", "content": "no", "is_error": True}
+    denied = {"role": "user", "content": [result, {"type": "text", "text": "List the runs first."}]}
+    imported = made(listed(*first), listed(*first, denied, said(("l", "list_runs")), gave("l")))
+    assert [query.request.text for query in imported.dataset.queries] == ["Deploy it.", "List the runs first."]
+    assert [state(imported, query) for query in (0, 1)] == [([], "unlabelled"), (["list_runs"], "wholly")]
+
+
 def test_calls_of_earlier_turns_that_have_no_line_are_counted(made):
     first = [asked("One."), said(("1", "deploy")), gave("1"), {"role": "assistant", "content": "Done."}]
     second = [asked("Two."), said(("2", "list_runs")), gave("2")]
@@ -762,6 +771,17 @@ def test_a_folder_of_something_else_is_not_replaced(made, tmp_path):
     (tmp_path / "notes.md").write_text("mine")
     with pytest.raises(ParameterError, match="is not a dataset"):
         write_import(made(row()), tmp_path)
+
+
+def test_ids_of_traces_stay_and_numbers_of_people_do_not(made):
+    trace, phone, user = "0" * 29 + "123", "491701234567", "1234567890123456789"
+    imported = made(
+        row("a", conversation=trace), row(f"{trace} b", conversation=phone), row("c", conversation=user, user=user)
+    )
+    requests = [query.request for query in imported.dataset.queries]
+    assert requests[0].conversation == trace
+    assert not {phone, user} & {request.conversation for request in requests}
+    assert trace not in requests[1].text
 
 
 def test_ids_of_users_leave_texts_and_the_ids_of_conversations(made):
