@@ -127,9 +127,9 @@ _MENTION = re.compile(r"[/$]([\w:.-]+)")
 _TAGGED = re.compile(r"<(use_mcp_tool|read_file|execute_command|use_skill|tool_call)>")
 _TAG = re.compile(r"<([\w-]+)>([^<]*)</\1>")
 
-_RANDOM = re.compile(
-    r"(?=.*[A-Za-z])(?=.*\d)[\w-]{16,}|(?=.*[a-f])(?=.*\d)[0-9a-f]{8,}"
-)  # an id that no other file has
+_RANDOM = re.compile(  # an id that no other file has
+    r"(?=.*[A-Z])(?=.*[a-z])(?=.*\d)[\w-]{16,}|(?=.*[a-f])(?=.*\d)[0-9a-f-]{8,}"
+)
 _N_RESULTS, _LENGTH = 5, 1000  # results that go with the next request, and their characters
 _N_ROLES = 8  # different words for roles in a transcript at most
 _ABORTS = ("turn_aborted", "abort", "turn.failed")

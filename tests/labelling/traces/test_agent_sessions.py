@@ -1272,6 +1272,15 @@ def test_files_that_are_read_are_below_the_folder_of_the_catalog(read, call, out
     assert labels(imported) == {"Go.": items}
 
 
+def test_a_file_of_a_library_is_no_label_where_the_working_folder_is_unknown(read):
+    def turn(path):
+        call = {"id": path, "function": {"name": "read_file", "arguments": json.dumps({"path": path})}}
+        yield from ({"role": "user", "content": path}, {"role": "assistant", "content": "", "tool_calls": [call]})
+
+    lines = [*turn("/w/app/docs/refunds.md"), *turn("/w/app/vendor/lib/docs/refunds.md")]
+    assert [len(items) for items in labels(read(lines)).values()] == [1, 0]
+
+
 @pytest.mark.parametrize(
     ("text", "calls", "items"),
     [
