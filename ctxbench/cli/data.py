@@ -323,8 +323,9 @@ def _folder_name(repository: Path) -> str:
 _SHOWN = 3  # requests that --dry-run shows
 _RENAMED = 10  # renamed items that a message names
 _GOLDEN = (
-    "An item that the expected ones of a request do not name counts as not needed, whatever its kind; a request "
-    "without expected items is unlabelled."
+    "An item that the expected ones of a request do not name counts as not needed, whatever its kind; an empty "
+    "list of expected items says that nothing is needed, and a request without one, or with an empty cell, is "
+    "unlabelled."
 )
 _DOCUMENTS = (
     "A document that the labels of a query do not name counts as not needed, whatever its --type (here {type}); a "
@@ -494,7 +495,9 @@ def _import_paths(request: ImportRequest, *, as_json: bool) -> int:
     catalog = None if request.catalog is None else open_items(request.catalog, find_catalog)
     scopes = {} if request.catalog is None else scopes_of(dataset_folder(request.catalog))
     files = [Path(path) for path in request.paths]
-    plan = plan_import(files, kind=request.kind, has_catalog=catalog is not None, command=request.command)
+    plan = plan_import(
+        files, kind=request.kind, has_catalog=catalog is not None, command=request.command, names=options.names
+    )
     request.check_options(plan)
     if out is not None:
         check_target(plan, out)
@@ -610,7 +613,7 @@ def kind_lines(plan: ImportPlan) -> Iterator[str]:
     if plan.skipped:
         some = ", ".join(str(path) for path in plan.skipped[:_SHOWN])
         more = ", ..." if len(plan.skipped) > _SHOWN else ""
-        yield f"{count(len(plan.skipped), 'file')} left out, of no kind that is read here: {some}{more}"
+        yield f"{count(len(plan.skipped), 'file')} left out (of no known kind, or items beside -c): {some}{more}"
 
 
 def found_line(imported: Imported) -> str:

@@ -38,6 +38,7 @@ from ctxbench.io.errors import (
     StorageError,
     UnknownNameError,
     UserError,
+    install_command,
     suggest,
     without_marks,
 )
@@ -53,7 +54,7 @@ _SKIPPED = (".git", "node_modules", "__pycache__", ".venv")  # folders that hold
 
 _STREAM = re.compile(r"^data: ?\{", re.MULTILINE)
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*$\n?", re.MULTILINE | re.DOTALL)
-_YAML = re.compile(r"(?:#[^\n]*\n|\s*\n)*(?:---|%YAML|-[ \n]|[\w\"'][^\n:{,;\t]{0,80}:(?:\s|$))")
+_YAML = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*+(?:---|%YAML|-[ \n]|[\w\"'][^\n:{,;\t]{0,80}:(?:\s|$))")
 _PRINTED = re.compile(r"\{\s*(?:resource|traceId|instrumentationScope|name|_spanContext): ")  # objects of JavaScript
 _HEADER = re.compile(r"[^\W\d][\w .:/\[\]()-]{0,60}")
 _WORD_HEADER = re.compile(r"[^\W\d][\w.-]*")
@@ -206,8 +207,8 @@ def _is_one_a_line(text: str) -> bool:
     first, _, rest = text.partition("\n")
     try:
         return isinstance(json.loads(first), dict) and bool(rest.strip())
-    except (ValueError, RecursionError):
-        return first[:1] == "{" and rest[:1] == "{"
+    except (ValueError, RecursionError):  # a line that is wrong ends like one; an opening does not
+        return first[:1] == "{" and rest[:1] == "{" and first.rstrip()[-1:] not in "[{,:"
 
 
 def _json_lines(lines: Iterable[tuple[int, str]], path: Path, faults: list[Fault]) -> Iterator[Document]:
@@ -373,7 +374,7 @@ def _parquet_rows(content: BinaryIO, path: Path) -> Iterator[Document]:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
-        raise StorageError(Message("labelling.parquet-extra", path=path)) from error
+        raise StorageError(Message("labelling.parquet-extra", path=path, command=install_command("parquet"))) from error
     try:
         batches = ParquetFile(content).iter_batches(batch_size=1000)
         rows = chain.from_iterable(batch.to_pylist() for batch in batches)

@@ -69,7 +69,13 @@ def test_a_gain_that_cannot_be_measured_has_a_reason(monkeypatch):
     one_group = dataset(60)
     queries = tuple(replace(query, group="g") for query in one_group.queries)
     step = next_step(replace(one_group, queries=queries), embedder="hashing")
-    assert (step.action, step.gain, bool(step.why)) == ("calibrate", None, True)
+    assert (step.action, step.gain, step.why.code) == ("run", None, "CTX5816")
+    few = [
+        replace(query, split="tuning" if n < 55 else "test", group="g" if n < 55 else None)
+        for n, query in enumerate(queries)
+    ]
+    step = next_step(replace(one_group, queries=tuple(few)), embedder="hashing")
+    assert (step.split, step.why, step.gain.n) == ("all", "", 60)  # the tuning split is one group
     monkeypatch.setattr(held_out, "MOST_CHARACTERS", 10)
     step = next_step(one_group, embedder="hashing")
     assert (step.action, step.gain, step.why.code) == ("calibrate", None, "CTX5815")

@@ -262,6 +262,39 @@ def test_a_line_without_a_conversation_stands_alone(made):
     assert [(q.id, q.group) for q in one.dataset.queries] == [("line-1", None), ("line-2", None)]
 
 
+def test_conversations_that_share_a_text_are_a_group_and_in_one_split(made):
+    texts = {
+        "c0": ("Deploy it now", "yes"),
+        "c1": ("Show the log", " deploy  IT now"),
+        "c2": ("Show the log", "Next one please"),
+    }
+    texts |= {"c3": ("Close the issue", "yes"), "c4": ("yes",), "c5": ("Yes",)}
+    rows = [row(text, conversation=c, turn=i) for c, turns in texts.items() for i, text in enumerate(turns)]
+    groups = {q.id: q.group for q in made(*rows).dataset.queries}
+    assert groups == {
+        f"c{c}-{i}": name
+        for c, i, name in [
+            *((c, i, "c0") for c in range(3) for i in range(2)),
+            (3, 0, "c3"),
+            (3, 1, "c3"),
+            (4, 0, "c4"),
+            (5, 0, "c4"),
+        ]
+    }  # a reply of one word connects nothing, a request of one word does
+    assert all(q.split == split_of(q.group) for q in made(*rows).dataset.queries)
+
+
+def test_turns_of_a_conversation_without_a_name_are_a_group_and_in_one_split(made):
+    def requests(i):  # a request to a model has all messages before it
+        texts = [f"request {i} {n}" for n in range(4)]
+        return [{"messages": [{"role": "user", "content": text} for text in texts[: n + 1]]} for n in range(4)]
+
+    queries = made(*(record for i in range(3) for record in requests(i))).dataset.queries
+    assert [q.request.turn for q in queries] == [0, 1, 2, 3] * 3
+    names = [f"line-{line}" for line in (1, 5, 9) for _ in range(4)]
+    assert [(q.group, q.split) for q in queries] == [(name, split_of(name)) for name in names]
+
+
 def test_turn_numbers_win_over_clocks(made):
     times = ["2026-03-01T10:00:00Z", "2026-03-01T09:59:00Z", "2026-03-01T10:01:00Z"]
     rows = [row(f"text {i}", turn=i, time=times[i]) for i in (2, 0, 1)]
@@ -640,6 +673,15 @@ def test_a_message_with_a_result_is_no_message_of_the_users(made):
     assert state(one) == (["deploy"], "wholly")
 
 
+def test_a_call_that_fails_in_the_messages_of_the_next_turn_is_no_label(made):
+    first = [asked("Deploy it."), said(("k", "deploy"))]
+    result = {"type": "tool_result", "tool_use_id": "k", "content": "no", "is_error": True}
+    denied = {"role": "user", "content": [result, {"type": "text", "text": "List the runs first."}]}
+    imported = made(listed(*first), listed(*first, denied, said(("l", "list_runs")), gave("l")))
+    assert [query.request.text for query in imported.dataset.queries] == ["Deploy it.", "List the runs first."]
+    assert [state(imported, query) for query in (0, 1)] == [([], "unlabelled"), (["list_runs"], "wholly")]
+
+
 def test_calls_of_earlier_turns_that_have_no_line_are_counted(made):
     first = [asked("One."), said(("1", "deploy")), gave("1"), {"role": "assistant", "content": "Done."}]
     second = [asked("Two."), said(("2", "list_runs")), gave("2")]
@@ -731,6 +773,17 @@ def test_a_folder_of_something_else_is_not_replaced(made, tmp_path):
         write_import(made(row()), tmp_path)
 
 
+def test_ids_of_traces_stay_and_numbers_of_people_do_not(made):
+    trace, phone, user = "0" * 29 + "123", "491701234567", "1234567890123456789"
+    imported = made(
+        row("a", conversation=trace), row(f"{trace} b", conversation=phone), row("c", conversation=user, user=user)
+    )
+    requests = [query.request for query in imported.dataset.queries]
+    assert requests[0].conversation == trace
+    assert not {phone, user} & {request.conversation for request in requests}
+    assert trace not in requests[1].text
+
+
 def test_ids_of_users_leave_texts_and_the_ids_of_conversations(made):
     one = made(
         row("Ask annamueller and 424242.", conversation="chat_annamueller_1", user="annamueller", called=["deploy"]),
@@ -749,3 +802,20 @@ def test_fields_that_are_nearly_those_of_a_turn_are_said():
         "; did you mean 'called' by 'call'?",
     ]
     assert [meant_field(name) for name in ("called", "model")] == ["", ""]
+
+
+def test_a_call_of_an_item_that_did_not_exist_yet_makes_no_label(tmp_path):
+    catalog = Catalog([Item(type="file", name="docs/a.md", text="a", created="2026-02-01T00:00:00+00:00")])
+    (tmp_path / "log.jsonl").write_text(
+        "".join(
+            json.dumps(
+                {"text": f"read it {month}", "time": f"2026-{month}-15T00:00:00Z", "called": ["file:docs%2Fa.md"]}
+            )
+            + "\n"
+            for month in ("01", "03")
+        )
+    )
+    source = TraceSource(logs=(tmp_path / "log.jsonl",), catalog=catalog)
+    done = import_traces(source, TraceSettings(name="x"), redact=None)
+    assert [label.query for label in done.dataset.labels] == [done.dataset.queries[1].id]
+    assert done.report.counts["calls_not_available"] == 1
