@@ -18,7 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
+from types import FrameType
 
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import copy_other_files, refuse_loss, write_files
@@ -27,8 +29,9 @@ from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, merge_equal_faults, none_found
 from ctxbench.io.files import atomic_folder, cache_dir, write_atomic
 from ctxbench.io.redaction import Redactor, redactor
-from ctxbench.labelling.agent_sessions import KINDS, SessionNames, SessionReader, transcript_fields
+from ctxbench.labelling.agent_sessions import KINDS, SessionReader, transcript_fields
 from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, unresolved
+from ctxbench.labelling.session_names import SessionNames
 from ctxbench.labelling.sources import Document, documents, sample
 from ctxbench.labelling.trace_exports import LogReader
 from ctxbench.labelling.trace_labels import SOURCE, Builder, TraceReport, listed, writable
@@ -279,7 +282,8 @@ def _read_logs(source: TraceSource, settings: TraceSettings, progress: ProgressL
     removed when all is read, and after a day by the next import of any log.
     """
     code = sorted(Path(__file__).parent.glob("*.py"))  # another version reads otherwise
-    versions = [(path.resolve(), path.stat()[6:9]) for path in (*code, *source.logs) if path.exists()]
+    files = [(path.resolve(), path.stat()) for path in (*code, *source.logs) if path.exists()]
+    versions = [(path, stat.st_size, stat.st_mtime_ns, stat.st_ino) for path, stat in files]
     key = repr((versions, source.catalog.hash, sorted(source.renames.items()), source.kind, settings))
     stored = cache_dir() / "imports" / f"{blake2b(key.encode(), digest_size=16).hexdigest()}.pickle"
     for state in stored.parent.glob("*"):
@@ -287,26 +291,32 @@ def _read_logs(source: TraceSource, settings: TraceSettings, progress: ProgressL
             if state.stat().st_mtime < time.time() - _KEPT:
                 state.unlink()
     try:
-        files: LogFiles = pickle.loads(stored.read_bytes())  # noqa: S301 - of this user
+        reader: LogFiles = pickle.loads(stored.read_bytes())  # noqa: S301 - of this user
     except Exception:  # noqa: BLE001 - absent or damaged
-        files = LogFiles(source, history=settings.history)
+        reader = LogFiles(source, history=settings.history)
     with interrupts() as signals:
-        for _ in files.read(progress):
+        for _ in chain(reader.read(progress), (None,)):  # also after the last document
             if signals:
-                write_atomic(stored, pickle.dumps(files), private=True)
+                write_atomic(stored, pickle.dumps(reader), private=True)
                 stopped = KeyboardInterrupt()
                 stopped.add_note(Message("labelling.import-resumes"))
                 raise stopped
     stored.unlink(missing_ok=True)
-    return files
+    return reader
 
 
 @contextmanager
 def interrupts() -> Iterator[list[int]]:
-    """Note the signals of Ctrl-C in a list instead of raising `KeyboardInterrupt`; only in the main thread."""
+    """Note the first Ctrl-C in a list; the second raises `KeyboardInterrupt`. Only in the main thread."""
     signals: list[int] = []
+
+    def note(number: int, _: FrameType | None) -> None:
+        if signals:
+            raise KeyboardInterrupt
+        signals.append(number)
+
     is_main = threading.current_thread() is threading.main_thread()
-    handler = signal.signal(signal.SIGINT, lambda number, _: signals.append(number)) if is_main else None
+    handler = signal.signal(signal.SIGINT, note) if is_main else None
     try:
         yield signals
     finally:

@@ -18,6 +18,7 @@ from ctxbench.datasets.queries import DatasetQuery, Label, connected_rows
 from ctxbench.io.console import ProgressListener
 from ctxbench.io.errors import Message
 from ctxbench.io.redaction import Redactor
+from ctxbench.io.rows import instant
 from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, Resolved
 from ctxbench.labelling.trace_messages import STATUSES, Call, Interner, LogFindings, Record
 from ctxbench.labelling.trace_turns import Turn, meant_field, reuses_ids
@@ -67,6 +68,7 @@ COUNTS: dict[str, tuple[str, ...]] = {
 }
 """Counts by part of the card; `datasets/traces.md` describes each."""
 
+_ID = re.compile(r"[\da-fA-F]{16,}")  # of a trace, perhaps of digits alone; longer than a number of a phone
 _CACHED = 4096  # redacted texts
 _SHOWN = 20  # names that the card lists
 _NAMED = 5  # names that a message lists
@@ -258,15 +260,17 @@ class Builder:
         A conversation of several turns without a name is named after its first record.
         """
         records = (record for turns in groups for turn in turns for record in turn.records)
+        users = dict.fromkeys(record.user for record in records if record.user)
         if self.redactor is not None:
-            for user in dict.fromkeys(record.user for record in records if record.user):
+            for user in users:
                 self.redactor.learn(user, "user")
         total = sum(len(turns) for turns in groups)
         for turns in groups:
             first = turns[0].records[0]
             name = first.conversation
             if name is not None:  # without characters that ids cannot have
-                name = re.sub(r"[\s<>]+", "_", writable(self._text(name))).strip("_") or "_"
+                text = name if _ID.fullmatch(name) and name not in users else self._text(name)
+                name = re.sub(r"[\s<>]+", "_", writable(text)).strip("_") or "_"
             elif len(turns) > 1:
                 name = f"line-{first.position}"
             for turn in turns:
@@ -451,7 +455,7 @@ class Builder:
                 counts["calls_ambiguous" if resolved.rule == AMBIGUOUS else "calls_outside_catalog"] += 1
                 self.calls_not_found.update([] if is_shell(call.name) or is_search(call.name) else [call.name])
                 doubtful = True
-            elif is_tool and key not in scope.reachable and key not in session:
+            elif is_tool and key is not None and not self._has(key, turn, scope.reachable | session):
                 counts["calls_not_available"] += 1
                 doubtful = True
             elif key is not None:
@@ -460,6 +464,11 @@ class Builder:
         called = outcomes["ok"]
         doubtful = doubtful or not outcomes["error"].keys() <= called.keys()
         return tuple(called), tuple(key for key in outcomes["unknown_tool"] if key not in called), doubtful
+
+    def _has(self, key: ItemKey, turn: Turn, keys: frozenset[ItemKey]) -> bool:
+        """Whether a turn can have an item: one of `keys`, and created before it."""
+        created = self.catalog[self._position[key]].created
+        return key in keys and (None in (created, turn.time) or instant(str(created)) <= (turn.time or 0.0) * 1e6)
 
     def _session(self, turn: Turn) -> tuple[SessionItem, ...] | None:
         session = turn.records[0].session

@@ -16,11 +16,11 @@ import ast
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, TypeGuard, TypeVar
 
 from ctxbench.io.errors import Fault
@@ -60,6 +60,7 @@ class MessageSummary:
         calls: the calls after the last user message; all calls if there is none.
         unread: the number of unreadable calls after the last user message.
         earlier: the number of calls before the last user message.
+        failed: the calls of the turn before, of which the messages have a failed result.
         user_hashes: a hash of each user message, oldest first.
     """
 
@@ -73,6 +74,7 @@ class MessageSummary:
     calls: tuple[Call, ...] = ()
     unread: int = 0
     earlier: int = 0
+    failed: tuple[Call, ...] = ()
     user_hashes: tuple[int, ...] = ()
 
 
@@ -217,6 +219,7 @@ LIKE_CALLS = re.compile(r"(?:\w+[-_])?(?:tool|function|mcp)[-_]?(?:call|use|invo
 _UI_CALL = re.compile(r"tool-(?!(?:approval|call|error|input|invocation|output|result)\b)(.+)")  # a type of UI messages
 _TEXT_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)  # of Hermes, Qwen
 _LIKE_RESULTS = re.compile(r"(?:mcp_|custom_)?(?:tool|function)[-_](?:call[-_])?(?:result|response|error|output)")
+_INSERTED = re.compile(r"<(system-reminder|environment_details)>.*?(?:</\1>|\Z)", re.DOTALL)  # by a client
 _HOSTED = "server_tool_use"  # a call of a tool that the provider runs
 _WRAPPERS = ("tool_call", "function", "functionCall", "function_call", "toolUse", "toolInvocation")
 _RESULT_WRAPPERS = ("functionResponse", "function_response", "toolResult")
@@ -413,10 +416,15 @@ _ERROR = re.compile(
     r"|(?:the )?user (?:has |chose to )?(?:cancell?(?:ed)?|reject(?:ed)?|den(?:y|ied)|declined?|skip(?:ped)?)"
     r" (?:the |this |to )?(?:\w+ )?(?:tool|command|call|action|operation)|(?:the )?user doesn't want to proceed"
     r"|(?:aborted|rejected|cancell?ed) by (?:the )?user|tool (?:call|execution) (?:error|failed)\b"
+    r"|permission to use [^\n]{0,100}?\b(?:denied|blocked)\b"
+    r"|(?:tool|command|call|action|operation)\b[\w ]{0,40}? (?:denied|blocked)\b"
+    r"|(?:HTTP/?[\d.]* |status:? )?[45]\d\d:? (?:bad (?:request|gateway)|unauthori[sz]ed|forbidden|not found|conflict"
+    r"|method not|unprocessable|too many|internal server|service unavailable|gateway time)|HTTP/?[\d.]* [45]\d\d\b"
     r"|fatal\s*(?:[:!]|error|$)|failed\s*(?:[:!]|$|[-–—]\s|(?:to|with|while|when)\b))",
     re.IGNORECASE,
 )
 _EXCEPTION_NAME = re.compile(r"Tool_?Not_?Found")  # an exception that does not name the tool
+_FAILURES = ("error", "failed", "failure", "denied", "forbidden", "timeout")  # `status` of results of calls
 _MEMBERS = ("error", "errors", "exception", "isError", "is_error", "Err")  # members of results that mark an error
 _ERROR_LENGTH = 400  # characters at the start of a result that are searched for an error
 _STREAM = re.compile(r"\s*(?:data:\s*[\[{]|event:[^\n]*\n|[0-9a-f]:[\[{\"]|\{[^\n]*\}\s*\n\s*\{)")
@@ -428,8 +436,7 @@ class ChatMessage:
     """One message of a chat.
 
     Attributes:
-        role: `user`, `assistant`, `system` or `tool`; a user message with results is `tool`, as its text is written by
-            the client.
+        role: `user`, `assistant`, `system` or `tool`; results in a user message are of a `tool` message before it.
         text: all text parts.
         calls: (call id or None, name).
         results: results of calls.
@@ -477,7 +484,7 @@ def read_messages(value: Any, role: str = "user") -> list[ChatMessage]:
         raise TypeError
     groups = ((is_part, list(entries)) for is_part, entries in groupby(value, _is_part))
     pairs = ((is_part, entry) for is_part, group in groups for entry in ([{"content": group}] if is_part else group))
-    messages = ((is_part, _message(entry, role)) for is_part, entry in pairs)
+    messages = ((is_part, message) for is_part, entry in pairs for message in _messages(entry, role))
     return [message for is_part, message in messages if not is_part or message != ChatMessage(role, "")]
 
 
@@ -488,22 +495,38 @@ def summarise_messages(messages: Sequence[ChatMessage], *, history: int) -> Mess
         messages: oldest first.
         history: the number of messages to keep before the last user message.
     """
-    user_positions = [i for i, message in enumerate(messages) if message.role == "user"]
-    last = user_positions[-1] if user_positions else -1
-    after = messages[last + 1 :]
-    return MessageSummary(
-        text=messages[last].text if user_positions else None,
-        history=_dialogue(messages[: max(last, 0)])[-history:] if history else (),
-        after=_dialogue(after),
-        users=len(user_positions),
-        key=stable_hash(*(f"{m.role} {m.text}" for m in messages[: last + 1] if m.role != "system")),
-        continued=bool(after) and bool(user_positions),
-        finished=bool(after) and after[-1].role == "assistant" and _has_results(after[-1]),
-        calls=calls_of(after),
-        unread=sum(message.unread for message in after),
-        earlier=sum(len(message.calls) for message in messages[: last + 1]),
-        user_hashes=tuple(stable_hash(messages[i].text) for i in user_positions),
-    )
+    return next(summarise_turns(messages, history=history, last_only=True))
+
+
+def summarise_turns(
+    messages: Sequence[ChatMessage], *, history: int, last_only: bool = False
+) -> Iterator[MessageSummary]:
+    """The summaries of the messages up to the end of each turn, or of the last one, in time linear in the messages."""
+    users = [i for i, message in enumerate(messages) if message.role == "user"]
+    hashed, hashes, dialogue, earlier = blake2b(digest_size=8), list[int](), list[Message](), 0
+    for begin, (last, end) in zip([0, *users], pairwise([*(users or [-1]), len(messages)]), strict=False):
+        before, after = messages[begin : max(last, 0)], messages[last + 1 : end]
+        dialogue = [*dialogue, *_dialogue(before)][-history or len(messages) :]
+        earlier += sum(len(message.calls) for message in before)
+        hashes += [stable_hash(messages[last].text)] if users else []
+        for message in messages[begin + bool(hashes[1:]) : last + 1]:
+            if message.role != "system":
+                hashed.update(f"{message.role} {message.text}\0".encode("utf-8", "surrogatepass"))
+        if not last_only or end == len(messages):
+            yield MessageSummary(
+                text=messages[last].text if users else None,
+                history=tuple(dialogue),
+                after=_dialogue(after),
+                users=len(hashes),
+                key=int.from_bytes(hashed.digest()),
+                continued=bool(after) and bool(users),
+                finished=bool(after) and after[-1].role == "assistant" and _has_results(after[-1]),
+                calls=calls_of(after),
+                unread=sum(message.unread for message in after),
+                earlier=earlier,
+                failed=tuple(call for call in calls_of(before) if call.status != "ok"),
+                user_hashes=tuple(hashes),
+            )
 
 
 def _has_results(message: ChatMessage) -> bool:
@@ -511,9 +534,8 @@ def _has_results(message: ChatMessage) -> bool:
     return not message.calls or (bool(message.text) and len(message.calls) <= len(message.results))
 
 
-def set_summary(record: Record, messages: Sequence[ChatMessage], interner: Interner) -> None:
-    """Set the fields of a record from its messages."""
-    summary = summarise_messages(messages, history=interner.history)
+def set_summary(record: Record, summary: MessageSummary, interner: Interner) -> None:
+    """Set the fields of a record from the summary of its messages."""
     for attribute in fields(summary):
         setattr(record, attribute.name, getattr(summary, attribute.name))
     record.history, record.after = interner.messages(summary.history), interner.messages(summary.after)
@@ -527,7 +549,7 @@ def set_exchange(record: Record, request: list[ChatMessage], answers: list[ChatM
         messages = [*before, *answers[repeated[-1] :]]
     else:
         messages = [*request, *(replace(m, role="assistant") if m.role == "user" else m for m in answers)]
-    set_summary(record, messages, interner)
+    set_summary(record, summarise_messages(messages, history=interner.history), interner)
     record.continued = bool(request) and request[-1].role != "user"
 
 
@@ -575,7 +597,7 @@ def same_tool(tool: str, second_tool: str) -> bool:
 def _is_error(text: str) -> bool:
     value = parsed(text.strip())
     if isinstance(value, dict):
-        denied = value.get("success") is False or value.get("ok") is False or value.get("status") == "error"
+        denied = value.get("success") is False or value.get("ok") is False or value.get("status") in _FAILURES
         return denied or any(value.get(name) for name in _MEMBERS)
     part = first_of(value)
     if isinstance(part, dict) and part.get("type") == "text":  # contents of MCP
@@ -653,8 +675,8 @@ def _unwrapped(entry: Any) -> dict[str, Any]:
     return _unwrapped({"type": path[-1] if isinstance(path, list) and path else entry.get("type"), **inner})
 
 
-def _message(entry: Any, default_role: str) -> ChatMessage:
-    """A message in the plain form."""
+def _messages(entry: Any, default_role: str) -> list[ChatMessage]:
+    """A message in the plain form: one, or the results in a message of the user, and the text typed beside them."""
     entry = _unwrapped(entry)
     role, content = _role(entry), get(entry, "parts", "content", "contents")
     is_unknown = not role and default_role == "user" and "content" not in entry
@@ -670,7 +692,8 @@ def _message(entry: Any, default_role: str) -> ChatMessage:
     text = plain_text(parts)
     calls = [call for part in parts if (call := _call(part)) is not None]
     calls += [call for call in _listed_calls(entry) if call[0] is None or call not in calls]
-    written = map(parsed, _TEXT_CALL.findall(text) if role == "assistant" else ())
+    is_written = role == "assistant" and not calls and text.rstrip().endswith("</tool_call>")  # else it is quoted
+    written = map(parsed, _TEXT_CALL.findall(text) if is_written else ())
     calls += [call for part in written if (call := _call(part, certain=True)) is not None]
     calls = [] if entry.get("weight") == 0 else calls  # of OpenAI: an example of what not to do
     results = [result for part in parts if (result := _result(part)) is not None]
@@ -680,8 +703,12 @@ def _message(entry: Any, default_role: str) -> ChatMessage:
         results = [Result(text_or_none(get(entry, *_IDS)), plain_text(content), failed)]
     named = tuple(call for call in calls if call[1])
     role = role or ("assistant" if named else default_role)
-    role = "tool" if results and (role == "user" or not (text or named)) else role
-    return ChatMessage(role, text, named, tuple(results), unread=len(calls) - len(named))
+    typed = _INSERTED.sub("", text).strip() if results and role == "user" else ""
+    requests = [] if typed[:1] in ("", "<", "[") else [ChatMessage("user", typed)]
+    role, text = (
+        ("tool", "" if requests else text) if results and (role == "user" or not (text or named)) else (role, text)
+    )
+    return [ChatMessage(role, text, named, tuple(results), unread=len(calls) - len(named)), *requests]
 
 
 def _listed_calls(entry: Mapping[str, Any]) -> list[tuple[str | None, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -70,17 +71,21 @@ class SpanTree:
 
     def __init__(self, trace: str, nodes: dict[str, Span], findings: LogFindings) -> None:
         self._trace, self._nodes, self._findings = trace, nodes, findings
-        self._ancestors = {node.id: self._path(node) for node in nodes.values()}
-        self._order = sorted(nodes.values(), key=lambda node: (self._start(node), node.position))
-        self._records = {node.id: node.record for node in self._order if node.record is not None}
-        self._mains: dict[str, Record] = {}
-        self._chats = [node for node in self._order if node.kind == "chat"]
-        asked = {user_hash for chat in self._chats for user_hash in self._records[chat.id].user_hashes}
+        self._records = {node.id: node.record for node in nodes.values() if node.record is not None}
+        chats = [node for node in nodes.values() if node.kind == "chat"]
+        asked = {user_hash for chat in chats for user_hash in self._records[chat.id].user_hashes}
         last = {span_id: set(record.user_hashes[-1:]) for span_id, record in self._records.items()}
         for node in nodes.values():
             if node.kind == "chain":
-                is_root = bool(last[node.id]) and not self._ancestors[node.id]
+                is_root = bool(last[node.id]) and nodes.get(node.parent, node) is node
                 node.kind = "agent" if is_root and (not asked or last[node.id] & asked) else ""
+        self._ancestors: dict[str, tuple[Span, ...]] = {}  # those that may matter, outermost first
+        self._starts: dict[str, float] = {}  # not before those of the ancestors
+        self._link()
+        self._order = sorted(nodes.values(), key=lambda node: (self._starts[node.id], node.position))
+        self._mains: dict[str, Record] = {}
+        self._units: dict[str | None, tuple[list[Record], list[float]]] = {}  # main records with their times, sorted
+        self._chats = [node for node in self._order if node.kind == "chat"]
         paths = {node.id: [n.id for n in self._ancestors[node.id] if n.kind == "agent"] for node in self._order}
         of_chats = [paths[chat.id] for chat in self._chats]
         wrappers = {agent for path in of_chats for agent in path[:-1] if last[agent] <= asked}
@@ -90,6 +95,9 @@ class SpanTree:
     def records(self) -> Iterator[Record]:
         """The model calls that answer user messages, each with its tool calls."""
         self._find_main_records()
+        mains = sorted(self._mains.values(), key=lambda record: record.time or 0.0)
+        for unit, members in group_pairs((unit, main) for main in mains for unit in (main.unit, None)).items():
+            self._units[unit] = members, [main.time or 0.0 for main in members]
         for node in self._chats:
             if node.id not in self._mains:
                 main, record = self._record_above(node) or self._latest_record(node), self._records[node.id]
@@ -189,9 +197,8 @@ class SpanTree:
     def _latest_record(self, node: Span) -> Record | None:
         """The latest record before a span, of the same agent if it has one."""
         unit = f"{self._trace}/{self._agent(node)}"
-        same_unit = [record for record in self._mains.values() if record.unit == unit] or list(self._mains.values())
-        before = [record for record in same_unit if record.time is None or record.time <= self._start(node)]
-        return next(iter([*reversed(before), *same_unit]), None)
+        records, times = self._units.get(unit) or self._units.get(None) or ([], [])
+        return records[max(bisect_right(times, self._starts[node.id]) - 1, 0)] if records else None
 
     def _attach_calls(self) -> None:
         """Add the calls of tool spans to the records of the model calls that they belong to."""
@@ -201,25 +208,27 @@ class SpanTree:
             call, above = node.called, self._ancestors[node.id]
             if call is None or any(a.called is not None and a.called.name == call.name for a in above):
                 continue  # also logged by the client of a server
-            with_call = _record_with_call(call, self._start(node), holders.get(call.id or "", []))
+            with_call = _record_with_call(call, self._starts[node.id], holders.get(call.id or "", []))
             record = self._record_above(node) or with_call or self._latest_record(node)
             if record is None:
                 self._findings.counts["calls_without_request"] += 1
             else:
                 record.executed = (*record.executed, call)
 
-    def _start(self, node: Span) -> float:
-        """The start of a span, but not before the start of its ancestors."""
-        return max((n.start for n in (*self._ancestors[node.id], node) if n.start is not None), default=0.0)
-
-    def _path(self, node: Span) -> tuple[Span, ...]:
-        """The ancestors of a span, outermost first; stops at a circle."""
-        path = {node.id: node}
-        above = self._nodes.get(node.parent)
-        while above is not None and above.id not in path:
-            path[above.id] = above
-            above = self._nodes.get(above.parent)
-        return tuple(reversed(path.values()))[:-1]
+    def _link(self) -> None:
+        """Find the ancestors and the start of each span; stops at a circle."""
+        for node in self._nodes.values():
+            path: dict[str, Span] = {}
+            above: Span | None = node
+            while above is not None and above.id not in path and above.id not in self._ancestors:
+                path[above.id] = above
+                above = self._nodes.get(above.parent)
+            for span in reversed(path.values()):
+                ancestors, parent = self._ancestors.get(span.parent), self._nodes.get(span.parent)
+                matters = ancestors is not None and parent is not None
+                matters = matters and bool(parent.kind or parent.conversation or parent.user)
+                self._ancestors[span.id] = (*(ancestors or ()), parent) if matters else ancestors or ()
+                self._starts[span.id] = max(self._starts.get(span.parent, 0.0), span.start or 0.0)
 
 
 def _record_with_call(call: Call, begin: float, holders: list[Record]) -> Record | None:

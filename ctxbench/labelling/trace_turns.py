@@ -42,6 +42,8 @@ from ctxbench.labelling.trace_messages import (
     seconds,
     set_exchange,
     set_summary,
+    summarise_messages,
+    summarise_turns,
     text_or_none,
 )
 from ctxbench.model.requests import Message as ChatTurn
@@ -95,7 +97,7 @@ def _read_messages(record: Record, row: Row, interner: Interner) -> None:
     except (TypeError, ValueError, RecursionError):
         row.fault(Message("labelling.messages-form"))
     else:
-        set_summary(record, parsed, interner)
+        set_summary(record, summarise_messages(parsed, history=interner.history), interner)
         record.cumulative = row.data.get("called") is None
 
 
@@ -204,11 +206,11 @@ def read_exchange(data: Mapping[str, Any], position: int, *, findings: LogFindin
     if isinstance(response, dict) and "id" in response:
         interner.responses[str(response["id"])] = record
     is_example = is_line and not responses and bool(messages) and messages[-1].role == "assistant"
-    users = [i for i, message in enumerate(messages) if message.role == "user"] if is_example else []
-    parts = [(replace(record), messages[:end]) for end in users[1:] if messages[end - 1].role != "user"]
-    for part, before in parts:
-        set_summary(part, before, interner)
-    records = [*(part for part, _ in parts), record]
+    summaries = list(summarise_turns(messages, history=interner.history))[:-1] if is_example else []
+    answered = [summary for summary in summaries if summary.continued]
+    records = [*(replace(record) for _ in answered), record]
+    for part, summary in zip(records, answered, strict=False):
+        set_summary(part, summary, interner)
     return [part for part in records if interner.first((part.key, part.calls), part) is part or part is record]
 
 
@@ -560,7 +562,8 @@ def _complete(turns: list[Turn], findings: LogFindings, *, history: int) -> None
         first = turn.records[0]
         turn.number = first.turn if first.turn is not None else users[i] - 1 if grows else i
         turn.history = first.history or (tuple(messages[-history:]) if history else ())
-        turn.calls = merge_calls(turn.records)
+        failed = {(c.id, c.name): c for r in turns[i + 1].records for c in r.failed if c.id} if turns[i + 1 :] else {}
+        turn.calls = tuple(failed.get((call.id, call.name), call) for call in merge_calls(turn.records))
         n_lost += max(max(record.earlier for record in turn.records) - n_calls - n_lost, 0)
         n_calls += len(turn.calls)
         turn.asked_again = i + 1 < len(turns) and asks_again(turn.text, turns[i + 1].text)

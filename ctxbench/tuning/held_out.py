@@ -599,8 +599,8 @@ def next_step(dataset: Dataset, *, embedder: str = "minilm", progress: ProgressL
     """Propose what to do with a dataset, with what a fit gains where there are `ENOUGH` labelled queries.
 
     The gain is measured in 5 folds of at most `MOST_QUERIES` queries: some 10 seconds, and the time to embed new texts.
-    A fit without a significant gain is not proposed, nor one on a single group, of which nothing is held out. Nothing is
-    raised: a gain that cannot be measured has the reason.
+    A fit without a significant gain is not proposed, nor one on a single group, of which nothing is held out. Nothing
+    is raised: a gain that cannot be measured has the reason.
 
     Args:
         dataset: any, over a catalog.

@@ -96,6 +96,15 @@ def test_the_command_runs(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("unlabelled", [0, 3])
+def test_the_experiment_that_is_there_is_named(tmp_path, monkeypatch, unlabelled):
+    monkeypatch.chdir(tmp_path)
+    step = next_step(dataset(10, unlabelled=unlabelled), embedder="hashing")
+    assert "`ctxbench run EXPERIMENT.yaml`" in next_step_line(step, "mine")
+    Path("experiment.yaml").touch()
+    assert "`ctxbench run experiment.yaml`, with `datasets: [mine]`" in next_step_line(step, "mine")
+
+
+@pytest.mark.parametrize("unlabelled", [0, 3])
 def test_every_other_step_names_a_command(unlabelled):
     few = next_step_line(next_step(dataset(10, unlabelled=unlabelled), embedder="hashing"), "mine")
     vain = next_step_line(next_step(dataset(60, unlabelled=unlabelled, learnable=False), embedder="hashing"), "mine")

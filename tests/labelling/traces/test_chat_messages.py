@@ -117,6 +117,15 @@ def test_a_call_without_ids_gets_the_next_result():
         ('{"error": "cut off...', "error"),
         ("Failed builds: 3", "ok"),
         ("Failed to connect", "error"),
+        ('{"status": "failed", "reason": "no permission"}', "error"),
+        ('{"status": "cancelled", "order": 5}', "ok"),
+        ("403 Forbidden", "error"),
+        ("HTTP 503", "error"),
+        ("403 orders were shipped", "ok"),
+        ("Tool execution was denied by the user", "error"),
+        ("Permission to use mcp__shop__cancel.order has been denied.", "error"),
+        ("Operation blocked by hook: not allowed", "error"),
+        ("Two requests were denied last week", "ok"),
         ("Error budget: 99.9%", "ok"),
         ("Exception list is empty", "ok"),
         ("requests.exceptions.HTTPError: 404", "error"),
@@ -131,6 +140,25 @@ def test_a_call_without_ids_gets_the_next_result():
 )
 def test_a_result_says_how_its_call_ended(text, status):
     assert result_status(text, "list_runs") == status
+
+
+def test_what_is_typed_beside_results_is_a_request_of_its_own():
+    typed, inserted = ({"type": "text", "text": text} for text in ("Close it.", "<system-reminder>x</system-reminder>"))
+    messages = [*ANTHROPIC[:-1], {"role": "user", "content": [*ANTHROPIC[-1]["content"], inserted, typed]}]
+    summary = summarise_messages(read_messages(messages), history=9)
+    assert (summary.text, summary.users, summary.calls, summary.earlier) == ("Close it.", 3, (), 2)
+    assert summary.failed == (Call("b", "error", "2"),)
+    messages[-1]["content"].pop()
+    assert summarise_messages(read_messages(messages), history=9).text == "New?"
+
+
+@pytest.mark.parametrize(("end", "names"), [("", ("b",)), (" is what I could call, but will not.", ())])
+def test_a_call_in_a_text_is_read_at_its_end_alone(end, names):
+    text = '<tool_call>{"name": "b", "arguments": {}}</tool_call>' + end
+    (message,) = read_messages([{"role": "assistant", "content": text}])
+    assert tuple(name for _, name in message.calls) == names
+    (message,) = read_messages([{"role": "assistant", "content": text, "tool_calls": [{"function": {"name": "a"}}]}])
+    assert [name for _, name in message.calls] == ["a"]
 
 
 @pytest.mark.parametrize("value", [3, [3], ["a"], {"messages": 3}, [{"role": "user", "content": 3}], None])

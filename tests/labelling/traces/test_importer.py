@@ -694,6 +694,15 @@ def test_a_message_with_a_result_is_no_message_of_the_users(made):
     assert state(one) == (["deploy"], "wholly")
 
 
+def test_a_call_that_fails_in_the_messages_of_the_next_turn_is_no_label(made):
+    first = [asked("Deploy it."), said(("k", "deploy"))]
+    result = {"type": "tool_result", "tool_use_id": "k", "content": "no", "is_error": True}
+    denied = {"role": "user", "content": [result, {"type": "text", "text": "List the runs first."}]}
+    imported = made(listed(*first), listed(*first, denied, said(("l", "list_runs")), gave("l")))
+    assert [query.request.text for query in imported.dataset.queries] == ["Deploy it.", "List the runs first."]
+    assert [state(imported, query) for query in (0, 1)] == [([], "unlabelled"), (["list_runs"], "wholly")]
+
+
 def test_calls_of_earlier_turns_that_have_no_line_are_counted(made):
     first = [asked("One."), said(("1", "deploy")), gave("1"), {"role": "assistant", "content": "Done."}]
     second = [asked("Two."), said(("2", "list_runs")), gave("2")]
@@ -785,6 +794,17 @@ def test_a_folder_of_something_else_is_not_replaced(made, tmp_path):
         write_import(made(row()), tmp_path)
 
 
+def test_ids_of_traces_stay_and_numbers_of_people_do_not(made):
+    trace, phone, user = "0" * 29 + "123", "491701234567", "1234567890123456789"
+    imported = made(
+        row("a", conversation=trace), row(f"{trace} b", conversation=phone), row("c", conversation=user, user=user)
+    )
+    requests = [query.request for query in imported.dataset.queries]
+    assert requests[0].conversation == trace
+    assert not {phone, user} & {request.conversation for request in requests}
+    assert trace not in requests[1].text
+
+
 def test_ids_of_users_leave_texts_and_the_ids_of_conversations(made):
     one = made(
         row("Ask annamueller and 424242.", conversation="chat_annamueller_1", user="annamueller", called=["deploy"]),
@@ -803,3 +823,20 @@ def test_fields_that_are_nearly_those_of_a_turn_are_said():
         "; did you mean 'called' by 'call'?",
     ]
     assert [meant_field(name) for name in ("called", "model")] == ["", ""]
+
+
+def test_a_call_of_an_item_that_did_not_exist_yet_makes_no_label(tmp_path):
+    catalog = Catalog([Item(type="file", name="docs/a.md", text="a", created="2026-02-01T00:00:00+00:00")])
+    (tmp_path / "log.jsonl").write_text(
+        "".join(
+            json.dumps(
+                {"text": f"read it {month}", "time": f"2026-{month}-15T00:00:00Z", "called": ["file:docs%2Fa.md"]}
+            )
+            + "\n"
+            for month in ("01", "03")
+        )
+    )
+    source = TraceSource(logs=(tmp_path / "log.jsonl",), catalog=catalog)
+    done = import_traces(source, TraceSettings(name="x"), redact=None)
+    assert [label.query for label in done.dataset.labels] == [done.dataset.queries[1].id]
+    assert done.report.counts["calls_not_available"] == 1
