@@ -597,6 +597,8 @@ def _log_notes(catalog: Catalog) -> Iterator[str]:
         )
     else:
         types = ", ".join(count(counts[name], f"{name} item") for name in ITEM_TYPES if counts[name])
+        if n_left_out := len(catalog) - counts.total():
+            types += f", and {n_left_out:,} more that no search offers"
         yield (
             f"Items that were not called count as unknown: the catalog has {types}, and a log cannot show whether a "
             "rule, skill or reference was needed."
