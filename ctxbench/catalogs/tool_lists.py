@@ -403,16 +403,20 @@ def read_tool_list(
 def listed_tools(values: Iterable[Any]) -> Catalog:
     """The tools that requests in logs list under `tools` or `functions`: the first definition of each name."""
     items: dict[ItemKey, Item] = {}
-    left = [value for value in values if isinstance(value, dict | list)]
-    for value in left:
-        fields = value.items() if isinstance(value, dict) else (("", entry) for entry in value)
-        for name, entry in fields:
-            tools = entry if name in ("tools", "functions") and isinstance(entry, list) else []
-            for tool in filter(describes_item, tools):
-                with suppress(ParameterError):  # a tool of the provider, or not right
-                    item = read_definition(tool).item(None)
-                    items.setdefault(item.key, item)
-            left += [entry] if isinstance(entry, dict | list) and not tools else []
+    read: set[str] = set()  # logs repeat the same lists
+    for document in values:
+        left = [document] if isinstance(document, dict | list) else []
+        for value in left:
+            fields = value.items() if isinstance(value, dict) else (("", entry) for entry in value)
+            for name, entry in fields:
+                tools = entry if name in ("tools", "functions") and isinstance(entry, list) else []
+                text = str(tools)
+                for tool in filter(describes_item, tools if text not in read else ()):
+                    with suppress(ParameterError):  # a tool of the provider, or not right
+                        item = read_definition(tool).item(None)
+                        items.setdefault(item.key, item)
+                read.add(text)
+                left += [entry] if isinstance(entry, dict | list) and not tools else []
     return Catalog(items.values())
 
 

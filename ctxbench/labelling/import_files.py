@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -33,7 +33,6 @@ from ctxbench.labelling.sources import (
     documents,
     kind_named,
     recognise,
-    sample,
 )
 from ctxbench.labelling.trace_import import (
     UNSTATED,
@@ -60,7 +59,6 @@ _LEFT_OUT = (
     *(NOWHERE, SEVERAL_PLACES, AMBIGUOUS, NO_DOCUMENT, NO_QUERY),
 )
 """Messages and counts of what was left out."""
-_LISTING = 1000  # documents of a log in which lists of tools are looked for
 _FIELDS = 8  # fields that a message lists
 _FILES = 5  # files of a folder whose faults a message lists
 
@@ -250,6 +248,12 @@ def plan_import(
     return ImportPlan(kinds=kinds, skipped=list(unknown), family=family)
 
 
+def _values(path: Path) -> Iterator[Any]:
+    """The values of the documents of a file, up to one that cannot be read."""
+    with suppress(InputError):
+        yield from (document.value for document in documents(path, []))
+
+
 def _head(path: Path) -> tuple[list[Any], list[Fault]]:
     """The values of the first documents of a file, and the faults before their end.
 
@@ -341,8 +345,7 @@ def import_files(
     if catalog is None and items and not (has_skills and plan.family == EVALS):
         catalog = Catalog(item for part in read_catalog_files(items, plan.kinds, options) for item in part.items)
     if catalog is None and plan.family == LOG:
-        heads = (sample(path, _LISTING) for path in plan.of_family(LOG))
-        catalog = listed_tools(document.value for head in heads for document in head) or None
+        catalog = listed_tools(value for path in plan.of_family(LOG) for value in _values(path)) or None
     if catalog is None and not (has_skills and plan.family == EVALS):
         files, command = plan.of_family(EVALS, LOG), settings.command
         raise ParameterError(Message("labelling.needs-catalog", files=files, command=command))

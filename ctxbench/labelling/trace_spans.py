@@ -224,10 +224,10 @@ class SpanTree:
                 path[above.id] = above
                 above = self._nodes.get(above.parent)
             for span in reversed(path.values()):
-                ancestors, parent = self._ancestors.get(span.parent), self._nodes.get(span.parent)
-                matters = ancestors is not None and parent is not None
-                matters = matters and bool(parent.kind or parent.conversation or parent.user)
-                self._ancestors[span.id] = (*(ancestors or ()), parent) if matters else ancestors or ()
+                parent = self._nodes[span.parent] if span.parent in self._ancestors else None
+                ancestors = self._ancestors.get(span.parent, ())
+                matters = parent if parent and (parent.kind or parent.conversation or parent.user) else None
+                self._ancestors[span.id] = (*ancestors, matters) if matters else ancestors
                 self._starts[span.id] = max(self._starts.get(span.parent, 0.0), span.start or 0.0)
 
 

@@ -562,8 +562,10 @@ def _complete(turns: list[Turn], findings: LogFindings, *, history: int) -> None
         first = turn.records[0]
         turn.number = first.turn if first.turn is not None else users[i] - 1 if grows else i
         turn.history = first.history or (tuple(messages[-history:]) if history else ())
-        failed = {(c.id, c.name): c for r in turns[i + 1].records for c in r.failed if c.id} if turns[i + 1 :] else {}
-        turn.calls = tuple(failed.get((call.id, call.name), call) for call in merge_calls(turn.records))
+        following = [record for after in turns[i + 1 : i + 2] for record in after.records]
+        failed = {(call.id, call.name): call for record in following for call in record.failed}
+        calls = merge_calls(turn.records)
+        turn.calls = tuple(failed.get((call.id, call.name), call) if call.id else call for call in calls)
         n_lost += max(max(record.earlier for record in turn.records) - n_calls - n_lost, 0)
         n_calls += len(turn.calls)
         turn.asked_again = i + 1 < len(turns) and asks_again(turn.text, turns[i + 1].text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import defaultdict
 from pathlib import Path
@@ -179,3 +180,25 @@ def test_what_programs_write_into_the_turn_of_a_user_is_no_request(folder):
 def test_a_file_without_requests_or_calls_is_refused(path):
     with pytest.raises(UserError):
         import_files([FIXTURES / path], catalog_of(FIXTURES / "tools.json"))
+
+
+def test_a_table_of_traces_among_logs_gives_no_requests(tmp_path):
+    asked = {"messages": [{"role": "user", "content": "Where is my parcel?"}]}
+    row = {"id": "t", "timestamp": "2026-03-01T00:00:00Z", "input": json.dumps(asked), "output": "Done.", "scores": []}
+    (tmp_path / "traces.json").write_text(json.dumps([row, {**row, "id": "u"}]))
+    exchange = {"id": "r", "timestamp": row["timestamp"], "totalCost": 1, "request": asked, "response": "Here."}
+    (tmp_path / "own.jsonl").write_text(json.dumps({**exchange, "tools": [{"name": "track_order"}]}) + "\n")
+    (tmp_path / "more.jsonl").write_text(
+        "".join(json.dumps({"text": f"Hi {n}.", "called": ["track_order"]}) + "\n" for n in "ab")
+    )
+    imported = import_files([tmp_path], catalog_of(FIXTURES / "tools.json"))
+    assert [query.request.text for query in imported.dataset.queries] == ["Hi a.", "Hi b.", "Where is my parcel?"]
+    assert imported.report.report.counts["lines_unreadable"] == 2
+
+
+def test_tools_that_late_lines_of_a_log_list_are_items(tmp_path):
+    names = [["first"]] * 1050 + [["first", "late"]]
+    tools = [[{"name": name, "description": "d", "input_schema": {}} for name in listed] for listed in names]
+    lines = [{"request": {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": t}} for t in tools]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert [item.name for item in import_files([tmp_path / "log.jsonl"]).dataset.catalog] == ["first", "late"]

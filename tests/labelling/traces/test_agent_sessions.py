@@ -1116,9 +1116,42 @@ def test_ctrl_c_keeps_what_was_read_and_the_same_import_goes_on(tmp_path, monkey
     assert list((tmp_path / "cache" / "imports").iterdir()) == []
 
 
-def counted(calls, function):
+@pytest.mark.parametrize("is_session", [True, False])
+def test_ctrl_c_at_the_last_document_and_a_reading_of_the_file_lose_nothing(tmp_path, monkeypatch, is_session):
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
+    turn = {"text": "Go.", "offered": ["track_order"], "called": ["track_order"]}
+    lines = [user("Go."), assistant(use("track_order", "c"))] if is_session else [turn]
+    (path := tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    source = TraceSource(logs=(path,), catalog=Catalog([Item(type="tool", name="track_order")]))
+    whole = import_traces(source, TraceSettings(name="mine"), redact=None)
+    read = []
+    monkeypatch.setattr(LogFiles, "_read_document", counted(read, LogFiles._read_document, stop_at=len(lines)))
+    with pytest.raises(KeyboardInterrupt):
+        import_traces(source, TraceSettings(name="mine"), redact=None)
+    os.utime(path, ns=(path.stat().st_atime_ns + 10**12, path.stat().st_mtime_ns))  # as another program reads it
+    resumed = import_traces(source, TraceSettings(name="mine"), redact=None)
+    assert len(read) == len(lines)
+    assert (resumed.dataset.hash, resumed.report) == (whole.dataset.hash, whole.report)
+
+
+def test_the_second_ctrl_c_stops_a_document(tmp_path, monkeypatch):
+    def pressed_twice(*_, **__):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("not stopped")
+
+    (tmp_path / "log.jsonl").write_text('{"text": "Go."}')
+    source = TraceSource(logs=(tmp_path / "log.jsonl",), catalog=Catalog([Item(type="tool", name="t")]))
+    monkeypatch.setattr(LogFiles, "_read_document", pressed_twice)
+    with pytest.raises(KeyboardInterrupt):
+        import_traces(source, TraceSettings(name="mine"), redact=None)
+
+
+def counted(calls, function, stop_at=None):
     def run(self, document, **settings):
         calls.append(document)
+        if len(calls) == stop_at:
+            signal.raise_signal(signal.SIGINT)
         return function(self, document, **settings)
 
     return run

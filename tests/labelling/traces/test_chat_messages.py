@@ -11,6 +11,7 @@ from ctxbench.labelling.trace_messages import (
     result_status,
     seconds,
     summarise_messages,
+    summarise_turns,
 )
 from ctxbench.model.requests import Message
 
@@ -140,6 +141,16 @@ def test_a_call_without_ids_gets_the_next_result():
 )
 def test_a_result_says_how_its_call_ended(text, status):
     assert result_status(text, "list_runs") == status
+
+
+@pytest.mark.parametrize("history", [0, 2, 9])
+def test_summaries_of_turns_are_those_of_the_messages_up_to_their_ends(history):
+    messages = read_messages([{"role": "system", "content": "Hi."}, *OPENAI, *ANTHROPIC, *ANTHROPIC[:1]])
+    users = [i for i, message in enumerate(messages) if message.role == "user"]
+    ends = [*users[1:], len(messages)]
+    assert list(summarise_turns(messages, history=history)) == [
+        summarise_messages(messages[:end], history=history) for end in ends
+    ]
 
 
 def test_what_is_typed_beside_results_is_a_request_of_its_own():
