@@ -1247,6 +1247,13 @@ def test_a_text_beside_results_is_a_request(read):
     assert imported.dataset.queries[1].request.tool_results == (("mcp__shop__track_order", "in transit"),)
 
 
+def test_a_notice_of_an_interruption_beside_results_is_no_request(read):
+    content = [{"type": "tool_result", "tool_use_id": "c1", "content": "in transit"}]
+    notice = {"type": "text", "text": "[Request interrupted by user for tool use]"}
+    calls = [use("mcp__shop__track_order"), use("mcp__shop__refund_order", "c2")]
+    assert labels(read([user("Go."), assistant(*calls), user([*content, notice])])) == {"Go.": [TRACK]}
+
+
 @pytest.mark.parametrize("fields", [{"parentId": None}, {"type": "message"}])
 def test_ids_that_begin_anew_in_each_file_are_of_their_file(read, fields):
     def lines(name):
