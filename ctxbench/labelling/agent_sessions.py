@@ -127,9 +127,9 @@ _MENTION = re.compile(r"[/$]([\w:.-]+)")
 _TAGGED = re.compile(r"<(use_mcp_tool|read_file|execute_command|use_skill|tool_call)>")
 _TAG = re.compile(r"<([\w-]+)>([^<]*)</\1>")
 
-_RANDOM = re.compile(
-    r"(?=.*[A-Za-z])(?=.*\d)[\w-]{16,}|(?=.*[a-f])(?=.*\d)[0-9a-f]{8,}"
-)  # an id that no other file has
+_RANDOM = re.compile(  # an id that no other file has
+    r"(?=.*[A-Z])(?=.*[a-z])(?=.*\d)[\w-]{16,}|(?=.*[a-f])(?=.*\d)[0-9a-f-]{8,}"
+)
 _N_RESULTS, _LENGTH = 5, 1000  # results that go with the next request, and their characters
 _N_ROLES = 8  # different words for roles in a transcript at most
 _ABORTS = ("turn_aborted", "abort", "turn.failed")
@@ -309,13 +309,13 @@ class SessionReader:
             calls = [("", "skill", message)]
         text, is_event = _text(message), kinds[0] == "event_msg"  # of Codex, which repeats calls
         calls = [] if is_event else calls
+        if role == "user" and results and (typed := _text_beside_results(message)):
+            self._read_answer(conversation, None, calls, results)
+            text, calls, results = typed, [], []
         is_user = role == "user" and not results
         is_aborted = any(kind in _ABORTS for kind in kinds) or (is_user and _ABORTED.search(text))
         if is_aborted and conversation.turn is not None:
             conversation.turn.record.doubtful, conversation.turn.unanswered = True, "error"
-        if role == "user" and results and (text := _text_beside_results(message)):
-            self._read_answer(conversation, None, calls, results)
-            is_user = True
         if is_user and _is_typed(line, message):
             times = [seconds(source.get(name)) for source in (line, message) for name in _FIELDS["time"]]
             record = Record(position=position, text=text, time=next((t for t in times if t is not None), None))

@@ -34,6 +34,7 @@ _USES = {
 _READERS = ("cat", "head", "tail", "less", "more", "bat", "nl", "sed", "awk", "type", "get-content", "gc")
 _SHELL_WORDS = ("bash", "sh", "zsh", "-c", "-lc", "sudo", "pwsh", "-Command")
 _STEPS = re.compile(r"&&|\|\|?|;|\n")  # between the commands of a script
+_LIBRARIES = {"node_modules", "site-packages", "third_party", "vendor"}  # folders with files of other projects
 _WITH_SERVER = re.compile(r"__|[./:]|^mcp[_-]")
 _SERVER_TWICE = re.compile(r"^(.+?)__(?:mcp[-_]+)?\1[-_./:]+", re.IGNORECASE)  # where a name repeats its server
 
@@ -89,7 +90,9 @@ class SessionNames:
         matches = [
             (len(end), item_id)
             for end, item_id in (self._files.get(parts[-1].casefold(), ()) if parts else ())
-            if whole[-len(end) :] == end and (not above or whole[: -len(end)] == above[: len(whole) - len(end)])
+            if whole[-len(end) :] == end
+            and not _LIBRARIES & {*whole[: -len(end)]} - {*above}
+            and (not above or whole[: -len(end)] == above[: len(whole) - len(end)])
         ]
         longest = {item_id for length, item_id in matches if length == max(matches)[0]}
         if not longest and len(parts) > 1 and parts[-1] == "SKILL.md":

@@ -484,8 +484,14 @@ def read_messages(value: Any, role: str = "user") -> list[ChatMessage]:
         raise TypeError
     groups = ((is_part, list(entries)) for is_part, entries in groupby(value, _is_part))
     pairs = ((is_part, entry) for is_part, group in groups for entry in ([{"content": group}] if is_part else group))
-    messages = ((is_part, message) for is_part, entry in pairs for message in _messages(entry, role))
-    return [message for is_part, message in messages if not is_part or message != ChatMessage(role, "")]
+    read = ((is_part, message) for is_part, entry in pairs for message in _messages(entry, role))
+    messages = (message for is_part, message in read if not is_part or message != ChatMessage(role, ""))
+    ordered: list[ChatMessage] = []
+    for is_reply, run in groupby(messages, lambda message: message.role in ("user", "tool")):
+        is_waiting = is_reply and bool(ordered and ordered[-1].calls)
+        # a result that came after the user wrote is of the turn of its call
+        ordered += sorted(run, key=lambda message: is_waiting and message.role == "user")
+    return ordered
 
 
 def summarise_messages(messages: Sequence[ChatMessage], *, history: int) -> MessageSummary:

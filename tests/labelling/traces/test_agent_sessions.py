@@ -1247,6 +1247,13 @@ def test_a_text_beside_results_is_a_request(read):
     assert imported.dataset.queries[1].request.tool_results == (("mcp__shop__track_order", "in transit"),)
 
 
+def test_a_notice_of_an_interruption_beside_results_is_no_request(read):
+    content = [{"type": "tool_result", "tool_use_id": "c1", "content": "in transit"}]
+    notice = {"type": "text", "text": "[Request interrupted by user for tool use]"}
+    calls = [use("mcp__shop__track_order"), use("mcp__shop__refund_order", "c2")]
+    assert labels(read([user("Go."), assistant(*calls), user([*content, notice])])) == {"Go.": [TRACK]}
+
+
 @pytest.mark.parametrize("fields", [{"parentId": None}, {"type": "message"}])
 def test_ids_that_begin_anew_in_each_file_are_of_their_file(read, fields):
     def lines(name):
@@ -1303,6 +1310,15 @@ def test_files_that_are_read_are_below_the_folder_of_the_catalog(read, call, out
     guide = Item(type="reference", name="returns.md", text="Free", metadata={"folder": "guide"})
     imported = read([user("Go."), assistant(call), result(output)], catalog=Catalog([*CATALOG, guide]))
     assert labels(imported) == {"Go.": items}
+
+
+def test_a_file_of_a_library_is_no_label_where_the_working_folder_is_unknown(read):
+    def turn(path):
+        call = {"id": path, "function": {"name": "read_file", "arguments": json.dumps({"path": path})}}
+        yield from ({"role": "user", "content": path}, {"role": "assistant", "content": "", "tool_calls": [call]})
+
+    lines = [*turn("/w/app/docs/refunds.md"), *turn("/w/app/vendor/lib/docs/refunds.md")]
+    assert [len(items) for items in labels(read(lines)).values()] == [1, 0]
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,18 @@ def test_a_call_in_a_text_is_read_at_its_end_alone(end, names):
     assert [name for _, name in message.calls] == ["a"]
 
 
+def test_a_result_after_the_next_message_is_of_the_turn_of_its_call():
+    messages = [*OPENAI[3:5], {"role": "user", "content": "Wait."}, *OPENAI[5:], {"role": "user", "content": "Go on."}]
+    assert [message.role for message in read_messages(messages)] == [
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "user",
+        "user",
+    ]
+
+
 @pytest.mark.parametrize("value", [3, [3], ["a"], {"messages": 3}, [{"role": "user", "content": 3}], None])
 def test_what_is_no_message_is_an_error(value):
     with pytest.raises(TypeError):
