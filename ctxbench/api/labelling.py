@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+_log = logging.getLogger(__name__)
+
 SelectorsGiven: TypeAlias = "Mapping[str, Any] | Sequence[str]"
 
 
@@ -68,6 +71,9 @@ def from_file(
         options: fields of `ImportOptions` (`history`, `all_offered`, `renames`, `redact`, `nothing_else`) and of
             `ImportSettings` (`name`, `version`, `licence`, `grades`, `type`).
 
+    Labels of names that no item or several items have, unreadable lines and skipped files are left out; each count is
+    logged as a warning.
+
     Raises:
         UserError: a file is missing, of no known kind, or faulty; nothing is written then.
 
@@ -88,7 +94,7 @@ def from_file(
         items, scopes = open_items(str(catalog)), scopes_of(dataset_folder(str(catalog)))
     paths = [Path(file) for file in ([path] if isinstance(path, str | Path) else path)]
     settings = import_options(kind=kind, names=names or {}, folder=None if out is None else Path(out), **options)
-    plan = plan_import(paths, kind=kind, has_catalog=items is not None)
+    plan = plan_import(paths, kind=kind, has_catalog=items is not None, command="", names=names or {})
     if out is not None:
         check_target(plan, Path(out))
     imported = import_files(plan, items, options=settings, scopes=scopes)
@@ -96,6 +102,8 @@ def from_file(
         raise ParameterError(
             "the files are a catalog without requests; pass them as `catalog`, with a file of requests"
         )
+    for line in imported.left_out():
+        _log.warning("%s", line)
     if out is None:
         return Data(imported.dataset)
     is_followed = isinstance(catalog, str | Path) and is_agent_file(str(catalog))

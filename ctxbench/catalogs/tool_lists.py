@@ -74,7 +74,10 @@ def read_field_names(
         if not sign or not field or not file_field:
             raise ParameterError(f"fields are mapped as field=theirs, with commas between ({example}); got {text!r}")
         if field not in allowed:
-            raise ParameterError(f"{field!r} is no field of {of}{suggest(field, allowed)}")
+            hint = suggest(field, allowed, most=len(allowed))
+            if file_field in allowed:
+                hint = f"; did you mean {file_field}={field}?"
+            raise ParameterError(f"{field!r} is no field of {of}{hint}")
         if field in names:
             raise ParameterError(f"field {field!r} is mapped twice: {names[field]} and {file_field}")
         names[field] = file_field

@@ -70,6 +70,7 @@ def list_datasets(*, as_json: bool) -> None:
     width = max((len(row.name) for row in rows), default=0)
     for row in rows:
         how = f"  ({row.install})" if row.state.startswith("not ") else ""
+        how = how or "  (comes with ctxbench)" * (row.name in published.PackageData.provides)
         say(f"{row.name:<{width}}  {row.state:<13}  {row.version}{how}")
     if words := [f"{state}: {meaning}" for state, meaning in _STATES.items() if any(r.state == state for r in rows)]:
         say(f"({'; '.join(words)})", err=True)
@@ -89,6 +90,10 @@ def show(name: str, *, query: str | None, as_json: bool) -> None:
     card = {**dataset.card, "hash": dataset.hash}
     if "agent" in card:
         card["agent"] = os.path.relpath(card["agent"])
+    parts = {"items": dataset.catalog, "queries": [query.request for query in dataset.queries]}
+    talks = {name: len({part.conversation for part in rows} - {None, ""}) for name, rows in parts.items()}
+    if any(talks.values()):
+        card["conversations"] = talks
     if as_json:
         print_json(card)
     else:
@@ -318,8 +323,9 @@ def _folder_name(repository: Path) -> str:
 _SHOWN = 3  # requests that --dry-run shows
 _RENAMED = 10  # renamed items that a message names
 _GOLDEN = (
-    "An item that the expected ones of a request do not name counts as not needed, whatever its kind; a request "
-    "without expected items is unlabelled."
+    "An item that the expected ones of a request do not name counts as not needed, whatever its kind; an empty "
+    "list of expected items says that nothing is needed, and a request without one, or with an empty cell, is "
+    "unlabelled."
 )
 _DOCUMENTS = (
     "A document that the labels of a query do not name counts as not needed, whatever its --type (here {type}); a "
@@ -381,7 +387,7 @@ class ImportRequest:
             raise ParameterError("--redact and --no-redact exclude each other; leave one out")
         return ImportOptions(
             kind=self.kind,
-            names=read_field_names(self.names, allowed=_MAPPED) if self.names else {},
+            names=read_field_names(self.names, allowed=_MAPPED, of="a file") if self.names else {},
             settings=ImportSettings(
                 name=self.name,
                 version=self.version,
@@ -478,7 +484,8 @@ def _check_first(request: ImportRequest) -> None:
     kinds = get_close_matches(first, [*import_kinds(), TRACES, "dataset", "run"], 1, 0.75)
     if kinds and len(request.paths) > 1:
         raise ParameterError(f"no import {first!r}; did you mean {kinds[0]}? See `ctxbench data import --help`")
-    if len(request.paths) == 1 and get_close_matches(first, names, 1, 0.75):
+    close = get_close_matches(first, names, 1, 0.75) or [name for name in names if name.startswith(f"{first}-")]
+    if len(request.paths) == 1 and close:
         raise UnknownNameError("dataset", first, names)
 
 
@@ -488,7 +495,9 @@ def _import_paths(request: ImportRequest, *, as_json: bool) -> int:
     catalog = None if request.catalog is None else open_items(request.catalog, find_catalog)
     scopes = {} if request.catalog is None else scopes_of(dataset_folder(request.catalog))
     files = [Path(path) for path in request.paths]
-    plan = plan_import(files, kind=request.kind, has_catalog=catalog is not None, command=request.command)
+    plan = plan_import(
+        files, kind=request.kind, has_catalog=catalog is not None, command=request.command, names=options.names
+    )
     request.check_options(plan)
     if out is not None:
         check_target(plan, out)
@@ -604,7 +613,7 @@ def kind_lines(plan: ImportPlan) -> Iterator[str]:
     if plan.skipped:
         some = ", ".join(str(path) for path in plan.skipped[:_SHOWN])
         more = ", ..." if len(plan.skipped) > _SHOWN else ""
-        yield f"{count(len(plan.skipped), 'file')} left out, of no kind that is read here: {some}{more}"
+        yield f"{count(len(plan.skipped), 'file')} left out (of no known kind, or items beside -c): {some}{more}"
 
 
 def found_line(imported: Imported) -> str:

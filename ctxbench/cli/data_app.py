@@ -148,7 +148,9 @@ label_app = typer.Typer()
 @label_app.command("label", cls=Command)
 def data_label(
     folder: Annotated[Path, typer.Argument(help="Folder of your dataset.")],
-    minutes: Annotated[float, typer.Option(help="How long to ask; 0 only prints the figures.")] = 20.0,
+    minutes: Annotated[
+        float, typer.Option(help="How long to ask; 0 only applies earlier answers and prints the figures.")
+    ] = 20.0,
     selectors: Selectors = None,
     figure: Annotated[
         list[str] | None,

@@ -201,7 +201,7 @@ class Screen:
     def refuse(self, key: str) -> None:
         """Say that a key has no meaning, and forget the rest of a piped line."""
         self.keys.drop()
-        self.note(f"{key!r} is not an answer here; ? shows all keys")
+        self.note(f"{_SPECIAL.get(key, repr(key))} is not an answer here; ? shows all keys")
 
     def _page(self, lines: Sequence[str]) -> None:
         """Show lines, on a terminal a screen at a time: any key goes on, and q back to the question."""
@@ -223,6 +223,7 @@ def _size() -> os.terminal_size:
     return shutil.get_terminal_size((80, 24))
 
 
+_SPECIAL = {"\x1b": "Esc, or an arrow or function key,", "\n": "Enter", "\t": "Tab", "\x7f": "Backspace", " ": "Space"}
 _ALWAYS = {
     "v": "view all of the request, its history and the texts of the items",
     "s": "skip",
@@ -241,11 +242,11 @@ _ANSWERS = {
 _LABEL_KEYS = {
     "1 to 9": "this item is needed; the question is asked again for more",
     "0": "nothing more is needed",
-    "x": "nothing at all is needed",
+    "x": "nothing at all is needed: items under `needed` become forbidden ones",
     "/": "another item is needed: type parts of its name or description",
     "m": "more items",
     "h": "an item is helpful, but not needed",
-    "w": "an item under `needed` is not needed (its call was a mistake)",
+    "w": "an item under `needed` is not needed (its call was a mistake): it becomes a forbidden one",
     "y, n": "where two items are compared: is the first as good as the second?",
 }
 _MARKED = {None: "", 0: "not needed", 1: "helpful", 2: "already needed"}
@@ -254,7 +255,10 @@ _MARKED = {None: "", 0: "not needed", 1: "helpful", 2: "already needed"}
 def label(
     folder: Path, *, minutes: float, selectors: list[str], figures: list[str], embedder: str, as_json: bool
 ) -> None:
-    """Ask for `minutes`, then print how the figures changed; 0 only prints them, and writes no file."""
+    """Ask for `minutes`, apply the answers, and print how the figures changed; 0 asks nothing.
+
+    Ctrl-C applies the answers, too. With 0, no file is written unless an earlier session left answers to apply.
+    """
     if not (math.isfinite(minutes) and minutes >= 0):
         raise ParameterError(f"minutes must be 0 or more, got {minutes}")
     if minutes > 0:
@@ -270,7 +274,11 @@ def label(
         try:
             n_answers = dialogue.run() if minutes > 0 else 0
         except KeyboardInterrupt as stopped:
-            stopped.add_note("all answers are stored; run the same command to continue")
+            n_changed = len(work.save(session).changed)
+            stopped.add_note(
+                f"all answers are in the labels ({count(n_changed, 'query', 'queries')} changed); run the same command "
+                "to continue"
+            )
             raise
         changed = work.save(session).changed
         after, made = session.report(), len(set(work.dataset.labels) - labels)
@@ -448,6 +456,8 @@ class _LabellingDialogue:
             subject = f"{item_name(self.catalog[item].key)}, offered by"
         names = ", ".join(name for name, is_right in zip(pool.names, right, strict=True) if is_right)
         kind = reply.kind if reply.yes is None else "as good" if reply.yes else "not as good"
+        if not names and item < 0 and not groups:
+            return f"{kind}: query {prompt.query}, and every selector offered something"
         return f"{kind}: {subject} {names or 'no selector'}"
 
 
@@ -455,18 +465,21 @@ def _print_figures(before: Report | None, after: Report) -> None:
     """Print the figures as a table, with those before the session if there are any."""
     earlier = {} if before is None else {i.name: i for i in (*before.completeness, *before.differences)}
     rows: list[list[str]] = []
-    for title, figures in (("completeness", after.completeness), ("difference", after.differences)):
-        rows.append([title, *(["before"] if earlier else []), "now", "halved by"] if figures else [])
+    unknown = False
+    for title, figures, lowest in (("completeness", after.completeness, 0.0), ("difference", after.differences, -1.0)):
+        rows.append([title, *(["before"] if earlier else []), "now", "answers to halve it"] if figures else [])
         for figure in figures:
             needed = after.labels_to_halve_interval[figure.name]
-            values = [_figure_text(each) for each in (earlier.get(figure.name), figure) if each is not None]
+            values = [_figure_text(each, lowest) for each in (earlier.get(figure.name), figure) if each is not None]
             rows.append([f"  {figure.name}", *values, "-" if needed is None else f"{needed:,}" if needed else "exact"])
+            unknown = unknown or "unknown" in values
     widths = [max(map(len, cells)) for cells in zip(*filter(None, rows), strict=True)]
     for row in filter(None, rows):
         say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     per_answer = f"{after.minutes_per_answer:.2f} minutes per answer, {after.answers_per_query:.1f} answers per query"
     remarks = {
-        "in brackets: the likely range; halved by: further answers that halve it": True,
+        "in brackets: the likely range; answers to halve it: further answers": True,
+        "unknown: any value is possible; answers change that, the first ones that name a needed item": unknown,
         f"{'before' if before else 'now'}: estimates from the log, which may be wrong": not (before or after).answers,
         f"{count(after.unsure, 'query', 'queries')} undecided: included in the ranges": after.unsure,
         per_answer: not math.isnan(after.minutes_per_answer),
@@ -476,8 +489,9 @@ def _print_figures(before: Report | None, after: Report) -> None:
     say(*(remark for remark, applies in remarks.items() if applies))
 
 
-def _figure_text(figure: Figure) -> str:
-    if math.isnan(figure.value):
+def _figure_text(figure: Figure, lowest: float) -> str:
+    """The estimate with its range; `unknown` where the range leaves out no value from `lowest` to 1."""
+    if math.isnan(figure.value) or (figure.low <= lowest and figure.high >= 1.0):
         return "unknown"
     return f"{100 * figure.value:.1f}% ({100 * figure.low:.1f} to {100 * figure.high:.1f})"
 

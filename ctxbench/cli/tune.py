@@ -13,6 +13,7 @@ from typing import Any
 
 from ctxbench.catalogs.agent_file import is_agent_file, own_kind, read_agent
 from ctxbench.cli.common import dataset_inputs, print_json, selector_inputs
+from ctxbench.cli.init import EXPERIMENT
 from ctxbench.cli.select import find_catalog
 from ctxbench.datasets.layout import agent_of
 from ctxbench.datasets.lookup import open_dataset
@@ -657,11 +658,13 @@ def next_step_line(step: NextStep, folder: str) -> str:
     """
     arguments = ["probability", folder, *["--split", ALL] * (step.split == ALL), "--out", f"{Path(folder)}-fits.json"]
     fitting = f"`{shlex.join(['ctxbench', 'calibrate', *arguments])}`"
-    command = {
-        "calibrate": fitting,
-        "label": f"`{shlex.join(['ctxbench', 'data', 'label', folder, '--minutes', '20'])}`",
-        "run": f"`ctxbench run EXPERIMENT.yaml`, with `datasets: [{folder}]` and `selectors: [bm25, learned]` in it",
-    }[step.action]
+    labelling = f"`{shlex.join(['ctxbench', 'data', 'label', folder, '--minutes', '20'])}`"
+    running = f"`ctxbench run EXPERIMENT.yaml`, with `datasets: [{folder}]` and `selectors: [bm25, learned]` in it"
+    if Path(EXPERIMENT).is_file():
+        running = f"`ctxbench run {EXPERIMENT}`, with `datasets: [{folder}]` in it"
+    if step.labelled:
+        labelling += f", or for the {count(step.labelled, 'labelled query', 'labelled queries')} {running}"
+    command = {"calibrate": fitting, "label": labelling, "run": running}[step.action]
     if step.gain is None:
         return f"next: {command}" + (f" (gain not measured: {step.why})" if step.why else "")
     gain = (

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,6 +40,7 @@ from ctxbench.gate.results import (
     Loosened,
     MetricPair,
     MetricVerdict,
+    MinimumVerdict,
     PinFailure,
     SelectorCheck,
     Verdict,
@@ -46,11 +48,12 @@ from ctxbench.gate.results import (
     judge_minimums,
 )
 from ctxbench.gate.settings import CheckSettings, GateFile, Pin, examine_gate
-from ctxbench.gate.snapshots import ItemFact, SelectorSnapshot, failures, first_ids, size
+from ctxbench.gate.snapshots import ItemFact, SelectorSnapshot, failures, first_ids, levels, size
 from ctxbench.gate.verdict import (
     LossFacts,
     decide_verdict,
     explain_pins,
+    missed_text,
     pin_failures,
     unknown_pins,
     unmet_requirements,
@@ -70,11 +73,13 @@ class SnapshotPairs(NamedTuple):
         pairs: base and head, in the order of the head.
         missing: what the base has and the head lacks, as not comparable, in the order of the base.
         notices: what the head has and the base lacks, a sentence each.
+        new: that of the head, of which minimums are judged.
     """
 
     pairs: Sequence[tuple[SelectorSnapshot, SelectorSnapshot]]
     missing: tuple[SelectorCheck, ...] = ()
     notices: tuple[str, ...] = ()
+    new: tuple[SelectorSnapshot, ...] = ()
 
 
 def pair_snapshots(bases: Sequence[SelectorSnapshot], heads: Sequence[SelectorSnapshot]) -> SnapshotPairs:
@@ -96,6 +101,7 @@ def pair_snapshots(bases: Sequence[SelectorSnapshot], heads: Sequence[SelectorSn
             for dataset, selector in after
             if (dataset, selector) not in before
         ),
+        new=tuple(snapshot for key, snapshot in after.items() if key not in before),
     )
 
 
@@ -154,14 +160,40 @@ def check(
         pair_check.result(settings, () if pair_check.comparability.reasons else next(metrics))
         for pair_check in pair_checks
     ]
+    new = [(snapshot, judge_minimums(snapshot, settings)) for snapshot in pairing.new]
+    judged = [*((pair_check.head, pair_check.minimums) for pair_check in pair_checks), *new]
+    unjudged = dict.fromkeys(chain.from_iterable(_unjudged(*entry, settings) for entry in judged))
     return Check(
         name=name,
         base=base,
         head=head,
-        selectors=(*checks, *pairing.missing),
-        notices=pairing.notices,
+        selectors=(*checks, *chain.from_iterable(_new_selector(*entry) for entry in new), *pairing.missing),
+        notices=(*pairing.notices, *unjudged),
+        unjudged=tuple(unjudged),
         baseline=baseline,
     )
+
+
+def _new_selector(snapshot: SelectorSnapshot, minimums: tuple[MinimumVerdict, ...]) -> Iterator[SelectorCheck]:
+    """The check of a selector that the baseline lacks on a dataset, if it misses a minimum."""
+    if missed := [minimum for minimum in minimums if minimum.missed]:
+        yield SelectorCheck(
+            dataset=snapshot.dataset,
+            selector=snapshot.selector,
+            verdict=Verdict.WORSE,
+            reasons=tuple(map(missed_text, missed)),
+            minimums=minimums,
+            shipped=snapshot.identity.shipped,
+        )
+
+
+def _unjudged(snapshot: SelectorSnapshot, minimums: Sequence[MinimumVerdict], settings: CheckSettings) -> Iterator[str]:
+    """Messages on the minimums that apply to no query of a snapshot."""
+    names = {minimum.metric for minimum in minimums}
+    for metric, minimum in settings.minimums.items():
+        if str(metric) not in names:
+            least = levels(metric, minimum.value, minimum.value).split(" -> ")[0]
+            yield Message("gate.minimum-unjudged", metric=metric, minimum=least, dataset=snapshot.dataset)
 
 
 class _PairCheck:
@@ -169,6 +201,7 @@ class _PairCheck:
 
     def __init__(self, base: SelectorSnapshot, head: SelectorSnapshot, settings: CheckSettings) -> None:
         self.base, self.head = base, head
+        self.minimums = judge_minimums(head, settings)
         self.comparability = assess_comparability(base, head, settings)
         self.differences = (
             differences(base, head, self.comparability) if not self.comparability.reasons else Differences()
@@ -210,8 +243,7 @@ class _PairCheck:
             by_group=self._net_by_group() if self.base.nondeterministic or self.head.nondeterministic else None,
             deterministic=self._deterministic,
         )
-        minimums = judge_minimums(self.head, settings)
-        missed = [minimum for minimum in minimums if minimum.missed]
+        missed = [minimum for minimum in self.minimums if minimum.missed]
         verdict, reasons = decide_verdict(metrics, pins, facts, alpha=1.0 - settings.confidence, missed=missed)
         allowed_unmet = [unmet_text(unmet, "gate.unmet-allowed")] if settings.allow_removed and unmet else []
         return SelectorCheck(
@@ -225,7 +257,7 @@ class _PairCheck:
             swaps=differ.swaps,
             causes=(*causes, *price_causes(prices, self.head)),
             metrics=metrics,
-            minimums=minimums,
+            minimums=self.minimums,
             pins=pins,
             unmet=tuple(facts.unmet),
             token_changes=prices,

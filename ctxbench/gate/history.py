@@ -188,16 +188,18 @@ def stricter_settings(
     }
     stricter = {name: getattr(before, name) for name, is_looser in numbers.items() if is_looser}
     loosened += [Loosened(name, _text(value), _text(getattr(current, name))) for name, value in stricter.items()]
-    minimums = dict(current.minimums)
+    minimums, accepted = dict(current.minimums), {}
     for metric, least in before.minimums.items():
-        now = current.minimums.get(metric)
-        minimums[metric] = least if now is None else now.stricter(least)
-        if minimums[metric] != now:
-            loosened.append(Loosened(f"at_least {metric}", str(least), "" if now is None else str(now)))
+        if (now := current.minimums.get(metric)) is not None and now.implies(least):
+            continue
+        loosened.append(Loosened(f"at_least {metric}", str(least), "" if now is None else str(now)))
+        kept = minimums if now is None or least.implies(now) else accepted
+        kept[metric] = least
     metrics = (*current.metrics, *gone)
     tolerances = {metric: current.tolerance(metric) for metric in (*metrics, FORBIDDEN_OFFERED)}
     tolerances |= {metric: before.tolerance(metric) for metric in (*gone, *looser)}
     stricter |= {"metrics": metrics, "tolerances": tolerances, "minimums": minimums, "seed": before.seed}
+    stricter |= {"accepted_minimums": accepted}
     return replace(current, **stricter), tuple(loosened)
 
 

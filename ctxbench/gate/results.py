@@ -269,7 +269,7 @@ class MinimumVerdict:
 
     Attributes:
         metric: its name.
-        minimum: of the gate file, or of the baseline where that is stricter.
+        minimum: of the gate file, or of the baseline where the file has a looser one or none.
         estimate: the mean now with its interval, over all queries of the dataset, new ones included; NaN where the
             metric cannot be computed for the selector.
     """
@@ -314,7 +314,8 @@ class SelectorCheck:
 
     Attributes:
         dataset, selector: names.
-        verdict: over metrics, items lost or out of reach, and pins.
+        verdict: over metrics, minimums, items lost or out of reach, and pins; over minimums alone where the baseline
+            lacks the selector.
         reasons: why the verdict is what it is, a sentence each; never empty.
         compared: how many queries.
         left_out: by why, ids of queries that were not compared: `new`, `removed`, `relabelled`, `changed`.
@@ -446,6 +447,7 @@ class Check:
         base, head: where either side comes from.
         selectors: one for each selector on each dataset.
         notices: what concerns all.
+        unjudged: those notices that tell which minimums apply to no query, and so judge nothing.
         baseline: the file or folder of the baseline as the user named it; empty where two runs are compared.
         loosened: settings that are looser than those of the baseline, which decide the verdict.
         replacement: that the baseline replaced another one; None where it did not, as far as is known.
@@ -456,6 +458,7 @@ class Check:
     head: str
     selectors: tuple[SelectorCheck, ...]
     notices: tuple[str, ...] = ()
+    unjudged: tuple[str, ...] = ()
     baseline: str = ""
     loosened: tuple[Loosened, ...] = ()
     replacement: Replacement | None = None
@@ -579,7 +582,7 @@ def judge_minimums(snapshot: SelectorSnapshot, settings: CheckSettings) -> tuple
     hold where only queries of different groups are independent.
     """
     rows, verdicts = _PairValues.of(MetricPair(base=snapshot, head=snapshot, queries=[*snapshot.queries])), []
-    for metric, minimum in settings.minimums.items():
+    for metric, minimum in (*settings.minimums.items(), *settings.accepted_minimums.items()):
         values = rows.head.get(metric, np.full(len(rows.groups), np.nan))
         mean = grouped_estimate(values, rows.groups, scale=rows.scale(metric), level=settings.confidence)
         if mean.n or not rows.has(metric):

@@ -199,9 +199,9 @@ class Minimum(FileModel):
     def __str__(self) -> str:
         return f"{self.value:g}{' by lower' * (self.by == 'lower')}"
 
-    def stricter(self, minimum: Minimum) -> Minimum:
-        """The loosest one that is missed wherever this one or another one is."""
-        return Minimum(value=max(self.value, minimum.value), by=self.by if self.by == "lower" else minimum.by)
+    def implies(self, minimum: Minimum) -> bool:
+        """Whether another one is reached wherever this one is: the lower end is never above the mean."""
+        return self.value >= minimum.value and (self.by == "lower" or minimum.by == "value")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -216,6 +216,7 @@ class CheckSettings:
             every 400 queries that need something, at least 1.
         repeats: how often each query is put to an external selector, 1 to 100.
         minimums: by metric, which need not be one of `metrics`.
+        accepted_minimums: further ones, of the baseline, which those of `minimums` do not imply.
         pins: in the order of the file.
         allow_removed: leave out queries that are gone, changed or relabelled instead of refusing to judge, and let
             required items be gone (`unmet`).
@@ -228,6 +229,7 @@ class CheckSettings:
     max_lost_required: int | None = None
     repeats: int = 1
     minimums: Mapping[Metric, Minimum] = field(default_factory=dict)
+    accepted_minimums: Mapping[Metric, Minimum] = field(default_factory=dict)
     pins: tuple[Pin, ...] = ()
     allow_removed: bool = False
     seed: int = 0

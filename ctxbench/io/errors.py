@@ -341,10 +341,11 @@ def none_found(names: Sequence[str], kind: str, where: str, existing: Sequence[s
     return Message("io.no-match", n=len(names), kind=kind, where=where, names=missing, existing=listing or "nothing")
 
 
-def suggest(name: str, candidates: Iterable[str], *, listed: bool = True) -> str:
+def suggest(name: str, candidates: Iterable[str], *, listed: bool = True, most: int = 12) -> str:
     """The end of a message about an unknown name: '; did you mean ...? Known: ...'.
 
-    Without `listed` the known names are left out, for all but the first of several messages about the same names.
+    Without `listed` the known names are left out, for all but the first of several messages about the same names. Of
+    many names `most` are listed.
     """
     names = sorted(candidates)
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
@@ -355,7 +356,7 @@ def suggest(name: str, candidates: Iterable[str], *, listed: bool = True) -> str
         return hint
     if not names:
         return f"{hint}; none are known"
-    listing = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    listing = ", ".join(names[:most]) + (", ..." if len(names) > most else "")
     return f"{hint or ';'} Known: {listing}"
 
 

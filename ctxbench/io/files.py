@@ -352,8 +352,7 @@ def iter_lines(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, str
     """
     try:
         with readable(path).open("rb") as stream:
-            head = stream.read(4)
-            stream.seek(0)
+            head = stream.peek(4)[:4]
             if packed := gzip_fault(head, path):
                 raise InputError([Fault(packed, path)])
             if is_utf16(head):

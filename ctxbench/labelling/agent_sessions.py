@@ -15,19 +15,20 @@ Gemini CLI (`ConversationRecord`, https://github.com/google-gemini/gemini-cli) a
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import chain, groupby
 from operator import getitem
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from ctxbench.datasets.queries import group_pairs
 from ctxbench.io.errors import Fault, Message
-from ctxbench.labelling.record_files import UNKNOWN, NameResolver, snake
+from ctxbench.labelling.record_files import snake
+from ctxbench.labelling.session_names import SERVERS, SessionNames, use_of
 from ctxbench.labelling.sources import LOG, ImportKind
-from ctxbench.labelling.trace_labels import is_shell
 from ctxbench.labelling.trace_messages import (
     LIKE_CALLS,
     Call,
@@ -37,9 +38,9 @@ from ctxbench.labelling.trace_messages import (
     parsed,
     plain_text,
     result_status,
+    same_tool,
     seconds,
 )
-from ctxbench.model.items import Catalog, ItemKey
 from ctxbench.model.requests import Message as ChatTurn
 
 _FIELDS = {
@@ -67,13 +68,9 @@ _FIELDS = {
         "tools_called",
     ),
     "name": ("mcpToolName", "toolName", "name", "tool_name", "function_name", "tool", "toolId", "fn", "func"),
-    "server": ("mcpServerName", "server_name", "serverName", "server", "namespace", "providerIdentifier"),
     "id": ("tool_use_id", "tool_call_id", "toolCallId", "call_id", "callId", "callID", "id"),
     "input": ("input", "arguments", "args", "parameters", "params", "action", "tool_input"),
     "output": ("content", "output", "result", "response", "tool_response", "observation", "answer", "text", "error"),
-    "skill": ("skill", "skill_name", "skillName", "name", "command"),
-    "read": ("file_path", "filePath", "path", "absolute_path", "target_file", "filename", "paths", "files"),
-    "shell": ("command", "cmd", "script", "code"),
     "parts of calls": ("functionCall", "toolCall", "toolUse", "toolInvocation", "function", "value", "state"),
     "parts of results": ("functionResponse", "toolResult", "toolResponse"),
     "inserted": ("isMeta", "isSynthetic", "isVisibleInTranscriptOnly", "isAutopilotContinuation"),
@@ -105,28 +102,16 @@ _FAILURES = (
     *("error", "output-error", "output-denied", "failed", "failure", "cancelled", "canceled", "denied", "rejected"),
     *("aborted", "timeout", "timed_out", "skipped", "declined", "blocked"),
 )
-_EXIT = re.compile(r"exit(?:ed with)?[ _]code[\"']?:? *[1-9]", re.IGNORECASE)  # of a shell
-
-_USES = {
-    **dict.fromkeys(("skill", "activateskill", "useskill", "loadskill", "slashcommand"), "skill"),
-    **dict.fromkeys(("read", "readfile", "readfiles", "readmanyfiles", "readtextfile", "view", "viewfile"), "read"),
-    **dict.fromkeys(("openfile", "fsread", "strreplaceeditor", "strreplacebasededittool"), "read"),
-    **dict.fromkeys(
-        ("localshellcall", "execcommand", "shellcommand", "unifiedexec", "runshellcommand", "runinterminal"), "shell"
-    ),
-}
-"""Tools of agents that load skills, read files, or run commands, which may read files, too."""
-_READERS = ("cat", "head", "tail", "less", "more", "bat", "nl", "sed", "awk", "type", "get-content", "gc")
-_SHELL_WORDS = ("bash", "sh", "zsh", "-c", "-lc", "sudo", "pwsh", "-Command")
-_STEPS = re.compile(r"&&|\|\|?|;|\n")  # between the commands of a script
-_WITH_SERVER = re.compile(r"__|[./:]|^mcp[_-]")
-_SERVER_TWICE = re.compile(r"^(.+?)__(?:mcp[-_]+)?\1[-_./:]+", re.IGNORECASE)  # where a name repeats its server
+_EXIT = re.compile(  # of a shell
+    r"exit(?:ed with)?[ _]code[\"']?:? *[1-9]|^[\w-]+: [^\n]*: (?:No such file or directory|Permission denied)$",
+    re.IGNORECASE | re.MULTILINE,
+)
 
 _INJECTED = re.compile(
     r"<(system-reminder|environment_details|environment_context|user_instructions|ide_\w+|local-command-\w+|bash-\w+"
     r"|turn_aborted|user_shell_command|task-notification|subagent_notification|permissions instructions|skill"
     r"|session_context|collaboration_mode|command-message|user-memory-input|system_notification|current_datetime|reminder\w*"
-    r"|editorContext|workspace_info|agents_md|new-diagnostics|session-start-hook|user-prompt-submit-hook)\b[^>]*>"
+    r"|editorContext|workspace_info|agents_md|new-diagnostics|session-start-hook|user-prompt-submit-hook)\b[^<>]*>"
     r".*?(?:</\1>|\Z)|\A.*## My request for Codex:",
     re.DOTALL,
 )
@@ -135,12 +120,16 @@ _NOT_TYPED = re.compile(
     r"|# AGENTS\.md instructions|API Error|Stop hook feedback|Base directory for this skill:|\[SYSTEM NOTIFICATION"
     r"|\[TASK RESUMPTION\]|<teammate-message|Another language model started"
 )
+_TEXT_PART = re.compile(r"(?:input_)?text")
 _TEXT_RESULT = re.compile(r"\[\w+(?: for [^\n]*)?\] Result:\s*")  # of Cline
-_WRAPPED = re.compile(r"<(task|feedback|user_message|userRequest|user_query)>(.*?)</\1>", re.DOTALL)
+_WRAPPED = re.compile(r"<(task|feedback|user_message|userRequest|user_query)>")
 _MENTION = re.compile(r"[/$]([\w:.-]+)")
-_TAGGED = re.compile(r"<(use_mcp_tool|read_file|execute_command|use_skill|tool_call)>(.*?)</\1>", re.DOTALL)
-_TAG = re.compile(r"<([\w-]+)>\s*([^<]*)</\1>")
+_TAGGED = re.compile(r"<(use_mcp_tool|read_file|execute_command|use_skill|tool_call)>")
+_TAG = re.compile(r"<([\w-]+)>([^<]*)</\1>")
 
+_RANDOM = re.compile(
+    r"(?=.*[A-Za-z])(?=.*\d)[\w-]{16,}|(?=.*[a-f])(?=.*\d)[0-9a-f]{8,}"
+)  # an id that no other file has
 _N_RESULTS, _LENGTH = 5, 1000  # results that go with the next request, and their characters
 _N_ROLES = 8  # different words for roles in a transcript at most
 _ABORTS = ("turn_aborted", "abort", "turn.failed")
@@ -151,115 +140,49 @@ _STARTS = ("session_meta", "session.start", "session")
 _COMPACTIONS = ("compacted", "compact_boundary", "session.compaction_complete", "compaction")
 
 
-class SessionNames:
-    """Names the items that a session used: tools, skills, and files by the ends of their paths."""
+@dataclass(slots=True, eq=False)
+class _Use:
+    """A call.
 
-    def __init__(self, catalog: Catalog, resolver: NameResolver) -> None:
-        self._resolver = resolver
-        self._skills = group_pairs((item.name.casefold(), item.id) for item in catalog if item.type == "skill")
-        files = (item for item in catalog if item.type not in ("tool", "message", "memory"))
-        paths = ((_path_parts(str(item.metadata.get("path", item.name))), item) for item in files)
-        self._files = group_pairs(
-            (parts[-1].casefold(), (parts, item.id))
-            for parts, item in paths
-            if len(parts) > (item.type == "skill")  # a file SKILL.md alone may be of any skill
+    Attributes:
+        turn: in which it was made.
+        id: different from those of the other calls of the turn.
+        tool: its name.
+        items: that it used.
+        status: empty without a result.
+        is_repeat: it repeats a call that has a result: it is a new one only if it has a result, too.
+    """
+
+    turn: _Turn
+    id: str
+    tool: str
+    items: list[str]
+    status: str = ""
+    is_repeat: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Turn:
+    """A turn.
+
+    Attributes:
+        record: of the turn.
+        uses: its calls.
+        unanswered: the status of calls without a result: `error` if the turn was interrupted.
+    """
+
+    record: Record
+    uses: list[_Use] = field(default_factory=list)
+    unanswered: str = "ok"
+
+    def set_calls(self) -> None:
+        """Set the calls of the record."""
+        self.record.calls = tuple(
+            Call(item, use.status or self.unanswered, use.id if n == 0 else None)
+            for use in self.uses
+            if use.status or not use.is_repeat
+            for n, item in enumerate(use.items)
         )
-
-    def skill(self, name: str) -> str:
-        """The id of a skill, also with the name of its plugin before a colon; of an unknown one with its name."""
-        plain = name.strip(" /").casefold()
-        ids = self._skills.get(plain) or self._skills.get(plain.rpartition(":")[2], [])
-        return ids[0] if len(ids) == 1 else ItemKey("skill", None, name.strip(" /") or "?").id
-
-    def file(self, path: str, folder: str) -> str:
-        """The id of a file that was read; empty if there is none, or if there are several.
-
-        The path of the item is the end of the path that was read. A file in the root of the catalog, such as CLAUDE.md,
-        is read from the working folder or a folder above it.
-
-        Args:
-            path: the path that was read.
-            folder: the working folder; empty if it is unknown.
-        """
-        parts, above = _path_parts(path), _path_parts(folder)
-        is_absolute = path.startswith(("/", "\\", "file:")) or path[1:2] == ":"
-        is_above = above[: len(parts) - 1] == parts[:-1] if is_absolute else len(parts) == 1
-        matches = [
-            (len(end), item_id)
-            for end, item_id in (self._files.get(parts[-1].casefold(), ()) if parts else ())
-            if parts[-len(end) :] == end and (len(end) > 1 or not above or is_above)
-        ]
-        longest = [item_id for length, item_id in matches if length == max(matches)[0]]
-        if not longest and len(parts) > 1 and parts[-1] == "SKILL.md":
-            return self.skill(parts[-2])
-        return longest[0] if len(longest) == 1 else ""
-
-    def needed(self, name: str, arguments: Any, folder: str) -> list[str]:
-        """The names of the items that a call used; empty for a tool of the agent that used none.
-
-        Args:
-            name: the name of the tool; empty if it is in a field of any name among the arguments.
-            arguments: its input.
-            folder: the working folder.
-        """
-        values = arguments if isinstance(arguments, dict) else {"command": arguments}
-        if not name:
-            return [value for value in values.values() if isinstance(value, str) and self._is_known(value)][:1]
-        server, tool = get(values, *_FIELDS["server"]), get(values, "tool_name", "toolName")
-        name = f"{server}__{tool}" if server and tool else name  # a tool that calls tools
-        plain = name if self._is_known(name) else _SERVER_TWICE.sub(r"\1__", name)
-        if self.is_item(plain):
-            return [plain]
-        use = _use(name)
-        value = get(values, *_FIELDS[use]) if use else None
-        if use == "skill":
-            return [self.skill(value.strip(" /").split(" ")[0])] if isinstance(value, str) else []
-        paths = _printed_files(value, values) if use == "shell" else value if isinstance(value, list) else [value]
-        items = [self.file(path.strip(), folder) for path in paths if isinstance(path, str)]
-        return list(dict.fromkeys(filter(None, items)))
-
-    def is_item(self, name: str) -> bool:
-        """Whether a called name may be of an item, and not of a tool that is part of the agent."""
-        return self._is_known(name) or _WITH_SERVER.search(name) is not None
-
-    def _is_known(self, name: str) -> bool:
-        return self._resolver.resolve(name).rule != UNKNOWN
-
-    def offered(self, tools: Sequence[Any], skills: Any) -> tuple[str, ...]:
-        """The names in lists of tools and skills, without those that are part of the agent."""
-        definitions = [get(entry, "function") or entry if isinstance(entry, dict) else entry for entry in tools]
-        names = [entry.get("name") if isinstance(entry, dict) else entry for entry in definitions]
-        ids = [self.skill(name) for name in skills or () if isinstance(name, str)]
-        return (
-            *(name for name in names if isinstance(name, str) and name and self.is_item(name)),
-            *(item for item in ids if self._resolver.resolve(item).key is not None),
-        )
-
-
-def _use(name: str) -> str:
-    """What a tool of an agent does: `skill`, `read` or `shell`; empty for others."""
-    return _USES.get(re.sub(r"[\W_]", "", name.casefold())) or ("shell" if is_shell(name) else "")
-
-
-def _path_parts(path: str) -> tuple[str, ...]:
-    """The parts of a path of any system, without a root and dots."""
-    plain = re.sub(r"^(?:file://)?(?:/?[A-Za-z]:)?", "", path.strip().replace("\\", "/"))
-    return tuple(part for part in PurePosixPath(plain).parts if part not in ("/", "//", ".", "~"))
-
-
-def _printed_files(command: Any, values: Mapping[str, Any]) -> list[str]:
-    """The files that a command of a shell prints, such as `cat a.md` or `cd docs && sed -n 1,80p a.md`."""
-    text = " ".join(map(str, command)) if isinstance(command, list) else str(command)
-    base = str(get(values, "workdir", "cwd") or "")
-    paths: list[str] = []
-    for step in _STEPS.split(text):
-        words = [word for word in re.split(r"[\s'\"]+", step) if word and word not in _SHELL_WORDS] or [""]
-        targets = [word if word[:1] in "/~" or not base else f"{base}/{word}" for word in words[1:] if word[:1] != "-"]
-        if words[0] == "cd" and targets:
-            base = targets[0]
-        elif words[0].casefold() in _READERS and not any(word[:2] == "-i" or ">" in word for word in words):
-            paths += targets
-    return paths
 
 
 @dataclass(slots=True)
@@ -268,22 +191,38 @@ class _Conversation:
 
     Attributes:
         offered: names of tools and skills that were listed; None without a list.
-        record: the open turn.
+        turn: the open turn.
         is_command: the message is a command of the program, which is a request only if the model answers.
-        calls: the calls of the open turn by id: the tool, the items that it used, and the status, empty without result.
-        unanswered: the status of calls of the open turn without a result: `error` if it was interrupted.
-        results: of the open turn, which go with the next request.
+        calls: by id the calls of the last turn with this id, from the first one without a result; by an empty id those
+            with any id. A result may come after the next message of the user.
+        results: of calls, which go with the next request.
     """
 
     name: str
     offered: tuple[str, ...] | None = None
-    record: Record | None = None
+    turn: _Turn | None = None
     is_command: bool = False
     n_turns: int = 0
     n_parts: int = 1
-    calls: dict[str, tuple[str, list[str], str]] = field(default_factory=dict)
-    unanswered: str = "ok"
+    calls: dict[str, deque[_Use]] = field(default_factory=dict)
     results: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, use: _Use, *ids: str) -> None:
+        """Add a call under some ids."""
+        use.turn.uses.append(use)
+        for identity in ids:
+            uses = self.calls.setdefault(identity, deque())
+            if uses and uses[0].turn is not use.turn:
+                uses.clear()
+            uses.append(use)
+
+    def waiting(self, identity: str) -> _Use | None:
+        """The oldest call with an id that has no result."""
+        uses = self.calls.get(identity) or self.calls.get("") or deque()
+        while len(uses) > 1 and uses[0].status:
+            uses.popleft()
+        is_unknown = identity not in self.calls and bool(uses) and uses[0].turn is not self.turn
+        return uses[0] if uses and not uses[0].status and not (identity and is_unknown) else None
 
 
 class SessionReader:
@@ -302,7 +241,7 @@ class SessionReader:
         self._findings = findings
         self._conversations: dict[str, _Conversation] = {}
         self._files: dict[str, Path] = {}  # by names of conversations that are unique in a file alone
-        self._ids: set[str] = set()  # of events
+        self._ids: set[str] = set()  # of events, with their texts
         self._roots: dict[str, str] = {}  # first messages of subagents that have no ids
         self._file, self._session, self._folder = Path(), "", ""
         self._chat: Any = None  # of VS Code, recorded as changes
@@ -336,7 +275,9 @@ class SessionReader:
                 return
             if "$set" in value:  # Gemini CLI writes all messages anew
                 messages = value["$set"].get("messages") or []
-                value = {"messages": [message for message in messages if message["id"] not in self._ids]}
+                value = {
+                    "messages": [message for message in messages if f"{self._file} {message['id']}" not in self._ids]
+                }
             for line in _lines_of(value, self._session or f"{self._file.stem}-{at.line}"):
                 if self.fields:
                     line |= {name: line.get(field) for name, field in self.fields.items() if line.get(name) is None}
@@ -349,13 +290,14 @@ class SessionReader:
         message = _message(line)
         kinds = [source.get(name) for source in (line, message) for name in ("type", "subtype")]
         conversation, role = self._conversation(line, message, kinds), _role(line, message)
-        unique = line.get("uuid") or (line.get("id") if "parentId" in line else None)
-        if unique is None and role == "user" and "type" in line and "id" in line:
-            unique = f"{line['id']} {_text(message)}"
+        unique, identity = line.get("uuid"), line.get("id")
+        if unique is None and identity is not None and ("parentId" in line or (role == "user" and "type" in line)):
+            session = "" if _RANDOM.fullmatch(str(identity)) else conversation.name
+            unique = f"{session} {identity} {_text(message)}"
         if unique in self._ids:
             self._findings.counts["lines_twice"] += 1
             return
-        self._ids |= {name for name in (unique, line.get("id")) if isinstance(name, str)}
+        self._ids |= {f"{self._file} {identity}", *([] if unique is None else [str(unique)])}
         tools = parsed(get(message, "dynamic_tools", "tools", "available_tools"))
         if isinstance(tools, list) and role != "assistant":
             conversation.offered = self._names.offered(tools, message.get("skills"))
@@ -369,8 +311,11 @@ class SessionReader:
         calls = [] if is_event else calls
         is_user = role == "user" and not results
         is_aborted = any(kind in _ABORTS for kind in kinds) or (is_user and _ABORTED.search(text))
-        if is_aborted and conversation.record is not None:
-            conversation.record.doubtful, conversation.unanswered = True, "error"
+        if is_aborted and conversation.turn is not None:
+            conversation.turn.record.doubtful, conversation.turn.unanswered = True, "error"
+        if role == "user" and results and (text := _text_beside_results(message)):
+            self._read_answer(conversation, None, calls, results)
+            is_user = True
         if is_user and _is_typed(line, message):
             times = [seconds(source.get(name)) for source in (line, message) for name in _FIELDS["time"]]
             record = Record(position=position, text=text, time=next((t for t in times if t is not None), None))
@@ -411,75 +356,84 @@ class SessionReader:
     def _read_request(self, conversation: _Conversation, record: Record) -> Iterator[Record]:
         """Begin a turn with a message of the user; what a program inserted begins none."""
         text, tags = record.text or "", dict(_TAG.findall(record.text or ""))
-        command, before = tags.get("command-name", "").strip(" /"), conversation.record
+        command, before = tags.get("command-name", "").strip(" /"), conversation.turn
         if text.lstrip().startswith("<skill>"):  # one that the message before named
             self._add_explicit(conversation, [tags.get("name", "").strip()])
-        request = f"/{command} {tags.get('command-args', '')}".strip() if command else _typed_text(text)
-        is_repeated = before is not None and before.text == request and not (conversation.calls or before.after)
+        request = f"/{command} {tags.get('command-args', '').strip()}".strip() if command else _typed_text(text)
+        is_repeated = before and before.record.text == request and not (before.uses or before.record.after)
         if request is None or is_repeated:
             return
         yield from self._close(conversation)
         record.text, record.offered = request, conversation.offered
         record.tool_results, conversation.results = tuple(conversation.results), []
-        conversation.record, conversation.is_command = record, bool(command)
+        conversation.turn, conversation.is_command = _Turn(record), bool(command)
         mention = _MENTION.match(request)
         self._add_explicit(conversation, [mention[1]] if mention else [])
 
     def _add_explicit(self, conversation: _Conversation, skills: Sequence[str]) -> None:
-        if conversation.record is not None:
-            conversation.record.explicit += tuple(map(self._names.skill, skills))
+        if conversation.turn is not None:
+            conversation.turn.record.explicit += tuple(map(self._names.skill, skills))
 
     def _read_answer(
         self, conversation: _Conversation, text: str | None, calls: Sequence[_Call], results: Sequence[_Result]
     ) -> None:
-        """Add an answer, calls and results to the open turn."""
-        if conversation.record is None:
+        """Add an answer and calls to the open turn, and results to their calls.
+
+        An event may repeat a call and name its server. Another name, or a second result, is of a new call with its id.
+        """
+        turn = conversation.turn
+        if turn is None:
             self._findings.counts.update(records_without_request=1, calls_without_request=len(calls))
             return
         if text is not None:
             conversation.is_command = False
-            conversation.record.after = (ChatTurn("assistant", text),) if text else conversation.record.after
-        keys: dict[str | int, str] = {}
+            turn.record.after = (ChatTurn("assistant", text),) if text else turn.record.after
+        uses: dict[str | int, _Use] = {}
         for n, (identity, name, arguments) in enumerate(calls):
-            key = keys[n] = identity or f"#{len(conversation.calls)}"
-            tool, items, status = conversation.calls.get(key, ("", [], ""))
-            if not items:  # an event may repeat a call and name its server
-                conversation.calls[key] = tool or name, self._names.needed(name, arguments, self._folder), status
-                conversation.record.unread += not name and not conversation.calls[key][1]
+            items = self._names.needed(name, arguments, self._folder)
+            use = next(iter(reversed(conversation.calls.get(identity, ()))), None) if identity else None
+            is_same = use is not None and use.turn is turn and _may_repeat(use, name, items)
+            if use is None or not is_same or use.status:
+                key = identity if identity and (use is None or use.turn is not turn) else f"{identity}#{len(turn.uses)}"
+                use = _Use(turn, key, name, items, is_repeat=is_same)
+                conversation.add(use, *([identity] if identity else ()), *(() if is_same else [""]))
+            use.items, use.tool = use.items or items, use.tool or name
+            turn.record.unread += not name and not use.items
+            uses[n] = use
         for call, output, failed in results:
-            key = keys.get(call, str(call)) or next(
-                (key for key, (*_, status) in conversation.calls.items() if not status), ""
-            )
-            tool, items, status = conversation.calls.get(key, ("", [], "earlier"))
-            if not status:  # else repeated, or of an earlier turn
+            waiting = uses.get(call) or conversation.waiting(str(call))
+            if waiting is not None:  # else repeated
                 ends = output[:_LENGTH] + output[-_LENGTH:]
-                failed = failed or (_use(tool) == "shell" and _EXIT.search(ends) is not None) or None
-                conversation.calls[key] = tool, items, result_status(output, tool, failed=failed)
-                conversation.results = [*conversation.results, (tool, output[:_LENGTH])][-_N_RESULTS:]
+                failed = failed or (use_of(waiting.tool) == "shell" and _EXIT.search(ends) is not None) or None
+                waiting.status = result_status(output, waiting.tool, failed=failed)
+                conversation.results = [*conversation.results, (waiting.tool, output[:_LENGTH])][-_N_RESULTS:]
                 self._findings.counts["results_cut"] += len(output) > _LENGTH
+                if waiting.turn is not turn:
+                    waiting.turn.set_calls()
 
     def _cut(self, conversation: _Conversation) -> Iterator[Record]:
         """End a conversation that was summarised; what follows is a conversation of its own."""
-        if conversation.record is not None:
-            conversation.record.doubtful = True  # the calls that follow may be of its request
+        if conversation.turn is not None:
+            conversation.turn.record.doubtful = True  # the calls that follow may be of its request
             yield from self._close(conversation)
             conversation.n_parts, conversation.n_turns, conversation.results = conversation.n_parts + 1, 0, []
 
     def _close(self, conversation: _Conversation) -> Iterator[Record]:
         """The open turn of a conversation, unless it is a command that the model did not answer."""
-        record, calls, unanswered = conversation.record, conversation.calls, conversation.unanswered
-        conversation.record, conversation.calls, conversation.unanswered = None, {}, "ok"
-        if record is not None and (calls or not conversation.is_command):
+        turn, conversation.turn = conversation.turn, None
+        if turn is not None and (turn.uses or not conversation.is_command):
             part = f"-part-{conversation.n_parts}" if conversation.n_parts > 1 else ""
-            self._findings.outside.update(tool for tool, items, _ in calls.values() if tool and not items)
-            record.conversation, record.turn = f"{conversation.name}{part}", conversation.n_turns
+            self._findings.outside.update(use.tool for use in turn.uses if use.tool and not use.items)
+            turn.record.conversation, turn.record.turn = f"{conversation.name}{part}", conversation.n_turns
             conversation.n_turns += 1
-            record.calls = tuple(
-                Call(item, status or unanswered, key if n == 0 else None)
-                for key, (_, items, status) in calls.items()
-                for n, item in enumerate(items)
-            )
-            yield record
+            turn.set_calls()
+            yield turn.record
+
+
+def _may_repeat(use: _Use, name: str, items: Sequence[str]) -> bool:
+    """Whether an event with the id of a call may repeat it: it names the same tool or items, or the first ones."""
+    is_named = bool(use.items or use.status)
+    return not is_named or not name or use.items == items != [] or same_tool(use.tool, name)
 
 
 def _message(line: dict[str, Any]) -> dict[str, Any]:
@@ -538,7 +492,7 @@ def _uses(message: Mapping[str, Any], role: str) -> tuple[list[_Call], list[_Res
             part = {**part, **inner} if isinstance(inner, dict) else part
         identity, name = str(get(part, *_FIELDS["id"]) or ""), get(part, *_FIELDS["name"]) or kind.removeprefix("tool-")
         name = f"mcp_{name}" if "callID" in part and "_" in str(name) else name  # OpenCode: server and tool
-        server, output = get(part, *_FIELDS["server"]), get(part, *_FIELDS["output"][0 if is_result else 1 :])
+        server, output = get(part, *SERVERS), get(part, *_FIELDS["output"][0 if is_result else 1 :])
         if is_call:
             name = f"{server.strip('_')}__{name}" if isinstance(server, str) and server else str(name)
             calls.append((identity, name, parsed(get(part, *_FIELDS["input"])) if name else part))
@@ -550,13 +504,40 @@ def _uses(message: Mapping[str, Any], role: str) -> tuple[list[_Call], list[_Res
         if is_result or (is_call and (output is not None or failed)):
             output = get(output, "content", "message") or output if isinstance(output, dict) else output
             results.append((identity or (len(calls) - 1 if is_call else ""), plain_text(output), failed or None))
-    for name, inner in _TAGGED.findall(text) if role == "assistant" else ():
-        value = parsed(inner.strip())
+    end = len(text)
+    for name, inner, start, stop in reversed(
+        list(_elements(_TAGGED, text)) if role == "assistant" and not calls else []
+    ):
+        if text[stop:end].strip():
+            break  # it is quoted
+        value, end = parsed(inner.strip()), start
         call = value if isinstance(value, dict) else {tag: value.strip() for tag, value in _TAG.findall(inner)}
-        calls.append(("", str(call.get("name", name)), get(value, *_FIELDS["input"]) if call is value else call))
-    if role == "user" and (match := _TEXT_RESULT.match(text)) and not _WRAPPED.search(text):
+        arguments = get(value, *_FIELDS["input"]) if call is value else call
+        calls.insert(0, ("", str(call.get("name", name)), arguments))
+    if role == "user" and (match := _TEXT_RESULT.match(text)) and not any(_elements(_WRAPPED, text)):
         results.append(("", text[match.end() :], None))
     return calls, results
+
+
+def _elements(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str, str, int, int]]:
+    """The elements in a text whose first tags match: name, content, and where they begin and end."""
+    position, unclosed = 0, set()
+    for match in pattern.finditer(text):
+        end = text.find(f"</{match[1]}>", match.end()) if match[1] not in unclosed and match.start() >= position else -1
+        if end >= 0:
+            position = end + len(match[1]) + 3
+            yield match[1], text[match.end() : end], match.start(), position
+        elif match.start() >= position:
+            unclosed.add(match[1])
+
+
+def _text_beside_results(message: Mapping[str, Any]) -> str:
+    """The text in a message that has results of tools in parts; empty if there is none."""
+    content = get(message, *_FIELDS["text"])
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    texts = [part["text"] for part in parts if _TEXT_PART.fullmatch(str(part.get("type"))) and "text" in part]
+    text = plain_text([{"type": "text", "text": text} for text in texts])
+    return "" if len(texts) == len(parts) or _TEXT_RESULT.match(text) else text
 
 
 def _is_typed(line: Mapping[str, Any], message: Mapping[str, Any]) -> bool:
@@ -572,8 +553,8 @@ def _is_typed(line: Mapping[str, Any], message: Mapping[str, Any]) -> bool:
 
 def _typed_text(text: str) -> str | None:
     """What the user typed, without insertions; None if nothing is left of a text."""
-    wrapped = _WRAPPED.search(text)
-    plain = _INJECTED.sub("", text if wrapped is None else wrapped[2]).strip()
+    wrapped = next((inner for _, inner, _, _ in _elements(_WRAPPED, text)), text)
+    plain = _INJECTED.sub("", wrapped).strip()
     return None if text.strip() and (not plain or _NOT_TYPED.match(plain)) else plain
 
 

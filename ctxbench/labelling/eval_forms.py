@@ -67,6 +67,7 @@ class EvalRows:
         has_labels: whether a record has labels.
         passed_over: its fields that were ignored.
         partial: numbers of rows with labels that could not be read.
+        rivals: fields that may hold the expected items, and disagree.
         evidence: what the values of its fields tell.
         fields: what its fields are for.
     """
@@ -80,6 +81,7 @@ class EvalRows:
     has_labels: bool = False
     passed_over: dict[str, None] = field(default_factory=dict)
     partial: Collection[int] = ()
+    rivals: Sequence[str] = ()
     evidence: FieldEvidence = field(init=False)
     fields: FieldRoles = field(init=False)
 
@@ -408,7 +410,7 @@ def _entries(value: Any, is_quoted: bool) -> list[Any] | None:
 
 # trigger evals of skills
 
-_TRIGGER = re.compile(r"should_?(?P<no>not_|nt_)?(trig|activ|invoke|fire|load)\w*|(expected_)?triggers?(ed)?")
+_TRIGGER = re.compile(r"should_?(?P<no>not_|nt_)?(trig|activ|invoke|fire|load)\w*|triggers?|expected_trigger(s|ed)?")
 _TRIGGER_LIST = re.compile(
     r"should_?(?P<no>not_|nt_)?(trig|activ|invoke|fire|load)\w*"
     r"|(?P<non>non_|not_|no_)?trigger(ing)?_(prompt|quer|case|test|eval|example)\w*"
@@ -465,10 +467,13 @@ class TriggerEvals:
         """Add one entry, or its fault."""
         fields = {snake(name): value for name, value in row.data.items()}
         request = next((name for name in REQUESTS if name in fields), "query")
-        text, match = fields.get(request), next(filter(None, map(_TRIGGER.fullmatch, fields)), None)
+        stated = sorted(
+            filter(_TRIGGER.fullmatch, fields), key=lambda name: not name.startswith(("should", "expected"))
+        )
+        text, match = fields.get(request), _TRIGGER.fullmatch(stated[0]) if stated else None
         is_misspelt = match and re.search("trig(?!ger)", match[0])
-        if triggered is None and match and not is_misspelt and (stated := _says(fields[match[0]])) is not None:
-            triggered = stated is not bool(match["no"])
+        if triggered is None and match and not is_misspelt and (answer := _says(fields[match[0]])) is not None:
+            triggered = answer is not bool(match["no"])
         if not isinstance(text, str) or not text.strip() or triggered is None:
             row.fault(Message("labelling.trigger-entry", entry=number, got=dict(row.data)))
             return

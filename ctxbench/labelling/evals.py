@@ -55,12 +55,14 @@ from ctxbench.labelling.record_files import (
     QUERY,
     READ_BESIDE,
     REQUESTS,
+    UNKNOWN,
     FieldEvidence,
     FieldRoles,
     ItemFinder,
     each_request,
     entries_of,
     has_request,
+    is_blank,
     is_log,
     is_place,
     label_entries,
@@ -88,11 +90,14 @@ UNNAMED = Message("labelling.queries-without-id")
 NOTED = "notes on files of skills"
 NOWHERE = "labels by content that no item has"
 SEVERAL_PLACES = "labels by content that several items have"
+IN_CODE = "tests with an assertion that names an item but is not read (`equals: NAME` is)"
 ISSUES = (
     *(NOTHING, UNSAID, NONE_REQUIRED, AVAILABLE, NOT_IN_CATALOG, NOWHERE, SEVERAL_PLACES, AGAIN, UNNAMED, PASSED_OVER),
-    *(RENAMED, TRIGGER_FREE, UNTRIED, BY_HAND, NOTED),
+    *(IN_CODE, RENAMED, TRIGGER_FREE, UNTRIED, BY_HAND, NOTED),
 )
 _SHOWN = 8  # fields that a message lists
+_MANY, _EXAMPLES = 5, 3  # unknown names that may be of another catalog, and those that a message lists
+_OF_FORMS = {"promptfoo": ("vars", "title")}  # fields that the reader of a form adds
 # members of a label that is an object: those of labels, and those of calls
 _OF_LABELS = {
     *(*GRADES, *map(snake, NAME_KEYS), *PLACE_KEYS, "server", "server_name"),
@@ -157,6 +162,7 @@ def import_evals(
         reader.add(record)
     reader.put_in_groups()
     order = {path: number for number, path in enumerate(files)}
+    reader.check_catalog(where)
     draft.faults.sort(key=lambda fault: (order.get(Path(fault.path or ""), 0), fault.line))
     draft.faults[:] = merge_equal_faults(draft.faults)
     has_labels = any(part.has_labels for part in parts)
@@ -223,6 +229,7 @@ class _EvalReader:
         self._lines: dict[str, Row] = {}
         self._requests: dict[tuple[str, tuple[ChatTurn, ...]], tuple[int, frozenset[frozenset[ItemKey]]]] = {}
         self._rows: list[Row] = []  # of the queries
+        self._named: dict[str, bool] = {}  # whether the catalog has the items that labels name
         self._unplaced: set[int] = set()  # rows with labels whose place is unknown or ambiguous
 
     def read_part(self, part: EvalRows) -> list[_Eval]:
@@ -244,7 +251,13 @@ class _EvalReader:
         part.evidence = FieldEvidence.of(records, self._finder)
         part.fields = FieldRoles.of(records, part.evidence, {*names, *part.roles})
         self._unplaced |= {id(row) for number, row in numbered if number in part.partial}
-        return [self._read(part, row, f"{part.name}-{number}") for number, row in enumerate(rows, start=1)]
+        if part.form == "promptfoo":
+            self.draft.ids[IN_CODE] += [f"{path.name}:{row.line}" for number, row in numbered if number in part.partial]
+        evals = [self._read(part, row, f"{part.name}-{number}") for number, row in enumerate(rows, start=1)]
+        likely = {*part.fields.likely.get("expected", ())} - {*part.fields.usual["expected"]}
+        used = {name for record in evals if (name := record.fields["expected"]) in likely}
+        part.rivals = next(filter(None, map(part.evidence.rivals, sorted(used))), [])
+        return evals
 
     def _read(self, part: EvalRows, row: Row, default_id: str) -> _Eval:
         """Read the labels and offered items of one record, and add its faults."""
@@ -290,7 +303,13 @@ class _EvalReader:
     def add(self, record: _Eval) -> None:
         """Add the query and the labels of one record, and its faults."""
         row, fields, part = record.row, record.fields, record.part
-        consumed = {*fields.values(), *self._mapped.values(), *READ_BESIDE, "vars", *record.offered}
+        consumed = {
+            *fields.values(),
+            *self._mapped.values(),
+            *READ_BESIDE,
+            *_OF_FORMS.get(part.form, ()),
+            *record.offered,
+        }
         passed_over = sorted(name for name in set(row.data) - consumed if row.data[name] not in (None, "", [], {}))
         self.draft.ids[PASSED_OVER] += passed_over
         text, history = self._request(record, fields["query"] or QUERY[0])
@@ -340,6 +359,18 @@ class _EvalReader:
         self.draft.ids[UNNAMED] += [] if published else [query_id]
         return query_id
 
+    def check_catalog(self, file: Path) -> None:
+        """One fault where most names of several are unknown, in place of one for each if all are."""
+        unknown = [name for name, is_known in self._named.items() if not is_known]
+        if len(unknown) < _MANY or 2 * len(unknown) <= len(self._named):
+            return
+        if len(unknown) == len(self._named):
+            faults, unknown_item = self.draft.faults, "labelling.unknown-item"
+            faults[:] = [fault for fault in faults if getattr(fault.message, "key", "") != unknown_item]
+        about = {"names": unknown[:_EXAMPLES], "existing": self._finder.names[:_EXAMPLES] or ["nothing"]}
+        message = Message("labelling.wrong-catalog", unknown=len(unknown), n=len(self._named), **about)
+        self.draft.faults.insert(0, Fault(message, file))
+
     def check_part(self, part: EvalRows, *, has_labels: bool) -> None:
         """Hint at ignored fields that hold items; a file without requests is a fault, and so are files without labels.
 
@@ -350,18 +381,19 @@ class _EvalReader:
             has_labels: whether any of the files has labels.
         """
         evidence = part.evidence
-        if has_labels and part.has_requests:
+        if has_labels and part.has_requests and not part.rivals:
             for name, keys in evidence.items.items():
                 if name.partition(".")[0] in part.passed_over:
                     hint = Message("labelling.ignored-items", name=name)
                     self.draft.ids[hint] = [f"record {number + 1}" for number in keys]
             return
-        if part.has_requests and (self.draft.faults or not part.passed_over):
+        if part.has_requests and (self.draft.faults or not part.passed_over) and not part.rivals:
             return
         fields = [*dict.fromkeys(repr(name) for row in part.rows for name in row.data)]
         labels = [name for name in evidence.labels() if name not in part.fields.offered and not part.has_labels]
+        labels = part.rivals or labels
         request = evidence.request() if not part.has_requests else ""
-        is_even = len({len(evidence.items[name]) for name in labels[:2]}) < len(labels[:2])
+        is_even = bool(part.rivals) or len({len(evidence.items[name]) for name in labels[:2]}) < len(labels[:2])
         expected = "FIELD" if is_even else "".join(labels[:1])
         likely = {"query": request, "expected": expected, "forbidden": labels and evidence.forbidden()}
         names = {**self._mapped, **{role: name for role, name in likely.items() if name}}
@@ -430,8 +462,8 @@ class _EvalReader:
             self.draft.ids[AGAIN] += [f"lines {', '.join(lines)} and {last}"] if group else []
 
     def _groups(self, row: Row, role: str, name: str | None) -> _Groups | None:
-        """The groups of alternatives in the field of a role; None if it is missing."""
-        if name is None or row.data.get(name) is None:
+        """The groups of alternatives in the field of a role; None if it is missing or blank."""
+        if name is None or is_blank(row.data.get(name)):
             return None
         if any(map(describes_item, entries_of(row.data[name]))):
             row.fault(Message("labelling.definitions-as-labels", name=name, option=as_option({role: "FIELD"})))
@@ -459,13 +491,16 @@ class _EvalReader:
             return None
         name, shown = resolved.name, {"name": resolved.name, "field": field_name}
         self.draft.stated["labels by content"] += is_place(label)
+        if not is_place(label):
+            self._named[name] = resolved.rule != UNKNOWN
         if resolved.key in self._by_hand:
             row.fault(Message("labelling.manual-item", **shown))
             return None
         if resolved.key is None and is_place(label):
             self._unplaced.add(id(row))
             place = f"{row.path and row.path.name}:{row.line} {name:.40}"
-            self.draft.ids[SEVERAL_PLACES if resolved.candidates else NOWHERE].append(place)
+            several = " or ".join(key.id for key in resolved.candidates[:5])
+            self.draft.ids[SEVERAL_PLACES if several else NOWHERE].append(f"{place}: {several}" if several else place)
         elif resolved.rule == AMBIGUOUS:
             several = " or ".join(key.id for key in resolved.candidates[:5])
             row.fault(Message("labelling.ambiguous-item", ids=several, **shown))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -19,8 +19,8 @@ from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.layout import Exposure, write_known_items
 from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, check_choice
-from ctxbench.labelling.conversion import Conversion, ImportSettings
-from ctxbench.labelling.evals import import_evals
+from ctxbench.labelling.conversion import AMBIGUOUS, NO_DOCUMENT, NO_QUERY, Conversion, ImportSettings
+from ctxbench.labelling.evals import NOWHERE, SEVERAL_PLACES, import_evals
 from ctxbench.labelling.judgment_files import import_collection, read_catalog_files
 from ctxbench.labelling.sources import (
     CATALOG,
@@ -53,6 +53,12 @@ TRACES = "traces"
 """The name for logs of any kind, each document read by its own form."""
 INSTRUCTIONS = ("skills", "rules")
 """Kinds of files that are items as a whole."""
+_LEFT_OUT = (
+    *("labelling.names-unknown", "labelling.names-ambiguous", "labelling.names-outside", "labelling.calls-unread"),
+    *("labelling.lines-unreadable", "labelling.spans-unreadable", "labelling.records-without-request"),
+    *(NOWHERE, SEVERAL_PLACES, AMBIGUOUS, NO_DOCUMENT, NO_QUERY),
+)
+"""Messages and counts of what was left out."""
 _FIELDS = 8  # fields that a message lists
 _FILES = 5  # files of a folder whose faults a message lists
 
@@ -151,6 +157,13 @@ class Imported:
             return self.report.report.lines()
         return [] if self.report is None else self.report.lines()
 
+    def left_out(self) -> list[str]:
+        """The lines on labels, records and files that were left out."""
+        paths = self.plan.skipped
+        skipped = [Message("labelling.files-skipped", n=len(paths), paths=paths[:_FILES])] if paths else []
+        lines = (line for line in self.lines() if getattr(line, "key", "") in _LEFT_OUT or line.startswith(_LEFT_OUT))
+        return [*skipped, *lines]
+
     def as_dict(self) -> dict[str, Any]:
         """What was recognised, found and counted, as JSON."""
         report = self.report.report if isinstance(self.report, TraceImport) else self.report
@@ -166,6 +179,7 @@ def plan_import(
     kind: str | None = None,
     has_catalog: bool = False,
     command: str = ImportSettings.command,
+    names: Collection[str] = (),
 ) -> ImportPlan:
     """Recognise the kind of each file.
 
@@ -174,6 +188,7 @@ def plan_import(
         kind: the kind of all files that are not part of the catalog; None = by content.
         has_catalog: whether a catalog is given; then a file of unknown fields may hold evals.
         command: with a catalog, for the message on a file of unknown fields.
+        names: mapped fields; with those of evals, a file of unknown fields holds evals.
 
     Raises:
         StorageError: a file is missing.
@@ -199,7 +214,11 @@ def plan_import(
         else:
             unknown[path] = next(iter(values), None), faults
     families = {kind.family for kind in kinds.values()}
-    if has_catalog and families <= {EVALS, CATALOG}:  # objects beside evals, such as settings, are hardly evals
+    is_mapped = bool({"query", "expected", "forbidden"} & set(names))
+    if (has_catalog or is_mapped) and families <= {
+        EVALS,
+        CATALOG,
+    }:  # objects beside evals, such as settings, are hardly evals
         evals = [path for path in unknown if path in paths or EVALS not in families]
         kinds |= {path: kind_named(GOLDEN) for path in evals if isinstance(unknown[path][0], dict)}
         unknown = {path: head for path, head in unknown.items() if path not in kinds}
@@ -307,7 +326,9 @@ def import_files(
     plan = paths
     if not isinstance(plan, ImportPlan):
         command = options.settings.command
-        plan = plan_import(plan, kind=options.kind, has_catalog=catalog is not None, command=command)
+        plan = plan_import(
+            plan, kind=options.kind, has_catalog=catalog is not None, command=command, names=options.names
+        )
     items = plan.of_family(CATALOG)
     if plan.family == CATALOG:
         return Imported(plan=plan, parts=read_catalog_files(items, plan.kinds, options))

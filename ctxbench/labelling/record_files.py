@@ -198,18 +198,26 @@ class ItemFinder:
 
         Args:
             place: `path` (or the end of one), `lines` of it (`[first, last]`), `path_contains` and `contains` (a
-                phrase, or the whole text). All of them must hold. Lines belong to the item that has all of them.
+                phrase, or the whole text). All of them must hold. Lines count from 1, and belong to the item that has
+                all of them; lines after the end of a file have no item.
 
         Raises:
             ValueError: the place is malformed.
         """
         where = {_PLACE[snake(name)]: value for name, value in place.items() if snake(name) in _PLACE}
-        lines = _line_range(where.pop("lines", [0, 0]))
-        if lines is None or any(not isinstance(value, str) or not value.strip() for value in where.values()):
+        stated = where.pop("lines", None)
+        lines = (0, 0) if stated is None else _line_range(stated)
+        is_wrong = lines is None or (stated is not None and not 1 <= stated[0] <= stated[1])
+        if (
+            lines is None
+            or is_wrong
+            or any(not isinstance(value, str) or not value.strip() for value in where.values())
+        ):
             raise ValueError
         (first, last), contents = lines, self._contents
         for name, value in where.items():
             contents = _matching(contents, name, _folded(value) if name == "contains" else _as_path(value))
+        contents = [content for content in contents if last <= content.n_lines or not content.n_lines]
         if last and any(content.lines[1] for content in contents):
             around = [content for content in contents if content.lines[0] <= first and last <= content.lines[1]]
             contents = around or [c for c in contents if c.lines[0] <= last and first <= c.lines[1]]
@@ -223,12 +231,13 @@ PLACE_KEYS = tuple(_PLACE)
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """Where an item is, and its text, both ignoring case; lines are (0, 0) if unknown."""
+    """Where an item is, and its text, both ignoring case; lines are (0, 0) if unknown, `n_lines` those of a file."""
 
     key: ItemKey
     path: str
     lines: tuple[int, int]
     text: str
+    n_lines: int = 0
 
     @classmethod
     def of(cls, item: Item) -> _Content:
@@ -237,7 +246,9 @@ class _Content:
         stated = next((path for key in ("path", "file", "source") if isinstance(path := about.get(key), str)), "")
         path = stated or ("" if item.type == "tool" else item.path if item.is_file else item.name)
         lines = _line_range(about.get("lines", [about.get("start_line"), about.get("end_line")])) or (0, 0)
-        return cls(item.key, _as_path(path.partition("::")[0]), lines, _folded(item.text or item.description))
+        is_whole = item.type == "reference" and "sha256" in about and item.description in item.text  # no front matter
+        n_lines = len(item.text.splitlines()) if is_whole else 0
+        return cls(item.key, _as_path(path.partition("::")[0]), lines, _folded(item.text or item.description), n_lines)
 
 
 def is_place(entry: Any) -> bool:
@@ -372,7 +383,7 @@ class FieldRoles:
 
     Attributes:
         usual: by role, the fields with its usual names; a record has one of them.
-        likely: by role, other fields that may have it, used if there is no usual one; the first one counts.
+        likely: by role, other fields that may have it, used if there is no usual one; the first with a value counts.
         offered: the fields with offered items: lists of definitions, and `tools` if another field has labels, or if
             they hold what could be chosen.
     """
@@ -412,7 +423,13 @@ class FieldRoles:
         ]
         if len(fields) > 1:
             row.fault(Message("labelling.several-fields", fields=" and ".join(map(repr, fields))))
-        return next((name for name in (*fields, *self.likely.get(role, ())) if name in row.data), None)
+        names = [name for name in (*fields, *self.likely.get(role, ())) if name in row.data]
+        return next((name for name in names if name in fields or not is_blank(row.data[name])), next(iter(names), None))
+
+
+def is_blank(value: Any) -> bool:
+    """Whether a value is missing, or a text of blanks such as an empty cell of a table."""
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def _called(plain: Mapping[str, str], names: Sequence[str], unused: Collection[str] = ()) -> list[str]:
@@ -488,7 +505,7 @@ class FieldEvidence:
                 short = (value for value in values if len(value) < _LONGEST_NAME)
                 entries = [entry for value in short for entry in label_entries(value, finder.resolve) or []]
                 keys = frozenset(match.key for entry in entries if (match := finder.find(entry)) and match.key)
-                if keys and 2 * len(keys) >= len(entries) and not _NO_LABEL.search(snake(name)):
+                if keys and 2 * len(keys) >= len(entries) and not _is_done(snake(name)):
                     items.setdefault(name, {})[number] = keys
                 elif len(values) == 1 and isinstance(values[0], str):
                     texts.setdefault(name, set()).add(values[0])
@@ -505,6 +522,15 @@ class FieldEvidence:
             if 2 * len(keys) >= self.n_records and not _SAYS_NOT.search(snake(name)) and not _is_constant(keys):
                 fields.setdefault(frozenset(keys.items()), name)  # an id and a name of one item are one field
         return [name for name in fields.values() if _GOLD.search(snake(name))] or list(fields.values())
+
+    def rivals(self, name: str) -> list[str]:
+        """The fields that may hold the expected items, if they name others than a field does in any record."""
+        names = list(dict.fromkeys([name, *self.labels()]))
+        mine = {
+            n: keys for field, of in self.items.items() if field.partition(".")[0] == name for n, keys in of.items()
+        }
+        differ = any(self.items[field].get(n, keys) != keys for field in names[1:] for n, keys in mine.items())
+        return names if differ else []
 
     def offers(self, name: str) -> bool:
         """Whether a field has what could be chosen: always the same items, or more than those of another field."""
@@ -525,6 +551,11 @@ class FieldEvidence:
         return next(iter([name for name in fields if _ASKS.search(snake(name))] or fields), "")
 
 
+def _is_done(name: str) -> bool:
+    """Whether the name of a field says what a program did or could choose, and not what is right."""
+    return bool(_NO_LABEL.search(name) or (_GUESSED.search(name) and not _GOLD.search(name)))
+
+
 def _is_constant(keys: Mapping[int, frozenset[ItemKey]]) -> bool:
     """Whether several records have the same items, several ones."""
     return len(keys) > 1 and len({*keys.values()}) == 1 < len(next(iter(keys.values())))
@@ -538,6 +569,10 @@ _DONE = re.compile(
 )
 _NO_LABEL = re.compile(
     rf"{_DONE.pattern}|candidate|available|offered|choice|option|distract|^_?id$|(^|\.)(q|query|case|test)_id$"
+)
+_GUESSED = re.compile(
+    r"guess|rout(er|ed|ing)|suggest|propos|infer|detect|classif"
+    r"|(^|[_.])(top|picks?|picked|models?|select(ed|ion|or)?|scored?|ranke[dr]|ranking)([_.\d]|$)"
 )
 _GOLD = re.compile(r"expect|correct|gold|relevan|truth|label|should|must|need|want|support|evidence|target|answer")
 _ASKS = re.compile(r"user|ask|utter|quer|quest|prompt|messag|input|instruct|says?$|text")

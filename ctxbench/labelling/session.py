@@ -464,6 +464,7 @@ class LabelFolder:
         dataset = read_dataset(self.path)
         refuse_frozen(dataset, self.path)
         applied = apply_answers(dataset, self.log.answers)
+        self.writes = self.writes or bool(applied.changed)
         labelled = with_sources(applied.dataset) if self.log.answers else applied.dataset
         if labelled is not dataset and self.writes:
             write_dataset(labelled, self.path)
@@ -492,7 +493,7 @@ def opened(path: Path, *, writes: bool = True) -> Iterator[LabelFolder]:
 
     Args:
         path: the folder.
-        writes: False = write no files.
+        writes: False = write no files, unless there are pending answers.
 
     Raises:
         ParameterError: it is frozen, not the folder of a dataset, or open in another session.
@@ -516,7 +517,7 @@ def opened(path: Path, *, writes: bool = True) -> Iterator[LabelFolder]:
         notes = [log.repaired] if log.repaired else []
         folder = LabelFolder(path=path, dataset=dataset, log=log, notes=notes, writes=writes)
         applied = folder.save()
-        if applied.changed and writes:
+        if applied.changed:
             notes.append(Message("labelling.answers-saved", n=len(applied.changed)))
         if applied.left:
             names = ", ".join(applied.left[:3]) + (", ..." if len(applied.left) > 3 else "")

@@ -31,7 +31,17 @@ from typing import Any, BinaryIO
 
 from ctxbench.catalogs.instructions import read_page
 from ctxbench.io.documents import YamlPath, after_blanks, entry_lines, line_of, parse_json, parse_yaml
-from ctxbench.io.errors import Fault, InputError, Message, StorageError, UnknownNameError, UserError, without_marks
+from ctxbench.io.errors import (
+    Fault,
+    InputError,
+    Message,
+    StorageError,
+    UnknownNameError,
+    UserError,
+    install_command,
+    suggest,
+    without_marks,
+)
 from ctxbench.io.files import decoded_lines, open_unpacked, suggest_file
 
 SAMPLE = 50
@@ -44,7 +54,7 @@ _SKIPPED = (".git", "node_modules", "__pycache__", ".venv")  # folders that hold
 
 _STREAM = re.compile(r"^data: ?\{", re.MULTILINE)
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*$\n?", re.MULTILINE | re.DOTALL)
-_YAML = re.compile(r"(?:#[^\n]*\n|\s*\n)*(?:---|%YAML|-[ \n]|[\w\"'][^\n:{,;\t]{0,80}:(?:\s|$))")
+_YAML = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*+(?:---|%YAML|-[ \n]|[\w\"'][^\n:{,;\t]{0,80}:(?:\s|$))")
 _PRINTED = re.compile(r"\{\s*(?:resource|traceId|instrumentationScope|name|_spanContext): ")  # objects of JavaScript
 _HEADER = re.compile(r"[^\W\d][\w .:/\[\]()-]{0,60}")
 _WORD_HEADER = re.compile(r"[^\W\d][\w.-]*")
@@ -197,8 +207,8 @@ def _is_one_a_line(text: str) -> bool:
     first, _, rest = text.partition("\n")
     try:
         return isinstance(json.loads(first), dict) and bool(rest.strip())
-    except (ValueError, RecursionError):
-        return first[:1] == "{" and rest[:1] == "{"
+    except (ValueError, RecursionError):  # a line that is wrong ends like one; an opening does not
+        return first[:1] == "{" and rest[:1] == "{" and first.rstrip()[-1:] not in "[{,:"
 
 
 def _json_lines(lines: Iterable[tuple[int, str]], path: Path, faults: list[Fault]) -> Iterator[Document]:
@@ -364,7 +374,7 @@ def _parquet_rows(content: BinaryIO, path: Path) -> Iterator[Document]:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
-        raise StorageError(Message("labelling.parquet-extra", path=path)) from error
+        raise StorageError(Message("labelling.parquet-extra", path=path, command=install_command("parquet"))) from error
     try:
         batches = ParquetFile(content).iter_batches(batch_size=1000)
         rows = chain.from_iterable(batch.to_pylist() for batch in batches)
@@ -428,7 +438,8 @@ def kind_named(name: str) -> ImportKind:
         UnknownNameError: there is none.
     """
     if name not in import_kinds():
-        raise UnknownNameError("kind of file", name, import_kinds())
+        names = import_kinds()
+        raise UnknownNameError("kind of file", name, names, hint=suggest(name, names, most=len(names)))
     return import_kinds()[name]
 
 

@@ -448,13 +448,18 @@ def kind_of(value: Any) -> str:
     """The name of the kind of a document of a log; empty if it is none."""
     try:
         data = _plain(first_of(_har_requests(value)) or value)
-        if not isinstance(data, dict):
+        span = next((span for span, _ in _entries(data)), {}) if isinstance(data, dict) else {}
+        if not isinstance(data, dict) or (not span and _is_labelled(data)):
             return ""
-        span = next((span for span, _ in _entries(data)), {})
         request = None if _is_observation(span) or _is_run(span) else find_request(data)
         return next((name for name, test in _TESTS.items() if test(data, span, request)), "")
     except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
         return ""
+
+
+def _is_labelled(data: Mapping[str, Any]) -> bool:
+    """Whether messages have labels, so that they are an eval, and what the model called is no label."""
+    return names_items(data) and "called" not in data and "offered" not in data
 
 
 def _has(value: Any, *marks: str) -> bool:
@@ -476,11 +481,7 @@ _TESTS: dict[str, Callable[[dict[str, Any], Mapping[str, Any], Any], Any]] = {
         request and ((request[0] == "messages" and not request[2]) or "preferred_output" in data)
     ),
     "openai": lambda data, _, request: request or unread_line(data).key == "labelling.answer-alone",
-    "turns": lambda data, _, __: (
-        not is_eval(data)
-        and (not names_items(data) or "called" in data or "offered" in data)  # messages with labels are evals
-        and any(isinstance(data.get(name), list) for name in TURN_MARKS)
-    ),
+    "turns": lambda data, _, __: not is_eval(data) and any(isinstance(data.get(name), list) for name in TURN_MARKS),
 }
 """Kinds by what says that a document, its first span and its request are of them."""
 

@@ -14,10 +14,11 @@ from typing import Any
 
 from ctxbench.datasets.dataset import Dataset, split_of
 from ctxbench.datasets.layout import SIGNALS, Exposure
-from ctxbench.datasets.queries import DatasetQuery, Label, unlabelled_words
+from ctxbench.datasets.queries import DatasetQuery, Label, connected_rows, unlabelled_words
 from ctxbench.io.console import ProgressListener
 from ctxbench.io.errors import Message
 from ctxbench.io.redaction import Redactor
+from ctxbench.io.rows import instant
 from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, Resolved
 from ctxbench.labelling.trace_messages import STATUSES, Call, Interner, LogFindings, Record
 from ctxbench.labelling.trace_turns import Turn, meant_field, reuses_ids
@@ -71,6 +72,7 @@ _ID = re.compile(r"[\da-fA-F]{16,}")  # of a trace, perhaps of digits alone; lon
 _CACHED = 4096  # redacted texts
 _SHOWN = 20  # names that the card lists
 _NAMED = 5  # names that a message lists
+_REPLY, _REPLY_LENGTH = 2, 20  # words and characters of a reply that says nothing alone, at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,7 +254,10 @@ class Builder:
         return [resolved for resolved in self.names.resolved_names() if self.name_counts[resolved.name]]
 
     def add_conversations(self, groups: Sequence[Sequence[Turn]], progress: ProgressListener) -> None:
-        """Add the queries of conversations; the redactor learns all users before it redacts texts."""
+        """Add the queries of conversations; the redactor learns all users before it redacts texts.
+
+        A conversation of several turns without a name is named after its first record.
+        """
         records = (record for turns in groups for turn in turns for record in turn.records)
         users = dict.fromkeys(record.user for record in records if record.user)
         if self.redactor is not None:
@@ -260,13 +265,17 @@ class Builder:
                 self.redactor.learn(user, "user")
         total = sum(len(turns) for turns in groups)
         for turns in groups:
-            name = turns[0].records[0].conversation
+            first = turns[0].records[0]
+            name = first.conversation
             if name is not None:  # without characters that ids cannot have
                 text = name if _ID.fullmatch(name) and name not in users else self._text(name)
                 name = re.sub(r"[\s<>]+", "_", writable(text)).strip("_") or "_"
+            elif len(turns) > 1:
+                name = f"line-{first.position}"
             for turn in turns:
                 self._add_turn(turn, name)
             progress("labelling turns", self.findings.counts["turns"], total)
+        self.queries = _in_groups(self.queries)
 
     def dataset(self, name: str, about: Mapping[str, Any]) -> Dataset:
         """The dataset, with the scopes that its queries use."""
@@ -319,7 +328,7 @@ class Builder:
                 turn=turn.number,
                 time=None if turn.time is None else datetime.fromtimestamp(turn.time, UTC).isoformat(),
             ),
-            split=split_of(conversation or query_id),
+            split="",  # of its group, which is known after all queries
             group=conversation,
             tags=("full-exposure" if full else "partial-exposure", *turn_signals),
             scope=first.scope if first.scope in self.scopes else None,
@@ -445,7 +454,7 @@ class Builder:
                 counts["calls_ambiguous" if resolved.rule == AMBIGUOUS else "calls_outside_catalog"] += 1
                 self.calls_not_found.update([] if is_shell(call.name) or is_search(call.name) else [call.name])
                 doubtful = True
-            elif is_tool and key not in scope.reachable and key not in session:
+            elif is_tool and key is not None and not self._has(key, turn, scope.reachable | session):
                 counts["calls_not_available"] += 1
                 doubtful = True
             elif key is not None:
@@ -454,6 +463,11 @@ class Builder:
         called = outcomes["ok"]
         doubtful = doubtful or not outcomes["error"].keys() <= called.keys()
         return tuple(called), tuple(key for key in outcomes["unknown_tool"] if key not in called), doubtful
+
+    def _has(self, key: ItemKey, turn: Turn, keys: frozenset[ItemKey]) -> bool:
+        """Whether a turn can have an item: one of `keys`, and created before it."""
+        created = self.catalog[self._position[key]].created
+        return key in keys and (None in (created, turn.time) or instant(str(created)) <= (turn.time or 0.0) * 1e6)
 
     def _session(self, turn: Turn) -> tuple[SessionItem, ...] | None:
         session = turn.records[0].session
@@ -481,6 +495,30 @@ class Builder:
         query_id = next(choice for choice in choices if choice not in self._ids)
         self._ids.add(query_id)
         return query_id
+
+
+def _in_groups(queries: Sequence[DatasetQuery]) -> list[DatasetQuery]:
+    """Queries with group and split: those of a conversation, and of conversations that share a text, are a group."""
+    grouped = list(queries)
+    for rows in connected_rows(map(_group_keys, queries)):
+        first = queries[rows[0]]
+        group = first.group or (first.id if len(rows) > 1 else None)
+        for row in rows:
+            grouped[row] = replace(queries[row], group=group, split=split_of(group or first.id))
+    return grouped
+
+
+def _group_keys(query: DatasetQuery) -> list[tuple[str, str]]:
+    """What a query shares with others of its group: its conversation, and its text whatever the whitespace and case.
+
+    The text of a reply of one or two words (`yes`, `go on`) does not count: it is of its conversation alone, and would
+    connect nearly all conversations of a log.
+    """
+    keys = [] if query.group is None else [("conversation", query.group)]
+    words = query.request.text.casefold().split()
+    is_short = len(words) <= _REPLY and len("".join(words)) <= _REPLY_LENGTH
+    is_reply = is_short and bool(query.request.turn or query.request.history)
+    return keys if is_reply or not words else [*keys, ("text", " ".join(words))]
 
 
 def writable(text: str) -> str:

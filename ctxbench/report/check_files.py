@@ -55,6 +55,7 @@ def check_dict(check: Check, *, strict: bool = False, locations: Locations = NO_
         "verdict": str(check.verdict),
         "exit_code": check.exit_code(strict=strict),
         "notices": list(check.notices),
+        "unjudged": list(check.unjudged),
         "loosened": [asdict(setting) for setting in check.loosened],
         "replacement": None if check.replacement is None else asdict(check.replacement),
         "selectors": [_selector(selector, locations) for selector in check.selectors],
@@ -579,7 +580,8 @@ def _cases(check: SelectorCheck, strict: bool, locations: Locations) -> Iterator
     yield from _metric_cases(check, strict, locations)
     for verdict in check.minimums:
         missed = {"outcome": "failure", "kind": "minimum", "message": missed_text(verdict)} if verdict.missed else {}
-        yield _Case(f"minimum: {verdict.metric}", **missed)
+        by = " by lower" * (verdict.minimum.by == "lower")  # a metric may have a minimum of either kind
+        yield _Case(f"minimum: {verdict.metric}{by}", **missed)
     for server, reason in zip(check.outdated, server_reasons(check.outdated), strict=True):
         outcome = _outcome(Verdict.INCONCLUSIVE, strict)
         yield _Case(f"server: {server.name}", outcome, str(Verdict.INCONCLUSIVE), reason)

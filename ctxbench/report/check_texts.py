@@ -500,12 +500,12 @@ def _unasked_text(selectors: Sequence[SelectorCheck]) -> str:
 
 
 def other_verdicts(check: Check) -> str:
-    """What a short report tells besides its first line: the other verdicts, and a baseline that was accepted anew."""
+    """What a short report tells besides its first line: other verdicts, a new baseline, minimums that judge nothing."""
     further = [selector for selector in ranked_selectors(check)[1:] if selector.verdict is not Verdict.SAME]
     names = wording.grouped((selector.verdict, selector_name(selector)) for selector in further)
     clauses = [f"{verdict}: {first_few(titles, _NAMED_IDS_BRIEFLY)}" for verdict, titles in names.items()]
     text = f"also {'; '.join(clauses)}" if clauses else ""
-    return "; ".join(filter(None, [replacement_text(check), text]))
+    return "; ".join(filter(None, [replacement_text(check), text, *check.unjudged]))
 
 
 def losses(check: Check) -> list[str]:

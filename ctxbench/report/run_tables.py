@@ -630,7 +630,7 @@ def run_answer(summary: RunSummary) -> str:
         sum(complete.significant and complete.is_more == side for complete, _ in pairs) for side in (True, False)
     )
     prices = [tokens.relative for _, tokens in pairs if tokens is not None]
-    price = f", for {wording.change_range(prices)} tokens" if prices else ""
+    price = f", for {wording.change_range(prices)} tokens" if prices else "; tokens were not measured"
     return (
         f"{names[0]} wins on {n_won:,} of {len(summary.datasets):,} datasets: compared with {names[1]}, it is more "
         f"complete on {more:,} and less complete on {less:,}{price}."
@@ -700,13 +700,18 @@ def _alone(summary: RunSummary) -> str:
     """The sentence of a run in which nothing was compared."""
     rows = [selector for dataset in summary.datasets for selector in dataset.selectors]
     figures = [(row, row.estimates.get(str(COMPLETENESS)), row.estimates.get(str(TOKENS))) for row in rows]
-    measured = [(row, complete, tokens) for row, complete, tokens in figures if complete and complete.n and tokens]
+    measured = [(row, complete, tokens) for row, complete, tokens in figures if complete and complete.n]
     if len(measured) != 1:
         reason = "nothing was compared with the baseline" if measured else "completeness is not known without labels"
         return f"No winner: {reason}."
     row, complete, tokens = measured[0]
-    share, price = wording.with_unit(COMPLETENESS, complete.value), wording.with_unit(TOKENS, tokens.value)
-    return f"{wording.named(row.selector)} is complete on {share} of the queries for {price} tokens per query."
+    text = (
+        f"{wording.named(row.selector)} is complete on {wording.with_unit(COMPLETENESS, complete.value)} of the queries"
+    )
+    price = (
+        f" for {wording.with_unit(TOKENS, tokens.value)} tokens per query" if tokens else "; tokens were not measured"
+    )
+    return f"{text}{price}."
 
 
 def glance(summary: RunSummary) -> Iterator[tuple[str, ...]]:

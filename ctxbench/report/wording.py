@@ -181,7 +181,7 @@ def winner_sentence(name: str, compared: str, complete: Means, tokens: Means | N
     share, other = (with_unit(completeness, mean) for mean in (complete.value, complete.compared))
     text = f"{name} is {relation} {compared} ({share} and {other}{doubt})"
     if tokens is None:
-        return text
+        return f"{text}; tokens were not measured"
     cost, before = (number(price, mean) for mean in (tokens.value, tokens.compared))
     if tokens.value == tokens.compared:
         return f"{text} for the same tokens ({cost})"

@@ -29,7 +29,7 @@ from ctxbench.search.resources import LocalResources
 from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.selector import PipelineSelector, Value
-from ctxbench.tuning.fit_examples import ALL, labelled_queries
+from ctxbench.tuning.fit_examples import ALL, groups_of, labelled_queries
 from ctxbench.tuning.inputs import Choice, TuningDataset, choose
 from ctxbench.tuning.measures import REACH, Measure, Pairing
 from ctxbench.tuning.policy import SAFETY_ERRORS, Constraint, Limit, Policy, reach_ratio, rounding_error
@@ -599,7 +599,8 @@ def next_step(dataset: Dataset, *, embedder: str = "minilm", progress: ProgressL
     """Propose what to do with a dataset, with what a fit gains where there are `ENOUGH` labelled queries.
 
     The gain is measured in 5 folds of at most `MOST_QUERIES` queries: some 10 seconds, and the time to embed new texts.
-    A fit without a significant gain is not proposed. Nothing is raised: a gain that cannot be measured has the reason.
+    A fit without a significant gain is not proposed, nor one on a single group, of which nothing is held out. Nothing
+    is raised: a gain that cannot be measured has the reason.
 
     Args:
         dataset: any, over a catalog.
@@ -611,7 +612,11 @@ def next_step(dataset: Dataset, *, embedder: str = "minilm", progress: ProgressL
     rest: Literal["label", "run"] = "label" if unlabelled else "run"
     if labelled < ENOUGH:
         return NextStep(action=rest, labelled=labelled, unlabelled=unlabelled)
-    enough = TUNING in dataset.split_names and len(dataset.split(TUNING).judged()) >= ENOUGH
+    tuning = dataset.split(TUNING).judged().queries if TUNING in dataset.split_names else ()
+    enough = len(tuning) >= ENOUGH and len(set(groups_of(tuning))) > 1
+    if not enough and len(set(groups_of(dataset.judged().queries))) < 2:
+        why = Message("tuning.gain-of-one-group", n=labelled)
+        return NextStep(action=rest, labelled=labelled, unlabelled=unlabelled, why=why)
     step = NextStep(action="calibrate", labelled=labelled, unlabelled=unlabelled, split=TUNING if enough else ALL)
     length = sum(len(query.request.text) for query in dataset.queries) / len(dataset)
     room = MOST_CHARACTERS - sum(len(item.search_text) for item in dataset.catalog)

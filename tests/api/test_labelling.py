@@ -287,3 +287,14 @@ def test_a_dataset_in_memory_is_saved_whole_or_not_at_all(tmp_path):
     assert (read.dataset.about["licence"], read.dataset.about["source"]) == ("CC0-1.0", "not stated")
     with pytest.raises(ParameterError, match="holds another dataset"):
         ctxbench.dataset(TOOLS, [{"query": "q", "text": "y"}], []).save(tmp_path / "made")
+
+
+def test_what_an_import_leaves_out_is_a_warning(tmp_path, caplog):
+    path = tmp_path / "log.jsonl"
+    path.write_text(json.dumps({"text": "the area", "offered": "*", "called": ["area", "unicorn"]}))
+    ctxbench.from_file(path, ctxbench.catalog(TOOLS))
+    assert any("unicorn" in record.getMessage() for record in caplog.records)
+    caplog.clear()
+    path.write_text(json.dumps({"text": "the area", "offered": "*", "called": ["area"]}))
+    ctxbench.from_file(path, ctxbench.catalog(TOOLS))
+    assert not caplog.records

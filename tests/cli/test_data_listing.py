@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from ctxbench.datasets.files import read_dataset
+from ctxbench.labelling.sources import import_kinds
 
 COUNTS = "12 items, 10 queries, 16 labels; 2 queries need nothing"
 
@@ -51,6 +52,18 @@ def test_the_list_works_on_a_machine_with_nothing(cli):
     done = cli("data", "list")
     assert done.code == 0
     assert done.out.split()[0] == "bfcl-live"
+    shipped = {line.split()[0] for line in done.out.splitlines() if line.endswith("(comes with ctxbench)")}
+    assert shipped == {"smoke", "workbench", "freight", "diary"}
+
+
+def test_a_card_counts_conversations_of_items_and_of_queries(cli, tiny, place):
+    assert cli("data", "show", tiny, "--json").json["conversations"] == {"items": 0, "queries": 1}
+    shutil.copytree(tiny, place / "mine")
+    path = place / "mine" / "queries.jsonl"
+    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    rows = [{name: value for name, value in row.items() if name not in ("conversation", "turn")} for row in rows]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    assert "conversations" not in cli("data", "show", "mine", "--json").json
 
 
 def test_a_dataset_is_shown_by_its_card(cli, tiny):
@@ -156,6 +169,7 @@ def test_a_source_that_is_missing_is_named_with_the_command_that_installs_it(cli
 def test_unknown_names_suggest_the_closest(cli, tiny):
     assert "did you mean 'bfcl-simple'" in cli("data", "import", "bfcl-simpel").err
     assert "did you mean 'bfcl-simple'" in cli("data", "show", "bfcl-simpel").err
+    assert "'bfcl-simple'" in cli("data", "import", "bfcl").err.partition("?")[0]
     assert "did you mean 'bfcl-simple'" in cli("data", "validate", "bfcl-simpel").err
     done = cli("data", "show", tiny, "--query", "q1")
     assert done.code == 2
@@ -173,6 +187,15 @@ def test_a_folder_below_datasets_is_suggested_before_any_name(cli, tiny, place):
     done = cli("data", "label", "datasets/nope")
     assert done.err.startswith("error: datasets/nope is not the folder of a dataset; copy a named")
     assert "import datasets/nope" not in done.err
+
+
+def test_unknown_kinds_and_fields_list_all_there_are(cli, place):
+    (place / "e.jsonl").write_text('{"query": "q", "expected": []}\n')
+    done = cli("data", "import", "e.jsonl", "--as", "csv", "--dry-run")
+    assert (done.code, [name for name in import_kinds() if name not in done.err]) == (2, [])
+    turned = cli("data", "import", "e.jsonl", "--map", "question=query", "--dry-run")
+    assert (turned.code, "did you mean query=question?" in turned.err) == (2, True)
+    assert "query, " in cli("data", "import", "e.jsonl", "--map", "question=q", "--dry-run").err
 
 
 def test_json_of_every_command_is_one_document(cli, tiny):

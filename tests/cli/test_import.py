@@ -128,7 +128,7 @@ class TestKinds:
         (place / "logs" / "notes.md").write_text("Nothing of interest.\n")
         (place / "logs" / "picture.bin").write_bytes(b"\0\1\2")
         done = imported("logs")
-        assert "2 files left out, of no kind that is read here: logs/notes.md, logs/picture.bin" in done.out
+        assert "2 files left out (of no known kind, or items beside -c): logs/notes.md, logs/picture.bin" in done.out
         assert imported("logs", options=["--json"]).json["skipped"] == ["logs/notes.md", "logs/picture.bin"]
 
     def test_a_catalog_may_be_among_the_files(self, imported, place):

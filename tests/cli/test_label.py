@@ -125,6 +125,48 @@ def test_no_minutes_write_no_file(folder):
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
+def test_answers_are_applied_on_ctrl_c(folder, piped):
+    piped("0", "0", "\x03")
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        label(folder, minutes=20, figures=[], **OPTIONS)
+    assert "2 queries changed" in stopped.value.__notes__[0]
+    assert len(read_dataset(folder).judged()) == 2
+    assert (folder / "labelling" / "weights.jsonl").exists()
+
+
+def test_no_minutes_apply_answers_that_a_crash_left(folder, piped):
+    files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    piped("0", "q")
+    label(folder, minutes=20, figures=[], **OPTIONS)
+    for path, data in files.items():
+        path.write_bytes(data)
+    assert len(read_dataset(folder).judged()) == 0
+    label(folder, minutes=0, figures=[], **OPTIONS)
+    assert len(read_dataset(folder).judged()) == 1
+
+
+def test_an_estimate_that_leaves_out_no_value_is_unknown(folder, piped, capfd):
+    piped("0", "q")
+    label(folder, minutes=20, figures=[], **OPTIONS)
+    out = capfd.readouterr().out
+    assert "(0.0 to 100.0)" not in out
+    assert "(-100.0 to 100.0)" not in out
+
+
+def test_control_keys_are_named(folder, piped, capfd):
+    piped("\x1b", "", "q")
+    label(folder, minutes=20, figures=[], **OPTIONS)
+    err = capfd.readouterr().err
+    assert "\\x1b" not in err
+    assert err.count("Esc") == err.count("Enter is not an answer") == 1
+
+
+def test_who_offered_something_where_nothing_is_needed_is_told(folder, piped, capfd):
+    piped("x", "q")
+    label(folder, minutes=20, figures=[], selectors=["everything"], embedder="hashing", as_json=False)
+    assert re.search("^nothing: query .*every selector offered something$", capfd.readouterr().err, re.MULTILINE)
+
+
 def test_figures_of_selectors_that_the_sample_was_not_drawn_for_are_guessed_alike(folder, piped, capfd):
     options = {"minutes": 0, "figures": [], "embedder": "hashing", "as_json": True}
 
@@ -282,7 +324,7 @@ def test_the_session_ends_with_what_it_changed_and_the_next_command(folder, pipe
     label(folder, minutes=20, figures=[], **{**OPTIONS, "as_json": True})
     result = json.loads(capfd.readouterr().out)
     assert (result["asked"], result["labels"], result["changed"]) == (5, 5, 5)
-    assert result["next"] == f"next: `ctxbench data label {folder} --minutes 20`"
+    assert result["next"].startswith(f"next: `ctxbench data label {folder} --minutes 20`, or for the 5 labelled ")
     assert (result["before"]["answers"], result["after"]["answers"]) == (0, 5)
 
     piped("0", "q")
@@ -292,7 +334,7 @@ def test_the_session_ends_with_what_it_changed_and_the_next_command(folder, pipe
     assert lines[1] == f"1 label made or changed in 1 query: {folder / 'qrels'}"
     (figures,) = [line for line in lines if line.startswith("  bm25  ")]
     assert len(re.findall(r"\d% \(", figures)) == 2  # before, and now
-    assert lines[-1] == result["next"]
+    assert lines[-1] == result["next"].replace("the 5 labelled", "the 6 labelled")
 
 
 PAGE = Path(__file__).parents[2] / "datasets" / "labelling.md"

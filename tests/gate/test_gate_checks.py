@@ -280,9 +280,10 @@ def test_snapshots_are_paired_by_dataset_and_selector_in_the_order_of_the_head()
     a, b, c = many(2, selector="a"), many(2, selector="b"), many(2, selector="c")
     other = many(2, selector="a", dataset="e")
     pairing = pair_snapshots([a, b, other], [c, b, a])
-    pairs, missing, notices = pairing
+    pairs, missing, notices, new = pairing
+    assert new == (c,)
     assert [(x.selector, y.selector) for x, y in pairs] == [("b", "b"), ("a", "a")]
-    assert notices == ("c on d is not in this run, and is not checked",)
+    assert notices == ("c on d is not in this run, and is not compared",)
     (lacking,) = missing
     assert (lacking.dataset, lacking.selector, lacking.verdict) == ("e", "a", Verdict.NOT_COMPARABLE)
     assert lacking.reasons[0].startswith("this run has dataset e, but this run does not; restore it")
@@ -292,7 +293,7 @@ def test_snapshots_are_paired_by_dataset_and_selector_in_the_order_of_the_head()
 
 def test_a_selector_that_the_run_lacks_is_named():
     base = [replace(many(2, selector=name), source="gate.baseline", judged=None) for name in "st"]
-    _, missing, _ = pair_snapshots(base, [many(2, selector="t")])
+    _, missing, *_ = pair_snapshots(base, [many(2, selector="t")])
     what = "gate.baseline has s on d, but this run does not"
     assert [one.reasons for one in missing] == [(f"{what}; restore it, or accept a new baseline (--accept)",)]
 
@@ -301,14 +302,14 @@ def test_a_selector_that_may_go_on_under_another_name_is_told_how_to_be_judged()
     """As when a preset changes that the selector has its name from."""
     base = replace(many(2, selector="semantic/normal"), source="gate.baseline", judged=None)
     now, other = many(2, selector="semantic/aggressive"), many(2, selector="bm25", dataset="e")
-    _, missing, _ = pair_snapshots([base], [now, other])
+    _, missing, *_ = pair_snapshots([base], [now, other])
     what = "gate.baseline has semantic/normal on d, but this run does not"
     fix = "add `name: semantic/normal` to that selector, else restore it"
     assert missing[0].reasons == (f"{what}; if semantic/aggressive replaces it, {fix}",)
 
 
 def test_of_two_runs_the_selector_is_to_be_run_again_under_the_old_name():
-    _, missing, _ = pair_snapshots([many(2)], [many(2, selector=name) for name in "tuvw"])
+    _, missing, *_ = pair_snapshots([many(2)], [many(2, selector=name) for name in "tuvw"])
     fix = "if t or u or v replaces it, add `name: s` to that selector, else restore it"
     assert missing[0].reasons == (f"this run has s on d, but this run does not; {fix}",)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -11,9 +12,11 @@ import yaml
 
 from ctxbench.cli.app import main
 from ctxbench.evaluation.metrics import parse_metric
-from ctxbench.gate.gate import SnapshotPairs, accept, check, check_gate
+from ctxbench.gate.gate import SnapshotPairs, accept, check, check_gate, pair_snapshots
+from ctxbench.gate.history import stricter_settings
 from ctxbench.gate.results import Loosened, Verdict
 from ctxbench.gate.settings import CheckSettings, Minimum, examine_gate
+from ctxbench.report.check_document import summary
 from tests.checkout import Checkout
 from tests.gate.gate_cases import snapshot
 from tests.gate.gate_desk import Desk
@@ -88,7 +91,24 @@ def test_a_metric_that_cannot_be_computed_misses_its_minimum():
 
 def test_a_metric_that_applies_to_no_query_is_not_judged():
     nothing = snapshot({"q0": ["a"]})
-    assert checked({COMPLETENESS: Minimum(value=0.9)}, nothing, nothing).minimums == ()
+    settings = CheckSettings(metrics=(COMPLETENESS,), minimums={COMPLETENESS: Minimum(value=0.9)})
+    result = check(SnapshotPairs([(nothing, nothing)]), settings, name="g", base="a", head="b")
+    assert (result.selectors[0].minimums, result.verdict) == ((), Verdict.SAME)
+    assert [text.code for text in result.unjudged] == ["CTX7221"]
+    assert "90" in (said := summary(result).about)
+    assert "0 queries" in said
+    assert checked({COMPLETENESS: Minimum(value=0.9)}, answers(20), answers(20)).notices == ()
+
+
+@pytest.mark.parametrize(("complete", "verdicts"), [(17, ["same", "worse"]), (18, ["same"])])
+def test_a_selector_that_the_baseline_lacks_must_reach_it(complete, verdicts):
+    new = replace(answers(complete), selector="new")
+    settings = CheckSettings(metrics=(COMPLETENESS,), minimums={COMPLETENESS: Minimum(value=0.9)})
+    pairing = pair_snapshots([answers(18)], [answers(18), new])
+    result = check(pairing, settings, name="g", base="a", head="b")
+    assert [str(one.verdict) for one in result.selectors] == verdicts
+    assert result.exit_code() == len(verdicts) - 1
+    assert len(result.notices) == 1
 
 
 # ---------------------------------------------------------------------------------------------- gate files
@@ -174,11 +194,32 @@ def test_a_change_cannot_loosen_its_minimums(desk, after, loosened):
 
 
 def test_a_loosened_minimum_is_judged_as_it_was(desk):
-    desk.set(at_least={"R@5": {"value": 0.999, "by": "value"}})
+    desk.set(at_least={"R@1": {"value": 0.999, "by": "value"}})
     accept(desk.gate)
-    desk.set(at_least={"R@5": {"value": 0.1, "by": "lower"}})
+    desk.set(at_least={"R@1": {"value": 0.01, "by": "lower"}})
     ((missed,),) = (one.missed for one in check_gate(desk.gate).check.selectors)
-    assert missed.minimum == Minimum(value=0.999, by="lower")
+    assert missed.minimum == Minimum(value=0.999)
+
+
+@pytest.mark.parametrize(
+    ("now", "kept"),
+    [
+        (None, {"minimums": Minimum(value=0.75, by="lower")}),
+        (Minimum(value=0.7), {"minimums": Minimum(value=0.75, by="lower")}),  # which implies it
+        (Minimum(value=0.8, by="lower"), {"minimums": Minimum(value=0.8, by="lower")}),
+        (Minimum(value=0.9), {"minimums": Minimum(value=0.9), "accepted_minimums": Minimum(value=0.75, by="lower")}),
+    ],
+)
+def test_the_minimums_of_file_and_baseline_are_judged_unless_one_implies_the_other(now, kept):
+    before = CheckSettings(minimums={COMPLETENESS: Minimum(value=0.75, by="lower")})
+    current = CheckSettings(minimums={} if now is None else {COMPLETENESS: now})
+    settings, loosened = stricter_settings(current, before, ())
+    assert settings.minimums == {COMPLETENESS: kept["minimums"]}
+    assert settings.accepted_minimums.get(COMPLETENESS) == kept.get("accepted_minimums")
+    assert bool(loosened) is (now is None or kept["minimums"].by != now.by or "accepted_minimums" in kept)
+    both = replace(settings, metrics=(COMPLETENESS,))
+    (one,) = check(SnapshotPairs([(answers(20), answers(20))]), both, name="g", base="a", head="b").selectors
+    assert (len(one.minimums), one.verdict) == (len(kept), Verdict.SAME)
 
 
 def test_a_minimum_that_was_loosened_by_accepting_is_named(desk):

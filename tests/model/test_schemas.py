@@ -54,7 +54,8 @@ NOT_STRUCTURAL = {
         selector-without-kind several step-parameter-negative unknown-comparison unknown-counter
         unknown-dataset unknown-embedder unknown-metric unknown-parameter unknown-preset unknown-selector
         unknown-split unknown-stage unknown-step-parameter unknown-strategy""",
-    "gate": """metric-twice metrics-empty pin-bad-id pin-contradicts pin-not-included-unknown pin-of-both
+    "gate": """minimum-of-tokens minimum-over-one minimum-unknown-metric
+        metric-twice metrics-empty pin-bad-id pin-contradicts pin-not-included-unknown pin-of-both
         pin-of-nothing pin-unknown-item pin-unknown-query pin-unknown-tag pin-without-demand tolerance-nan
         tolerance-negative tolerance-over-one tolerance-percent tolerance-percent-broken tolerance-text
         tolerance-unknown unknown-dataset unknown-embedder unknown-metric unknown-selector""",

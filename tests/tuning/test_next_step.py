@@ -69,7 +69,13 @@ def test_a_gain_that_cannot_be_measured_has_a_reason(monkeypatch):
     one_group = dataset(60)
     queries = tuple(replace(query, group="g") for query in one_group.queries)
     step = next_step(replace(one_group, queries=queries), embedder="hashing")
-    assert (step.action, step.gain, bool(step.why)) == ("calibrate", None, True)
+    assert (step.action, step.gain, step.why.code) == ("run", None, "CTX5816")
+    few = [
+        replace(query, split="tuning" if n < 55 else "test", group="g" if n < 55 else None)
+        for n, query in enumerate(queries)
+    ]
+    step = next_step(replace(one_group, queries=tuple(few)), embedder="hashing")
+    assert (step.split, step.why, step.gain.n) == ("all", "", 60)  # the tuning split is one group
     monkeypatch.setattr(held_out, "MOST_CHARACTERS", 10)
     step = next_step(one_group, embedder="hashing")
     assert (step.action, step.gain, step.why.code) == ("calibrate", None, "CTX5815")
@@ -87,6 +93,15 @@ def test_the_command_runs(tmp_path, monkeypatch, capsys):
         main([*command.split()[1:], "--embedder", "hashing"])
     assert (caught.value.code, capsys.readouterr().err) == (0, "")
     assert Path("mine-fits.yaml").is_file()
+
+
+@pytest.mark.parametrize("unlabelled", [0, 3])
+def test_the_experiment_that_is_there_is_named(tmp_path, monkeypatch, unlabelled):
+    monkeypatch.chdir(tmp_path)
+    step = next_step(dataset(10, unlabelled=unlabelled), embedder="hashing")
+    assert "`ctxbench run EXPERIMENT.yaml`" in next_step_line(step, "mine")
+    Path("experiment.yaml").touch()
+    assert "`ctxbench run experiment.yaml`, with `datasets: [mine]`" in next_step_line(step, "mine")
 
 
 @pytest.mark.parametrize("unlabelled", [0, 3])

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ctxbench.io.errors import InputError
-from ctxbench.labelling.import_files import import_files, plan_import
+from ctxbench.labelling.import_files import ImportOptions, import_files, plan_import
 from ctxbench.model.items import Catalog, Item
 
 CATALOG = Catalog([Item(type="tool", server=None, name="refund_order")])
@@ -43,3 +43,12 @@ def test_labels_in_objects_with_ids_are_found(tmp_path):
     path = tmp_path / "evals.jsonl"
     path.write_text(json.dumps({"question": "money back, please", "gold": {"id": "refund_order"}}))
     assert [label.item.id for label in import_files([path], CATALOG).dataset.labels] == ["tool:refund_order"]
+
+
+def test_a_mapped_request_makes_a_file_of_unknown_fields_evals(tmp_path):
+    tools, path = tmp_path / "tools.json", tmp_path / "odd.csv"
+    tools.write_text(json.dumps([{"name": name, "description": name} for name in ("refund_order", "stop_order")]))
+    path.write_text("ask,pick\nmoney back,refund_order\nhalt,stop_order\n")
+    options = ImportOptions(names={"query": "ask", "expected": "pick"})
+    dataset = import_files([path, tools], options=options).dataset
+    assert [label.item.name for label in dataset.labels] == ["refund_order", "stop_order"]

@@ -262,6 +262,39 @@ def test_a_line_without_a_conversation_stands_alone(made):
     assert [(q.id, q.group) for q in one.dataset.queries] == [("line-1", None), ("line-2", None)]
 
 
+def test_conversations_that_share_a_text_are_a_group_and_in_one_split(made):
+    texts = {
+        "c0": ("Deploy it now", "yes"),
+        "c1": ("Show the log", " deploy  IT now"),
+        "c2": ("Show the log", "Next one please"),
+    }
+    texts |= {"c3": ("Close the issue", "yes"), "c4": ("yes",), "c5": ("Yes",)}
+    rows = [row(text, conversation=c, turn=i) for c, turns in texts.items() for i, text in enumerate(turns)]
+    groups = {q.id: q.group for q in made(*rows).dataset.queries}
+    assert groups == {
+        f"c{c}-{i}": name
+        for c, i, name in [
+            *((c, i, "c0") for c in range(3) for i in range(2)),
+            (3, 0, "c3"),
+            (3, 1, "c3"),
+            (4, 0, "c4"),
+            (5, 0, "c4"),
+        ]
+    }  # a reply of one word connects nothing, a request of one word does
+    assert all(q.split == split_of(q.group) for q in made(*rows).dataset.queries)
+
+
+def test_turns_of_a_conversation_without_a_name_are_a_group_and_in_one_split(made):
+    def requests(i):  # a request to a model has all messages before it
+        texts = [f"request {i} {n}" for n in range(4)]
+        return [{"messages": [{"role": "user", "content": text} for text in texts[: n + 1]]} for n in range(4)]
+
+    queries = made(*(record for i in range(3) for record in requests(i))).dataset.queries
+    assert [q.request.turn for q in queries] == [0, 1, 2, 3] * 3
+    names = [f"line-{line}" for line in (1, 5, 9) for _ in range(4)]
+    assert [(q.group, q.split) for q in queries] == [(name, split_of(name)) for name in names]
+
+
 def test_turn_numbers_win_over_clocks(made):
     times = ["2026-03-01T10:00:00Z", "2026-03-01T09:59:00Z", "2026-03-01T10:01:00Z"]
     rows = [row(f"text {i}", turn=i, time=times[i]) for i in (2, 0, 1)]
@@ -769,3 +802,20 @@ def test_fields_that_are_nearly_those_of_a_turn_are_said():
         "; did you mean 'called' by 'call'?",
     ]
     assert [meant_field(name) for name in ("called", "model")] == ["", ""]
+
+
+def test_a_call_of_an_item_that_did_not_exist_yet_makes_no_label(tmp_path):
+    catalog = Catalog([Item(type="file", name="docs/a.md", text="a", created="2026-02-01T00:00:00+00:00")])
+    (tmp_path / "log.jsonl").write_text(
+        "".join(
+            json.dumps(
+                {"text": f"read it {month}", "time": f"2026-{month}-15T00:00:00Z", "called": ["file:docs%2Fa.md"]}
+            )
+            + "\n"
+            for month in ("01", "03")
+        )
+    )
+    source = TraceSource(logs=(tmp_path / "log.jsonl",), catalog=catalog)
+    done = import_traces(source, TraceSettings(name="x"), redact=None)
+    assert [label.query for label in done.dataset.labels] == [done.dataset.queries[1].id]
+    assert done.report.counts["calls_not_available"] == 1

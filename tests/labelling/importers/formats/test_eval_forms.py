@@ -9,7 +9,7 @@ import pytest
 from ctxbench.io.errors import InputError
 from ctxbench.labelling.conversion import PASSED_OVER
 from ctxbench.labelling.eval_forms import BY_HAND, KINDS, TRIGGER_FREE
-from ctxbench.labelling.evals import AVAILABLE, NOWHERE, SEVERAL_PLACES, UNSAID, import_evals
+from ctxbench.labelling.evals import AVAILABLE, IN_CODE, NOWHERE, SEVERAL_PLACES, UNSAID, import_evals
 from ctxbench.labelling.sources import data_files, recognise, sample
 from ctxbench.model.items import Catalog, Item
 from tests.labelling.importers.formats.golden_cases import labels_of, write
@@ -630,3 +630,81 @@ def test_a_mapped_field_that_a_record_lacks_is_not_replaced_by_another(tmp_path)
     rows = [{"q": "pay", "mine": "refund_order", "gold_tool": "stop_order"}, {"q": "halt", "gold_tool": "stop_order"}]
     found = imported(tmp_path / "m.json", rows, names={"query": "q", "expected": "mine"})
     assert labels(found) == {"pay": ["refund_order"], "halt": []}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"text": "pay", "target_tool": "stop_order", "gold_tool": "refund_order"},
+        {"text": "pay", "label": "refund_order", "target": "stop_order"},
+        {"inputs": {"question": "pay"}, "outputs": {"expected": "refund_order"}, "reference_tool": "stop_order"},
+    ],
+)
+def test_fields_of_labels_that_disagree_are_a_choice(tmp_path, row):
+    with pytest.raises(InputError) as error:
+        imported(tmp_path / "e.json", [row])
+    assert [fault.message.key for fault in error.value.faults] == ["labelling.map-choice"]
+
+
+def test_fields_of_labels_that_agree_or_take_turns_are_read(tmp_path):
+    rows = [
+        {"text": "pay", "target_tool": "refund_order", "gold_tool": "refund_order"},
+        {"text": "halt", "target_tool": "", "gold_tool": "stop_order"},
+        {"text": "later", "target_tool": "", "gold_tool": ""},
+    ]
+    assert labels(imported(tmp_path / "e.json", rows)) == {"pay": ["refund_order"], "halt": ["stop_order"], "later": []}
+
+
+@pytest.mark.parametrize("field", ["router", "top_tool", "first_guess", "picked", "model", "selected_tool"])
+def test_what_a_program_chose_is_never_proposed_as_the_label(tmp_path, field):
+    rows = [{"utterance": f"order {verb.name}", field: verb.name, "score": 0.3} for verb in TOOLS]
+    with pytest.raises(InputError) as error:
+        imported(tmp_path / "e.json", rows)
+    assert error.value.faults[0].message.key == "labelling.expected-missing"
+    named = [{**row, "expected_top": "refund_order"} for row in rows]
+    with pytest.raises(InputError, match="--map expected=expected_top`"):
+        imported(tmp_path / "e.json", named)
+
+
+@pytest.mark.parametrize("lines", [[5, 3], [0, 1], [-2, 1]])
+def test_lines_that_no_file_can_have_are_a_fault(tmp_path, lines):
+    with pytest.raises(InputError, match="expected a name or id, or a place"):
+        imported(tmp_path / "e.json", [{"query": "a", "expected": [{"path": "docs/refunds.md", "lines": lines}]}], DOCS)
+
+
+@pytest.mark.parametrize(("lines", "is_in_file"), [([3, 9], True), ([30, 31], False), ([4, 400], False)])
+def test_lines_after_the_end_of_a_whole_file_have_no_item(tmp_path, lines, is_in_file):
+    text = "\n".join(["# Refunds", *(f"line {number}" for number in range(2, 10))])
+    file = Item(type="reference", name="docs/r.md", description="Refunds", text=text, metadata={"sha256": "0" * 64})
+    rows = [{"query": "a", "expected": ["docs/r.md"]}, {"query": "b", "expected": [{"path": "r.md", "lines": lines}]}]
+    found = imported(tmp_path / "e.json", rows, Catalog([file]))
+    assert (found.counts[NOWHERE], labels(found)["b"]) == ((0, ["docs%2Fr.md"]) if is_in_file else (1, []))
+
+
+def test_a_place_that_several_items_have_is_listed_with_them(tmp_path):
+    rows = [{"query": "a", "expected": ["d2"]}, {"query": "b", "expected": [{"path": "docs/rules.md"}]}]
+    (place,) = imported(tmp_path / "e.json", rows, DOCS).ids[SEVERAL_PLACES]
+    assert "chunk:c1" in place
+    assert "chunk:c2" in place
+
+
+def test_code_that_names_an_item_is_listed_and_a_description_is_no_ignored_field(tmp_path):
+    code = {"type": "javascript", "value": "JSON.parse(output).some(call => call === 'refund_order')"}
+    tests = [
+        {"vars": {"query": "a"}, "description": "again", "assert": [code]},
+        {"vars": {"query": "b"}, "description": "again", "assert": [{"type": "equals", "value": "stop_order"}]},
+    ]
+    found = imported(tmp_path / "c.json", {"prompts": ["{{query}}"], "tests": tests})
+    assert len(found.ids[IN_CODE]) == 1
+    assert "title" not in found.ids[PASSED_OVER]
+    assert labels(found) == {"a": [], "b": ["stop_order"]}
+
+
+@pytest.mark.parametrize("label", ["expected", "expected_tools"])
+def test_messages_with_labels_are_an_eval_whatever_the_model_called(tmp_path, label):
+    call = {"id": "1", "type": "function", "function": {"name": "track_order", "arguments": "{}"}}
+    tools = [{"type": "function", "function": {"name": item.name, "parameters": {}}} for item in TOOLS]
+    messages = [{"role": "user", "content": "pay"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    path = write(tmp_path / "e.jsonl", json.dumps({"messages": messages, "tools": tools, label: ["refund_order"]}))
+    assert recognise([document.value for document in sample(path)]).name == "golden"
+    assert labels(imported(path, path.read_text())) == {"pay": ["refund_order"]}

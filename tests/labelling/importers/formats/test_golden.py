@@ -105,7 +105,7 @@ def test_a_file_that_says_nowhere_what_is_expected_is_an_error_that_names_its_fi
     rows = [{"query": text, "expcted": ["refund_order"], "notes": "n"} for text in "ab"]
     ((line, said),) = faults_of(write(tmp_path / "e.jsonl", rows))
     assert line == 0
-    assert "only 'query', 'expcted', 'notes'; the values of 'expcted' are items of the catalog. Run `" in said
+    assert "only 'query', 'expcted', 'notes'; the values of 'expcted' are items of the catalog" in said
     assert "--map expected=expcted`" in said
     ((_, said),) = faults_of(write(tmp_path / "e.jsonl", [{"query": "a", "notes": "n"}]))
     assert "to one of expected, expected_tools, " in said
@@ -139,9 +139,11 @@ def test_tables_with_other_marks_between_columns_are_read(tmp_path, name, text):
     assert found.dataset.queries[0].request.text == "refund 17, please"
 
 
-def test_an_empty_field_of_a_table_means_that_nothing_is_needed(tmp_path):
-    found = import_golden(write(tmp_path / "e.csv", "query,expected,forbidden,tags\nhello,,cancel_order,\n"), CATALOG)
-    assert found.dataset.queries[0].needs_nothing
+def test_a_list_written_out_empty_needs_nothing_and_an_empty_cell_is_not_done_yet(tmp_path):
+    text = "query,expected,forbidden,tags\nhello,[],cancel_order,\nhi,none,,\nlater, ,cancel_order,\n"
+    found = import_golden(write(tmp_path / "e.csv", text), CATALOG)
+    assert [query.needs_nothing for query in found.dataset.queries] == [True, True, False]
+    assert found.dataset.unlabelled == ("e-3",)
 
 
 @pytest.mark.parametrize(
@@ -332,3 +334,13 @@ def test_a_field_much_like_a_mapped_one_is_hinted_at_and_null_is_not_passed_over
     assert any("items in 'need', which was ignored" in line for line in found.lines())
     said = faults_of(write(tmp_path / "f.jsonl", [{"query": "a", "wants": ["refund_order"]}]))
     assert "--map expected=wants" in said[0][1]
+
+
+def test_a_name_of_every_item_that_is_unknown_is_one_fault_on_the_catalog(tmp_path):
+    rows = [{"query": f"q{number}", "expected": [f"elsewhere_{number}"]} for number in range(9)]
+    ((line, said),) = faults_of(write(tmp_path / "e.jsonl", rows))
+    assert line == 0
+    assert "9 of the 9 names" in said
+    rows[0]["expected"] = ["refund_order"]
+    assert [line for line, _ in faults_of(write(tmp_path / "e.jsonl", rows))][:2] == [0, 2]
+    assert [line for line, _ in faults_of(write(tmp_path / "e.jsonl", rows[:3]))] == [2, 3]

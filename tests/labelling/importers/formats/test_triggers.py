@@ -9,6 +9,7 @@ import pytest
 from ctxbench.datasets.files import create_dataset, read_dataset
 from ctxbench.io.errors import InputError
 from ctxbench.labelling.conversion import PASSED_OVER
+from ctxbench.labelling.eval_forms import is_trigger_eval
 from ctxbench.labelling.evals import TRIGGER_FREE, UNTRIED
 from tests.labelling.importers.formats.golden_cases import import_triggers
 
@@ -148,3 +149,13 @@ def test_a_folder_without_files_or_skills(folder, tmp_path):
         path.unlink()
     put(folder / "trigger_eval.json", PDF)
     assert "no items: neither a catalog nor a SKILL.md" in faults_of(folder)[0][1]
+
+
+def test_what_was_triggered_is_no_label(folder):
+    entry = {"query": "Merge these two PDFs", "triggered": False, "should_trigger": True}
+    put(folder / "pdf/evals/trigger_eval.json", [entry])
+    put(folder / "slides/trigger-evals.json", SLIDES)
+    converted = import_triggers(folder)
+    assert ("pdf", 2) in {(label.item.name, label.grade) for label in converted.dataset.labels}
+    assert converted.ids[PASSED_OVER] == ["triggered"]
+    assert not is_trigger_eval([{"query": "Merge", "triggered": True}])
