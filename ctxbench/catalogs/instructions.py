@@ -408,7 +408,8 @@ def _follow_all(read: _Folder) -> None:
 def references_folder(folder: Path) -> Source:
     """A folder of Markdown files, each a reference that the agent finds; its name is its path in the folder.
 
-    The name of the folder is in the metadata (`folder`): an agent that reads the file uses it.
+    The name of the folder is in the metadata (`folder`), since an agent that reads a file names it, too; that of the
+    root of a repository is not.
 
     Raises (when asked):
         StorageError: there is no such folder.
@@ -419,7 +420,7 @@ def references_folder(folder: Path) -> Source:
         for path in _paths(read, part):
             if path.lower().endswith(_MARKDOWN):
                 read.add(path, part, "reference", ("agent", ""))
-        for name, file in read.files.items():
+        for name, file in () if (folder / ".git").exists() else read.files.items():
             metadata = {**file.item.metadata, "folder": folder.absolute().name}
             read.files[name] = replace(file, item=replace(file.item, metadata=metadata))
         return read.parts() or [_nothing(folder, "Markdown")]

@@ -90,10 +90,10 @@ def show(name: str, *, query: str | None, as_json: bool) -> None:
     card = {**dataset.card, "hash": dataset.hash}
     if "agent" in card:
         card["agent"] = os.path.relpath(card["agent"])
-    parts = {"items": dataset.catalog, "queries": [query.request for query in dataset.queries]}
-    talks = {name: len({part.conversation for part in rows} - {None, ""}) for name, rows in parts.items()}
-    if any(talks.values()):
-        card["conversations"] = talks
+    of_items = {item.conversation for item in dataset.catalog} - {None}
+    of_queries = {query.request.conversation for query in dataset.queries} - {None}
+    if of_items or of_queries:
+        card["conversations"] = {"items": len(of_items), "queries": len(of_queries)}
     if as_json:
         print_json(card)
     else:
@@ -597,6 +597,8 @@ def _log_notes(catalog: Catalog) -> Iterator[str]:
         )
     else:
         types = ", ".join(count(counts[name], f"{name} item") for name in ITEM_TYPES if counts[name])
+        if n_left_out := len(catalog) - counts.total():
+            types += f", and {n_left_out:,} more that no search offers"
         yield (
             f"Items that were not called count as unknown: the catalog has {types}, and a log cannot show whether a "
             "rule, skill or reference was needed."

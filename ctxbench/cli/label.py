@@ -479,6 +479,8 @@ def _print_figures(before: Report | None, after: Report) -> None:
     per_answer = f"{after.minutes_per_answer:.2f} minutes per answer, {after.answers_per_query:.1f} answers per query"
     remarks = {
         "in brackets: the likely range; answers to halve it: further answers": True,
+        "exact: no answer can change it (equal offers, or all queries labelled)": 0
+        in after.labels_to_halve_interval.values(),
         "unknown: any value is possible; answers change that, the first ones that name a needed item": unknown,
         f"{'before' if before else 'now'}: estimates from the log, which may be wrong": not (before or after).answers,
         f"{count(after.unsure, 'query', 'queries')} undecided: included in the ranges": after.unsure,

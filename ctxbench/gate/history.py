@@ -24,7 +24,7 @@ from ctxbench.gate.baseline import AcceptedFigures, summarise_selector
 from ctxbench.gate.baseline_reader import accepted_settings, read_baseline, read_manifest
 from ctxbench.gate.baseline_rows import MANIFEST, VECTORS, accept_command, figures_of, other_content
 from ctxbench.gate.results import FigureChange, Loosened, Replacement
-from ctxbench.gate.settings import CheckSettings, GateFile, Pin, Tolerance, read_gate
+from ctxbench.gate.settings import CheckSettings, GateFile, Minimum, Pin, Tolerance, read_gate
 from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.gate.verdict import pin_text
 from ctxbench.io.errors import Message, ParameterError, StorageError, UserError, faults_of
@@ -188,7 +188,7 @@ def stricter_settings(
     }
     stricter = {name: getattr(before, name) for name, is_looser in numbers.items() if is_looser}
     loosened += [Loosened(name, _text(value), _text(getattr(current, name))) for name, value in stricter.items()]
-    minimums, accepted = dict(current.minimums), {}
+    minimums, accepted = dict(current.minimums), dict[Metric, Minimum]()
     for metric, least in before.minimums.items():
         if (now := current.minimums.get(metric)) is not None and now.implies(least):
             continue

@@ -38,6 +38,7 @@ Modules:
     review: Labels that selectors contradict, and agreement between two labellings.
     sampling: The stratified sample of queries to label, and estimates from the answers to it.
     session: A labelling session and the folder that it is stored in.
+    session_names: Names of the items that a session of an agent used.
     sources: Any file as documents, by its content, and the kinds of files.
     trace_exports: Spans in the forms of the programs that export them, and the kinds of logs.
     trace_import: Import logs: read them, report what is unreadable, and write a dataset.

@@ -395,6 +395,8 @@ class SessionReader:
             is_same = use is not None and use.turn is turn and _may_repeat(use, name, items)
             if use is None or not is_same or use.status:
                 key = identity if identity and (use is None or use.turn is not turn) else f"{identity}#{len(turn.uses)}"
+                if use is not None and not any(use is parallel for parallel in reversed(uses.values())):
+                    del conversation.calls[identity]
                 use = _Use(turn, key, name, items, is_repeat=is_same)
                 conversation.add(use, *([identity] if identity else ()), *(() if is_same else [""]))
             use.items, use.tool = use.items or items, use.tool or name

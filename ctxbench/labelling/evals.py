@@ -391,7 +391,7 @@ class _EvalReader:
             return
         fields = [*dict.fromkeys(repr(name) for row in part.rows for name in row.data)]
         labels = [name for name in evidence.labels() if name not in part.fields.offered and not part.has_labels]
-        labels = part.rivals or labels
+        labels = [*part.rivals] or labels
         request = evidence.request() if not part.has_requests else ""
         is_even = bool(part.rivals) or len({len(evidence.items[name]) for name in labels[:2]}) < len(labels[:2])
         expected = "FIELD" if is_even else "".join(labels[:1])

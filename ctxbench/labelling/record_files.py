@@ -750,7 +750,11 @@ def _questions(data: Mapping[str, Any]) -> list[Any]:
 
 def names_items(data: Mapping[str, Any]) -> bool:
     """Whether a record has a usual field of expected or forbidden items, other than those of requests to models."""
-    return any((plain := snake(name)) in (*EXPECTED, *FORBIDDEN) and plain not in _OF_BODIES for name in data)
+    return any(
+        ((plain := snake(name)) in (*EXPECTED, *FORBIDDEN) and plain not in _OF_BODIES)
+        or (LABELS.fullmatch(plain) and re.search("_(tool|skill)s?$", plain))
+        for name in data
+    )
 
 
 def _naming(records: Sequence[Mapping[str, Any]]) -> list[str]:

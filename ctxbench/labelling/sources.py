@@ -437,10 +437,10 @@ def kind_named(name: str) -> ImportKind:
     Raises:
         UnknownNameError: there is none.
     """
-    if name not in import_kinds():
-        names = import_kinds()
-        raise UnknownNameError("kind of file", name, names, hint=suggest(name, names, most=len(names)))
-    return import_kinds()[name]
+    kinds = import_kinds()
+    if name not in kinds:
+        raise UnknownNameError("kind of file", name, kinds, hint=suggest(name, kinds, most=len(kinds)))
+    return kinds[name]
 
 
 def recognise(values: Sequence[Any]) -> ImportKind | None:

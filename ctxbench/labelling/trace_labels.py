@@ -14,7 +14,7 @@ from typing import Any
 
 from ctxbench.datasets.dataset import Dataset, split_of
 from ctxbench.datasets.layout import SIGNALS, Exposure
-from ctxbench.datasets.queries import DatasetQuery, Label, connected_rows, unlabelled_words
+from ctxbench.datasets.queries import DatasetQuery, Label, connected_rows
 from ctxbench.io.console import ProgressListener
 from ctxbench.io.errors import Message
 from ctxbench.io.redaction import Redactor
@@ -119,11 +119,12 @@ class TraceReport:
         n = self.counts
         message = Message(
             "labelling.card-traces",
-            left=unlabelled_words(n["queries_partly"] + n["queries_unlabelled"], n["queries_partly"]),
             labels=n["labels_full"] + n["labels_partial"],
-            full=self._share_full,
-            complete=n["queries_complete"],
-            queries=n["turns"],
+            share_full=self._share_full,
+            n=n["turns"],
+            full=n["queries_complete"] + n["queries_nothing"],
+            partly=n["queries_partly"],
+            unlabelled=n["queries_unlabelled"],
             nothing=n["queries_nothing"],
         )
         return str(message)

@@ -356,6 +356,9 @@ def test_markdown_folders_become_references(project):
         ("reference", "notes.MD", "Notes", "Notes", "agent"),
         ("reference", "plain.markdown", "", "", "agent"),
     ]
+    assert {item.metadata["folder"] for item in part.items} == {project.name}
+    (project / ".git").mkdir()
+    assert ["folder" in item.metadata for item in references_folder(project)()[0].items] == [False] * 3
 
 
 @pytest.mark.parametrize("source", [rules_folder, references_folder])

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+from types import SimpleNamespace
 
 import pytest
 
+from ctxbench.cli.data import label_notes
 from ctxbench.datasets.dataset import split_of
 from ctxbench.datasets.files import read_dataset, validate, write_dataset
 from ctxbench.datasets.layout import EXPOSURE, read_exposures
@@ -532,6 +535,24 @@ def test_an_import_is_written_as_a_dataset_that_validates(made, tmp_path):
     assert dataset.about["notes"]["traces"]["labels"] == {"labels_full": 1, "labels_partial": 1, "share_full": 0.5}
     assert "50% of them from turns that were offered everything" in dataset.about["labelling"]
     assert dataset.unlabelled == ("c-1",)
+
+
+def test_the_card_has_the_counts_of_the_dataset(made):
+    calls = [{"called": ["deploy"]}, {"offered": ["deploy"], "called": ["deploy"]}, {}, {}, {"needs": "nothing"}]
+    dataset = made(*(row(f"text {i}", conversation=f"c{i}", **fields) for i, fields in enumerate(calls))).dataset
+    assert (len(dataset), dataset.counts["unlabelled"], dataset.counts["partly_labelled"]) == (5, 3, 1)
+    text = dataset.about["labelling"]
+    assert re.findall(r"[0-9]+", text.partition("Of ")[2]) == ["5", "2", "1", "2", "1"]  # in full, in part, not at all
+
+
+def test_the_note_on_a_catalog_counts_all_of_its_items():
+    items = [
+        *TOOLS,
+        Item(type="rule", name="tone", include="always"),
+        Item(type="rule", name="style", text="Be brief."),
+    ]
+    (note, _) = label_notes(SimpleNamespace(family="log"), None, Catalog(items))
+    assert sum(map(int, re.findall(r"[0-9]+", note))) == len(items)
 
 
 def test_an_earlier_import_is_replaced_with_its_exposures(made, tmp_path):

@@ -700,7 +700,7 @@ def test_code_that_names_an_item_is_listed_and_a_description_is_no_ignored_field
     assert labels(found) == {"a": [], "b": ["stop_order"]}
 
 
-@pytest.mark.parametrize("label", ["expected", "expected_tools"])
+@pytest.mark.parametrize("label", ["expected", "expected_tools", "goldTool"])
 def test_messages_with_labels_are_an_eval_whatever_the_model_called(tmp_path, label):
     call = {"id": "1", "type": "function", "function": {"name": "track_order", "arguments": "{}"}}
     tools = [{"type": "function", "function": {"name": item.name, "parameters": {}}} for item in TOOLS]
