@@ -711,9 +711,8 @@ def _messages(entry: Any, default_role: str) -> list[ChatMessage]:
     role = role or ("assistant" if named else default_role)
     typed = _INSERTED.sub("", text).strip() if results and role == "user" else ""
     requests = [] if typed[:1] in ("", "<", "[") else [ChatMessage("user", typed)]
-    role, text = (
-        ("tool", "" if requests else text) if results and (role == "user" or not (text or named)) else (role, text)
-    )
+    role = "tool" if results and (role == "user" or not (text or named)) else role
+    text = "" if requests else text
     return [ChatMessage(role, text, named, tuple(results), unread=len(calls) - len(named)), *requests]
 
 

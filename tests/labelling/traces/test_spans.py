@@ -117,6 +117,14 @@ def test_an_agents_turn_is_one_query_with_all_its_calls(made):
     assert one.report.counts["spans"] == 4
 
 
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_spans_that_link_others_lead_to_the_request_above_in_any_number_and_order(made, is_reversed):
+    chain = [span(f"s{n}", parent=f"s{n - 1}" if n else "c1", at=2) for n in range(3000)]
+    spans = [AGENT, FIRST, *chain, tool("x1", "deploy", "1", parent="s2999", at=1), chat("c2", [user("List.")], at=4)]
+    imported = made(export(*(reversed(spans) if is_reversed else spans)))
+    assert labels(imported) == {"conv-0": ["deploy"], "conv-1": []}
+
+
 def test_spans_one_a_line_and_in_one_indented_file_give_the_same(made):
     spans = [AGENT, FIRST, tool("x1", "deploy", "1", parent="a", at=2), SECOND_CALL]
     expected = made(export(*spans)).dataset.hash
