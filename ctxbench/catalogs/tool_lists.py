@@ -75,7 +75,7 @@ def read_field_names(
             raise ParameterError(f"fields are mapped as field=theirs, with commas between ({example}); got {text!r}")
         if field not in allowed:
             hint = suggest(field, allowed, most=len(allowed))
-            if file_field in allowed:
+            if file_field in allowed and "did you mean" not in hint:
                 hint = f"; did you mean {file_field}={field}?"
             raise ParameterError(f"{field!r} is no field of {of}{hint}")
         if field in names:
