@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -75,7 +76,7 @@ def read_field_names(
             raise ParameterError(f"fields are mapped as field=theirs, with commas between ({example}); got {text!r}")
         if field not in allowed:
             hint = suggest(field, allowed, most=len(allowed))
-            if file_field in allowed and "did you mean" not in hint:
+            if file_field in allowed and not get_close_matches(field, allowed, cutoff=0.75):
                 hint = f"; did you mean {file_field}={field}?"
             raise ParameterError(f"{field!r} is no field of {of}{hint}")
         if field in names:
