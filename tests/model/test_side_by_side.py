@@ -91,8 +91,8 @@ def test_threads_are_used_again_and_one_that_is_late_has_no_part_in_that(gate):
     n_threads = threading.active_count()
     for _ in range(20):
         assert list(side_by_side(calls[1], seconds=20)[0]) == names[1]
-    assert threading.active_count() <= n_threads + 1  # in place of the late one
-    assert len(before) <= 4 + 1
+    assert threading.active_count() <= n_threads + 4  # in place of the late one, and of those not back yet
+    assert len(before) <= 12  # of 200 calls; one that has not come back yet when the next begins is replaced
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork processes")
