@@ -19,7 +19,6 @@ from ctxbench.catalogs.tool_lists import OTHER_NAMES, read_field_names
 from ctxbench.cli.capture import keep_parts
 from ctxbench.cli.common import dataset_inputs, print_json
 from ctxbench.cli.select import find_catalog
-from ctxbench.cli.tune import next_step_line
 from ctxbench.datasets import lookup
 from ctxbench.datasets.dataset import Dataset, name_fault, name_of_path
 from ctxbench.datasets.files import create_dataset, read_dataset, write_dataset
@@ -51,7 +50,6 @@ from ctxbench.labelling.sources import CATALOG, COLLECTION, EVALS, LOG, data_fil
 from ctxbench.labelling.trace_import import scopes_of
 from ctxbench.labelling.trace_labels import is_searchable
 from ctxbench.model.items import ITEM_TYPES, Catalog
-from ctxbench.tuning.held_out import next_step
 
 _STATES = {
     "cached": "on this machine, ready to use",
@@ -519,6 +517,9 @@ def _import_paths(request: ImportRequest, *, as_json: bool) -> int:
         return keep_parts(imported.parts, out=out, as_json=as_json, hide_keys=request.hide_keys)
     dataset = _with_agent(imported.dataset, plan, request)
     replaced = write_import(imported, dataset, out)
+    from ctxbench.cli.tune import next_step_line  # both load what fits selectors
+    from ctxbench.tuning.held_out import next_step
+
     with progress() as bar:
         line = next_step_line(next_step(dataset, progress=bar), str(out))
     if as_json:

@@ -4,8 +4,8 @@ A line is a body, or has a request and its response in fields of common loggers 
 `output`), each also inside a `body` or as JSON text. A response may be a stream. Bodies are of OpenAI
 (https://platform.openai.com/docs/api-reference), also examples for fine-tuning and for preferences
 (https://platform.openai.com/docs/guides/direct-preference-optimization), of Anthropic
-(https://docs.anthropic.com/en/api/messages), Gemini and Bedrock. Results of the AI SDK have the request of their first
-step, or stand beside `prompt` or `messages` (https://ai-sdk.dev/docs/reference/ai-sdk-core/generate-text).
+(https://docs.anthropic.com/en/api/messages), Gemini and Bedrock. Results of the AI SDK have the request in their first
+step, or in `prompt` or `messages` of the same line (https://ai-sdk.dev/docs/reference/ai-sdk-core/generate-text).
 """
 
 from __future__ import annotations
