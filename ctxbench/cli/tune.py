@@ -270,6 +270,7 @@ def _outcome(dataset: DatasetTuning, outcome: PolicyOutcome) -> dict[str, Any]:
         "reason": outcome.reason,
         "needed": None if outcome.needed is None else list(outcome.needed),
         "taken_from": outcome.taken_from,
+        "tied_with": outcome.tied_with,
         "settings": outcome.settings,
         "tried": outcome.tried,
         "bounds": {keys.get(text, text): bound for text, bound in outcome.bounds.items()},
