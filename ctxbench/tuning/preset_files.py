@@ -2,7 +2,8 @@
 
 Without labels, the token count of a setting is known but not its completeness. For a budget, the number of items is one
 more than the smallest whose token count reaches the budget, and then the margin is set to meet it. At equal tokens this
-was more complete on the datasets of this repository than setting the margin first.
+was more complete on the datasets of this repository than setting the margin first. Requests then differ more in their
+costs, too. Where these are so uneven that the mean on other requests may be a tenth off, the smallest number is taken.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import yaml
 
 from ctxbench.datasets.lookup import open_dataset, user_folder
 from ctxbench.evaluation.run_folder import finite
-from ctxbench.evaluation.statistics import Estimate
+from ctxbench.evaluation.statistics import LEVEL, Estimate, Interval, amount_interval, critical
 from ctxbench.io.console import ProgressListener, nothing_said, silent
 from ctxbench.io.documents import iter_jsonl
 from ctxbench.io.errors import (
@@ -381,6 +382,8 @@ T = TypeVar("T")
 _TEXTS = ("query", "input", "question", "request", "prompt", "message", "content")  # fields that may hold the text
 MAX_REQUESTS = 2000  # most requests that are used
 MARGIN, AT_MOST = "margin", "at_most"  # the parameters that a budget sets
+WIDEST = 0.1  # by what share of the mean the tokens on other requests may differ from it
+ENOUGH = 20  # with fewer requests nothing is known of how uneven they are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -392,15 +395,16 @@ class BudgetSetting:
         tokens: mean prompt tokens on the requests, at most the budget.
         items: mean number of items.
         requests: how many requests there are.
-        halves: for each half of the requests, the tokens of the setting for the other half, as a share of the budget;
-            empty with fewer than 20 requests.
+        interval: the 95% interval of the mean prompt tokens on other requests of the same kind.
+        needed: with how many requests the interval would be within a tenth of the mean.
     """
 
     values: Mapping[str, Value]
     tokens: float
     items: float
     requests: int
-    halves: tuple[float, ...]
+    interval: Interval
+    needed: int
 
 
 def read_requests(name: str) -> list[Request]:
@@ -490,19 +494,13 @@ def budget_setting(
         table, item_tokens, ceiling=int(parameters[AT_MOST].high), highest=float(parameters[MARGIN].high)
     )
     max_items, margin = prices.setting_within(tokens)
-    halves: list[float] = []
-    if len(batch) >= 20:
-        odd = np.arange(len(batch)) % 2 == 1
-        for half in (odd, ~odd):
-            tuning, test = prices.select_requests(half), prices.select_requests(~half)
-            if tuning.tokens(1, np.inf) <= tokens:
-                halves.append(test.tokens(*tuning.setting_within(tokens)) / tokens)
     return BudgetSetting(
         values={**values, **fewest, AT_MOST: max_items, MARGIN: margin},
         tokens=prices.tokens(max_items, margin),
         items=prices.items(max_items, margin),
         requests=len(batch),
-        halves=tuple(halves),
+        interval=amount_interval(prices.by_request(max_items, margin)),
+        needed=math.ceil(len(batch) * (prices.uncertainty(max_items, margin) / WIDEST) ** 2),
     )
 
 
@@ -584,12 +582,23 @@ class Prices:
         """Mean tokens of a setting."""
         return float(self.cost[self.offered(max_items, margin)].sum() / max(self.n, 1))
 
+    def by_request(self, max_items: int, margin: float) -> FloatArray:
+        """Tokens of a setting by request, shape (n_requests,)."""
+        rows = self.offered(max_items, margin)
+        return np.bincount(self.request[rows], self.cost[rows], minlength=self.n).astype(np.float64)
+
+    def uncertainty(self, max_items: int, margin: float) -> float:
+        """By what share of the mean the tokens on other requests may differ from it, at 95%; 0 without requests."""
+        tokens = self.by_request(max_items, margin)
+        error = float(tokens.std()) / math.sqrt(max(self.n, 1))
+        return critical(LEVEL) * error / float(tokens.mean()) if tokens.any() else 0.0
+
     def items(self, max_items: int, margin: float) -> float:
         """Mean items of a setting."""
         return float(self.offered(max_items, margin).sum() / max(self.n, 1))
 
     def setting_within(self, tokens: float) -> tuple[int, float]:
-        """The setting with the most mean tokens within a budget.
+        """The setting with the most mean tokens within a budget; see the head of this module.
 
         Raises:
             ParameterError: the best item alone costs more, or no item was found.
@@ -604,7 +613,13 @@ class Prices:
             )
         ceiling, highest = self.highest
         reached = next((n for n in range(1, ceiling + 1) if self.tokens(n, highest) >= tokens), ceiling)
-        max_items = min(reached + 1, ceiling)
+        setting = self._margin_within(min(reached + 1, ceiling), tokens)
+        is_uneven = self.n >= ENOUGH and self.uncertainty(*setting) > WIDEST
+        return self._margin_within(reached, tokens) if is_uneven else setting
+
+    def _margin_within(self, max_items: int, tokens: float) -> tuple[int, float]:
+        """The setting with a number of items whose margin meets a budget, which is at least that of one item."""
+        minimum, highest = self.tokens(1, np.inf), self.highest[1]
         rest = np.flatnonzero((self.rank < max_items) & (self.rank >= 1) & (self.fallen <= highest))
         rest = rest[np.argsort(self.fallen[rest], kind="stable")]
         fallen, spent = self.fallen[rest], minimum + np.cumsum(self.cost[rest]) / max(self.n, 1)
