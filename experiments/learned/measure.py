@@ -127,7 +127,8 @@ def main() -> None:
 
 def left_out(family: str, tuning: Sequence[Half]) -> Logistic:
     """The ranking fitted without a family."""
-    return Logistic.read(fit_examples([one.made for one in tuning if one.family != family]))
+    others = [half for half in tuning if half.family != family]
+    return Logistic.read(fit_examples([half.made for half in others], [half.family for half in others]))
 
 
 def measured(test: Half, tuning: Half, shipped: Logistic) -> Row:
@@ -164,8 +165,8 @@ def measured(test: Half, tuning: Half, shipped: Logistic) -> Row:
 
 def _preset(name: str, test: Half, shipped: Logistic, documents: FloatArray) -> Preset:
     values = definition("learned").values(name)
-    margin, at_most = float(values["margin"]), int(values["at_most"])
-    complete, tokens = test.measured(cut(test.ranked(shipped), test, margin=margin, at_most=at_most))
+    threshold, at_most = float(values["threshold"]), int(values["at_most"])
+    complete, tokens = test.measured(cut(test.ranked(shipped), test, threshold=threshold, at_most=at_most))
     against = compare(documents, complete, scale="yes/no")
     return Preset(tokens=mean(tokens), complete=mean(complete), against=against)
 
@@ -174,7 +175,7 @@ def _budgets(splits: Sequence[Half], shipped: Logistic) -> dict[str, Budget]:
     """A budget for the mean tokens of each preset, set on some requests and measured on the others."""
     prices = _joined([Prices.of_table(split.ranked(shipped), split.side.item_tokens) for split in splits])
     values = {name: definition("learned").values(name) for name in PRESETS}
-    settings = {name: (int(preset["at_most"]), float(preset["margin"])) for name, preset in values.items()}
+    settings = {name: (int(preset["at_most"]), float(preset["threshold"])) for name, preset in values.items()}
     return {name: _budget(prices, prices.tokens(*setting)) for name, setting in settings.items()}
 
 
@@ -186,7 +187,7 @@ def _budget(prices: Prices, tokens: float) -> Budget:
     for _ in range(DRAWS):
         drawn = rng.permutation(prices.n) < REQUESTS
         part = prices.select_requests(drawn)
-        setting = part.setting_within(max(tokens, part.tokens(1, np.inf)))
+        setting = part.setting_within(max(tokens, part.tokens(1, -np.inf)))
         shares.append(prices.select_requests(~drawn).tokens(*setting) / part.tokens(*setting))
     spent = prices.by_request(*prices.setting_within(tokens))
     chance = float(spent.std() / spent.mean() * np.sqrt(1 / REQUESTS + 1 / (prices.n - REQUESTS)))
@@ -196,7 +197,7 @@ def _budget(prices: Prices, tokens: float) -> Budget:
 def _joined(parts: Sequence[Prices]) -> Prices:
     """The prices of all requests of several parts."""
     first = np.cumsum([0, *(part.n for part in parts)])
-    arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ("rank", "fallen", "cost")}
+    arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ("rank", "score", "cost")}
     request = np.concatenate([part.request + start for part, start in zip(parts, first, strict=False)])
     return replace(parts[0], request=request, n=int(first[-1]), **arrays)
 
