@@ -393,16 +393,28 @@ class FeatureInput:
             make=lambda items: np.array([bool(chunking(item)) for item in items], dtype=np.bool_),
         )
         is_required = np.isin(np.arange(len(catalog)), self.item) & has_chunks
-        asking = {request: span for request, span in self.spans() if query.chunks(request)}
-        matrix = index.matrix(is_required, self.resources.vectors) if is_required.any() and asking else None
+        matrix = index.matrix(is_required, self.resources.vectors) if is_required.any() else None
         if matrix is None:
             return
-        embed, dimensions = self.resources.vectors, matrix.vectors.shape[1]
-        for request, vectors in query.vectors_by_request(embed, asking, dimensions=dimensions).items():
-            item = self.item[asking[request]]
+        for request, vectors in self._vectors(matrix.vectors.shape[1]).items():
+            item = self.item[int(self.start[request]) : int(self.start[request + 1])]
             rows = has_chunks[item]
             if rows.any():
                 yield _Match(request, rows, vectors, query.weights(request), matrix, item[rows])
+
+    def _vectors(self, dimensions: int) -> dict[int, Float32Array]:
+        """Vectors of the distinct chunks of each request that has candidates and chunks, looked up once."""
+        if dimensions not in self._looked_up:
+            query = self.query.distinct[0]
+            asking = [request for request, _ in self.spans() if query.chunks(request)]
+            vectors = query.vectors_by_request(self.resources.vectors, asking, dimensions=dimensions) if asking else {}
+            self._looked_up[dimensions] = vectors
+        return self._looked_up[dimensions]
+
+    @cached_property
+    def _looked_up(self) -> dict[int, dict[int, Float32Array]]:
+        """What `_vectors` returned, by dimensions."""
+        return {}
 
     def sentences(self, request: int, span: slice) -> Iterator[tuple[FloatArray, FloatArray]]:
         """Similarity and BM25 of the distinct chunks of a request for each of its items, a few chunks at a time.
@@ -479,6 +491,9 @@ def best_of_chunks(queries: np.ndarray, matrix: ChunkMatrix, item: IntArray) -> 
     ends = np.append(matrix.first, len(matrix.item))
     size = ends[position + 1] - ends[position]
     owner = np.repeat(np.arange(len(item)), size)
+    if size.max(initial=1) == 1:  # most tools: nothing to choose from
+        products = matrix.vectors[ends[position]].astype(np.float64)
+        return np.stack([np.add.reduce(products * query, axis=1) for query in queries.astype(np.float64)])
     first = np.cumsum(size) - size
     rows = np.arange(int(size.sum())) - np.repeat(first - ends[position], size)
     vectors = matrix.vectors[rows]

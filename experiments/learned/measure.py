@@ -73,7 +73,7 @@ class Row:
         queries: how many were measured.
         tokens, documents: of the specification's defaults.
         at_tokens: completeness of each comparator's first n at these tokens, by name.
-        learned, gain: of the ranking at these tokens, and against the specification's first n.
+        learned, gains: of the ranking at these tokens, and against the first n of each comparator, by name.
         less: at `LESS` times the tokens.
         own: of a fit on the dataset's own tuning split, by the same features.
         requests: of one that also reads what similar requests of that split needed.
@@ -90,7 +90,7 @@ class Row:
     documents: float
     at_tokens: dict[str, float]
     learned: float
-    gain: Comparison
+    gains: dict[str, Comparison]
     less: float
     own: float
     requests: float
@@ -140,9 +140,10 @@ def measured(test: Half, tuning: Half, shipped: Logistic) -> Row:
     table = test.ranked(shipped)
     within = test.within(table, spent)
     own, requests = (Logistic.read(fit_with_prior(one, shipped)) for one in (tuning.made, tuning.labelled))
-    gain = at_equal_tokens(*within, curves["semantic"], groups=side.group).comparison
-    if gain is None:
-        raise RuntimeError(f"{test.name}: the first n items never cost as much as the defaults")
+    gains = {name: at_equal_tokens(*within, curve, groups=side.group).comparison for name, curve in curves.items()}
+    missing = [name for name, gain in gains.items() if gain is None]
+    if missing:
+        raise RuntimeError(f"{test.name}: the first n items of {', '.join(missing)} never cost as much as the defaults")
     return Row(
         name=test.name,
         family=test.family,
@@ -151,7 +152,7 @@ def measured(test: Half, tuning: Half, shipped: Logistic) -> Row:
         documents=mean(complete),
         at_tokens={name: _at(curve, spent) for name, curve in curves.items()},
         learned=mean(within[0]),
-        gain=gain,
+        gains={name: gain for name, gain in gains.items() if gain is not None},
         less=mean(test.within(table, LESS * spent)[0]),
         own=mean(test.within(test.ranked(own), spent)[0]),
         requests=mean(test.within(test.ranked(requests), spent)[0]),
