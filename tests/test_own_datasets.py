@@ -24,6 +24,7 @@ FROZEN = {
     "diary": "aca2bd1fdce127b90e5c5ee4c108affd8ede6295abf24c41843c2d9c2f9bd224",
     "followups": "600f27781f01035959e3a86050ca6e082490dd4258327d1b8ea51ac35b96fd52",
     "freight": "5ab20aa2b99ae78e2de99a8a6c5613b8403a0624b22571ef102eb0e26138dda9",
+    "skills": "16eaad77f3a73f910de7119a3be75eab8cd46d07b32910b2c2780f55dafba1bb",
     "smoke": "ac1276031680aac729b06baed9b55b1505d7446732495fc735e7a3bcea1a1301",
     "threads": "02fec03920eaf90d04a275112a3f5498504516414c4df338787d45f7183d3092",
     "workbench": "4a41e8bc7c7d59fb6efbc09095188b56662559fdfcec84bba1ec804f45cc1a72",
@@ -36,7 +37,7 @@ def large(request) -> Dataset:
     return read_dataset(ROOT / request.param)
 
 
-@pytest.fixture(scope="module", params=[*LARGE, "diary"])
+@pytest.fixture(scope="module", params=[*LARGE, "diary", "skills"])
 def twice(request) -> Dataset:
     """One that was labelled twice, in part."""
     return read_dataset(ROOT / request.param)
@@ -68,6 +69,35 @@ def test_followups_have_a_tools_result_each_and_the_catalog_of_freight():
     assert all(query.request.tool_results for query in followups.queries)
     assert {query.tags for query in followups.queries} == {("says-nothing",), ("request-says",), ("nothing",)}
     assert all(query.needs_nothing == (query.tags == ("nothing",)) for query in followups.queries)
+
+
+def test_skills_have_bodies_of_all_lengths_and_requests_that_share_no_word_with_what_is_indexed():
+    skills = read_dataset(ROOT / "skills")
+    words = {
+        kind: [len(item.text.split()) for item in skills.catalog if item.type == kind] for kind in ("skill", "rule")
+    }
+    assert len(words["skill"]) >= 90
+    assert len(words["rule"]) >= 10
+    assert min(words["skill"]) < 100
+    assert sorted(words["skill"])[-10] > 600
+    assert max(words["skill"]) > 2_000
+    assert len(skills) >= 240
+    tags = Counter(tag for query in skills.queries for tag in query.tags)
+    assert min(tags["indirect"], 2 * tags["rule"], 4 * tags["several"], 8 * tags["nothing"]) >= 100
+    assert skills.unlabelled == ()
+    for query in skills.queries:
+        required = {label.item for label in skills.labels_of(query.id) if label.grade == 2}
+        indexed = " ".join(f"{item.name} {item.description}" for item in skills.catalog if item.key in required)
+        shared = words_of(query.request.text) & words_of(indexed)
+        assert query.needs_nothing == ("nothing" in query.tags) == (not required)
+        assert ("several" in query.tags) == (sum(item.type == "skill" for item in required) > 1)
+        assert ("rule" in query.tags) == any(item.type == "rule" for item in required)
+        assert "indirect" not in query.tags or not shared
+
+
+def words_of(text: str) -> set[str]:
+    """Words of five letters or more, in lower case, that say what a text is about."""
+    return set(re.findall(r"[a-z]{5,}", text.lower())) - {"people", "things"}
 
 
 def test_workbench_is_as_large_as_it_claims(workbench):

@@ -586,19 +586,19 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
 
 
 def _score_words(pipeline: Pipeline, explanation: Explanation) -> list[str]:
-    """An explanation of scores that include a price, and of the margin that cuts them; empty for other selectors."""
+    """An explanation of scores that include a price, and of the threshold; empty for other selectors."""
     scored = any(candidate.offered.score is not None for candidate in (*explanation.chosen, *explanation.left_out))
     steps = list(all_steps(pipeline.refine))
     if not scored or not any(step.declared("includes_tokens") for step in steps):
         return []
-    margins = {
-        (-lowest, step.declared("floor"))
+    thresholds = {
+        (lowest, step.declared("floor"))
         for step in steps
-        for lowest in step.declared("thresholds").get("difference", {}).values()
+        for lowest in step.declared("thresholds").get("score", {}).values()
     }
     cut = ""
-    if len(margins) == 1:
-        ((margin, floor),) = margins
-        kept = f", but not of the first {floor}" if floor > 1 else ""
-        cut = f" Items more than {margin:g} below the best are excluded{kept}."
-    return ["", f"Score: log likelihood minus price; comparable within one request only.{cut}"]
+    if len(thresholds) == 1:
+        ((lowest, floor),) = thresholds
+        kept = f", but not the first {'item' if floor == 1 else floor}" if floor else ""
+        cut = f" Items below {lowest:g} are excluded{kept}."
+    return ["", f"Score: log odds of being required minus log tokens.{cut}"]

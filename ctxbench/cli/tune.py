@@ -18,7 +18,7 @@ from ctxbench.cli.select import find_catalog
 from ctxbench.datasets.layout import agent_of
 from ctxbench.datasets.lookup import open_dataset
 from ctxbench.evaluation.metrics import parse_metric
-from ctxbench.evaluation.run_folder import comparison_dict, estimate_dict
+from ctxbench.evaluation.run_folder import comparison_dict, estimate_dict, finite
 from ctxbench.evaluation.statistics import Estimate
 from ctxbench.io.cache import files_in, refuse_outputs, refuse_unwritable
 from ctxbench.io.console import is_plain, progress, say
@@ -270,6 +270,7 @@ def _outcome(dataset: DatasetTuning, outcome: PolicyOutcome) -> dict[str, Any]:
         "reason": outcome.reason,
         "needed": None if outcome.needed is None else list(outcome.needed),
         "taken_from": outcome.taken_from,
+        "tied_with": outcome.tied_with,
         "settings": outcome.settings,
         "tried": outcome.tried,
         "bounds": {keys.get(text, text): bound for text, bound in outcome.bounds.items()},
@@ -416,7 +417,8 @@ def tune_to_budget(budget: Budgeted, *, as_json: bool) -> None:
                 "tokens": result.tokens,
                 "items": result.items,
                 "requests": result.requests,
-                "halves": list(result.halves),
+                "interval": [finite(result.interval.low), finite(result.interval.high)],
+                "needed": result.needed,
                 "written": str(budget.out),
             }
         )
@@ -455,9 +457,10 @@ def _lines(budget: Budgeted, setting: BudgetSetting, selector: str, counter: str
     )
     if setting.tokens < 0.9 * budget.tokens:
         yield "that is all that the selector can offer; a larger budget changes nothing"
-    elif setting.halves:
-        shares = " and ".join(f"{share:.2f}" for share in setting.halves)
-        yield f"found on one half of the requests, the other half costs {shares} times the budget"
+    elif setting.interval.holds:
+        more = f"; {setting.needed:,} requests would narrow that to 10%" if setting.needed > setting.requests else ""
+        low, high = setting.interval.low, setting.interval.high
+        yield f"on other such requests it offers {low:,.0f} to {high:,.0f} on average (95% interval){more}"
     yield "how complete it is cannot be told without labels: `ctxbench data label` asks for some"
     yield f"written: {budget.out}"
 

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +23,11 @@ from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray
 from ctxbench.model.candidates import MARGIN, SEARCHED, Candidates
 from ctxbench.model.items import TEXT_FIELDS, Catalog, Item, ItemKey
 from ctxbench.model.requests import Query
-from ctxbench.model.resources import Resources, index_over
+from ctxbench.model.resources import Resources, index_over, row_over
+from ctxbench.search.chunking import DOCUMENTS, ItemChunking
 from ctxbench.search.dense import BLOCK, ChunkMatrix, dense_index, multiply, parts_of, row_dots
 from ctxbench.search.word_index import Bm25Index, bm25_index
-from ctxbench.search.words import STOP_WORDS, WordRule, field_words, name_parts, stem
+from ctxbench.search.words import STOP_WORDS, FieldText, WordRule, field_words, name_parts, stem
 
 RULE = WordRule(split=True, stop=True, stem=True)
 """Which words count: parts of identifiers, without common English words, stemmed."""
@@ -109,6 +110,11 @@ class ItemWords:
 def item_bm25(catalog: Catalog, resources: Resources) -> Bm25Index:
     """The index of the default step `bm25` over a catalog, stored in the resources."""
     return bm25_index(catalog, resources, k1=1.5, b=0.75, rule=RULE, server=True)
+
+
+def field_bm25(catalog: Catalog, resources: Resources) -> Bm25Index:
+    """The index of a step `bm25` that also reads parameters and bodies, stored in the resources."""
+    return bm25_index(catalog, resources, k1=1.5, b=0.75, rule=RULE, server=True, bodies=True, parameters=True)
 
 
 def item_words(catalog: Catalog, resources: Resources) -> ItemWords:
@@ -358,19 +364,57 @@ class FeatureInput:
         chunk's weight, the same bits whatever is around it. Shape (n_distinct, n_rows); a request without chunks
         is left out.
         """
-        query = self.query.distinct[0]
-        catalog = query.batch.catalog
-        is_candidate = np.isin(np.arange(len(catalog)), self.item)
-        matrix = dense_index(catalog, self.resources).matrix(is_candidate, self.resources.vectors)
-        asking = {request: span for request, span in self.spans() if query.chunks(request)}
-        if matrix is None or not asking:
-            return {}
         return {
-            request: best_of_chunks(vectors, matrix, self.item[asking[request]]) * query.weights(request)[:, None]
-            for request, vectors in query.vectors_by_request(
-                self.resources.vectors, asking, dimensions=matrix.vectors.shape[1]
-            ).items()
+            request: best_of_chunks(vectors, matrix, item) * weight[:, None]
+            for request, _, vectors, weight, matrix, item in self._matches(DOCUMENTS)
         }
+
+    def field_similarity(self, field: Literal["name", "description"]) -> dict[int, FloatArray]:
+        """Cosine similarity of the best chunk of a request to a field of each of its items, by request.
+
+        Shape (n_rows,); 0 for an item without the field. A request without chunks is left out, and all are where no
+        item has the field.
+        """
+        similarity: dict[int, FloatArray] = {}
+        for request, rows, vectors, weight, matrix, item in self._matches(FieldText(field=field)):
+            similarity[request] = np.zeros(len(rows))
+            similarity[request][rows] = (best_of_chunks(vectors, matrix, item) * weight[:, None]).max(axis=0)
+        return similarity
+
+    def _matches(self, chunking: ItemChunking) -> Iterator[_Match]:
+        """What the chunks of each request are compared with: the chunks of those of its items that have any."""
+        query = self.query.distinct[0]
+        catalog, index = query.batch.catalog, dense_index(query.batch.catalog, self.resources, chunking=chunking)
+        has_chunks = row_over(
+            catalog,
+            self.resources,
+            ("has chunks", chunking),
+            over=chunking.over,
+            make=lambda items: np.array([bool(chunking(item)) for item in items], dtype=np.bool_),
+        )
+        is_required = np.isin(np.arange(len(catalog)), self.item) & has_chunks
+        matrix = index.matrix(is_required, self.resources.vectors) if is_required.any() else None
+        if matrix is None:
+            return
+        for request, vectors in self._vectors(matrix.vectors.shape[1]).items():
+            item = self.item[int(self.start[request]) : int(self.start[request + 1])]
+            rows = has_chunks[item]
+            if rows.any():
+                yield _Match(request, rows, vectors, query.weights(request), matrix, item[rows])
+
+    def _vectors(self, dimensions: int) -> dict[int, Float32Array]:
+        """Vectors of the distinct chunks of each request that has candidates and chunks, looked up once."""
+        if dimensions not in self._looked_up:
+            query = self.query.distinct[0]
+            asking = [request for request, _ in self.spans() if query.chunks(request)]
+            vectors = query.vectors_by_request(self.resources.vectors, asking, dimensions=dimensions) if asking else {}
+            self._looked_up[dimensions] = vectors
+        return self._looked_up[dimensions]
+
+    @cached_property
+    def _looked_up(self) -> dict[int, dict[int, Float32Array]]:
+        """What `_vectors` returned, by dimensions."""
+        return {}
 
     def sentences(self, request: int, span: slice) -> Iterator[tuple[FloatArray, FloatArray]]:
         """Similarity and BM25 of the distinct chunks of a request for each of its items, a few chunks at a time.
@@ -386,6 +430,25 @@ class FeatureInput:
         by_chunk = self.words.bm25.words_by_chunk(self.query.distinct[0].chunks(request))
         for part in parts_of(0, len(similarity), max(1, BLOCK // (8 * max(len(item), 1)))):
             yield similarity[part], np.stack([self.words.bm25.scores(words)[item] for words in by_chunk[part]])
+
+
+class _Match(NamedTuple):
+    """The chunks of a request and of its items that have any.
+
+    Attributes:
+        request: its number.
+        rows: which of its rows these are, shape (n_rows,).
+        vectors, weight: of its distinct chunks.
+        matrix: of the chunks of items.
+        item: of these rows.
+    """
+
+    request: int
+    rows: BoolArray
+    vectors: Float32Array
+    weight: FloatArray
+    matrix: ChunkMatrix
+    item: IntArray
 
 
 class RequestFamily(ABC):
@@ -428,6 +491,9 @@ def best_of_chunks(queries: np.ndarray, matrix: ChunkMatrix, item: IntArray) -> 
     ends = np.append(matrix.first, len(matrix.item))
     size = ends[position + 1] - ends[position]
     owner = np.repeat(np.arange(len(item)), size)
+    if size.max(initial=1) == 1:  # most tools: nothing to choose from
+        products = matrix.vectors[ends[position]].astype(np.float64)
+        return np.stack([np.add.reduce(products * query, axis=1) for query in queries.astype(np.float64)])
     first = np.cumsum(size) - size
     rows = np.arange(int(size.sum())) - np.repeat(first - ends[position], size)
     vectors = matrix.vectors[rows]
@@ -463,6 +529,7 @@ TEXT = (
     *("words.query_in_name", "words.query_in_description", "words.query_in_body", "words.query_in_item"),
     *("words.name_in_query", "words.description_in_query", "words.body_in_query"),
     *("sentence.margin", "sentence.rank", "sentence.bm25_share", "sentence.bm25_rank", "sentence.fusion"),
+    *("fields.name", "fields.description", "fields.bm25_share", "fusion.score", "fusion.margin", "fusion.rank"),
 )
 """How an item's text matches a request; these carry over to catalogs that a fit has not seen."""
 

@@ -616,9 +616,14 @@ def _notes(dataset: DatasetTuning) -> Iterator[str]:
     for outcome in dataset.outcomes:
         yield from _search_notes(outcome)
         if outcome.replaced is not None and not dataset.all_decide:
+            decided = (
+                f"{outcome.tied_with} is not significantly better than the selector of the base"
+                if outcome.tied_with
+                else "what ships is better than what was chosen"
+            )
             yield (
-                f"{outcome.policy.name}: the test split decided that what ships is better than what was chosen, so its "
-                "figures may be a little better than on other requests."
+                f"{outcome.policy.name}: the test split decided that {decided}, so its figures may be a little better "
+                "than on other requests."
             )
         if outcome.fixed_reason:
             yield f"{outcome.policy.name}: there is no tuned fixed k, since {outcome.fixed_reason}."

@@ -331,6 +331,9 @@ def _why_default(outcome: PolicyOutcome) -> str:
             [verdict.text for verdict in outcome.verdicts if verdict.falls_short or verdict.met is False]
         )
         return f"; what was chosen, {setting(outcome)}, misses {missed} on the test split"
+    if outcome.tied_with:
+        labels = outcome.needed and f"; {more_labels(outcome.needed, question='whether it is')}"
+        return f"; {outcome.reason}{labels or ''}"
     if outcome.replaced is not None:
         return f"; what was chosen, {_selector_with(outcome.replaced)}, is no more complete and costs no fewer tokens"
     return f"; {outcome.reason.rstrip('.') if not outcome.answered else more_labels(outcome.needed)}"
@@ -347,14 +350,14 @@ def _cheaper(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
     return f", which costs {fewer} fewer tokens"
 
 
-def more_labels(labels_needed: tuple[int, int] | None) -> str:
+def more_labels(labels_needed: tuple[int, int] | None, *, question: str = "whether a setting meets the target") -> str:
     """How many more labels would help, and to what."""
     if labels_needed is None:
         return "more labels are unlikely to help"
     fewest, largest = (wording.two_digits(count) for count in labels_needed)
     to = f" to {largest:,}" if largest > fewest else ""
     noun = f"request{'' if largest <= 1 else 's'}"
-    return f"label about {fewest:,}{to} more {noun} to tell whether a setting meets the target"
+    return f"label about {fewest:,}{to} more {noun} to tell {question}"
 
 
 def setting(outcome: PolicyOutcome) -> str:
@@ -371,7 +374,9 @@ def _selector_with(chosen: SettingResult) -> str:
 
 
 def _replaced_text(outcome: PolicyOutcome) -> str:
-    """The tuned setting that a shipped preset beats; empty where there is none."""
+    """The tuned setting that a shipped preset beats, or the selector that is tied; empty where there is none."""
+    if outcome.tied_with:
+        return f"; {outcome.tied_with} is not significantly better by {outcome.policy.objective}"
     if outcome.replaced is None:
         return ""
     tuned = _selector_with(outcome.replaced)

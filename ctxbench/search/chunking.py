@@ -394,13 +394,39 @@ class ItemChunking:
         return cls(chunk_rule(step["chunks"], parameter="chunks"), step["split_tools"], step.get("bodies", False))
 
 
-def searched(item: Item, *, bodies: bool) -> str:
-    """What is searched of an item: its search text, and if asked for the body of a skill."""
-    return f"{item.search_text}\n\n{item.body}" if bodies and item.body else item.search_text
+def searched(item: Item, *, bodies: bool, parameters: bool = False) -> str:
+    """The search text of an item, and if asked for the body of a skill and the parameters of a tool."""
+    parts = [item.search_text, item.body if bodies else ""]
+    if parameters:
+        parts += [f"{name} {description}" for name, description in parameters_of(item.schema)]
+    return "\n\n".join(filter(None, parts)) or item.search_text
 
 
 DOCUMENTS = ItemChunking()
 """The specification's chunking: paragraphs, tools whole."""
+
+_NAMED = ("properties", "patternProperties", "$defs", "definitions")  # keywords of JSON Schema: names to schemas
+_NESTED = ("items", "prefixItems", "additionalProperties", "allOf", "anyOf", "oneOf", "not", "if", "then", "else")
+
+
+def parameters_of(schema: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+    """The name and the description of each parameter in a JSON schema, in its order, at every depth.
+
+    A part without a name or without a description has an empty one. The schema's own description is of no parameter.
+    """
+    left: list[tuple[str, object]] = [("", schema)]
+    while left:
+        name, node = left.pop()
+        fields: Mapping[str, Any] = node if isinstance(node, Mapping) else {}
+        description = fields.get("description")
+        yield name, description if node is not schema and isinstance(description, str) else ""
+        below: list[tuple[str, object]] = []
+        for key, value in fields.items():
+            if key in _NAMED and isinstance(value, Mapping):
+                below += [(str(inner), value[inner]) for inner in value]
+            elif key in _NESTED:
+                below += [("", inner) for inner in (value if isinstance(value, list) else [value])]
+        left += reversed(below)
 
 
 _LINE = re.compile("[^\r\n\u2028\u2029]*(?:\r\n|[\r\n\u2028\u2029]|$)")

@@ -8,6 +8,7 @@ the two vectors only. The most similar pairs of items and chunks are found in th
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -150,7 +151,8 @@ class _Room:
     """The rows of a chunk matrix, with room for more behind them.
 
     What was handed out stays unchanged: rows are only ever added behind the last. Matrices of several catalogs can be
-    the first rows of one room, in which a single one, that of the most rows, may go on.
+    the first rows of one room, in which a single one, that of the most rows, may go on. Threads may share a room: the
+    indexes of several users can go on from one public index at the same time.
     """
 
     def __init__(self, rows: int, dimensions: int) -> None:
@@ -160,10 +162,16 @@ class _Room:
         self._ordinal: IntArray = np.empty(size, dtype=np.int64)
         self._first: IntArray = np.empty(size, dtype=np.int64)
         self._rows = self._items = 0
+        self._lock = threading.Lock()
 
-    def goes_on(self, matrix: ChunkMatrix, rows: int) -> bool:
-        """Whether a matrix of this room is its last, and there is room for so many more rows."""
-        return self._rows == len(matrix.item) and self._rows + rows <= len(self.vectors)
+    def extended(
+        self, matrix: ChunkMatrix, item: IntArray, ordinal: IntArray, vectors: Float32Array
+    ) -> ChunkMatrix | None:
+        """A matrix of this room with more rows; None if others are behind it already, or they do not fit in."""
+        with self._lock:
+            is_last = self._rows == len(matrix.item)
+            fits = self._rows + len(item) <= len(self.vectors)
+            return self.add(item, ordinal, vectors) if is_last and fits else None
 
     def add(self, item: IntArray, ordinal: IntArray, vectors: Float32Array | None = None) -> ChunkMatrix:
         """Put rows behind the last, and return the matrix of all; None: their vectors are there already."""
@@ -178,16 +186,31 @@ class _Room:
         return ChunkMatrix(self.vectors[used], self._item[used], self._ordinal[used], self._first[: items.stop])
 
 
+class _Embedded(NamedTuple):
+    """The embedded items of a dense index. It is replaced as a whole, so that readers need no lock.
+
+    Attributes:
+        is_embedded: shape (n_items,), never changed.
+        matrix, room: their vectors, and the room of these; None where no item has a chunk.
+    """
+
+    is_embedded: BoolArray
+    matrix: ChunkMatrix | None = None
+    room: _Room | None = None
+
+
 class DenseIndex:
-    """Chunk vectors of one catalog. Nothing is embedded until an item is needed, and each item once."""
+    """Chunk vectors of one catalog. Nothing is embedded until an item is needed, and each item once.
+
+    Threads may share an index: while one embeds, others that need further items wait for it.
+    """
 
     def __init__(self, catalog: Catalog, *, chunker: Callable[[Item], Sequence[str]] = chunks_of) -> None:
         self._catalog = catalog
         self._chunker = chunker
-        self._held = np.zeros(len(catalog), dtype=np.bool_)
-        self._matrix: ChunkMatrix | None = None
-        self._room: _Room | None = None
-        self._made: dict[Hashable, Any] = {}
+        self._embedded = _Embedded(np.zeros(len(catalog), dtype=np.bool_))
+        self._made: dict[Hashable, tuple[ChunkMatrix, Any]] = {}
+        self._lock = threading.Lock()
 
     def extended(self, catalog: Catalog) -> DenseIndex:
         """The index of a catalog that begins with the items of this one, with all vectors held here.
@@ -195,18 +218,20 @@ class DenseIndex:
         Both share them: what either needs behind the last is added without a copy, as long as the other has not gone on
         there first.
         """
-        index = DenseIndex(catalog, chunker=self._chunker)
-        index._held[: len(self._held)] = self._held
-        index._matrix, index._room = self._matrix, self._room
+        index, embedded = DenseIndex(catalog, chunker=self._chunker), self._embedded
+        added = np.zeros(len(catalog) - len(embedded.is_embedded), dtype=np.bool_)
+        index._embedded = embedded._replace(is_embedded=np.append(embedded.is_embedded, added))
         return index
 
     def get_or_compute(self, name: Hashable, make: Callable[[ChunkMatrix], T]) -> T | None:
         """What `make` makes of the matrix as it is now, once; None where no item is held."""
-        if self._matrix is None:
+        matrix = self._embedded.matrix
+        if matrix is None:
             return None
-        if name not in self._made:
-            self._made[name] = make(self._matrix)
-        return cast("T", self._made[name])
+        made = self._made.get(name)
+        if made is None or made[0] is not matrix:
+            self._made[name] = made = matrix, make(matrix)
+        return cast("T", made[1])
 
     def matrix(self, required: BoolArray, embed: Embed, *, skip_failed: bool = False) -> ChunkMatrix | None:
         """The vectors of all items held, once those in `required`, shape (n_items,), are among them.
@@ -223,35 +248,37 @@ class DenseIndex:
             EmbeddingError: a chunk could not be embedded. Nothing of this call is kept here; vectors already
                 made are in the store.
         """
-        missing = np.flatnonzero(required & ~self._held)
-        if len(missing):
-            self._add(missing, embed, skip_failed)
-        return self._matrix
+        if (required & ~self._embedded.is_embedded).any():
+            with self._lock:
+                missing = np.flatnonzero(required & ~self._embedded.is_embedded)
+                if len(missing):
+                    self._embedded = self._with(missing, embed, skip_failed)
+        return self._embedded.matrix
 
-    def _add(self, positions: IntArray, embed: Embed, skip_failed: bool) -> None:
+    def _with(self, positions: IntArray, embed: Embed, skip_failed: bool) -> _Embedded:
+        """What is embedded once the items at some positions are, too, none of which is yet."""
+        is_embedded = self._embedded.is_embedded.copy()
+        is_embedded[positions] = True
         rows = [(int(p), n, text) for p in positions for n, text in enumerate(self._chunker(self._catalog[int(p)]))]
         rows_embedded, vectors = _embedded([text for _, _, text in rows], embed, skip_failed)
         if not rows_embedded:
-            self._held[positions] = True
-            return
+            return self._embedded._replace(is_embedded=is_embedded)
         item = np.array([rows[k][0] for k in rows_embedded], dtype=np.int64)
         ordinal = np.array([rows[k][1] for k in rows_embedded], dtype=np.int64)
         broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
         if len(broken):
             where = self._catalog[int(item[broken[0]])].id
             raise EmbeddingError(f"the vector of chunk {int(ordinal[broken[0]])} of item {where} holds NaN or infinity")
-        self._put(item, ordinal, vectors)
-        self._made.clear()
-        self._held[positions] = True
+        return _Embedded(is_embedded, *self._put(item, ordinal, vectors))
 
-    def _put(self, item: IntArray, ordinal: IntArray, vectors: Float32Array) -> None:
-        """Take rows in, which are in catalog order; of items that are not held."""
-        old = self._matrix
-        if old is None or self._room is None:
-            self._room = _Room(len(item), vectors.shape[1])
-        if old is None or (item[0] > old.item[-1] and self._room.goes_on(old, len(item))):
-            self._matrix = self._room.add(item, ordinal, vectors)
-            return
+    def _put(self, item: IntArray, ordinal: IntArray, vectors: Float32Array) -> tuple[ChunkMatrix, _Room]:
+        """The matrix with further rows, which are in catalog order, and its room."""
+        _, old, room = self._embedded
+        if old is None or room is None:
+            room = _Room(len(item), vectors.shape[1])
+            return room.add(item, ordinal, vectors), room
+        if item[0] > old.item[-1] and (matrix := room.extended(old, item, ordinal, vectors)) is not None:
+            return matrix, room
         room = _Room(len(old.item) + len(item), vectors.shape[1])
         position = np.searchsorted(old.item, item) + np.arange(len(item))
         before = np.ones(len(old.item) + len(item), dtype=np.bool_)
@@ -259,8 +286,7 @@ class DenseIndex:
         all_vectors = room.vectors[: len(before)]
         all_vectors[position] = vectors
         all_vectors[before] = old.vectors
-        self._matrix = room.add(_woven(before, old.item, item), _woven(before, old.ordinal, ordinal))
-        self._room = room
+        return room.add(_woven(before, old.item, item), _woven(before, old.ordinal, ordinal)), room
 
 
 def _woven(before: BoolArray, old: IntArray, new: IntArray) -> IntArray:

@@ -553,6 +553,7 @@ class Bm25Settings(NamedTuple):
         rule: which words count; those of a plain text by default.
         server: whether the words of a tool's server are in front of its text.
         bodies: whether the body of a skill is read, too.
+        parameters: whether names and descriptions of the parameters of a tool are read, too.
     """
 
     k1: float
@@ -561,6 +562,7 @@ class Bm25Settings(NamedTuple):
     rule: WordRule = PLAIN
     server: bool = False
     bodies: bool = False
+    parameters: bool = False
 
 
 class Bm25Index(WordIndex):
@@ -604,11 +606,11 @@ class Bm25Index(WordIndex):
         return self.words([words], [1.0]) if isinstance(words, str) else words
 
     def _reader(self) -> ItemReader:
-        server, bodies, rule = self._settings.server, self._settings.bodies, self._settings.rule
+        settings, rule = self._settings, self._settings.rule
 
         def source(item: Item) -> str:
-            text = searched(item, bodies=bodies)
-            return f"{item.server} {text}" if server and item.server else text
+            text = searched(item, bodies=settings.bodies, parameters=settings.parameters)
+            return f"{item.server} {text}" if settings.server and item.server else text
 
         return ItemReader(rule=f"bm25 {rule}", n_fields=1, source=source, words=lambda item: [rule.words(source(item))])
 
@@ -633,7 +635,7 @@ def bm25_index(catalog: Catalog, resources: Resources, **options: Any) -> Bm25In
         catalog,
         resources,
         ("bm25", settings),
-        over=("server", "search_text", *(("body",) if settings.bodies else ())),
+        over=TEXT_FIELDS if settings.bodies or settings.parameters else ("server", "search_text"),
         make=lambda: Bm25Index(catalog, **options),
         extend=lambda old: old.extended(catalog),
     )

@@ -6,10 +6,10 @@ import math
 import re
 import string
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray,
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Query
 from ctxbench.model.resources import Resources, index_over, row_over
-from ctxbench.search.chunking import has_longer_piece
+from ctxbench.search.chunking import ItemChunking, has_longer_piece, parameters_of
 
 LONGEST_WORD = 4_000
 """Bytes of UTF-8 that a word has at most; no index is given more of it, as FTS5 cuts at 32,768 within a character."""
@@ -230,8 +230,6 @@ def asked_words(query: Query, request: int) -> tuple[str, ...]:
 
 
 FIELDS = ("server", "name", "description", "parameters", "text")
-_NAMED = ("properties", "patternProperties", "$defs", "definitions")  # keywords of JSON Schema: names to schemas
-_NESTED = ("items", "prefixItems", "additionalProperties", "allOf", "anyOf", "oneOf", "not", "if", "then", "else")
 
 
 def field_words(item: Item) -> Mapping[str, list[str]]:
@@ -245,31 +243,32 @@ def field_words(item: Item) -> Mapping[str, list[str]]:
         "server": name_words(item.server or ""),
         "name": name_words(item.path if item.is_file else "" if item.by_text else item.name),
         "description": [] if item.by_text else words(item.description),
-        "parameters": [word for part in _schema_words(item.schema) for word in part],
+        "parameters": [word for name, text in parameters_of(item.schema) for word in (*name_words(name), *words(text))],
         "text": [] if item.type == "tool" else words(item.text.removeprefix(item.path) if item.is_file else item.text),
     }
 
 
-def _schema_words(schema: Mapping[str, Any] | None) -> Iterator[list[str]]:
-    """The words of each parameter's name and description in a JSON schema, in its order, at every depth.
+@dataclass(frozen=True)
+class FieldText(ItemChunking):
+    """One field of an item as its only chunk: the parts of its name, or its description.
 
-    What the schema as a whole says of itself belongs to no parameter.
+    What is searched by its text alone, and an item without the field, has no chunk.
     """
-    left: list[tuple[str, object]] = [("", schema)]
-    while left:
-        name, node = left.pop()
-        yield name_words(name)
-        if not isinstance(node, Mapping):
-            continue
-        if node is not schema and isinstance(node.get("description"), str):
-            yield words(node["description"])
-        below: list[tuple[str, object]] = []
-        for key, value in node.items():
-            if key in _NAMED and isinstance(value, Mapping):
-                below += [(str(inner), value[inner]) for inner in value]
-            elif key in _NESTED:
-                below += [("", inner) for inner in (value if isinstance(value, list) else [value])]
-        left += reversed(below)
+
+    field: Literal["name", "description"] = "name"
+
+    def __call__(self, item: Item) -> tuple[str, ...]:
+        """The text of the field, if there is any."""
+        if item.by_text:
+            return ()
+        name = item.path if item.is_file else item.name
+        text = " ".join(name_parts(name)) if self.field == "name" else item.description
+        return (text,) if text.strip() else ()
+
+    @property
+    def over(self) -> tuple[str, ...]:
+        """The attributes of an item that its chunk depends on, and what names it where it cannot be embedded."""
+        return ("type", "server", "name", "title", "description", "text")
 
 
 FUZZY_FIELDS = ("name", "description")

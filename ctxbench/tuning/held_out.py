@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
@@ -30,12 +30,13 @@ from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.selector import PipelineSelector, Value
 from ctxbench.tuning.fit_examples import ALL, groups_of, labelled_queries
-from ctxbench.tuning.inputs import Choice, TuningDataset, choose
+from ctxbench.tuning.inputs import Choice, TuningDataset, choose, tied_choice
 from ctxbench.tuning.measures import REACH, Measure, Pairing
 from ctxbench.tuning.policy import SAFETY_ERRORS, Constraint, Limit, Policy, reach_ratio, rounding_error
 from ctxbench.tuning.query_fits import columns_of
 from ctxbench.tuning.results import (
     COMPLETE,
+    DEFAULTS,
     EVERYTHING,
     FIXED,
     RECOMMENDED,
@@ -50,14 +51,19 @@ from ctxbench.tuning.results import (
     fall_short,
     rank_out_of_fold,
 )
-from ctxbench.tuning.search import MAX_FACTOR, MIN_QUERIES, Base, BestSetting, Optimum
+from ctxbench.tuning.search import MAX_FACTOR, MIN_QUERIES, Base, BestSetting, Optimum, Setting, Ties
 from ctxbench.tuning.tunables import ShippedPreset, Tunable
 
 T = TypeVar("T")
 
 
 def with_stricter(
-    policies: Sequence[Policy], choices: Mapping[str, Choice], *, base: Base, to_beat: Mapping[str, float]
+    policies: Sequence[Policy],
+    choices: Mapping[str, Choice],
+    *,
+    base: Base,
+    to_beat: Mapping[str, float],
+    ties: Ties[Setting] | None = None,
 ) -> dict[str, Choice]:
     """Replace each choice by that of a stricter policy with a better value of the same objective.
 
@@ -66,6 +72,7 @@ def with_stricter(
         choices: by policy; those of other policies are not changed.
         base: gives targets that are multiples of it.
         to_beat: by policy, the base's objective, which a setting must improve on; NaN = no such condition.
+        ties: a setting of the base's selector is replaced only by its own, or by one that is significantly better.
     """
     result = dict(choices)
     for policy in policies:
@@ -78,12 +85,23 @@ def with_stricter(
             if setting is None or not choice.answered or not is_stricter(stricter, policy, base):
                 continue
             value = sign * setting.means[aim]
-            if value < best - rounding_error(best if math.isfinite(best) else 0.0):
-                best = value
-                result[policy.name] = replace(
-                    choices[stricter.name], taken_from=stricter.name, settings=choice.settings
-                )
+            if value < best - rounding_error(best if math.isfinite(best) else 0.0) and not (
+                ties is not None and _is_tied(policy, choices[stricter.name], result[policy.name], ties)
+            ):
+                best, taken = value, replace(choices[stricter.name], taken_from=stricter.name, settings=choice.settings)
+                if ties is not None and taken.base is not None:
+                    of_base = choice.setting if choice.selector == ties.base else choice.base
+                    taken = replace(taken, base=of_base or taken.base)
+                result[policy.name] = taken
     return result
+
+
+def _is_tied(policy: Policy, choice: Choice, compared: Choice, ties: Ties[Setting]) -> bool:
+    """Whether a choice of another selector is tied with one of the base's selector."""
+    if choice.setting is None or compared.setting is None or not choice.selector != ties.base == compared.selector:
+        return False
+    settings = (choice.selector, choice.setting.rounded), (compared.selector, compared.setting.rounded)
+    return not ties.is_better(policy, *settings)
 
 
 def is_stricter(policy: Policy, compared: Policy, base: Base) -> bool:
@@ -417,7 +435,13 @@ def policy_outcome(
         comparisons: by policy, kind and metric name.
         verdicts: of the constraints.
     """
-    outcome = PolicyOutcome(policy=policy, chosen=None, settings=choice.settings, replaced=results.get("replaced"))
+    outcome = PolicyOutcome(
+        policy=policy,
+        chosen=None,
+        settings=choice.settings,
+        replaced=results.get("replaced"),
+        tied_with=choice.tied_with,
+    )
     if choice.setting is None or "chosen" not in results:
         return replace(outcome, reason=choice.reason, needed=choice.needed, answered=choice.answered)
     pairs = (
@@ -483,32 +507,68 @@ def best_preset(
     return min(best, key=lambda name: sign * better[name][policy.objective], default=None)
 
 
-def beaten_policies(
-    policies: Sequence[Policy],
-    measured: Mapping[str, Mapping[str, T]],
-    presets: Mapping[str, T],
-    *,
-    verdicts: Callable[[Policy, T], Sequence[ConstraintVerdict]],
-    means: Callable[[T], Mapping[Metric, float]],
-) -> Iterator[tuple[Policy, str]]:
-    """The policies whose chosen setting a shipped preset beats on the evaluation set, each with the preset's name.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HeldOut(Generic[T]):
+    """What the evaluation set has to say about choices. A setting is measured as `T`, on one dataset or on several.
 
     A choice looks better than it is on the queries that it was made on, and a preset does not, so the evaluation set
     decides.
 
-    Args:
-        policies: those that the labels can answer.
-        measured: by policy, the setting that was `chosen`.
-        presets: by name.
+    Attributes:
+        ties: compares on the evaluation set.
+        shipped: the shipped presets, and `presets`, what was measured, by name.
+        first: what was measured on the (first) dataset.
+        of_base: measures a setting of the base's selector.
         verdicts: of the constraints of a policy, for a setting.
-        means: of a setting, on the evaluation set.
+        means: of a setting.
+        is_unread: whether the choices were made on other queries.
     """
-    for policy in policies:
-        chosen = measured.get(policy.name, {}).get("chosen")
-        if chosen is not None and not fall_short(verdicts(policy, chosen)):
-            passing = {name: means(row) for name, row in presets.items() if not fall_short(verdicts(policy, row))}
-            if name := best_preset(policy, means(chosen), passing):
-                yield policy, name
+
+    ties: Ties[T]
+    shipped: Sequence[ShippedPreset]
+    presets: Mapping[str, T]
+    first: Callable[[T], SettingValues]
+    of_base: Callable[[BestSetting], T]
+    verdicts: Callable[[Policy, T], Sequence[ConstraintVerdict]]
+    means: Callable[[T], Mapping[Metric, float]]
+    is_unread: bool
+
+    def replacements(
+        self, policies: Sequence[Policy], choices: Mapping[str, Choice], measured: Mapping[str, Mapping[str, T]]
+    ) -> Iterator[tuple[Policy, Choice]]:
+        """The policies with another choice, and this: the base's selector, or a shipped preset.
+
+        Args:
+            policies: those that the labels can answer.
+            choices: by policy.
+            measured: by policy, the setting that was `chosen`.
+        """
+        for policy in policies:
+            chosen, choice = measured.get(policy.name, {}).get("chosen"), choices[policy.name]
+            if chosen is None:
+                continue
+            if self.is_unread and choice.base is not None:
+                base = self.of_base(choice.base)
+                if self._keeps(policy, base) and not self.ties.is_better(policy, chosen, base):
+                    chosen, choice = base, tied_choice(policy, choice, self.ties.base)
+            if choice.setting is not None and self._keeps(policy, chosen):
+                passing = {name: self.means(row) for name, row in self.presets.items() if self._keeps(policy, row)}
+                passing = {name: means for name, means in passing.items() if not self._is_tied(policy, name, chosen)}
+                if name := best_preset(policy, self.means(chosen), passing):
+                    preset = next(shipped for shipped in self.shipped if shipped.name == name)
+                    is_default = self.first(self.presets[name]).role == DEFAULTS
+                    choice = replacing_choice(preset, choice, is_default=is_default)
+            if choice is not choices[policy.name]:
+                yield policy, choice
+
+    def _keeps(self, policy: Policy, setting: T) -> bool:
+        return not fall_short(self.verdicts(policy, setting))
+
+    def _is_tied(self, policy: Policy, preset: str, chosen: T) -> bool:
+        """Whether a preset of another selector is tied with a setting of the base's selector."""
+        selectors = [self.first(setting).selector for setting in (self.presets[preset], chosen)]
+        is_rival = selectors[0] != self.ties.base == selectors[1]
+        return is_rival and not self.ties.is_better(policy, self.presets[preset], chosen)
 
 
 def replacing_choice(preset: ShippedPreset, beaten: Choice, *, is_default: bool) -> Choice:

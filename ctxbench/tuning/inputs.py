@@ -49,7 +49,18 @@ from ctxbench.tuning.results import (
     Trace,
     is_fitted_on,
 )
-from ctxbench.tuning.search import MIN_QUERIES, REPORTED, BestSetting, Competitor, Optimum, SearchResult
+from ctxbench.tuning.search import (
+    DEFAULT,
+    MIN_QUERIES,
+    REPORTED,
+    BestSetting,
+    Competitor,
+    Optimum,
+    SearchResult,
+    Setting,
+    Ties,
+    labels_to_confirm,
+)
 from ctxbench.tuning.tunables import (
     EXTERNAL_CUT,
     FIRST_N,
@@ -74,6 +85,10 @@ class Choice:
         answered: whether the metrics of the policy apply to any label.
         settings: how many settings were compared.
         taken_from: the stricter policy whose setting it is; empty if it is the best by the limits of this policy.
+        tied_with: the selector that is better by the objective, but not significantly, so that the base's selector is
+            chosen, or its default kept; empty if there is none.
+        base: what the base's selector has for the policy, if another one is chosen: its best setting, or its default
+            (no values); None if it has nothing that keeps the policy.
     """
 
     selector: str = ""
@@ -83,6 +98,8 @@ class Choice:
     answered: bool = True
     settings: int = 0
     taken_from: str = ""
+    tied_with: str = ""
+    base: BestSetting | None = None
 
 
 def unanswerable(policies: Collection[Policy], labels: Labels) -> dict[str, str]:
@@ -116,8 +133,11 @@ def unanswerable(policies: Collection[Policy], labels: Labels) -> dict[str, str]
     return reasons
 
 
-def choose(policy: Policy, optima: Mapping[str, Optimum]) -> Choice:
+def choose(policy: Policy, optima: Mapping[str, Optimum], ties: Ties[Setting] | None = None) -> Choice:
     """Choose the best setting of all selectors; of equal settings, that of the first selector.
+
+    If another selector than the base's has the best setting, but its objective is not significantly better than that of
+    the best setting of the base's selector, or of its default if there is none, this is chosen.
 
     The default is kept if no setting keeps all limits significantly, or if a measure of the policy applies to fewer
     than `MIN_QUERIES` queries. The choice then says how many more labels are needed.
@@ -125,13 +145,15 @@ def choose(policy: Policy, optima: Mapping[str, Optimum]) -> Choice:
     Args:
         policy: the policy of all optima.
         optima: by name of the selector, in order; each has seen all settings of its selector.
+        ties: compares the settings of two selectors; None = only equal ones are ties.
     """
     settings = sum(optimum.settings for optimum in optima.values())
     met = {name: best for name, optimum in optima.items() if (best := optimum.best) is not None}
     reasons = {name: _few_reason(optima[name], best) for name, best in met.items()}
     if enough := {name: optima[name] for name, reason in reasons.items() if not reason}:
         name = _best(enough)
-        return Choice(selector=name, setting=met[name], settings=settings)
+        choice = Choice(selector=name, setting=met[name], settings=settings)
+        return choice if ties is None or name == ties.base else _without_tie(policy, choice, optima, ties)
     if met:
         name = _best({name: optima[name] for name in met})
         return Choice(reason=reasons[name], needed=optima[name].labels_needed(), settings=settings)
@@ -141,6 +163,38 @@ def choose(policy: Policy, optima: Mapping[str, Optimum]) -> Choice:
         reason = _unsure_reason(optima[name], near[name], name)
         return Choice(reason=reason, needed=optima[name].labels_needed(), settings=settings)
     return Choice(reason=_unreachable_reason(policy, optima), settings=settings)
+
+
+def _without_tie(policy: Policy, choice: Choice, optima: Mapping[str, Optimum], ties: Ties[Setting]) -> Choice:
+    """The choice of another selector than the base's, or that of the base's if they are tied."""
+    optimum = optima[ties.base]
+    best = optimum.best
+    if best is not None and _few_reason(optimum, best):
+        best = None
+    if choice.setting is None or (best is None and math.isnan(optimum.to_beat)):
+        return choice
+    settings = (choice.selector, choice.setting.rounded), (ties.base, (best or DEFAULT).rounded)
+    choice = replace(choice, base=best or DEFAULT)
+    if ties.is_better(policy, *settings):
+        return choice
+    needed = labels_to_confirm(*ties.gain(policy, *settings), optima[choice.selector].queries)
+    return tied_choice(policy, replace(choice, needed=needed), ties.base)
+
+
+def tied_choice(policy: Policy, choice: Choice, base: str) -> Choice:
+    """The choice of the base's selector in place of another one that is not significantly better.
+
+    Args:
+        policy: the policy.
+        choice: the other one, with what the base's selector has.
+        base: the name of the base's selector.
+    """
+    tied = Choice(settings=choice.settings, tied_with=choice.selector)
+    if choice.base is not DEFAULT:
+        return replace(tied, selector=base, setting=choice.base)
+    text = setting_text(choice.selector, {} if choice.setting is None else choice.setting.rounded)
+    reason = Message("tuning.tied-with-default", setting=text, objective=policy.objective)
+    return replace(tied, reason=reason, needed=choice.needed)
 
 
 def _is_unreachable(optima: Mapping[str, Optimum]) -> bool:

@@ -1,8 +1,10 @@
 """Write presets files and fitted selectors, and find a preset for a token budget without labels.
 
 Without labels, the token count of a setting is known but not its completeness. For a budget, the number of items is one
-more than the smallest whose token count reaches the budget, and then the margin is set to meet it. At equal tokens this
-was more complete on the datasets of this repository than setting the margin first.
+more than the smallest whose token count reaches the budget, and then the threshold is set to meet it. At equal tokens
+this was more complete on the datasets of this repository than setting the threshold first. Requests then differ more in
+their costs, too. Where these are so uneven that the mean on other requests may be a tenth off, the smallest number is
+taken.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import yaml
 
 from ctxbench.datasets.lookup import open_dataset, user_folder
 from ctxbench.evaluation.run_folder import finite
-from ctxbench.evaluation.statistics import Estimate
+from ctxbench.evaluation.statistics import LEVEL, Estimate, Interval, amount_interval, critical
 from ctxbench.io.console import ProgressListener, nothing_said, silent
 from ctxbench.io.documents import iter_jsonl
 from ctxbench.io.errors import (
@@ -380,7 +382,9 @@ def _rounded(value: float) -> float | None:
 T = TypeVar("T")
 _TEXTS = ("query", "input", "question", "request", "prompt", "message", "content")  # fields that may hold the text
 MAX_REQUESTS = 2000  # most requests that are used
-MARGIN, AT_MOST = "margin", "at_most"  # the parameters that a budget sets
+THRESHOLD, AT_MOST = "threshold", "at_most"  # the parameters that a budget sets
+WIDEST = 0.1  # by what share of the mean the tokens on other requests may differ from it
+ENOUGH = 20  # with fewer requests nothing is known of how uneven they are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -392,15 +396,16 @@ class BudgetSetting:
         tokens: mean prompt tokens on the requests, at most the budget.
         items: mean number of items.
         requests: how many requests there are.
-        halves: for each half of the requests, the tokens of the setting for the other half, as a share of the budget;
-            empty with fewer than 20 requests.
+        interval: the 95% interval of the mean prompt tokens on other requests of the same kind.
+        needed: with how many requests the interval would be within a tenth of the mean.
     """
 
     values: Mapping[str, Value]
     tokens: float
     items: float
     requests: int
-    halves: tuple[float, ...]
+    interval: Interval
+    needed: int
 
 
 def read_requests(name: str) -> list[Request]:
@@ -473,8 +478,8 @@ def budget_setting(
     """The setting with the most mean prompt tokens within a budget.
 
     Args:
-        definition: of a selector that ends with the cut `margin` of a difference, with parameters margin and at_most.
-        values: of its parameters; margin and at_most are replaced.
+        definition: of a selector that ends with the cut `at_least`, with parameters threshold and at_most.
+        values: of its parameters; threshold and at_most are replaced.
         batch: the requests.
         resources: of its pipeline.
         tokens: the mean budget per request; > 0.
@@ -487,22 +492,16 @@ def budget_setting(
     table = replace(pipeline, refine=pipeline.refine[:-1]).run(batch, resources).candidates
     item_tokens = resources.tokens(batch.catalog)
     prices = Prices.of_table(
-        table, item_tokens, ceiling=int(parameters[AT_MOST].high), highest=float(parameters[MARGIN].high)
+        table, item_tokens, ceiling=int(parameters[AT_MOST].high), lowest=float(parameters[THRESHOLD].low)
     )
-    max_items, margin = prices.setting_within(tokens)
-    halves: list[float] = []
-    if len(batch) >= 20:
-        odd = np.arange(len(batch)) % 2 == 1
-        for half in (odd, ~odd):
-            tuning, test = prices.select_requests(half), prices.select_requests(~half)
-            if tuning.tokens(1, np.inf) <= tokens:
-                halves.append(test.tokens(*tuning.setting_within(tokens)) / tokens)
+    max_items, threshold = prices.setting_within(tokens)
     return BudgetSetting(
-        values={**values, **fewest, AT_MOST: max_items, MARGIN: margin},
-        tokens=prices.tokens(max_items, margin),
-        items=prices.items(max_items, margin),
+        values={**values, **fewest, AT_MOST: max_items, THRESHOLD: threshold},
+        tokens=prices.tokens(max_items, threshold),
+        items=prices.items(max_items, threshold),
         requests=len(batch),
-        halves=tuple(halves),
+        interval=amount_interval(prices.by_request(max_items, threshold)),
+        needed=math.ceil(len(batch) * (prices.uncertainty(max_items, threshold) / WIDEST) ** 2),
     )
 
 
@@ -513,11 +512,11 @@ def checked_cut(definition: Definition, values: Mapping[str, Value]) -> dict[str
         ParameterError: the selector does not end with a cut that a budget can set.
     """
     refine = definition.refining(values)
-    last = refine[-1].get("margin", {}) if refine and isinstance(refine[-1], Mapping) else {}
-    if last.get(MARGIN) != f"${MARGIN}" or last.get(AT_MOST) != f"${AT_MOST}" or last.get("of") != "difference":
+    last = refine[-1].get("at_least", {}) if refine and isinstance(refine[-1], Mapping) else {}
+    if last.get(THRESHOLD) != f"${THRESHOLD}" or last.get(AT_MOST) != f"${AT_MOST}":
         raise ParameterError(
-            f"a budget needs a selector that ends with the cut `margin` with parameters {MARGIN} and {AT_MOST}, such "
-            f"as `learned`; selector {definition.name!r} does not"
+            f"a budget needs a selector that ends with the cut `at_least` with parameters {THRESHOLD} and {AT_MOST}, "
+            f"such as `learned`; selector {definition.name!r} does not"
         )
     written = last.get("at_least", 0)
     if isinstance(written, str):
@@ -529,40 +528,37 @@ def checked_cut(definition: Definition, values: Mapping[str, Value]) -> dict[str
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """The items retrieved for every request, best first, with token counts and distances to the best score.
+    """The items retrieved for every request, best first, with scores and token counts.
 
     Attributes:
         request, rank: of every row, shape (n_rows,); the best item of a request has rank 0.
-        fallen: the best score less that of the row, shape (n_rows,), >= 0.
+        score: of the row, shape (n_rows,).
         cost: tokens of the row, shape (n_rows,).
         n: the number of requests, with those without items.
-        highest: the highest number of items, and the largest margin, of a setting.
+        limits: the highest number of items, and the lowest threshold, of a setting.
     """
 
     request: IntArray
     rank: IntArray
-    fallen: FloatArray
+    score: FloatArray
     cost: IntArray
     n: int
-    highest: tuple[int, float]
+    limits: tuple[int, float]
 
     @classmethod
-    def of_table(cls, table: Candidates, item_tokens: IntArray, *, ceiling: int = 100, highest: float = 20.0) -> Prices:
+    def of_table(cls, table: Candidates, item_tokens: IntArray, *, ceiling: int = 100, lowest: float = -20.0) -> Prices:
         """Read them from the chosen rows of candidates.
 
         Args:
             table: candidates in order.
             item_tokens: shape (n_items,).
             ceiling: the highest number of items.
-            highest: the largest margin.
+            lowest: the lowest threshold.
         """
         alive = table.chosen & table.ranked
         rows = np.flatnonzero(alive)
-        rank, request = place_among(table, alive)[rows], table.request[rows]
-        best = np.zeros(table.n_requests)
-        best[request[rank == 0]] = table.score[rows][rank == 0]
-        fallen = best[request] - table.score[rows]
-        return cls(request, rank, fallen, table.prices(item_tokens)[rows], table.n_requests, (ceiling, highest))
+        rank, cost = place_among(table, alive)[rows], table.prices(item_tokens)[rows]
+        return cls(table.request[rows], rank, table.score[rows], cost, table.n_requests, (ceiling, lowest))
 
     def select_requests(self, requests: BoolArray) -> Prices:
         """The prices of the requests where `requests`, shape (n_requests,), is True."""
@@ -571,49 +567,66 @@ class Prices:
             self,
             request=new[self.request[rows]],
             rank=self.rank[rows],
-            fallen=self.fallen[rows],
+            score=self.score[rows],
             cost=self.cost[rows],
             n=int(requests.sum()),
         )
 
-    def offered(self, max_items: int, margin: float) -> BoolArray:
+    def offered(self, max_items: int, threshold: float) -> BoolArray:
         """The rows that are offered; the best item of each request always is."""
-        return (self.rank < max_items) & ((self.fallen <= margin) | (self.rank < 1))
+        return (self.rank < max_items) & ((self.score >= threshold) | (self.rank < 1))
 
-    def tokens(self, max_items: int, margin: float) -> float:
+    def tokens(self, max_items: int, threshold: float) -> float:
         """Mean tokens of a setting."""
-        return float(self.cost[self.offered(max_items, margin)].sum() / max(self.n, 1))
+        return float(self.cost[self.offered(max_items, threshold)].sum() / max(self.n, 1))
 
-    def items(self, max_items: int, margin: float) -> float:
+    def by_request(self, max_items: int, threshold: float) -> FloatArray:
+        """Tokens of a setting by request, shape (n_requests,)."""
+        rows = self.offered(max_items, threshold)
+        return np.bincount(self.request[rows], self.cost[rows], minlength=self.n).astype(np.float64)
+
+    def uncertainty(self, max_items: int, threshold: float) -> float:
+        """By what share of the mean the tokens on other requests may differ from it, at 95%; 0 without requests."""
+        tokens = self.by_request(max_items, threshold)
+        error = float(tokens.std()) / math.sqrt(max(self.n, 1))
+        return critical(LEVEL) * error / float(tokens.mean()) if tokens.any() else 0.0
+
+    def items(self, max_items: int, threshold: float) -> float:
         """Mean items of a setting."""
-        return float(self.offered(max_items, margin).sum() / max(self.n, 1))
+        return float(self.offered(max_items, threshold).sum() / max(self.n, 1))
 
     def setting_within(self, tokens: float) -> tuple[int, float]:
-        """The setting with the most mean tokens within a budget.
+        """The setting with the most mean tokens within a budget; see the head of this module.
 
         Raises:
             ParameterError: the best item alone costs more, or no item was found.
         """
         if not len(self.cost):
             raise ParameterError("no item is found for any of the requests; give other requests or another selector")
-        minimum = self.tokens(1, np.inf)
+        minimum = self.tokens(1, -np.inf)
         if tokens < minimum:
             raise ParameterError(
                 f"a budget of {tokens:g} tokens is below one item: the best item of a request costs {minimum:,.0f} on "
                 "average; give at least that"
             )
-        ceiling, highest = self.highest
-        reached = next((n for n in range(1, ceiling + 1) if self.tokens(n, highest) >= tokens), ceiling)
-        max_items = min(reached + 1, ceiling)
-        rest = np.flatnonzero((self.rank < max_items) & (self.rank >= 1) & (self.fallen <= highest))
-        rest = rest[np.argsort(self.fallen[rest], kind="stable")]
-        fallen, spent = self.fallen[rest], minimum + np.cumsum(self.cost[rest]) / max(self.n, 1)
-        last = np.append(fallen[1:] > fallen[:-1], True)[: len(fallen)]  # rows of equal scores are offered together
+        ceiling, lowest = self.limits
+        reached = next((n for n in range(1, ceiling + 1) if self.tokens(n, lowest) >= tokens), ceiling)
+        setting = self._threshold_within(min(reached + 1, ceiling), tokens)
+        is_uneven = self.n >= ENOUGH and self.uncertainty(*setting) > WIDEST
+        return self._threshold_within(reached, tokens) if is_uneven else setting
+
+    def _threshold_within(self, max_items: int, tokens: float) -> tuple[int, float]:
+        """The setting with a number of items whose threshold meets a budget, which is at least that of one item."""
+        minimum, lowest = self.tokens(1, -np.inf), self.limits[1]
+        rest = np.flatnonzero((self.rank < max_items) & (self.rank >= 1) & (self.score >= lowest))
+        rest = rest[np.argsort(-self.score[rest], kind="stable")]
+        score, spent = self.score[rest], minimum + np.cumsum(self.cost[rest]) / max(self.n, 1)
+        last = np.append(score[1:] < score[:-1], True)[: len(score)]  # rows of equal scores are offered together
         fitting = np.flatnonzero(last & (spent <= tokens))
         if not len(fitting):
-            return max_items, 0.0
+            return 1, lowest
         at = int(fitting[-1])
-        return max_items, _between(float(fallen[at]), float(fallen[at + 1]) if at + 1 < len(fallen) else highest)
+        return max_items, -_between(-float(score[at]), -float(score[at + 1]) if at + 1 < len(score) else -lowest)
 
 
 def _between(low: float, high: float) -> float:

@@ -171,9 +171,11 @@ class PolicyOutcome:
             or a setting is recommended.
         answered: whether the metrics of the policy apply to any label.
         taken_from: the stricter policy whose setting `chosen` is; empty if it is the best by the limits of this policy.
+        tied_with: the selector that is better by the objective, but not significantly, so that the base's selector is
+            chosen, or its default kept; empty if there is none.
         shipped: the name of the shipped preset that `chosen` is, such as `learned/normal`; empty if it is none.
         replaced: the tuned setting that was replaced, because a shipped preset or the default beats it in completeness
-            and prompt tokens.
+            and prompt tokens on the evaluation set, or because it is tied with the base's selector there.
         settings: how many settings were compared exactly for this policy.
         tried: how many settings were run, because a parameter cannot be swept.
         bounds: by text of each constraint, the bound on the tuning set that was compared with its target.
@@ -199,6 +201,7 @@ class PolicyOutcome:
     needed: tuple[int, int] | None = None
     answered: bool = True
     taken_from: str = ""
+    tied_with: str = ""
     shipped: str = ""
     replaced: SettingResult | None = None
     settings: int = 0

@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -79,6 +80,58 @@ class BestSetting:
     n: Mapping[Measure, int]
     bounds: Mapping[str, float]
     missed: tuple[int, ...] = ()
+
+
+DEFAULT = BestSetting(values={}, rounded={}, means={}, n={}, bounds={})
+"""The defaults of a selector."""
+Setting: TypeAlias = tuple[str, Mapping[str, Value]]
+"""The name of a selector, and values of its parameters."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Ties(Generic[T]):
+    """Decides ties between selectors: another selector than the base's must be significantly better than that.
+
+    The best of many settings looks better than it is. On other requests, a selector that was not significantly better
+    is as likely to be worse.
+
+    Attributes:
+        base: the name of the base's selector.
+        gain: by how much the objective of a policy is better at one setting than at another: the mean paired
+            difference, above 0 if it is better, and its standard error.
+        errors: how many standard errors the difference must be above 0.
+    """
+
+    base: str
+    gain: Callable[[Policy, T, T], tuple[float, float]]
+    errors: float = SAFETY_ERRORS
+
+    def is_better(self, policy: Policy, setting: T, compared: T) -> bool:
+        """Whether the objective of a setting is significantly better than that of another; False for NaN."""
+        gain, error = self.gain(policy, setting, compared)
+        return gain - self.errors * error > rounding_error(gain)
+
+
+def mean_gain(policy: Policy, parts: Sequence[tuple[FloatArray, FloatArray, IntArray]]) -> tuple[float, float]:
+    """The gain of `Ties`: on one dataset, or the mean over several; there of amounts that of their logarithms.
+
+    Args:
+        policy: its objective is compared.
+        parts: of each dataset, values by query of a setting and of what it is compared with, and groups of queries,
+            each of shape (n_queries,).
+    """
+    measure, gains, errors = Measure(policy.objective), [], []
+    for values, compared, group in parts:
+        pairing = Pairing(base={measure: compared}, group=group)
+        means, of_means = pairing.differences({measure: values})[measure].errors()
+        gain, error = float(means[0]), float(of_means[0])
+        if len(parts) > 1 and policy.objective.declaration.scale == "amount":
+            unit = 1.0 + float(np.nanmean(compared))
+            gain, error = math.log1p(gain / unit), error / unit
+        gains.append(-gain if policy.minimise else gain)
+        errors.append(error)
+    return float(np.mean(gains)), math.hypot(*errors) / len(parts)
 
 
 class Optimum:
@@ -342,6 +395,23 @@ def _shortage_of(limit: Limit, means: FloatArray, ends: FloatArray) -> FloatArra
     out = np.full(len(means), math.inf)
     np.divide(np.abs(means - ends), room, out=out, where=room > 0)
     return out**2
+
+
+def labels_to_confirm(gain: float, error: float, queries: int) -> tuple[int, int] | None:
+    """About how many more queries would make a gain significant, as of `Optimum.labels_needed`.
+
+    Args:
+        gain: the mean difference to what it is compared with, above 0 if it is better.
+        error: its standard error.
+        queries: how many queries were measured.
+    """
+    largest = MAX_FACTOR * max(queries, _KNOWN)
+    means = (gain, gain - _DOUBT * error)
+    needed = [queries * (SAFETY_ERRORS * error / mean) ** 2 if mean > 0 else math.inf for mean in means]
+    if not needed[0] <= largest:
+        return None
+    fewest, most = (max(math.ceil(min(number, largest)) - queries, 1) for number in needed)
+    return fewest, most
 
 
 def precedes(key: tuple[float, ...], other_key: tuple[float, ...]) -> bool:

@@ -21,7 +21,7 @@ from ctxbench.evaluation.comparisons import (
     grouped_estimate,
 )
 from ctxbench.evaluation.metrics import Metric, mean
-from ctxbench.evaluation.statistics import Comparison, Estimate, correct
+from ctxbench.evaluation.statistics import Comparison, Estimate, correct, critical
 from ctxbench.io.console import ProgressListener, silent
 from ctxbench.io.errors import Message, UserError, count
 from ctxbench.model.arrays import FloatArray, IntArray
@@ -31,16 +31,15 @@ from ctxbench.selectors.selector import Value
 from ctxbench.tuning.cut_families import CutFamily, sweep_common
 from ctxbench.tuning.fit_examples import ALL
 from ctxbench.tuning.held_out import (
+    HeldOut,
     SettingEvaluator,
     SettingValues,
     VerdictQueries,
-    beaten_policies,
     compare_all,
     constraint_verdicts,
     fixed_reason,
     metrics_of,
     policy_outcome,
-    replacing_choice,
     verdict,
     with_stricter,
 )
@@ -62,6 +61,7 @@ from ctxbench.tuning.results import (
     DEFAULTS,
     OF_ITS_RANKING,
     PRESET,
+    RECOMMENDED,
     SPEC_DEFAULTS,
     TEST,
     TOGETHER,
@@ -75,7 +75,20 @@ from ctxbench.tuning.results import (
     SettingResult,
     Tuning,
 )
-from ctxbench.tuning.search import MIN_QUERIES, Base, Competitor, Optimum, SearchResult, first_n, preset_search, search
+from ctxbench.tuning.search import (
+    MIN_QUERIES,
+    Base,
+    BestSetting,
+    Competitor,
+    Optimum,
+    SearchResult,
+    Setting,
+    Ties,
+    first_n,
+    mean_gain,
+    preset_search,
+    search,
+)
 from ctxbench.tuning.tunables import EXTERNAL_CUT, FIRST_N
 
 
@@ -119,15 +132,16 @@ class DatasetTuner:
         if self.base is not None:
             self._add_presets(file, self.base)
         one_group = self._one_group_reason()
+        ties = Ties[Setting](self._base.name, lambda *of: mean_gain(of[0], [self.gain_parts(*of)]))
         for policy in self.file.policies.values():
             if reason := self.dataset.unanswered.get(policy.name, one_group):
                 self.choices[policy.name] = Choice(reason=reason, answered=False)
             else:
                 optima = {name: result.optima[policy.name] for name, result in self.searches.items()}
-                self.choices[policy.name] = self._with_lacking_labels(choose(policy, optima))
+                self.choices[policy.name] = self._with_lacking_labels(choose(policy, optima, ties))
         if self.base is not None:
             to_beat = {name: result.to_beat for name, result in self.searches[self._base.name].optima.items()}
-            self.choices = with_stricter(self.policies, self.choices, base=self.base, to_beat=to_beat)
+            self.choices = with_stricter(self.policies, self.choices, base=self.base, to_beat=to_beat, ties=ties)
 
     def _add_presets(self, file: PolicyFile, base: Base) -> None:
         """Add shipped presets that no sweep evaluates; they are the only settings of a selector that is not tuned."""
@@ -157,6 +171,18 @@ class DatasetTuner:
         if self.base is None or len(np.unique(self.dataset.tuning_set.group[~np.isnan(self.base.complete)])) > 1:
             return ""
         return Message("tuning.one-group", queries=self.base.in_need)
+
+    def gain_parts(self, policy: Policy, *settings: Setting) -> tuple[FloatArray, FloatArray, IntArray]:
+        """Two settings on the tuning set; see `mean_gain`."""
+        measure = Measure(policy.objective)
+        values, compared = (self.searches[name].competitor.by_query(values)[measure] for name, values in settings)
+        return values, compared, self.dataset.tuning_set.group
+
+    def held_out_parts(self, policy: Policy, *settings: SettingValues) -> tuple[FloatArray, FloatArray, IntArray]:
+        """Two settings on the evaluation set; see `mean_gain`."""
+        query_set = self.dataset.evaluation_set
+        values, compared = (setting.by_query[query_set.split][policy.objective] for setting in settings)
+        return values, compared, query_set.group
 
     def _say(self, activity: str, done: int, total: int) -> None:
         self._progress(f"{self.name}, {activity}; done", done, total)
@@ -267,22 +293,31 @@ class DatasetTuner:
         }
 
     def _replaced(self, measured: Mapping[str, dict[str, SettingValues]]) -> dict[str, dict[str, SettingValues]]:
-        """By policy, the shipped preset that replaces a setting which it beats, and that setting."""
-        beaten = beaten_policies(
-            self.policies,
-            measured,
-            self.shipped_values,
+        """By policy, what replaces a setting, and that setting: what it is tied with, or a preset that beats it."""
+        held_out = HeldOut(
+            ties=Ties(
+                self._base.name,
+                lambda *of: mean_gain(of[0], [self.held_out_parts(*of)]),
+                critical(self.file.confidence),
+            ),
+            shipped=self.shipped,
+            presets=self.shipped_values,
+            first=lambda setting: setting,
+            of_base=self.of_base,
             verdicts=lambda policy, setting: self.evaluator.verdicts(policy, setting, self.defaults),
             means=lambda setting: setting.evaluation_means,
+            is_unread=TEST in self.dataset.query_sets,
         )
         replaced = {}
-        for policy, name in beaten:
-            preset = next(shipped for shipped in self.shipped if shipped.name == name)
-            is_default = preset.is_setting_of(self._base, {})
-            self.choices[policy.name] = replacing_choice(preset, self.choices[policy.name], is_default=is_default)
+        for policy, choice in held_out.replacements(self.policies, self.choices, measured):
+            self.choices[policy.name] = choice
             tuned = replace(measured[policy.name]["chosen"], name=f"{policy.name}, as tuned", role=TUNED)
             replaced[policy.name] = {**self._chosen(policy), "replaced": tuned}
         return replaced
+
+    def of_base(self, setting: BestSetting) -> SettingValues:
+        """A setting of the base's selector, measured."""
+        return self.evaluator.setting(self._base, setting.rounded, name=self._base.name, role=RECOMMENDED)
 
     def _presets(self) -> Iterator[SettingValues]:
         """The presets of the base's definition, without those that equal its defaults."""
@@ -485,8 +520,10 @@ class CommonSetting:
                 optima[policy.name][tunable.name] = optimum
                 self._fixed[policy.name, tunable.name] = first
         none = Choice(reason=Message("tuning.no-common-setting"))
+        base = self._tuners[0].inputs.tunables[0].name
+        ties = Ties[Setting](base, lambda *of: mean_gain(of[0], [tuner.gain_parts(*of) for tuner in self._tuners]))
         for policy in self._file.policies.values():
-            self._choices[policy.name] = choose(policy, optima[policy.name]) if policy in policies else none
+            self._choices[policy.name] = choose(policy, optima[policy.name], ties) if policy in policies else none
 
     def _sweep(self, family: CutFamily, name: str, optima: Sequence[Optimum], progress: ProgressListener) -> None:
         sweep_common(
@@ -576,17 +613,28 @@ class CommonSetting:
         self, measured: Mapping[str, dict[str, list[SettingValues]]], shipped: Mapping[str, list[SettingValues]]
     ) -> dict[str, dict[str, list[SettingValues]]]:
         """By policy, the shipped preset that replaces a setting which it beats, and that setting."""
+        held_out = HeldOut(
+            ties=Ties(self._tuners[0].inputs.tunables[0].name, self._held_out_gain, critical(self._file.confidence)),
+            shipped=self._tuners[0].shipped,
+            presets=shipped,
+            first=lambda rows: rows[0],
+            of_base=lambda setting: [tuner.of_base(setting) for tuner in self._tuners],
+            verdicts=self._verdicts,
+            means=_joined_means,
+            is_unread=any(TEST in tuner.dataset.query_sets for tuner in self._tuners),
+        )
         replaced = {}
-        for policy, name in beaten_policies(
-            self._policies, measured, shipped, verdicts=self._verdicts, means=_joined_means
-        ):
-            preset = next(preset for preset in self._tuners[0].shipped if preset.name == name)
-            is_default = shipped[name][0].role == DEFAULTS
-            self._choices[policy.name] = replacing_choice(preset, self._choices[policy.name], is_default=is_default)
+        for policy, choice in held_out.replacements(self._policies, self._choices, measured):
+            self._choices[policy.name] = choice
             chosen = measured[policy.name]["chosen"]
             tuned = [replace(setting, name=f"{policy.name}, as tuned", role=TUNED) for setting in chosen]
             replaced[policy.name] = {**self._chosen(policy), "replaced": tuned}
         return replaced
+
+    def _held_out_gain(self, policy: Policy, *settings: Sequence[SettingValues]) -> tuple[float, float]:
+        """The gain of one setting over another on the evaluation sets."""
+        pairs = zip(self._tuners, *settings, strict=True)
+        return mean_gain(policy, [tuner.held_out_parts(policy, *pair) for tuner, *pair in pairs])
 
     def _preset_name(self, choice: Choice) -> str:
         """The name of the shipped preset that a choice equals; empty if there is none."""

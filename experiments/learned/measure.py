@@ -25,7 +25,7 @@ from world import FAMILIES, ROOT, TEST, TUNING, Half, cut, halves, mean, resourc
 from ctxbench.cli.common import run_script
 from ctxbench.evaluation.comparisons import Curve, at_equal_tokens
 from ctxbench.evaluation.statistics import Comparison, compare
-from ctxbench.model.arrays import BoolArray, FloatArray
+from ctxbench.model.arrays import FloatArray
 from ctxbench.pipelines.features import Logistic
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.selectors.definitions import definition
@@ -37,6 +37,8 @@ from ctxbench.tuning.tuner import first_items_curve
 COMPARATORS = ("semantic", "bm25", "hybrid")
 PRESETS = ("aggressive", "normal", "conservative")
 LESS = 0.75
+DRAWS, REQUESTS = 20, 200  # of the budgets set without labels
+FEWEST = 300  # requests of a dataset on which budgets are measured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +51,20 @@ class Preset:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Budget:
+    """A budget set on requests without labels, drawn several times.
+
+    Attributes:
+        shares: tokens on the other requests as a share of those on the drawn ones, by draw; none with few requests.
+        chance: the standard error of such a share if only chance differs: that of the mean tokens of the drawn
+            requests and of the others, at the setting found on all.
+    """
+
+    shares: tuple[float, ...] = ()
+    chance: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Row:
     """One dataset; completeness in shares, tokens as means.
 
@@ -57,12 +73,13 @@ class Row:
         queries: how many were measured.
         tokens, documents: of the specification's defaults.
         at_tokens: completeness of each comparator's first n at these tokens, by name.
-        learned, gain: of the ranking at these tokens, and against the specification's first n.
+        learned, gains: of the ranking at these tokens, and against the first n of each comparator, by name.
         less: at `LESS` times the tokens.
         own: of a fit on the dataset's own tuning split, by the same features.
         requests: of one that also reads what similar requests of that split needed.
         presets: by name.
-        halves: tokens on one half of the requests of a budget set on the other, as shares of it.
+        requests_of_both: how many requests both splits have together, as far as they were drawn.
+        budgets: set on `REQUESTS` of these, for the mean tokens of each preset.
         oracle, everything: tokens of the required items alone, and of all items.
     """
 
@@ -73,12 +90,13 @@ class Row:
     documents: float
     at_tokens: dict[str, float]
     learned: float
-    gain: Comparison
+    gains: dict[str, Comparison]
     less: float
     own: float
     requests: float
     presets: dict[str, Preset]
-    halves: tuple[float, float]
+    requests_of_both: int
+    budgets: dict[str, Budget]
     oracle: float
     everything: float
 
@@ -109,7 +127,8 @@ def main() -> None:
 
 def left_out(family: str, tuning: Sequence[Half]) -> Logistic:
     """The ranking fitted without a family."""
-    return Logistic.read(fit_examples([one.made for one in tuning if one.family != family]))
+    others = [half for half in tuning if half.family != family]
+    return Logistic.read(fit_examples([half.made for half in others], [half.family for half in others]))
 
 
 def measured(test: Half, tuning: Half, shipped: Logistic) -> Row:
@@ -121,9 +140,10 @@ def measured(test: Half, tuning: Half, shipped: Logistic) -> Row:
     table = test.ranked(shipped)
     within = test.within(table, spent)
     own, requests = (Logistic.read(fit_with_prior(one, shipped)) for one in (tuning.made, tuning.labelled))
-    gain = at_equal_tokens(*within, curves["semantic"], groups=side.group).comparison
-    if gain is None:
-        raise RuntimeError(f"{test.name}: the first n items never cost as much as the defaults")
+    gains = {name: at_equal_tokens(*within, curve, groups=side.group).comparison for name, curve in curves.items()}
+    missing = [name for name, gain in gains.items() if gain is None]
+    if missing:
+        raise RuntimeError(f"{test.name}: the first n items of {', '.join(missing)} never cost as much as the defaults")
     return Row(
         name=test.name,
         family=test.family,
@@ -132,12 +152,13 @@ def measured(test: Half, tuning: Half, shipped: Logistic) -> Row:
         documents=mean(complete),
         at_tokens={name: _at(curve, spent) for name, curve in curves.items()},
         learned=mean(within[0]),
-        gain=gain,
+        gains={name: gain for name, gain in gains.items() if gain is not None},
         less=mean(test.within(table, LESS * spent)[0]),
         own=mean(test.within(test.ranked(own), spent)[0]),
         requests=mean(test.within(test.ranked(requests), spent)[0]),
         presets={name: _preset(name, test, shipped, complete) for name in PRESETS},
-        halves=_halves(test, shipped, spent),
+        requests_of_both=len(side) + len(tuning.side),
+        budgets=_budgets([test, tuning], shipped),
         oracle=_oracle(test),
         everything=float(np.mean([row @ side.item_tokens for row in side.batch.eligible])),
     )
@@ -145,21 +166,41 @@ def measured(test: Half, tuning: Half, shipped: Logistic) -> Row:
 
 def _preset(name: str, test: Half, shipped: Logistic, documents: FloatArray) -> Preset:
     values = definition("learned").values(name)
-    margin, at_most = float(values["margin"]), int(values["at_most"])
-    complete, tokens = test.measured(cut(test.ranked(shipped), test, margin=margin, at_most=at_most))
+    threshold, at_most = float(values["threshold"]), int(values["at_most"])
+    complete, tokens = test.measured(cut(test.ranked(shipped), test, threshold=threshold, at_most=at_most))
     against = compare(documents, complete, scale="yes/no")
     return Preset(tokens=mean(tokens), complete=mean(complete), against=against)
 
 
-def _halves(test: Half, shipped: Logistic, tokens: float) -> tuple[float, float]:
-    prices = Prices.of_table(test.ranked(shipped), test.side.item_tokens)
-    odd = np.arange(prices.n) % 2 == 1
-    return (_other(prices, odd, tokens), _other(prices, ~odd, tokens))
+def _budgets(splits: Sequence[Half], shipped: Logistic) -> dict[str, Budget]:
+    """A budget for the mean tokens of each preset, set on some requests and measured on the others."""
+    prices = _joined([Prices.of_table(split.ranked(shipped), split.side.item_tokens) for split in splits])
+    values = {name: definition("learned").values(name) for name in PRESETS}
+    settings = {name: (int(preset["at_most"]), float(preset["threshold"])) for name, preset in values.items()}
+    return {name: _budget(prices, prices.tokens(*setting)) for name, setting in settings.items()}
 
 
-def _other(prices: Prices, part: BoolArray, tokens: float) -> float:
-    budget = max(tokens, prices.select_requests(part).tokens(1, np.inf))
-    return prices.select_requests(~part).tokens(*prices.select_requests(part).setting_within(budget)) / budget
+def _budget(prices: Prices, tokens: float) -> Budget:
+    """A budget set on `REQUESTS` requests, in `DRAWS` draws."""
+    if prices.n < FEWEST:
+        return Budget()
+    rng, shares = np.random.default_rng(0), []
+    for _ in range(DRAWS):
+        drawn = rng.permutation(prices.n) < REQUESTS
+        part = prices.select_requests(drawn)
+        setting = part.setting_within(max(tokens, part.tokens(1, -np.inf)))
+        shares.append(prices.select_requests(~drawn).tokens(*setting) / part.tokens(*setting))
+    spent = prices.by_request(*prices.setting_within(tokens))
+    chance = float(spent.std() / spent.mean() * np.sqrt(1 / REQUESTS + 1 / (prices.n - REQUESTS)))
+    return Budget(shares=tuple(shares), chance=chance)
+
+
+def _joined(parts: Sequence[Prices]) -> Prices:
+    """The prices of all requests of several parts."""
+    first = np.cumsum([0, *(part.n for part in parts)])
+    arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ("rank", "score", "cost")}
+    request = np.concatenate([part.request + start for part, start in zip(parts, first, strict=False)])
+    return replace(parts[0], request=request, n=int(first[-1]), **arrays)
 
 
 def _oracle(test: Half) -> float:

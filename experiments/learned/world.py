@@ -39,6 +39,8 @@ FAMILIES = {
     "toollens": ("toollens",),
     "workbench": ("datasets/workbench",),
     "freight": ("datasets/freight",),
+    "skills": ("datasets/skills",),
+    "diary": ("datasets/diary",),
 }
 """Datasets by family: those of one share items or an author's way of writing, and are left out together."""
 
@@ -62,11 +64,14 @@ def learned() -> Pipeline:
 
 def fitted(families: Iterable[str], opened: LocalResources) -> Fit:
     """One fit on the tuning splits of the datasets of some families, at most `SAMPLE` queries each."""
-    names = [name for family in families for name in FAMILIES[family]]
-    whole = (open_dataset(name, base=ROOT) for name in names)
-    return fit_pooled(
-        [select_queries(one, split=TUNING, sample=SAMPLE, seed=_SEEDS[TUNING]) for one in whole], learned(), opened
-    )
+    datasets = {
+        family: [
+            select_queries(open_dataset(name, base=ROOT), split=TUNING, sample=SAMPLE, seed=_SEEDS[TUNING])
+            for name in FAMILIES[family]
+        ]
+        for family in families
+    }
+    return fit_pooled(datasets, learned(), opened)
 
 
 @dataclass(frozen=True)
@@ -152,13 +157,15 @@ class Half:
     def within(self, table: Candidates, tokens: float) -> tuple[FloatArray, FloatArray]:
         """Completeness and tokens of a ranking cut to a mean number of tokens (see `tune --unlabelled`)."""
         prices = Prices.of_table(table, self.side.resources.tokens(self.side.batch.catalog))
-        most, margin = prices.setting_within(tokens)
-        return self.measured(cut(table, self, margin=margin, at_most=most))
+        most, threshold = prices.setting_within(tokens)
+        return self.measured(cut(table, self, threshold=threshold, at_most=most))
 
 
-def cut(table: Candidates, half: Half, *, margin: float, at_most: int) -> Candidates:
+def cut(table: Candidates, half: Half, *, threshold: float, at_most: int) -> Candidates:
     """What the selector offers of a ranking."""
-    steps = definition("learned").pipeline({**definition("learned").values(), "margin": margin, "at_most": at_most})
+    steps = definition("learned").pipeline(
+        {**definition("learned").values(), "threshold": threshold, "at_most": at_most}
+    )
     return steps.refine[-1].call(half.front.query, table, half.side.resources)
 
 

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -54,7 +55,7 @@ from ctxbench.tuning.preset_files import write_fitted
 from ctxbench.tuning.query_fits import shipped_fit
 from ctxbench.tuning.rankings import MeasuredRankings
 from ctxbench.tuning.results import TUNING, QuerySet
-from ctxbench.tuning.search import Optimum
+from ctxbench.tuning.search import Optimum, Setting, Ties, mean_gain
 from ctxbench.tuning.tunables import Tunable
 
 ROOT = Path(__file__).parents[2]
@@ -154,10 +155,23 @@ class Ground:
         for one in self.candidates:
             optimum = optima[one.tunable.name] = Optimum(NORMAL, base=base, defaults=one.tunable.values())
             sweep(one.family, one.rankings.select_queries(among), [optimum])
-        choice = choose(NORMAL, optima)
+        ties = Ties[Setting](self.candidates[0].tunable.name, partial(self._gain, among))
+        choice = choose(NORMAL, optima, ties)
         if choice.setting is None:
             return None
-        return next(one for one in self.candidates if one.tunable.name == choice.selector), choice.setting.rounded
+        return self._candidate(choice.selector), choice.setting.rounded
+
+    def _candidate(self, selector: str) -> Candidate:
+        return next(candidate for candidate in self.candidates if candidate.tunable.name == selector)
+
+    def _gain(self, among: BoolArray, policy: Policy, *settings: Setting) -> tuple[float, float]:
+        """By how much the objective of a setting is better than that of another on some requests."""
+        found = []
+        for selector, values in settings:
+            candidate = self._candidate(selector)
+            rankings, values = candidate.rankings.select_queries(among), candidate.tunable.values(values)
+            found.append(candidate.family.by_query(rankings, values)[Measure(policy.objective)])
+        return mean_gain(policy, [(found[0], found[1], self.pairing.group[among])])
 
     def best(self, among: BoolArray) -> Found:
         """The best that is recommendable if some requests are the truth, by means alone."""

@@ -14,7 +14,9 @@ import pytest
 from ctxbench.memory.memories import Memory
 from ctxbench.memory.stores import DictStore
 from ctxbench.memory.web_app import UserTokens
+from ctxbench.search import dense
 from tests.draws import draws
+from tests.interrupt import Interrupted
 from tests.memory.service_world import WORKSPACE, service_over
 
 uvicorn = pytest.importorskip("uvicorn")
@@ -85,3 +87,20 @@ def test_builds_from_32_clients_are_those_one_by_one():
     assert [status for _, status, _ in found] == [200] * most
     assert [number for number, _, told in found if told != expected[number]] == []
     assert len({str(told) for told in expected.values()}) > 100  # they are not all alike
+
+
+def test_first_builds_of_two_users_at_once_are_those_one_by_one(monkeypatch):
+    """The private items of both are put behind the public ones at the same time."""
+
+    def build(made, user):
+        return made.build("flat tyre", user=user).as_dict()
+
+    alone, shared = service(), service()
+    expected = {user: build(alone, user) for user in USERS}
+    shared.prepare()  # the index of public items exists
+    is_extended = lambda room, *_: room._rows > 0  # noqa: E731 - of the public items
+    interrupted = Interrupted(dense._Room.add, lambda: build(shared, "ben"), when=is_extended)
+    monkeypatch.setattr(dense._Room, "add", interrupted)
+    assert build(shared, "ana") == expected["ana"]
+    assert interrupted.result() == expected["ben"]
+    assert {user: build(shared, user) for user in USERS} == expected

@@ -176,8 +176,8 @@ class TestDense:
 
     def test_rows_are_shared_and_not_stacked_again(self):
         resources, catalog = Chosen(), Catalog(rules("a", "b"))
-        before = self.search(catalog, resources)._matrix
-        after = self.search(catalog.extended(rules("c")), resources)._matrix
+        before = self.search(catalog, resources)._embedded.matrix
+        after = self.search(catalog.extended(rules("c")), resources)._embedded.matrix
         assert np.shares_memory(before.vectors, after.vectors)
         assert np.shares_memory(before.item, after.item)
         assert before.item.tolist() == [0, 0, 0, 1, 1, 1]
@@ -188,9 +188,9 @@ class TestDense:
         resources, catalog = Chosen(), Catalog(rules("a"))
         self.search(catalog, resources)
         one, other = catalog.extended(rules("b")), catalog.extended(rules("c"))
-        first = self.search(one, resources)._matrix
+        first = self.search(one, resources)._embedded.matrix
         copy = first.vectors.copy()
-        second = self.search(other, resources)._matrix
+        second = self.search(other, resources)._embedded.matrix
         assert first.vectors.tobytes() == copy.tobytes()
         assert not np.shares_memory(first.vectors, second.vectors)
         assert second.vectors[-2].tolist() == resources.vectors(["about c"])[0].tolist()
@@ -199,14 +199,14 @@ class TestDense:
         resources, catalog = Chosen(), Catalog(rules("a", "b", "c"))
         self.search(catalog, resources, available=[0])
         extended = catalog.extended(rules("d"))
-        held = self.search(extended, resources, available=[0, 3])._matrix
+        held = self.search(extended, resources, available=[0, 3])._embedded.matrix
         copy = held.vectors.copy()
-        old = self.search(catalog, resources)._matrix
+        old = self.search(catalog, resources)._embedded.matrix
         assert held.vectors.tobytes() == copy.tobytes()
         assert (held.item.tolist(), old.item.tolist()) == ([0, 0, 0, 3, 3, 3], [0, 0, 0, 1, 1, 1, 2, 2, 2])
-        whole = self.search(extended, resources)._matrix
+        whole = self.search(extended, resources)._embedded.matrix
         assert whole.item.tolist() == np.repeat(np.arange(4), 3).tolist()
-        assert whole.vectors.tobytes() == self.search(Catalog(extended), Chosen())._matrix.vectors.tobytes()
+        assert whole.vectors.tobytes() == self.search(Catalog(extended), Chosen())._embedded.matrix.vectors.tobytes()
 
     def test_room_grows_by_half_so_that_copies_stay_few_and_are_let_go(self):
         resources, catalog = Chosen(), Catalog(rules("first"))
@@ -214,7 +214,7 @@ class TestDense:
         made = 0
         for n in range(400):
             catalog = catalog.extended(rules(str(n)))
-            room = self.search(catalog, resources)._room
+            room = self.search(catalog, resources)._embedded.room
             made += room not in rooms
             rooms.add(room)
         del room

@@ -66,6 +66,25 @@ class TestPrices:
         with pytest.raises(ParameterError, match="no item is found for any of the requests"):
             prices([]).setting_within(50.0)
 
+    def test_tokens_by_request_have_the_mean_that_a_setting_costs(self):
+        held = prices([5.0, 4.0, 1.0], [3.0, 2.5], [])
+        assert held.by_request(3, 0.5).tolist() == [10.0, 30.0, 0.0]
+        assert held.by_request(3, 0.5).mean() == held.tokens(3, 0.5)
+
+    def test_the_mean_on_other_requests_is_as_uncertain_as_its_standard_error_says(self):
+        held = prices(*[[5.0, 4.9], [5.0, 1.0]] * 20)
+        assert held.by_request(2, 0.5).tolist() == [30.0, 10.0] * 20
+        assert held.uncertainty(2, 0.5) == pytest.approx(1.959964 * 10.0 / np.sqrt(40) / 20.0)
+        assert held.uncertainty(2, 9.0) == 0.0  # all cost the same
+
+    @pytest.mark.parametrize(("times", "most"), [(20, 2), (60, 3)])
+    def test_fewer_items_are_allowed_where_requests_would_cost_too_unevenly(self, times, most):
+        """The mean of 40 such requests is uncertain by 15%, that of 120 by 9%."""
+        held = prices(*[[5.0, 4.9, 4.8], [5.0, 1.0, 1.0]] * times)
+        setting = held.setting_within(20.0)
+        assert setting[0] == most
+        assert held.tokens(*setting) == 20.0
+
     def test_a_half_is_what_the_half_would_give(self):
         held = prices([5.0, 4.0, 1.0], [3.0, 2.5])
         part = held.select_requests(np.array([False, True]))
@@ -84,7 +103,9 @@ class TestSetting:
         spent = cost[table.chosen & (table.origin == 1)].sum() / len(batch)
         assert spent == pytest.approx(found.tokens)
         assert spent <= 60.0
-        assert found.halves == ()  # too few requests
+        assert found.interval.low < found.tokens < found.interval.high
+        assert not found.interval.holds  # too few requests
+        assert found.needed > len(batch)
 
     def test_another_cut_is_refused(self):
         bm25 = definition("bm25")

@@ -368,8 +368,8 @@ def test_progress_names_dataset_and_selector(ready):
 
 
 def test_a_policy_whose_own_limits_came_to_nothing_takes_what_a_stricter_one_did(ready, monkeypatch):
-    def unsure(policy, optima):
-        return Choice(reason="too few labels") if policy.name == "lax" else choose(policy, optima)
+    def unsure(policy, optima, ties):
+        return Choice(reason="too few labels") if policy.name == "lax" else choose(policy, optima, ties)
 
     monkeypatch.setattr("ctxbench.tuning.tuner.choose", unsure)
     policies = {

@@ -574,7 +574,7 @@ class AtLeast(Strategy):
     """Offer the items whose score, or probability behind `probability`, is at least a threshold.
 
     Attributes:
-        threshold: smallest score that is offered, 0 to 1.
+        threshold: smallest score that is offered; any number.
         at_least: that many of the best items are offered even below the threshold, >= 0.
         at_most: no more than that many are offered, >= `at_least`; None = no limit.
 
@@ -593,7 +593,7 @@ class AtLeast(Strategy):
     }
 
     def __post_init__(self) -> None:
-        check_range("threshold", self.threshold, 0, 1)
+        check_range("threshold", self.threshold, -math.inf)
         check_range("at_least", self.at_least, 0)
         if self.at_most is not None and self.at_most < self.at_least:
             raise ParameterError(f"at_most must be at_least or more, which is {self.at_least}, got {self.at_most}")

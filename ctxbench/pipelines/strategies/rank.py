@@ -18,7 +18,7 @@ from ctxbench.model.candidates import MARGIN, RECEIVED, SEARCHED, SECONDS, SENT,
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Query, Request
 from ctxbench.model.resources import CHAT, Resources
-from ctxbench.model.strategies import Strategy
+from ctxbench.model.strategies import Strategy, later
 from ctxbench.pipelines.features import (
     LABELLED,
     RETRIEVED,
@@ -641,6 +641,9 @@ class Probability(FittedStep):
 PROBABILITY_COLUMN = "probability.score"
 """Column: the probability that the price was made of."""
 
+WAIVED = "price.waived"
+"""Column: 1 for the item that comes first whatever it costs, since it is the most likely one by far; else 0."""
+
 _LEAST = 1e-15  # probabilities nearer to 0 or 1 count as this near
 
 
@@ -650,6 +653,8 @@ class Price(Strategy):
 
     Attributes:
         overhead: tokens that any item costs beside its own, >= 1.
+        sure: log odds by which an item must be more likely than all others of its request to come first whatever it
+            costs, >= 0; None = no item does. The column `price.waived` is 1 for an item that comes first only by that.
 
     Comes behind `probability`, whose score stays in the column `probability.score`; a score outside 0 to 1 is an
     error. `chunk_rank` becomes the place in the new order. Session items stay unchanged. Empty in, empty out. Cost:
@@ -657,9 +662,14 @@ class Price(Strategy):
     """
 
     overhead: int = 50
+    sure: float | None = later(None)
     uses: ClassVar[tuple[str, ...]] = ("tokens",)
     includes_tokens: ClassVar[bool] = True
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {"overhead": (1, math.inf)}
+
+    def __post_init__(self) -> None:
+        if self.sure is not None:
+            check_range("sure", self.sure, 0)
 
     def score_at(self, score: float, before: int, after: int) -> float:
         """The score with the logarithm of the new tokens."""
@@ -680,11 +690,38 @@ class Price(Strategy):
             )
         table = candidates.with_columns(**{PROBABILITY_COLUMN: probability})
         cost = candidates.prices(resources.tokens(query.batch.catalog, candidates.item[searched]))
-        score = np.zeros(len(candidates), dtype=np.float64)
-        for row in np.flatnonzero(searched).tolist():  # one by one: vectorised logarithms differ in the last bit
+        odds, price = np.zeros((2, len(candidates)), dtype=np.float64)
+        rows = np.flatnonzero(searched)
+        for row in rows.tolist():  # one by one: vectorised logarithms differ in the last bit
             p = min(max(float(probability[row]), _LEAST), 1.0 - _LEAST)
-            score[row] = math.log(p) - math.log1p(-p) - math.log(int(cost[row]) + self.overhead)
+            odds[row], price[row] = math.log(p) - math.log1p(-p), math.log(int(cost[row]) + self.overhead)
+        score = odds - price
+        if self.sure is not None:
+            first = _leading(rows, table.request, odds, self.sure)
+            best = np.full(table.n_requests, -np.inf)
+            np.maximum.at(best, table.request[rows], score[rows])
+            first = first[score[first] < best[table.request[first]]]
+            waived = np.where(searched, 0.0, np.nan)
+            waived[first] = 1.0
+            table = table.with_columns(**{WAIVED: waived})
+            score[first] = np.nextafter(best[table.request[first]], np.inf)
         return reranked(table, score)
+
+
+def _leading(rows: IntArray, request: IntArray, odds: FloatArray, lead: float) -> IntArray:
+    """Of each request, the row whose log odds are at least `lead` above those of all its others, if there is one.
+
+    Args:
+        rows: which rows count, rising.
+        request, odds: of all rows.
+        lead: >= 0.
+    """
+    order = rows[np.lexsort((rows, -odds[rows], request[rows]))]
+    is_first = firsts(request[order])
+    second = np.append(order[1:], order[:1])
+    is_alone = np.append(is_first[1:], True)[: len(order)]
+    is_leading = is_first & (is_alone | (odds[order] - odds[second] >= lead))
+    return np.asarray(order[is_leading])
 
 
 @dataclass(frozen=True)

@@ -478,6 +478,7 @@ class Bm25(Strategy):
         stem: whether English endings are taken off.
         server: whether a tool's server is searched.
         bodies: whether the body of a skill is searched, too, which the model loads on demand.
+        parameters: whether the names and descriptions of a tool's parameters are searched, too.
         statistics: over which items it is counted how rare a word and how long a text is, `catalog`, all, or `scope`,
             those that the request may see, of its user and at its time, and any search may offer. Then nothing else
             moves a score.
@@ -497,6 +498,7 @@ class Bm25(Strategy):
     stem: bool = True
     server: bool = True
     bodies: bool = later(False)
+    parameters: bool = later(False)
     statistics: Literal["catalog", "scope"] = later("catalog")
     version: ClassVar[int] = 3  # 3: `URLs` is one word, `class` keeps its s
 
@@ -514,7 +516,8 @@ class Bm25(Strategy):
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Score every request's chunks, taken together."""
         batch, rule = query.batch, self.word_rule
-        settings = {name: getattr(self, name) for name in ("k1", "b", "variant", "server", "bodies")} | {"rule": rule}
+        names = ("k1", "b", "variant", "server", "bodies", "parameters")
+        settings = {name: getattr(self, name) for name in names} | {"rule": rule}
         index = bm25_index(batch.catalog, resources, **settings)
         words_by_request = [index.words(query.chunks(row), query.weights(row).tolist()) for row in range(len(batch))]
         scores = _scores(index, words_by_request, query, self.statistics)
