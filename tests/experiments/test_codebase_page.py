@@ -23,10 +23,20 @@ def measure():
 def figures(measure, *more, **shipped):
     """Two repositories of two requests, in which every selector finds half, within 1,000 tokens."""
     without = [f"without {name}" for name in measure.without()]
-    names = ["bm25", "codebase", "shipped", *without, *measure.added(), *measure.at_budgets("files"), *more]
+    names = [
+        "bm25",
+        measure.BEHIND,
+        "codebase",
+        "shipped",
+        *without,
+        *measure.added(),
+        *measure.at_budgets("files"),
+        *more,
+    ]
     half = {metric: np.array([0.0, 1.0]) for metric in measure.METRICS} | {"tokens": np.array([500.0, 1500.0])}
     values = dict.fromkeys(names, half) | {"shipped": half | {k: np.array(v) for k, v in shipped.items()}}
-    return [measure.Figures(name, n, np.array([False, True]), values) for name, n in (("small", 9), ("large", 90))]
+    tags = [("deletes only", "go"), ("names a file", "go")]
+    return [measure.Figures(name, n, tags, values) for name, n in (("small", 9), ("large", 90))]
 
 
 def aider(measure):
@@ -36,7 +46,7 @@ def aider(measure):
 def test_the_page_is_short_and_opens_with_its_answer(measure):
     every = figures(measure, *aider(measure))
     lines = measure.page((every, every), ([], []), 2.0).splitlines()
-    assert len(lines) <= 130  # what `own_weights` adds has twenty
+    assert len(lines) <= 100  # what `own_weights` adds has seven
     assert lines[2].startswith("**")
     assert lines[2].endswith("**")
     assert "| 8,000 | 50.0 | 50.0 | 50.0 | 50.0 | 50.0 |" in lines
@@ -45,9 +55,19 @@ def test_the_page_is_short_and_opens_with_its_answer(measure):
 def test_repositories_that_it_was_made_on_are_a_line_beside_others(measure):
     shown, made = figures(measure), figures(measure)[:1]
     lines = measure.page((shown, shown), (made, made), 2.0).splitlines()
-    assert "| mean of 1 that it was made on | | 2 | 0.500 | 0.500 | no request changed |" in lines
-    assert "| mean of 2 | | 4 | 0.500 | 0.500 | no request changed |" in lines
+    same = "no request changed | no request changed |"
+    assert f"| mean of 1 that it was made on | 9 | 2 | 0.500 | 0.500 | 0.500 | {same}" in lines
+    assert f"| mean of 2 |  | 4 | 0.500 | 0.500 | 0.500 | {same}" in lines
     assert any("opened once" in line for line in lines)
+
+
+def test_requests_without_tags_have_their_own_line(measure):
+    every = figures(measure)
+    lines = measure.page((every, every), ([], []), 2.0).splitlines()
+    assert (
+        "| without tagged changes |  | 2 | 1.000 | 1.000 | 1.000 | no request changed | no request changed |" in lines
+    )
+    assert [one.recall("codebase", measure.UNNAMED).tolist() for one in every] == [[0.0], [0.0]]
 
 
 def test_without_aider_it_is_said(measure):
