@@ -78,12 +78,13 @@ _PLAIN_NAME = (  # words that name code as well, so that nothing may stand behin
 )
 _DOCUMENT_NAME = re.compile(
     rf"^(?:(?i:{_PROJECT_NAME})(?:[-_][\w+-]*)?(?:\.[A-Z\d][\w+-]*|\.\d+)*(?i:\.txt|\.rtf)?"
-    rf"|(?i:readme|licen[cs]e)\.html?|(?i:{_PLAIN_NAME})(?i:\.txt)|(?=[A-Z])(?i:{_PLAIN_NAME}))$"
+    rf"|(?i:readme|licen[cs]e)\.html?|(?i:{_PLAIN_NAME})(?i:\.txt)|(?=[A-Z])(?i:{_PLAIN_NAME})(?:-[\d.]+)?)$"
 )
 _MANUAL_PAGE = re.compile(r"^[a-z][\w+-]*\.[1-8]$")
 _FRAGMENT_FOLDERS = {"changelog", "changelog.d", "changelogs", "changes", "news", "newsfragments", ".changeset"}
 _FRAGMENT = re.compile(  # of a changelog, as reno, antsibull and towncrier read them
-    r"(?:^|/)(?:(?:changelogs?/(?:fragments|unreleased)|releasenotes/notes)/[^/]+\.ya?ml|(?:changes|news)/[^/]+"
+    r"(?:^|/)(?:(?:changelogs?/(?:fragments|unreleased)|releasenotes/notes)/[^/]+\.ya?ml"
+    r"|(?:changelog\.d|changes|news|newsfragments)/[^/]+"
     r"\.(?:break(?:ing)?|bugfix|deprecat(?:ed|ion)|doc|feature|misc|removal|security|trivial))$"
 )
 _LOCK_NAMES = {
@@ -117,11 +118,11 @@ def is_document_path(path: str) -> bool:
     in_capitals = stem.isupper() or stem.lower() == "readme"
     if ending in _MARKUP:
         return in_documents or in_capitals or not _NO_PROSE & folders
-    if name.startswith("."):
+    if name.startswith(".") or _BUILD_NAME.match(name):
         return False
-    if in_documents and (ending in _DOCUMENT_ENDINGS or ending[1:].isdigit()) and (ending or not name.islower()):
-        return not (_BUILD_NAME.match(name) or _SITE_FOLDERS & folders)
-    if (_FRAGMENT_FOLDERS & folders and ending in ("", ".txt")) or _FRAGMENT.search(path):
+    if in_documents and not _SITE_FOLDERS & folders and (ending or not name.islower()):
+        return ending in _DOCUMENT_ENDINGS or ending[1:].isdigit() or _DOCUMENT_NAME.match(name) is not None
+    if (_FRAGMENT_FOLDERS & folders and (ending == ".txt" or name.isdigit())) or _FRAGMENT.search(path):
         return True
     if {"licenses", "licences"} & folders and (ending in ("", ".txt") or ending[1:].isdigit()):
         return True

@@ -38,7 +38,15 @@ DOCUMENTS = (
         "docs/a.html",
     ),
     *("HISTORY.rst", "NEWS", "LICENSE-MIT", "COPYING.LESSER", "README.in", "tests/README.md", "man/man1/a.1", "a.1"),
-    *("changes/12.bugfix", "changelogs/unreleased/a.yml", "docs/guide.ipynb", "doc/a.xml", "debian/copyright"),
+    *(
+        "changes/12.bugfix",
+        "changelogs/unreleased/a.yml",
+        "changelog.d/9.doc",
+        "NEWS-2.0",
+        "docs/guide.ipynb",
+        "doc/a.xml",
+        "debian/copyright",
+    ),
 )
 NO_DOCUMENTS = (
     *("docs/conf.py", "history.py", "requirements.txt", "src/news.rs", "a.toml", "src/news/a.html", "README.rs"),
@@ -52,7 +60,15 @@ NO_DOCUMENTS = (
         "docs/requirements.txt",
     ),
     *("bin/install", "scripts/release", "License.Designer.cs", "Release.xcconfig", "docs/.gitignore", "history.html"),
-    *("tests/data/a.md", "src/templates/readme.md.erb", "docs/_layouts/a.html", "src/docs/a.txt", "CMakeLists.txt"),
+    *(
+        "tests/data/a.md",
+        "src/templates/readme.md.erb",
+        "docs/_layouts/a.html",
+        "src/docs/a.txt",
+        "CMakeLists.txt",
+        "src/news/Makefile",
+        "app/changes/list",
+    ),
 )
 MISTAKEN = {  # of the names below; a person who reads the file, or knows its ending, judges otherwise
     "documentation": {
