@@ -58,7 +58,16 @@ def test_repositories_that_it_was_made_on_are_a_line_beside_others(measure):
     same = "no request changed | no request changed |"
     assert f"| mean of 1 that it was made on | 9 | 2 | 0.500 | 0.500 | 0.500 | {same}" in lines
     assert f"| mean of 2 |  | 4 | 0.500 | 0.500 | 0.500 | {same}" in lines
-    assert any("opened once" in line for line in lines)
+    assert any("nothing was chosen on them" in line for line in lines)
+
+
+def test_of_some_repositories_only_the_first_table_is_measured(measure):
+    small, large = figures(measure)
+    few = {name: large.values[name] for name in ("bm25", measure.BEHIND, "codebase")}
+    files = [small, measure.Figures("large", 90, large.tags, few)]
+    lines = measure.page((files, [small]), ([], []), 2.0).splitlines()
+    assert [line.split(" | ")[2] for line in lines if "mean of" in line] == ["4", "2"]
+    assert any("tables from here on are of small." in line for line in lines)
 
 
 def test_requests_without_tags_have_their_own_line(measure):
