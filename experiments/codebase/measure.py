@@ -204,13 +204,13 @@ def found_by(files: Sequence[Figures], of: str = "") -> str:
 def row(name: str, files: Sequence[Figures], of: str = "") -> str:
     """A line of the table of repositories."""
     base, behind, own = ([one.recall(name, of) for one in files] for name in ("bm25", BEHIND, "codebase"))
-    size = f"{files[0].n_items:,}" if len(files) == 1 else ""
+    size = f"{files[0].n_items:,}" if len(files) == 1 else "-"
     cells = (
         size,
-        sum(map(len, own)),
+        f"{sum(map(len, own)):,}",
         *(f"{np.mean([np.nanmean(one) for one in some]):.3f}" for some in (base, behind, own)),
     )
-    return f"| {name} | {' | '.join(map(str, cells))} | {gain(base, own)} | {gain(behind, own)} |"
+    return f"| {name} | {' | '.join(cells)} | {gain(base, own)} | {gain(behind, own)} |"
 
 
 def of_all(figures: Sequence[Figures], selector: str) -> list[FloatArray]:
@@ -342,9 +342,9 @@ def page(shown: Views, made: Views, took: float) -> str:
     answer = (
         f"**Take `codebase`: its ten files hold {100 * own:.0f}% of the files that a change took "
         f"({100 * recall([worst], 'codebase'):.0f}% in the worst repository, {worst.name}), those of BM25 "
-        f"{100 * base:.0f}%, of BM25 with documentation behind code {100 * recall(files, BEHIND):.0f}%; within 8,000 "
-        f"tokens, by definitions, it offers all that was changed for {100 * complete[0]:.0f}% of the changes, BM25 by "
-        f"whole files for {100 * complete[1]:.0f}%.**"
+        f"{100 * base:.0f}%, of BM25 with documentation behind code {100 * recall(files, BEHIND):.0f}%. Within 8,000 "
+        f"tokens, by definitions, it offers all that was changed for {100 * complete[0]:.0f}% of the changes of "
+        f"{count(len(detailed), 'repository', 'repositories')}, BM25 by whole files for {100 * complete[1]:.0f}%.**"
     )
     head = "| tokens | BM25, files | offered | `codebase`, files | offered |"
     head += " BM25, definitions | offered | `codebase`, definitions | offered |"
@@ -383,7 +383,7 @@ def page(shown: Views, made: Views, took: float) -> str:
     )
     return f"""# Which code does a change need?
 
-{answer}
+{paragraph(answer)}
 
 {paragraph(about)}
 

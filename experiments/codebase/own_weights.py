@@ -89,7 +89,7 @@ def section(found: Sequence[OwnWeights], gain: Gain) -> str:
     own = ", ".join(one.name.removesuffix("-files") for one in found if one.recommended)
     text = (
         "`ctxbench tune history --policy experiments/tuning/own-weights.yaml` recommends weights of their own for "
-        f"{own or 'none'} of {len(found)} repositories; to follow it changes what is found of the newer requests by "
+        f"{own or 'none'}, of {len(found)} repositories; to follow it changes what is found of the newer requests by "
         f"{gain(shipped, [one.advised for one in found])}, to take the nearest setting in any case by "
         f"{gain(shipped, nearest)}, to take what is exactly best on the older requests by {gain(shipped, exact)}."
     )
