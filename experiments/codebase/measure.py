@@ -340,9 +340,9 @@ def page(shown: Views, made: Views, took: float) -> str:
     ]
     worst = min(files, key=lambda one: recall([one], "codebase"))
     answer = (
-        f"**Take `codebase`: its ten files hold {100 * own:.0f}% of the files that a change took "
-        f"({100 * recall([worst], 'codebase'):.0f}% in the worst repository, {worst.name}), those of BM25 "
-        f"{100 * base:.0f}%, of BM25 with documentation behind code {100 * recall(files, BEHIND):.0f}%. Within 8,000 "
+        f"**Take `codebase`: its ten files hold {100 * own:.1f}% of the files that a change took "
+        f"({100 * recall([worst], 'codebase'):.1f}% in the worst repository, {worst.name}), those of BM25 "
+        f"{100 * base:.1f}%, of BM25 with documentation behind code {100 * recall(files, BEHIND):.1f}%. Within 8,000 "
         f"tokens, by definitions, it offers all that was changed for {100 * complete[0]:.0f}% of the changes of "
         f"{count(len(detailed), 'repository', 'repositories')}, BM25 by whole files for {100 * complete[1]:.0f}%.**"
     )
