@@ -289,6 +289,29 @@ def changed_definitions(old: str, new: str, definitions: Sequence[CodeDefinition
     return tuple(names)
 
 
+def changed_lines(old: str, new: str) -> tuple[list[str], list[str]]:
+    """The lines of a file that a change takes away, each with those that it is indented under, and the lines it adds.
+
+    Args:
+        old, new: the file before and after.
+
+    Returns:
+        Lines of `old`, also those above the place where lines are added, and lines of `new`; both without empty lines.
+    """
+    before, after = old.split("\n"), new.split("\n")
+    removed: list[str] = []
+    added: list[str] = []
+    for first, last, lines in _hunks(before, after):
+        depth = min((_indent(line) for line in (*before[first:last], *lines) if line.strip()), default=0)
+        for line in reversed(before[:first]):
+            if line.strip() and _indent(line) < depth:
+                removed.append(line)
+                depth = _indent(line)
+        removed += filter(str.strip, before[first:last])
+        added += filter(str.strip, lines)
+    return removed, added
+
+
 def _hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[int, int, Sequence[str]]]:
     """Parts that differ: lines [first, last) of the old text, and those that replace them.
 

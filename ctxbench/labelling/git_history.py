@@ -28,6 +28,7 @@ from ctxbench.catalogs.git_trees import (
     TouchedFile,
     TreeStretch,
     changed_definitions,
+    changed_lines,
     commit_item,
     commit_links,
     definition_lines,
@@ -45,6 +46,7 @@ from ctxbench.model.requests import Request
 from ctxbench.search.code_facts import is_side_file, is_test_path
 from ctxbench.search.code_grammars import language_of
 from ctxbench.search.code_index import RENAMED
+from ctxbench.search.words import WordRule
 
 MOST_FILES = 10
 MERGE, REVERT, BOT, VERSION = "merges", "reverts", "by bots", "version bumps and releases"
@@ -91,11 +93,13 @@ class ChosenCommit:
         position: the position in the line of commits.
         text: the cleaned message, or the text that replaces it.
         changes: the changes of files.
+        tags: of `DELETES` and `NAMES_NOTHING` those that apply.
     """
 
     position: int
     text: str
     changes: tuple[FileChange, ...]
+    tags: tuple[str, ...] = ()
 
     @property
     def changed(self) -> tuple[FileChange, ...]:
@@ -181,7 +185,7 @@ def choose_commits(
         for candidate in reversed(some):
             reasons[candidate.position] = _text_reason(candidate, blob_texts)
             if not reasons[candidate.position] and len(chosen) < limit:
-                chosen.append(candidate)
+                chosen.append(replace(candidate, tags=_change_tags(candidate, blob_texts)))
     oldest = chosen[-1].position if chosen else 0
     out = Counter(filter(None, reasons[oldest:]))
     return CommitChoice(chosen=tuple(chosen[::-1]), out=dict(out.most_common()), looked_at=len(line) - oldest)
@@ -221,6 +225,30 @@ def _text_reason(candidate: ChosenCommit, blob_texts: Mapping[str, str | None]) 
     if len(candidate.changes) == len(pairs) and all(only_formatting):
         return FORMATTING
     return DOCUMENTATION if all(old is None or is_side_file(change.path, old) for old, _, change in pairs) else ""
+
+
+DELETES, NAMES_NOTHING = "deletes only", "names nothing"
+_WORDS = WordRule(split=True, stop=True, stem=True), WordRule(stop=True, stem=True)  # `OpenBSD` is `openbsd`, too
+
+
+def _change_tags(candidate: ChosenCommit, blob_texts: Mapping[str, str | None]) -> tuple[str, ...]:
+    """Whether a commit only deletes, and whether its text has no word of the changed paths and lines.
+
+    Side files do not count, nor stop words and endings. The lines are those of `changed_lines`; of new files the paths.
+    """
+    named: list[str] = []
+    deletes = True
+    for change in candidate.changes:
+        old, new = (blob_texts.get(blob) if blob else "" for blob in (change.old_blob, change.new_blob))
+        if is_side_file(change.path, old or ""):
+            continue
+        removed, added = changed_lines(old or "", new or "")
+        named += [change.path, _old_path(change), *removed, *added]
+        deletes &= change.old_blob is not None and _old_path(change) == change.path and not added and new is not None
+    asked, words = (
+        {word for rule in _WORDS for word in rule.words(text)} for text in (candidate.text, "\n".join(named))
+    )
+    return (*([DELETES] if deletes else []), *([NAMES_NOTHING] if asked.isdisjoint(words) else []))
 
 
 FileView: TypeAlias = Callable[[str, str | None], Sequence[Item]]
@@ -551,13 +579,13 @@ def _old_path(change: FileChange) -> str:
 
 
 def _tags(commit: ChosenCommit) -> tuple[str, ...]:
-    """Whether the text names a changed file, whether tests changed, and the language of most changed files."""
+    """Whether the text names a changed file, whether tests changed, the commit's tags, and the commonest language."""
     paths = [_old_path(change) for change in commit.changed]
     main = [path for path in paths if not is_side_file(path)] or paths
     languages = Counter(language_of(path) or "other" for path in main)
     named = any(_names(commit.text, path) for path in paths)
     tests = any(is_test_path(change.path) for change in commit.changes)
-    return (*([NAMED] if named else []), *([TESTS] if tests else []), languages.most_common(1)[0][0])
+    return (*([NAMED] if named else []), *([TESTS] if tests else []), *commit.tags, languages.most_common(1)[0][0])
 
 
 def _names(text: str, path: str) -> bool:

@@ -43,14 +43,50 @@ _TEST_NAME = re.compile(
     r"^(?:tests?|conftest)\.(?!in$|txt$|toml$|ini$|cfg$)[a-z]+$|^test_|[._-](?:test|tests|spec)\.[a-z]+$"
     r"|^\w+Tests?\.(?:java|kt|cs)$"
 )
-_DOCUMENT_ENDINGS = {".md", ".mdx", ".rst", ".adoc", ".markdown", ".textile", ".pod", ".org"}
-_DOCUMENT_NAME = re.compile(
-    r"^(?:readme|licen[cs]e|copying|contributing|authors|contributors|maintainers|notice|security|code_of_conduct"
-    r"|change(?:s|log)|history|news|releases?|release[_-]notes|upgrading|todo)(?:[._-].*)?$",
+_MARKUP = {
+    *(".md", ".mdx", ".markdown", ".mkd", ".rst", ".adoc", ".asciidoc", ".textile", ".pod", ".org", ".rdoc", ".rd"),
+    *(".mld", ".cheatmd", ".texi", ".texinfo"),
+}
+_NO_PROSE = {"test", "tests", "testdata", "fixtures", "__tests__", "testthat", "_snaps", "templates", "template"}
+"""Folders whose markup is input of tests, or what a generator writes."""
+_DOCUMENT_FOLDER = re.compile(
+    r"(?!(?:[^/]+/)*?(?:src|lib|app|public|tests?|spec|testdata|fixtures)/(?:[^/]+/)*(?:docs?|documentation)/)"
+    r"(?:[^/]+/)*(?:docs?|documentation|man|vignettes)/",
     re.IGNORECASE,
 )
-_CODE_NAME = re.compile(r"\.(?:py|rs|go|[jt]sx?|java|c|h|cc|cpp|rb|sh|toml)$", re.IGNORECASE)  # `history.py` is none
-_FRAGMENT_FOLDERS = {"changelog", "changelog.d", "changes", "news", "newsfragments", ".changeset"}
+_SITE_FOLDERS = {  # in a folder of documentation: what its pages are made with, and code that they show
+    *("_includes", "_layouts", "_templates", "layouts", "partials", "templates", "theme", "themes", "views"),
+    *("code", "examples", "fixtures", "test", "tests"),
+}
+_DOCUMENT_ENDINGS = {  # in a folder of documentation; all others there are code, configuration or data
+    *("", ".txt", ".html", ".htm", ".xml", ".tex", ".rmd", ".qmd", ".ipynb", ".aml", ".rtf", ".pdf"),
+    *(".svg", ".png", ".jpg", ".jpeg", ".gif", ".webp", ".dot", ".puml", ".mmd", ".drawio", ".graphml", ".sxd"),
+}
+_BUILD_NAME = re.compile(
+    r"^(?:.*file|build|workspace|cname|codeowners|(?:cmakelists|robots)\.txt|(?:pom|build)\.xml"
+    r"|(?:.*[-_])?(?:requirements|constraints|wordlist)(?:[-_.].*)?)$",
+    re.IGNORECASE,
+)
+_SCRIPT_FOLDERS = {"bin", "sbin", "libexec", "script", "scripts", "tools", "hooks"}
+_LICENCE_NAME = r"(?:[\w-]+[-_])?licen[cs]es?|unlicense|copying|copyright|notices?"
+_PROJECT_NAME = (
+    rf"{_LICENCE_NAME}|readme|changelog|contributing|authors|contributors|maintainers|code[_-]of[_-]conduct|todo"
+)
+_PLAIN_NAME = (  # words that name code as well, so that nothing may stand behind them
+    r"security|changes|history|news|releases?|release[_-](?:notes|announcements?)|upgrading|thanks|credits|install"
+    r"|hacking|faq|bugs|roadmap|governance|support|patents|acknowledge?ments"
+)
+_DOCUMENT_NAME = re.compile(
+    rf"^(?:(?i:{_PROJECT_NAME})(?:[-_][\w+-]*)?(?:\.[A-Z\d][\w+-]*|\.\d+)*(?i:\.txt|\.rtf)?"
+    rf"|(?i:readme|licen[cs]e)\.html?|(?i:{_PLAIN_NAME})(?i:\.txt)|(?=[A-Z])(?i:{_PLAIN_NAME})(?:-[\d.]+)?)$"
+)
+_MANUAL_PAGE = re.compile(r"^[a-z][\w+-]*\.[1-8]$")
+_FRAGMENT_FOLDERS = {"changelog", "changelog.d", "changelogs", "changes", "news", "newsfragments", ".changeset"}
+_FRAGMENT = re.compile(  # of a changelog, as reno, antsibull and towncrier read them
+    r"(?:^|/)(?:(?:changelogs?/(?:fragments|unreleased)|releasenotes/notes)/[^/]+\.ya?ml"
+    r"|(?:changelog\.d|changes|news|newsfragments)/[^/]+"
+    r"\.(?:break(?:ing)?|bugfix|deprecat(?:ed|ion)|doc|feature|misc|removal|security|trivial))$"
+)
 _LOCK_NAMES = {
     *("package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "bun.lockb", "go.sum", "gradle.lockfile"),
     *("pipfile.lock", "packages.lock.json"),
@@ -70,13 +106,29 @@ def is_test_path(path: str) -> bool:
 
 
 def is_document_path(path: str) -> bool:
-    """Whether a file is read by people alone: documentation, changelogs and their fragments, the licence."""
+    """Whether a file is read by people alone: documentation, changelogs and their fragments, the licence.
+
+    Only endings of prose, markup and pictures can be documentation, so code, configuration and data of any language are
+    not, whatever their stem and folder. Markup among tests or templates is not, unless its name is in capitals.
+    """
+    path = path.removesuffix(".in")  # configured at the build
     folders, name, ending = _split(path)
-    if _CODE_NAME.search(path):
+    in_documents = _DOCUMENT_FOLDER.match(path) is not None
+    stem = name.partition(".")[0]
+    in_capitals = stem.isupper() or stem.lower() == "readme"
+    if ending in _MARKUP:
+        return in_documents or in_capitals or not _NO_PROSE & folders
+    if name.startswith(".") or _BUILD_NAME.match(name):
         return False
-    if {"doc", "docs"} & folders or (ending in ("", ".txt") and _FRAGMENT_FOLDERS & folders):
+    if in_documents and not _SITE_FOLDERS & folders and (ending or not name.islower()):
+        return ending in _DOCUMENT_ENDINGS or ending[1:].isdigit() or _DOCUMENT_NAME.match(name) is not None
+    if (_FRAGMENT_FOLDERS & folders and (ending == ".txt" or name.isdigit())) or _FRAGMENT.search(path):
         return True
-    return ending in _DOCUMENT_ENDINGS or _DOCUMENT_NAME.match(name) is not None
+    if {"licenses", "licences"} & folders and (ending in ("", ".txt") or ending[1:].isdigit()):
+        return True
+    if not in_capitals and (_NO_PROSE if ending else _NO_PROSE | _SCRIPT_FOLDERS) & folders:
+        return False
+    return _DOCUMENT_NAME.match(name) is not None or _MANUAL_PAGE.match(name) is not None
 
 
 def is_made_file(path: str, text: str = "") -> bool:

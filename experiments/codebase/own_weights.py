@@ -86,19 +86,11 @@ Gain = Callable[[Sequence[FloatArray], Sequence[FloatArray]], str]
 def section(found: Sequence[OwnWeights], gain: Gain) -> str:
     """The section of the report."""
     shipped, nearest, exact = ([one.found[name] for one in found] for name in (SHIPPED, NEAREST, EXACT))
-    each = ", ".join(
-        f"{one.name.removesuffix('-files')} {gain([one.found[SHIPPED]], [one.found[NEAREST]])}" for one in found
-    )
     own = ", ".join(one.name.removesuffix("-files") for one in found if one.recommended)
-    change = gain(shipped, [one.advised for one in found])
-    advised = f"To do as it says changes what is found of the newer requests by {change}. " if own else ""
-    told = (
-        "`ctxbench data from-git REPO --out history`, then `ctxbench tune history --policy "
-        "experiments/tuning/own-weights.yaml` tries 81 settings of the weights and of the half-life on the older 60% "
-        "of a repository's requests, at the selector's own budget of 32,000 tokens, and recommends one if it is surely "
-        f"not worse there; else the shipped stay. Of {len(found)} repositories it recommends one for: {own or 'none'}. "
-        f"{advised}To take in any case what it recommends, or comes nearest to recommending, changes what is found of "
-        f"the newer requests by {gain(shipped, nearest)}: {each}. Weights that are the best on the older "
-        f"requests by an exact search, with no such caution, change it by {gain(shipped, exact)}."
+    text = (
+        "`ctxbench tune history --policy experiments/tuning/own-weights.yaml` recommends weights of their own for "
+        f"{own or 'none'}, of {len(found)} repositories; to follow it changes what is found of the newer requests by "
+        f"{gain(shipped, [one.advised for one in found])}, to take the nearest setting in any case by "
+        f"{gain(shipped, nearest)}, to take what is exactly best on the older requests by {gain(shipped, exact)}."
     )
-    return f"## Weights fitted to a repository\n\n{fill(told, 120, break_long_words=False, break_on_hyphens=False)}\n"
+    return f"## Weights fitted to a repository\n\n{fill(text, 120, break_long_words=False, break_on_hyphens=False)}\n"

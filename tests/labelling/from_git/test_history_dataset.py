@@ -74,9 +74,37 @@ def test_queries_are_the_messages_one_second_before(checkout):
     ]
     assert dataset.queries[0].id == checkout.run("rev-parse", "HEAD~5")[:12]
     assert [query.tags for query in dataset.queries] == [
-        ("python",), ("names a file", "python"), ("tests", "python"), ("python",),
+        ("python",), ("names a file", "python"), ("tests", "python"),
+        ("names nothing", "python"),  # a letter is no word
     ]  # fmt: skip
     assert [query.split for query in dataset.queries] == ["tuning", "tuning", "test", "test"]
+
+
+NESTED = "class Parser:\n    def read_all(self):\n        return 1\n\n    def close(self):\n        pass\n"
+
+
+@pytest.mark.parametrize(
+    ("message", "files", "tags"),
+    [
+        ("Tidy up", {"src/parser.py": NESTED.replace("        return 1\n\n", "\n")}, {"deletes only", "names nothing"}),
+        ("Remove the parser", {"src/parser.py": None}, {"deletes only"}),
+        ("Remove the parser", {"src/parser.py": None, "README.md": "# y\n"}, {"deletes only"}),
+        ("Remove the parser", {"src/parser.py": None, "src/reader.py": "1\n"}, set()),
+        ("Reading fails", {"src/parser.py": NESTED.replace("1", "2")}, set()),  # of `read_all`, around the line
+        ("Return early", {"src/parser.py": NESTED.replace("1", "2")}, set()),
+        ("Tidy `ReadAll`", {"src/parser.py": NESTED.replace("1", "2")}, set()),
+        ("Close twice", {"src/parser.py": NESTED.replace("1", "2")}, {"names nothing"}),
+        ("Close twice", {"src/parser.py": NESTED.replace("1", "2"), "tests/close.py": "1\n"}, set()),
+        ("Tell of tests", {"src/parser.py": NESTED.replace("1", "2"), "docs/tests.md": "1\n"}, {"names nothing"}),
+    ],
+)
+def test_tags_of_changes_that_a_message_hardly_describes(tmp_path, message, files, tags):
+    checkout = written(
+        tmp_path / "repo", (("Begin", {"src/parser.py": NESTED, "README.md": "# x\n"}), (message, files))
+    )
+    for view in ("files", "definitions"):
+        (query,) = made(checkout, view=view).queries
+        assert set(query.tags) & {"deletes only", "names nothing"} == tags
 
 
 def test_labels_are_what_the_tree_before_holds(checkout):
