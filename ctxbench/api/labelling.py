@@ -255,8 +255,7 @@ class Labelling:
             UnknownNameError: there is no such item.
         """
         self._hold_open()
-        prompt = self._prompt
-        if prompt is None:
+        if (prompt := self._prompt) is None:
             raise ParameterError("no question waits for an answer; call next first")
         asks = prompt.kind == "needed"
         if reply is not None and isinstance(reply, bool | str) == asks:

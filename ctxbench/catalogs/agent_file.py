@@ -612,8 +612,7 @@ class _AgentReader(YamlForm):
 
     def agent(self, data: Mapping[str, Any]) -> AgentFile:
         stem = Path(self.path or "agent").stem
-        sources = self._mapping(data, "sources", SOURCES)
-        if not sources:
+        if not (sources := self._mapping(data, "sources", SOURCES)):
             self.fault(Message("catalogs.sources-empty", keys=SOURCES), "sources")
         include = self._mapping(data, "include", tuple(AgentModes.__annotations__)) if "include" in data else None
         selector, presets, external = named_selector(self, data)

@@ -610,8 +610,7 @@ def _in_working_tree(
     repository: GitRepository, _: str, most_bytes: int, left_out: _LeftOut
 ) -> Iterator[tuple[str, str]]:
     """The paths and texts of the files of a working tree."""
-    root = repository.root
-    if root is None:
+    if (root := repository.root) is None:
         raise StorageError(f"{repository.path} has no working tree; name a commit, such as HEAD")
     plain: dict[str, bool] = {}
     for path in repository.working_files():

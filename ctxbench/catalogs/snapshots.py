@@ -404,8 +404,7 @@ def capture(*sources: Source, hide_keys: bool = False) -> CatalogSnapshot:
     faults = []
     for position, part in enumerate(parts):
         for item in part.items:
-            first = owner.setdefault(item.key, position)
-            if first != position:
+            if (first := owner.setdefault(item.key, position)) != position:
                 origins = {"first": _whence(parts[first]), "second": _whence(part)}
                 faults.append(Fault(Message("catalogs.item-in-two-sources", item=item.id, **origins)))
     if faults:
@@ -428,12 +427,11 @@ def _without_keys(parts: Sequence[SnapshotPart]) -> tuple[SnapshotPart, ...]:
     """
     redactor = Redactor(KNOWN_KEYS)
     masked_parts = [replace(part, items=tuple(hidden(item, redactor) for item in part.items)) for part in parts]
-    faults = [
+    if faults := [
         Fault(Message("catalogs.key-in-name", location=location))
         for part in masked_parts
         for location in _key_locations(part)
-    ]
-    if faults:
+    ]:
         raise InputError(faults, subject="capture")
     return tuple(
         replace(_with_note(part, "keys in it were hidden"), items=new.items)

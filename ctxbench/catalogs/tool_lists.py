@@ -560,8 +560,7 @@ class _ToolListReader:
             return
         self.definitions.append(definition)
         name = tool.server or server.name
-        first = self.paths.setdefault((name, tool.name), path)
-        if first != path:
+        if (first := self.paths.setdefault((name, tool.name), path)) != path:
             where, line = f" on server {name!r}" if name else "", line_of(self.lines, first)
             self.faults.append(("", Message("catalogs.tool-repeated", tool=tool.name, where=where, line=line), path))
             return

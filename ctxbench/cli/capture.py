@@ -204,8 +204,7 @@ def _print(snapshot: CatalogSnapshot, card: dict[str, Any], out: Path) -> None:
     width = max(len(part.name) for part in snapshot.parts)
     for part in snapshot.parts:
         text = count(len(part.items), "item") if part.state == "captured" else part.state
-        server = part.details.get("server")
-        if server:
+        if server := part.details.get("server"):
             text += f" ({server['name']} {server['version']}".rstrip() + ")"
         if part.captured:
             text += f", not asked: kept as captured on {part.captured[:10]}"
@@ -248,8 +247,7 @@ def recapture(gate: Path, *, skip: Sequence[str] = ()) -> dict[Path, dict[str, s
     Raises:
         UserError: a server fails of which nothing was captured before, or a name to skip is of none.
     """
-    agents = list(_agents(gate))
-    if not agents:
+    if not (agents := list(_agents(gate))):
         why = f"no dataset of {gate} is over an agent file that can be read and names servers"
         say(f"--recapture asks no server: {why}", err=True)
     names = {name for _, config in agents for name in server_names(config)}

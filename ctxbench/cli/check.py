@@ -107,8 +107,7 @@ def _mode_place(folder: Path, item: str, *, source: tuple[Path, int]) -> tuple[P
 
     Its source, where that alone can have set it; what a server says of its tools has no modes.
     """
-    path = agent_of(folder)
-    if path is None:
+    if (path := agent_of(folder)) is None:
         return source
     agent = read_agent(path)
     if agent.include is not None:
@@ -118,8 +117,7 @@ def _mode_place(folder: Path, item: str, *, source: tuple[Path, int]) -> tuple[P
 
 def _line_of_edit(done: GateCheck, item: tuple[str, str], path: Path, line: int) -> int:
     """The line of a file that an item of the baseline was edited in; `line` where that is not known."""
-    row = done.former[item].row
-    if row is not None:
+    if (row := done.former[item].row) is not None:
         return edited_line(path, line, done.edited.get(item, ()), row.get("text", ""))
     if item not in done.edited or not line or path.name == CORPUS:
         return line
@@ -287,8 +285,7 @@ def run(request: CheckRequest, outputs: Outputs) -> None:
         say(*traceback.format_exc().splitlines(), err=True)
         _write_refusal(UserError(f"ctxbench has a bug: {type(error).__name__}: {error}"), request, outputs)
         raise typer.Exit(2) from None
-    code = result.check.exit_code(strict=request.strict)
-    if code:
+    if code := result.check.exit_code(strict=request.strict):
         raise typer.Exit(code)
 
 

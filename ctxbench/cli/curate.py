@@ -150,8 +150,7 @@ def diff_lines(difference: DatasetDifference, *, limit: int | None = 10) -> list
             lines += _section(f"{noun}: {counts}", rows, limit)
     if difference.reordered:
         lines += [_REORDERED, ""]
-    moved = [f"{change.query}: {change.before} -> {change.after}" for change in difference.splits]
-    if moved:
+    if moved := [f"{change.query}: {change.before} -> {change.after}" for change in difference.splits]:
         lines += _section(f"splits: {count(len(moved), 'query', 'queries')} moved", moved, limit)
     if difference.labels:
         counts = "; ".join(f"{kind} {_listed(rows)}" for kind, rows in difference.label_counts.items() if rows)

@@ -585,8 +585,7 @@ def label_notes(plan: ImportPlan, options: ImportOptions, catalog: Catalog | Non
 
 def _log_notes(catalog: Catalog) -> Iterator[str]:
     """What the types of the items of a catalog mean for the labels of a log."""
-    counts = Counter(item.type for item in catalog if is_searchable(item))
-    if not counts:
+    if not (counts := Counter(item.type for item in catalog if is_searchable(item))):
         yield (
             "Items that were not called count as unknown: no item of the catalog can be found by search (all are "
             "disabled, always included, or manual)."

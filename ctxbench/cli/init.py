@@ -281,8 +281,7 @@ def _workflow(project: Project) -> str:
     It asks the servers whose code is in the repository: a change of it is seen without a new capture. Others
     are left out, since they may need what a runner has not.
     """
-    text = next((path.read_text("utf-8") for path in _WORKFLOWS if path.is_file()), "")
-    if not text:
+    if not (text := next((path.read_text("utf-8") for path in _WORKFLOWS if path.is_file()), "")):
         raise StorageError("the workflow that comes with ctxbench is missing; install ctxbench again")
     servers = {} if project.mcp is None else server_digests(project.folder / project.mcp)
     if recaptured := [name for name, digests in servers.items() if "files" in digests]:

@@ -171,8 +171,7 @@ class Screen:
                 lines, self._n = question.lines(self._notes, self._first, _size())
                 self._clear(lines)
                 self._question, self._notes = question, []
-            key = self.keys.key()
-            if key == "m" and question.choices:
+            if (key := self.keys.key()) == "m" and question.choices:
                 self._first = self._first + self._n if self._first + self._n < len(question.choices) else 0
             elif key == "v":
                 self._page(question.everything(self._first, self._n, _size().columns))
@@ -193,8 +192,7 @@ class Screen:
                 question, title=title, choices=choices, keys="1-9 this item, 0 none of them, v view all, ? all keys"
             )
         )
-        index = self.index(key)
-        if index is None and key not in "0123456789":
+        if (index := self.index(key)) is None and key not in "0123456789":
             self.keys.back(key)
         return index
 
@@ -358,8 +356,7 @@ class _LabellingDialogue:
                 )
                 self.n_answers -= 1 if undone else 0
                 return True
-            reply = self._reply(prompt, question, key)
-            if reply is not None:
+            if (reply := self._reply(prompt, question, key)) is not None:
                 self.session.answer(prompt, reply, seconds=time.monotonic() - begin)
                 self.n_answers += 1
                 self.screen.note(self._outcome(prompt, reply))
@@ -694,8 +691,7 @@ class _Review:
         with self.screen.keys, suppress(EOFError):
             while position < len(self.findings):
                 question = self._question(position)
-                key = self.screen.ask(question)
-                if key == "q":
+                if (key := self.screen.ask(question)) == "q":
                     break
                 if key == "u":
                     position = max(position - 1, 0)

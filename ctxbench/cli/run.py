@@ -233,8 +233,7 @@ def _failures(prepared: Prepared, folder: RunFolder, *, persistent: bool) -> Ite
     failed = 0
     for dataset in prepared.datasets:
         for selector in prepared.experiment.selectors:
-            n = folder.error_count(dataset, selector.name)
-            if n == 0:
+            if (n := folder.error_count(dataset, selector.name)) == 0:
                 continue
             failed += n
             summary, details = failures_told(dataset, selector.name, folder.load(dataset, selector.name).answers.errors)

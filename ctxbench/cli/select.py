@@ -528,8 +528,7 @@ def parse_values(pairs: tuple[str, ...]) -> dict[str, Value]:
     values: dict[str, Value] = {}
     for pair in pairs:
         name, _, text = pair.partition("=")
-        value = _parsed(text)
-        if value is None:
+        if (value := _parsed(text)) is None:
             raise ParameterError(
                 f"--set needs NAME=VALUE with a number, for example at_most=3; got {pair!r} (a value may "
                 f"also be true, false or the name of a choice)"
@@ -578,8 +577,7 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
     lines += (
         candidate_lines(explanation.chosen, pairs=True, headed=True, paths=True) if n else ["", "nothing is offered"]
     )
-    out = explanation.left_out[:near]
-    if out:
+    if out := explanation.left_out[:near]:
         lines += ["", f"nearest that stayed out ({len(out)} of {count(len(explanation.left_out), 'candidate')}):", ""]
         lines += candidate_lines(out, pairs=False, paths=True)
     return lines

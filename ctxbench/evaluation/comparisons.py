@@ -371,8 +371,7 @@ def _independent_worth(sample: FloatArray) -> float:
 def _amount(sample: FloatArray, group: IntArray, *, level: float) -> Interval:
     """Hall's t of one value per group; of no width where all values are equal, and as wide as can be with one group."""
     method, (distinct, index, counts) = "Hall's t, by group", np.unique(sample, return_inverse=True, return_counts=True)
-    groups = int(group.max()) + 1
-    if groups < 2:
+    if (groups := int(group.max()) + 1) < 2:
         return Interval(low=0.0, high=math.inf, level=level, method=method, holds=False)
     if len(distinct) == 1:
         return Interval(low=float(distinct[0]), high=float(distinct[0]), level=level, method=method, holds=False)
@@ -401,8 +400,7 @@ def estimates(
     """
     out = {}
     for metric, mean in summarise(metrics, values).items():
-        scale = metric.declaration.scale
-        if scale == "bits":
+        if (scale := metric.declaration.scale) == "bits":
             rows = np.stack([values[part] for part in metric.parts], axis=1)
             rows = rows[~np.isnan(rows).any(axis=1)]
             out[metric] = Estimate(

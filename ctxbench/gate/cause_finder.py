@@ -455,12 +455,11 @@ class CauseFinder:
                 return (best,), _BEST
         ahead = {name for name in suited if without_item.score(name) >= without_item.score(item)}
         if _is_out_by_budget(without_item, item):
-            heavier = {
+            if heavier := {
                 name
                 for name in ahead
                 if name in without_item.offered and _tokens(without_item, name) > _tokens(with_item, name)
-            }
-            if heavier:
+            }:
                 return tuple(sorted(heavier)), _ROOM
         if overtaking := {name for name in ahead if with_item.score(name) < with_item.score(item)}:
             return tuple(sorted(overtaking)), _FRONT

@@ -261,8 +261,7 @@ class _QueryAnswer:
 
         None if an external selector did not choose it: its cut need not depend on scores.
         """
-        out = self.near.get(item)
-        if out is not None and out.rule is not None and out.rule.code == NOT_CHOSEN:
+        if (out := self.near.get(item)) is not None and out.rule is not None and out.rule.code == NOT_CHOSEN:
             return None
         scores = [
             self.score[name]

@@ -137,8 +137,7 @@ def _read(
         if notify is not None:
             notify("reading baselines", number, len(commits))
         files = {name: digest for name, digest in repository.files(commit, folder).items() if name != VECTORS}
-        key = tuple(files.items())
-        if key not in cache:
+        if (key := tuple(files.items())) not in cache:
             cache[key] = _worth_of(repository, folder, files, temporary / str(number))
         worth, fault = cache[key]
         yield PastBaseline(commit=commit, worth=worth, fault=fault)

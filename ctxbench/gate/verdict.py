@@ -408,8 +408,7 @@ class LossFacts:
     @property
     def too_many(self) -> str:
         """The reason where more required items are lost than allowed; else empty."""
-        net = self.lost - self.gained
-        if net <= self.allowed:
+        if (net := self.lost - self.gained) <= self.allowed:
             return ""
         return Message("gate.too-many-lost", net=net, allowed=self.allowed, lost=self.lost, gained=self.gained)
 

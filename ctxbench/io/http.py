@@ -425,8 +425,7 @@ class OpenAIServer:
                 if not retry or spent:
                     raise self._refusal(response)
                 why = f"status {response.status}: {self._error_detail(response)}"
-                seconds = seconds_asked(response.retry_after, wait)
-                if seconds > _LONGEST_WAIT_S:
+                if (seconds := seconds_asked(response.retry_after, wait)) > _LONGEST_WAIT_S:
                     raise ServerError(f"{self.who} asks for a pause of {seconds:.0f} s ({why}); try again after it")
             finally:
                 log.end()
@@ -442,8 +441,7 @@ class OpenAIServer:
 
     def _refusal(self, response: Response) -> ServerError:
         """What to say of a status that another try would not change."""
-        status = response.status
-        if status in (401, 403):  # what a server says of a key may hold a part of it
+        if (status := response.status) in (401, 403):  # what a server says of a key may hold a part of it
             name = "io.server-refused-key" if self._has_key else "io.server-needs-key"
             about = {"server": self.who, "status": status, "key": self.key, "variable": self.variable}
             return ServerError(Message(name, **about))

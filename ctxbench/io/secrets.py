@@ -288,8 +288,7 @@ def _patterns(*groups: tuple[str, Iterable[str]]) -> list[re.Pattern[str]]:
     """One pattern for each group that has values, the longest first so that none is hidden in half."""
     patterns = []
     for around, values in groups:
-        ordered = sorted(values, key=lambda value: (-len(value), value))
-        if ordered:
+        if ordered := sorted(values, key=lambda value: (-len(value), value)):
             either = "(?:" + "|".join(map(re.escape, ordered)) + ")"
             patterns.append(re.compile(around.replace("{}", either)))
     return patterns

@@ -211,8 +211,7 @@ class _Conversation:
         """Add a call under some ids."""
         use.turn.uses.append(use)
         for identity in ids:
-            uses = self.calls.setdefault(identity, deque())
-            if uses and uses[0].turn is not use.turn:
+            if (uses := self.calls.setdefault(identity, deque())) and uses[0].turn is not use.turn:
                 uses.clear()
             uses.append(use)
 
@@ -381,8 +380,7 @@ class SessionReader:
 
         An event may repeat a call and name its server. Another name, or a second result, is of a new call with its id.
         """
-        turn = conversation.turn
-        if turn is None:
+        if (turn := conversation.turn) is None:
             self._findings.counts.update(records_without_request=1, calls_without_request=len(calls))
             return
         if text is not None:

@@ -478,8 +478,7 @@ class TriggerEvals:
             row.fault(Message("labelling.trigger-entry", entry=number, got=dict(row.data)))
             return
         named = next((fields[name] for name in _SKILL_KEYS if fields.get(name)), named)
-        skill = self._skill(row.path or Path(), named)
-        if skill is None:
+        if (skill := self._skill(row.path or Path(), named)) is None:
             skills = sorted(item.name for item in self._skills)[:10]
             unknown = Message("labelling.unknown-skill", name=named, skills=skills)
             row.fault(unknown if named else Message("labelling.no-skill", skills=skills))
@@ -489,8 +488,7 @@ class TriggerEvals:
             return
         consumed = {request, match and match[0], "id", "split", *_SKILL_KEYS}
         self._draft.ids[PASSED_OVER] += [name for name in fields if name not in consumed]
-        first = self._rows.get(text.strip())
-        if first is None:
+        if (first := self._rows.get(text.strip())) is None:
             data: dict[str, Any] = {
                 "query": text.strip(),
                 "id": self._id(row, f"{skill.name}-{number}"),

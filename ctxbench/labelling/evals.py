@@ -286,8 +286,7 @@ class _EvalReader:
         """The offered items in a field."""
         entries = listed_definitions(row.data[name]) or label_entries(row.data[name], self._finder.resolve) or []
         resolved = [match for entry in entries if (match := self._finder.find(entry))]
-        keys = [match.key for match in resolved if match.key is not None]
-        if keys:
+        if keys := [match.key for match in resolved if match.key is not None]:
             self.draft.ids[NOT_IN_CATALOG] += [match.name for match in resolved if match.key is None]
         elif resolved and snake(name) in OFFERED:
             subject = f"offered items in {name!r}"
@@ -468,8 +467,7 @@ class _EvalReader:
         if any(map(describes_item, entries_of(row.data[name]))):
             row.fault(Message("labelling.definitions-as-labels", name=name, option=as_option({role: "FIELD"})))
             return [[]]
-        entries = label_entries(row.data[name], self._finder.resolve)
-        if entries is None:
+        if (entries := label_entries(row.data[name], self._finder.resolve)) is None:
             row.fault(Message("labelling.field-choice", name=name, choices="a list of items", got=row.data[name]))
             return []
         if [] in entries:
@@ -485,8 +483,7 @@ class _EvalReader:
 
     def _item(self, row: Row, field_name: str, label: Any) -> ItemKey | None:
         """The item of a label; None if it is a fault, or a place that is counted as unknown or ambiguous."""
-        resolved = self._finder.find(label)
-        if resolved is None:
+        if (resolved := self._finder.find(label)) is None:
             row.fault(Message("labelling.item-form", field=field_name, got=label))
             return None
         name, shown = resolved.name, {"name": resolved.name, "field": field_name}

@@ -130,8 +130,7 @@ class Assembly:
         """The judgments by query and document; repeated ones are counted, contradicting ones are faults."""
         ids, by_query = self.draft.ids, {query.id: dict[str, Judgment]() for query in self.queries}
         for judgment in self.judgments:
-            query = judgment.query
-            if query not in by_query:
+            if (query := judgment.query) not in by_query:
                 ids[NO_QUERY].append(query)
                 continue
             if judgment.split:

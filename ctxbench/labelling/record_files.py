@@ -765,7 +765,6 @@ def _naming(records: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def read_id(row: Row, name: str | None) -> str:
     """The id, a text or a whole number; empty if it is missing."""
-    value = row.data.get(name or "")
-    if value is not None and type(value) not in (str, int):
+    if (value := row.data.get(name or "")) is not None and type(value) not in (str, int):
         row.fault(Message("labelling.field-choice", name=name, choices="a text or a whole number", got=value))
     return str(value) if type(value) in (str, int) else ""

@@ -331,8 +331,7 @@ def _value(value: Any) -> Any:
     if not isinstance(value, dict) or len(value) != 1:
         return value
     ((kind, inner),) = value.items()
-    kind = kind.replace("_", "").casefold()
-    if kind in ("arrayvalue", "kvlistvalue"):
+    if (kind := kind.replace("_", "").casefold()) in ("arrayvalue", "kvlistvalue"):
         inner = (inner or {}).get("values") or []
         return _attributes(inner) if kind == "kvlistvalue" else list(map(_value, inner))
     return int(inner) if kind == "intvalue" else inner if kind in _SCALARS else value

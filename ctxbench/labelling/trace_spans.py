@@ -283,8 +283,7 @@ class SpanReader:
         Model calls without a conversation that repeat a call of a request are in the conversation of that request.
         """
         for (trace, span_id), logs in self._logged.items():
-            node = self._traces.get(trace, {}).get(span_id)
-            if node is None:
+            if (node := self._traces.get(trace, {}).get(span_id)) is None:
                 self._findings.counts["logs_without_span"] += len(logs)
             elif node.record is not None and not node.record.users:
                 for name in ("request", "response"):
@@ -319,8 +318,7 @@ class SpanReader:
 
 def _tool_call(span: Span) -> Call | None:
     """The call whose execution a span is, with its status by the status and the output of the span."""
-    name = span.name.removeprefix("execute_tool").strip()
-    if not name:
+    if not (name := span.name.removeprefix("execute_tool").strip()):
         return None
     response = parsed(span.response)
     results = [result for message in read_response(response) or () for result in message.results]

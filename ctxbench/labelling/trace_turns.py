@@ -172,8 +172,7 @@ def read_exchange(data: Mapping[str, Any], position: int, *, findings: LogFindin
     Raises:
         TypeError, ValueError: its messages or tools are in an unknown form.
     """
-    located = find_request(data)
-    if located is None:
+    if (located := find_request(data)) is None:
         return []
     field, request, responses = located
     is_line = request is data

@@ -171,11 +171,10 @@ def raise_located(
         faults: paths and messages.
         kind: `parsed`: the messages are about a value and need not name its field.
     """
-    details = [
+    if details := [
         InitErrorDetails(type=PydanticCustomError(kind, "{fault}", {"fault": _encodable(text)}), loc=path, input=None)
         for path, text in faults
-    ]
-    if details:
+    ]:
         raise ValidationError.from_exception_data(title, details)
 
 

@@ -326,8 +326,7 @@ class Catalog(Sequence[Item]):
         """Record the positions of items, the first of them at position `first`."""
         faults = []
         for position, item in enumerate(items, first):
-            earlier = self._position.setdefault(item.key, position)
-            if earlier != position:
+            if (earlier := self._position.setdefault(item.key, position)) != position:
                 faults.append(Fault(Message("model.item-twice", item=item.id, first=earlier, second=position)))
         raise_faults(faults, subject="catalog")
 
@@ -447,8 +446,7 @@ class Catalog(Sequence[Item]):
         Raises:
             ParameterError: the catalog has no such item; names the closest ids.
         """
-        position = self.find(key)
-        if position is None:
+        if (position := self.find(key)) is None:
             name = key if isinstance(key, str) else key.id
             raise ParameterError(f"no item {name!r} in the catalog{suggest(name, self.ids)}")
         return position

@@ -301,8 +301,7 @@ def _parse_ids(catalog: Catalog, **lists: Iterable[str]) -> list[tuple[str, ...]
         known_ids: list[str] = []
         for item_id in ids:
             try:
-                position = catalog.find(item_id)
-                if position is None:
+                if (position := catalog.find(item_id)) is None:
                     faults.append(Fault(f"{label}: the catalog has no item {item_id!r}{closest(item_id)}"))
                 else:
                     known_ids.append(catalog.ids[position])

@@ -86,8 +86,7 @@ class ExplainedAnswer:
         """
         position = self.opened.catalog.position
         candidates = (*self.added, *self.left_out)
-        scored = [explained for explained in candidates if explained.offered.score is not None]
-        if not scored:
+        if not (scored := [explained for explained in candidates if explained.offered.score is not None]):
             return candidates
         return tuple(
             sorted(scored, key=lambda explained: (-(explained.offered.score or 0.0), position(explained.offered.id)))

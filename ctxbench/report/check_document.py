@@ -130,8 +130,7 @@ def refusal(name: str, error: Exception) -> Document:
 
 def _reuse_notice(selectors: list[SelectorCheck]) -> Iterator[str]:
     """One notice for all selectors whose answers are those of the baseline."""
-    names = [check_texts.selector_name(selector) for selector in selectors if selector.reused]
-    if names:
+    if names := [check_texts.selector_name(selector) for selector in selectors if selector.reused]:
         all_of_them = "no selector was asked again" if len(names) > 1 else f"{names[0]} was not asked again"
         subject = all_of_them if len(names) == len(selectors) else f"not asked again: {first_few(names)}"
         yield f"{subject}: nothing that decides the answers has changed since the baseline was accepted"

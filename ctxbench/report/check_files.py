@@ -627,8 +627,7 @@ def _metric_cases(check: SelectorCheck, strict: bool, locations: Locations) -> I
             f"tolerance {check_texts.size_text(metric, judged.tolerance)}, detectable "
             f"{check_texts.size_text(metric, judged.detectable)}"
         )
-        outcome = _outcome(judged.verdict, strict)
-        if outcome and (group := metric_cause(check, judged)) is not None:
+        if (outcome := _outcome(judged.verdict, strict)) and (group := metric_cause(check, judged)) is not None:
             where = locations.text(locations.of_cause(group.cause, check.dataset, [check.selector]))
             message += f"; {check_texts.cause_text(group.cause)}{f' ({where})' if where else ''}"
         yield _Case(f"metric: {judged.metric}", outcome, str(judged.verdict), message if outcome else "")

@@ -142,8 +142,7 @@ def selector_title(check: SelectorCheck | AcceptedFigures) -> str:
 
 def replacement_text(check: Check) -> str:
     """That the baseline was accepted anew, with what it changed; empty where it was not."""
-    replaced = check.replacement
-    if replaced is None:
+    if (replaced := check.replacement) is None:
         return ""
     looser = [f"looser: {loosened_text(setting)}" for setting in replaced.loosened]
     figures = [*map(_figure_text, replaced.figures)] or ["same figures"]
@@ -488,8 +487,7 @@ def _size(selectors: Sequence[SelectorCheck]) -> str:
 
 def _changes_text(selectors: Sequence[SelectorCheck]) -> str:
     """What changed although the verdict is `same`."""
-    n = sum(len(selector.changes) for selector in selectors)
-    if n:
+    if n := sum(len(selector.changes) for selector in selectors):
         return f"{count(n, 'change')} of what is offered, no loss beyond the tolerances"
     return "no item moved" if any(selector.differs for selector in selectors) else "nothing changed"
 
@@ -592,8 +590,7 @@ def main_causes(selectors: Sequence[SelectorCheck]) -> list[tuple[SelectorCheck,
     Those of lost required items, most items lost net first. Where nothing required was lost, or tokens alone decided on
     the worst selector, what is to blame for the metric that decided.
     """
-    by_cause = losses_by_cause(() if selectors and tokens_decided(selectors[0]) else selectors)
-    if by_cause:
+    if by_cause := losses_by_cause(() if selectors and tokens_decided(selectors[0]) else selectors):
         costliest = sorted(by_cause.values(), key=lambda groups: sum(group.gained - group.lost for _, group in groups))
         return [next((pair for pair in pairs if pair[1].fix), pairs[0]) for pairs in costliest]
     for selector in selectors:

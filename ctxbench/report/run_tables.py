@@ -34,8 +34,7 @@ def pipeline_text(description: Mapping[str, Any]) -> str:
 
 def stages_of(description: Mapping[str, Any]) -> dict[str, Stage]:
     """The described stages of a pipeline; none for any other selector."""
-    pipeline = StoredPipeline.of(description)
-    if pipeline is None:
+    if (pipeline := StoredPipeline.of(description)) is None:
         return {"refine": ()}
     stages = {"analyse": pipeline.analyse, "retrieve": pipeline.retrieve, "format": pipeline.format}
     return {**stages, "refine": refining(pipeline.refine)}
@@ -331,8 +330,7 @@ def comparison_table(summary: RunSummary, dataset: DatasetSummary, *, every_metr
     queries, items = count(dataset.queries, "query", "queries"), count(dataset.items, "item")
     if dataset.of > dataset.queries:
         queries = f"a sample of {dataset.queries:,} of {count(dataset.of, 'query', 'queries')}"
-    split = summary.manifest["experiment"].get("split")
-    if split:
+    if split := summary.manifest["experiment"].get("split"):
         queries += f" of split {split}"
     return ComparisonTable(
         dataset=dataset.dataset,
@@ -411,8 +409,7 @@ def _row(summary: RunSummary, selector: SelectorSummary, columns: Sequence[Colum
 
 
 def _cell(selector: SelectorSummary, column: Column) -> Cell:
-    estimate = selector.estimates.get(column.key)
-    if estimate is None:
+    if (estimate := selector.estimates.get(column.key)) is None:
         return Cell(wording.NONE, why=selector.unavailable.get(column.key, "not computed"))
     if estimate.n == 0:
         return Cell(wording.NONE, why="no query that it applies to")
@@ -498,8 +495,7 @@ def _methods(figures: Sequence[tuple[Column, Estimate]]) -> list[str]:
         if column.interval and wording.estimate_interval(column.metric, estimate):
             methods.setdefault(estimate.interval.method, {})[column.title] = None
             levels.add(f"{estimate.interval.level:.0%}")
-    texts = [f"{method} for {wording.listed(list(titles))}" for method, titles in methods.items()]
-    if not texts:
+    if not (texts := [f"{method} for {wording.listed(list(titles))}" for method, titles in methods.items()]):
         return []
     level = wording.listed(sorted(levels))
     text = (
@@ -617,8 +613,7 @@ def run_answer(summary: RunSummary) -> str:
     selector. Over several datasets the one that wins on most of them is chosen.
     """
     base = summary.compare_to
-    winners = [name for dataset in summary.datasets if (name := winner(dataset, base))]
-    if not winners:
+    if not (winners := [name for dataset in summary.datasets if (name := winner(dataset, base))]):
         return _alone(summary)
     chosen, n_won = Counter(winners).most_common(1)[0]
     rival = base if chosen != base else _rival(summary.datasets)
@@ -644,8 +639,7 @@ def winner(dataset: DatasetSummary, base: str) -> str:
     interval of the best selector's difference, unless it is significantly less complete than the baseline. `oracle`,
     `everything` and `random` are nobody's choice. Empty where nothing was compared.
     """
-    compared = {name: row for name, row in _comparisons(dataset).items() if not _is_bound(name)}
-    if not compared:
+    if not (compared := {name: row for name, row in _comparisons(dataset).items() if not _is_bound(name)}):
         return ""
     gains = {name: complete.difference for name, (complete, _) in compared.items()}
     costs = {name: tokens.difference if tokens else 0.0 for name, (_, tokens) in compared.items()}
@@ -680,8 +674,7 @@ def _pair(
     dataset: DatasetSummary, chosen: str, rival: str, base: str
 ) -> tuple[wording.Means, wording.Means | None] | None:
     """Completeness and tokens of the chosen selector and of its rival, one of which is the baseline."""
-    row = _comparisons(dataset).get(rival if chosen == base else chosen)
-    if row is None:
+    if (row := _comparisons(dataset).get(rival if chosen == base else chosen)) is None:
         return None
     complete, tokens = (wording.Means.of(comparison) for comparison in row)
     if chosen == base:

@@ -177,8 +177,7 @@ def trade_off(dataset: DatasetTuning) -> Drawing | None:
     candidates = [
         trade_panel(dataset, lines, across, up) for up in (COMPLETENESS, RECALL) for across in (TOKENS, ITEMS)
     ]
-    panels = [panel for panel in candidates if panel is not None]
-    if not panels:
+    if not (panels := [panel for panel in candidates if panel is not None]):
         return None
     log = " Axes across are logarithmic." if any(panel.x.log for panel in panels) else ""
     name = file_name(dataset.dataset, "trade-off")
@@ -561,14 +560,12 @@ def _dataset(dataset: DatasetTuning) -> Iterator[Block]:
     groups = dataset.same_advice()
     for group in groups:
         parts = (sensitivity(dataset, group[0]), two_at_a_time(dataset, group[0]))
-        drawn = tuple(part for part in parts if part is not None)
-        if drawn:
+        if drawn := tuple(part for part in parts if part is not None):
             yield Details(f"{policy_names(group)} on {dataset.dataset}: sensitivity to its parameters", drawn)
     for group in groups:
         if group[0].chosen is not None:
             yield from _worse_requests(dataset, group)
-    notes = tuple(_notes(dataset))
-    if notes:
+    if notes := tuple(_notes(dataset)):
         yield Subheading("Notes")
         yield Bullets(notes)
 

@@ -76,17 +76,15 @@ def points(metric: Metric) -> str:
 
 def estimate_text(estimates: Mapping[str, Estimate], metric: Metric) -> str:
     """A mean with its interval, `93.1 (90.2-95.5)`; a dash where there is none."""
-    estimate = estimates.get(str(metric))
-    if estimate is None or not estimate.n or not math.isfinite(estimate.value):
+    if (estimate := estimates.get(str(metric))) is None or not estimate.n or not math.isfinite(estimate.value):
         return wording.NONE
     return wording.mean(metric, estimate)
 
 
 def change_text(comparisons: Mapping[str, Comparison] | None, metric: Metric) -> tuple[str, ...]:
     """A difference with its interval and its significance; tokens as per cent of the baseline's mean."""
-    comparison = (comparisons or {}).get(str(metric))
     if (
-        comparison is None
+        (comparison := (comparisons or {}).get(str(metric))) is None
         or not comparison.n
         or not math.isfinite(comparison.difference)
         or (metric == TOKENS and comparison.base == 0)
@@ -286,8 +284,7 @@ def _over_datasets(name: str, several: Sequence[tuple[DatasetTuning, PolicyOutco
         points = sorted(means.value - means.compared for means in complete)
         ends = dict.fromkeys(wording.signed(COMPLETENESS, value) for value in (points[0], points[-1]))
         ranges.append(f"{' to '.join(ends)} points of completeness")
-    gaps = [gap for dataset, outcome in several if (gap := dataset.shortfall(outcome))]
-    if gaps:
+    if gaps := [gap for dataset, outcome in several if (gap := dataset.shortfall(outcome))]:
         points_less = wording.number(COMPLETENESS, max(gaps))
         ranges.append(f"on {len(gaps)} less complete than {LEARNED_NORMAL}, by up to {points_less} points")
     return f"{text} ({', '.join(ranges)})" if ranges else text
@@ -593,10 +590,9 @@ def _rows(
     rows: list[tuple[Cell, ...]] = []
     for dataset in tuning.datasets:
         for group in dataset.same_advice():
-            named_cells = [
+            if named_cells := [
                 (outcome.policy.name, cells) for outcome in group if (cells := make(dataset, outcome)) is not None
-            ]
-            if named_cells:
+            ]:
                 rows.append((dataset.dataset, ", ".join(name for name, _ in named_cells), *_merged(named_cells)))
     return rows
 

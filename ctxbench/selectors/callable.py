@@ -498,8 +498,7 @@ def load_callable(spec: str, *, base: Path | None = None) -> Callable[..., Any]:
     target, _, name = spec.rpartition(":")
     if not target or not name:
         raise ParameterError(f"callable must be module:function or file.py:function, got {spec!r}")
-    path = _file_of(target, base)
-    if path is not None and not path.is_file():
+    if (path := _file_of(target, base)) is not None and not path.is_file():
         raise ParameterError(f"callable {spec!r}: there is no file {target}")
     _importable(base if path is None else path.parent)
     try:
@@ -542,8 +541,7 @@ class _AsWritten(SourceFileLoader):
 def _module_of(path: Path) -> ModuleType:
     _forget_edited(path.parent)
     digest = hashlib.sha256(str(path.absolute()).encode("utf-8", "surrogatepass") + read_bytes(path)).hexdigest()
-    name = f"{_PREFIX}{digest[:16]}"
-    if name in sys.modules:
+    if (name := f"{_PREFIX}{digest[:16]}") in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path, loader=_AsWritten(name, str(path)))
     if spec is None or spec.loader is None:
@@ -603,8 +601,7 @@ def _real(path: str) -> str:
 
 def _importable(folder: Path) -> None:
     """Let modules of `folder` be found, behind everything that is installed."""
-    name = str(folder.absolute())
-    if name not in sys.path:
+    if (name := str(folder.absolute())) not in sys.path:
         sys.path.append(name)
 
 

@@ -88,8 +88,7 @@ def checked_words(command: Sequence[str] | str, base: Path) -> tuple[list[str], 
 
 def _program(name: str, base: Path) -> str:
     if Path(name).name == name:
-        program = shutil.which(name)
-        if program is None:
+        if (program := shutil.which(name)) is None:
             raise ParameterError(f"command: there is no program {name!r} on the path; install it, or give its place")
         return program
     path = (base / name).absolute()

@@ -213,8 +213,7 @@ def agent_definition(agent: AgentFile) -> Definition:
             f"can run; name one that ctxbench runs, such as learned/normal"
         )
     reader = _DefinitionReader(agent.path, agent.lines, [])
-    base_and_preset = reader.attempt(lambda: _named_by(agent), "selector")
-    if base_and_preset is None:
+    if (base_and_preset := reader.attempt(lambda: _named_by(agent), "selector")) is None:
         raise InputError(reader.faults)
     base, preset = base_and_preset
     if preset is not None and preset not in base.presets:

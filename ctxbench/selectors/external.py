@@ -447,8 +447,7 @@ class External:
 
     def _opened(self) -> AnswerCache | None:
         if self._cache is None and self._folder is not None:
-            identity = self._source.kept_under()
-            if identity is not None:
+            if (identity := self._source.kept_under()) is not None:
                 self._cache = AnswerCache.of(self._folder, f"{VERSION}\n{identity}")
         return self._cache
 

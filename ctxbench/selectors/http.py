@@ -60,8 +60,7 @@ def secret_of(name: str | None) -> str:
     """
     if name is None:
         return ""
-    value = os.environ.get(name, "")
-    if not value:
+    if not (value := os.environ.get(name, "")):
         raise ParameterError(f"authorization_env names the variable {name!r}, which is not set or empty; set it")
     if not (value.isascii() and value.isprintable()):
         raise ParameterError(f"the value of the variable {name!r} cannot stand in a header; expected printable ASCII")

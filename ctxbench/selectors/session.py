@@ -268,8 +268,7 @@ class Session:
             return catalog[position] if position is not None and visible[position] else None
 
         for session_item in self.items:
-            item = find(session_item.key)
-            if item is not None and item.enabled:
+            if (item := find(session_item.key)) is not None and item.enabled:
                 session_items.append(session_item)
             else:
                 values = {"session": self.id, "item": session_item.key.id, "reason": why_absent(item)}
