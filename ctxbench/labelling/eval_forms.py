@@ -37,7 +37,7 @@ from ctxbench.labelling.record_files import (
     snake,
     values_of,
 )
-from ctxbench.labelling.sources import EVALS, LOG, Document, ImportKind, data_files, documents, recognise
+from ctxbench.labelling.sources import LOG, Document, data_files, documents, make_kinds, recognise
 from ctxbench.model.items import Catalog, Item
 
 TRIGGER_FREE = "unlabelled queries (no skill triggered)"
@@ -593,52 +593,13 @@ def _is_golden(values: Sequence[Any]) -> bool:
     )
 
 
-KINDS = (
-    ImportKind(
-        name="triggers",
-        family=EVALS,
-        title="trigger evals of skills",
-        program="beside `SKILL.md`, or in a file or folder with the name of the skill",
-        request="`query` or `prompt`",
-        label="the skill: required or forbidden, by `should_trigger`",
-        matches=is_trigger_eval,
-    ),
-    ImportKind(
-        name="promptfoo",
-        family=EVALS,
-        title="tests of promptfoo",
-        program="`promptfooconfig.yaml`, lists of tests, CSV",
-        request="the variable with the request",
-        label="assertions, and variables, that name items",
-        matches=_is_promptfoo,
-    ),
-    ImportKind(
-        name="deepeval",
-        family=EVALS,
-        title="goldens of deepeval",
-        program="`EvaluationDataset.save_as`",
-        request="`input`",
-        label="`expected_tools`, and items with the text of `context`",
-        matches=_is_deepeval,
-    ),
-    ImportKind(
-        name="ragas",
-        family=EVALS,
-        title="samples of ragas",
-        program="`EvaluationDataset.to_jsonl`",
-        request="`user_input`",
-        label="`reference_tool_calls`, `reference_context_ids`, and items with the text of `reference_contexts`",
-        matches=_is_ragas,
-    ),
-    ImportKind(
-        name="golden",
-        family=EVALS,
-        title="evals under any field names",
-        program="written by hand, as JSON, JSON lines, YAML, CSV or TSV",
-        request="`query`, `question`, `input` ...",
-        label="`expected`, `relevant_docs`, `forbidden` ...: names of items, or content such as `{path, lines}`",
-        offered="`tools`, or another list of definitions",
-        matches=_is_golden,
-    ),
+KINDS = make_kinds(
+    {
+        "triggers": is_trigger_eval,
+        "promptfoo": _is_promptfoo,
+        "deepeval": _is_deepeval,
+        "ragas": _is_ragas,
+        "golden": _is_golden,
+    }
 )
 """The kinds of evals, the most specific first."""
