@@ -47,9 +47,7 @@ def text_or_fault(data: bytes) -> tuple[str, str]:
         return "", "not UTF-8"
     if "\r" in text:  # one letter is looked for ten times as fast as two
         text = text.replace("\r\n", "\n")
-    if is_minified(text):
-        return "", Message("catalogs.minified", n=LONGEST_LINE)
-    return text, ""
+    return ("", Message("catalogs.minified", n=LONGEST_LINE)) if is_minified(text) else (text, "")
 
 
 def file_items(

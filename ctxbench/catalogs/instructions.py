@@ -98,9 +98,7 @@ def _as_yaml(text: str) -> tuple[dict[str, Any] | None, str]:
         return None, str(error).splitlines()[0]
     if data is None:
         return {}, ""
-    if not isinstance(data, dict):
-        return None, "expected `name: value` lines"
-    return data, ""
+    return (data, "") if isinstance(data, dict) else (None, "expected `name: value` lines")
 
 
 def _by_line(lines: list[str]) -> dict[str, Any]:

@@ -281,9 +281,7 @@ def _reason(error: BaseException) -> str:
         return Message("catalogs.server-invalid-answer", where=where, why=f"{first['msg']}{ending}")
     if isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError):
         return Message("catalogs.server-start", why=error.strerror, file=error.filename)
-    if isinstance(error, ListingError):
-        return str(error)
-    return ""
+    return str(error) if isinstance(error, ListingError) else ""
 
 
 def _line_and_problem(error: Exception) -> tuple[str, str]:

@@ -374,8 +374,7 @@ def split(name: str, how: Splitting, *, out: Path | None, in_place: bool, as_jso
         labelling = None if written is None else written.as_dict()
         print_json({**result.as_dict(), "written": None if target is None else str(target), "labelling": labelling})
         return
-    say(*split_lines(result), *(written.lines() if written else ()))
-    say(_where(target))
+    say(*split_lines(result), *(written.lines() if written else ()), _where(target))
 
 
 def _target(name: str, out: Path | None, *, in_place: bool) -> Path | None:

@@ -115,8 +115,7 @@ def _show_query(dataset: Dataset, *, as_json: bool) -> None:
     if as_json:
         print_json({**query.as_row(), "labels": labels})
         return
-    say(f"{query.id} ({query.split}; {', '.join(query.tags) or 'no tags'})")
-    say(*quoted(query.request.text))
+    say(f"{query.id} ({query.split}; {', '.join(query.tags) or 'no tags'})", *quoted(query.request.text))
     context = {name: query.as_row().get(name) for name in ("workspace", "user", "time", "only", "available", "scope")}
     for name, value in context.items():
         if value is not None:

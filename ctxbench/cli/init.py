@@ -221,8 +221,7 @@ def init(folder: Path, *, as_json: bool) -> None:
         print_json({"written": [*map(str, written)], "kept": [*map(str, unchanged)], "next": steps})
         return
     say(*_findings(project), *_not_taken(project), *_not_named(project))
-    say(*(f"written: {path}" for path in written))
-    say(*(f"unchanged: {path}" for path in unchanged))
+    say(*(f"written: {path}" for path in written), *(f"unchanged: {path}" for path in unchanged))
     say("Next:", *(f"  {step}" for step in steps))
 
 

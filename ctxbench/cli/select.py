@@ -369,7 +369,10 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
             explanation = explain(pipeline, catalog, request, resources, live=True)
         else:
             explanation, pipeline = explained(spec, pipeline, request, catalog, resources, items=question.catalog)
-        if request.tool_results and not (isinstance(explanation, OwnExplanation) or _reads_results(pipeline)):
+        if request.tool_results and not (
+            isinstance(explanation, OwnExplanation)
+            or any(step.declared("reads_tool_results") or step.code for step in pipeline.steps())
+        ):
             text = "searches without results of tools; `analyse: [sentences, tool_results]` does"
             say(f"notice: {label} {text}", err=True)
         if pipeline.fitted:
@@ -452,11 +455,6 @@ def _default(question: SelectRequest) -> str:
         return IN_CHAT
     selector = selector_of_tree(question.catalog) or DEFAULT
     return selector if question.preset is None else selector.partition("/")[0]
-
-
-def _reads_results(pipeline: Pipeline) -> bool:
-    """Whether a step looks at results of tools, as far as is known: a step of others may."""
-    return any(step.declared("reads_tool_results") or step.code for step in pipeline.steps())
 
 
 def _resolve_selector(question: SelectRequest) -> tuple[Definition, str | None, str]:

@@ -285,8 +285,7 @@ def scoring(answers: Path, *, dataset: str, compare_with: Sequence[str], tokens:
     if len(set(names)) < len(names):
         raise ParameterError(f"two selectors would have one name: {', '.join(names)}; name each once")
     spec = external_spec({"answers": str(answers)}, base=Path())
-    specs = [spec]
-    specs += [shipped_spec(named, name=selector_name(named)) for named in compare_with]
+    specs = [spec, *[shipped_spec(named, name=selector_name(named)) for named in compare_with]]
     return Experiment(
         name=spec.name,
         about=f"answers of {answers.name}",

@@ -266,9 +266,7 @@ def _best_rows(start: IntArray, group: IntArray, order: IntArray) -> tuple[IntAr
 
 def _take(values: IntArray, row: IntArray) -> IntArray:
     """`values[row]`, -1 where row is -1."""
-    if not len(values):
-        return np.full(len(row), -1, dtype=np.int64)
-    return np.where(row >= 0, values[row], -1)
+    return np.where(row >= 0, values[row], -1) if len(values) else np.full(len(row), -1, dtype=np.int64)
 
 
 def _mask(value: FloatArray, applies: BoolArray) -> FloatArray:

@@ -34,7 +34,6 @@ from ctxbench.io.git import Commit, Repository, file_versions, merge_base
 COMPLETENESS, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 FIGURES: tuple[Metric, ...] = (COMPLETENESS, TOKENS)
 GONE = "the baseline was removed"
-_GATES = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +79,7 @@ def baseline_of(path: Path) -> Path:
     Raises:
         UserError: the gate file is missing or wrong.
     """
-    named = path.is_file() or (path.suffix.lower() in _GATES and not path.is_dir())
+    named = path.is_file() or (path.suffix.lower() in (".yaml", ".yml") and not path.is_dir())
     return read_gate(path).baseline if named else path
 
 

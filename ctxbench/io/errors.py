@@ -400,7 +400,6 @@ def _from_record(record: str | None, extra: str) -> str:
     return f'{"-e " if folder.get("editable") else ""}"{location}{extra}"'
 
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DENIED = (errno.EACCES, errno.EPERM)
 _FIXES = {  # of system errors
     errno.EROFS: "name a writable folder",
@@ -421,7 +420,7 @@ def system_fault(error: OSError) -> StorageError | None:
         error: as raised by the system call.
     """
     message = error.strerror or str(error)
-    if error.errno in _NO_ROOM:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return StorageError(Message("io.disk-full", path=error.filename or "the output", why=message))
     try:
         Path.cwd()

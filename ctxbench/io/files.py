@@ -245,9 +245,7 @@ def is_utf16(data: bytes) -> bool:
 
 def gzip_fault(data: bytes, path: Path | str) -> str:
     """What to do about a file that gzip compressed; empty if it did not."""
-    if not data.startswith(_GZIP):
-        return ""
-    return Message("io.gzip", path=shlex.quote(str(path)))
+    return Message("io.gzip", path=shlex.quote(str(path))) if data.startswith(_GZIP) else ""
 
 
 _BOM = b"\xef\xbb\xbf"

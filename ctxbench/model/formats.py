@@ -364,9 +364,7 @@ def _expected(kind: str, context: Mapping[str, Any], message: str) -> str:
         return " or ".join(choice for choice in context["expected"].replace(" or ", ", ").split(", ") if choice != "''")
     if kind in _BOUNDS:
         name, words = _BOUNDS[kind]
-        if name == "min_length" and context[name] == 1:
-            return _FILLED
-        return words.format(f"{context[name]:g}")
+        return _FILLED if name == "min_length" and context[name] == 1 else words.format(f"{context[name]:g}")
     return _KINDS.get(kind, message)
 
 

@@ -152,7 +152,6 @@ _AXES = {
     TOKENS: "prompt tokens a query",
     ITEMS: "items a query",
 }
-_MEAN = "mean over queries"
 _LINES = (
     " A thick line, the front, has the best settings of a selector (no other is as complete for fewer prompt tokens); "
     "it is drawn where these two are the axes. A thin line has the first n items of its ranking; tints are 95% "
@@ -336,7 +335,7 @@ def _slice_panel(trace: Trace, metric: Metric, y: Scale, chosen: SettingResult) 
             label = f"chosen: {trace.name} {value_text(chosen.values[trace.name])}"
             rings.append(Ring(label, at, value, shape="diamond"))
     title = f"{trace.name}: {tuning_tables.TITLES[name].removesuffix(' %')}"
-    return Panel(title, {_MEAN: _line(xs, trace, name)}, replace(x, names=names), y, rings)
+    return Panel(title, {"mean over queries": _line(xs, trace, name)}, replace(x, names=names), y, rings)
 
 
 def _position(value: Value | None, names: Sequence[str]) -> float:

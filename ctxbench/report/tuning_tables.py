@@ -204,9 +204,7 @@ def _base_text(name: str) -> str:
     if name.endswith(OF_ITS_RANKING):
         selector, _, first = name.rpartition(", ")
         return f"{selector}, the {first}, not what it offers itself"
-    if name.endswith(WITH_DEFAULTS):
-        return f"{name.removesuffix(WITH_DEFAULTS)} with its defaults"
-    return name
+    return f"{name.removesuffix(WITH_DEFAULTS)} with its defaults" if name.endswith(WITH_DEFAULTS) else name
 
 
 def p_words(tuning: Tuning) -> str:

@@ -445,17 +445,13 @@ class CallableSource(Source):
         request = batch.requests[row]
         began = time.perf_counter()
         reply = self._call(request_body(batch, row, self._send), lambda result: one_answer(request.id, result))
-        if reply.error:
-            return reply
-        return RawAnswer(answer=reply.answer, seconds=time.perf_counter() - began)
+        return reply if reply.error else RawAnswer(answer=reply.answer, seconds=time.perf_counter() - began)
 
     def _ask_all(self, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
         ids = [batch.requests[row].id for row in rows]
         bodies = [request_body(batch, row, self._send) for row in rows]
         called = self._call(bodies, lambda result: batch_answers(ids, result))
-        if called.error:
-            return [called] * len(rows)
-        return cast("list[RawAnswer]", called.answer)
+        return [called] * len(rows) if called.error else cast("list[RawAnswer]", called.answer)
 
     def _call(self, argument: Any, use: Callable[[Any], Any]) -> RawAnswer:
         """Call the function and make something of the result; both run the user's code."""
