@@ -172,8 +172,8 @@ class Watch:
             parts.append(self._about_garbage())
         text = "; ".join(parts)
         if lines := self._last_lines():
-            shown = "".join(f"\n  | {one_line(self._hide(line))[:_WIDTH]}" for line in lines)
-            return Message("catalogs.server-stderr", text=text, lines=shown)
+            excerpt = "".join(f"\n  | {one_line(self._hide(line))[:_WIDTH]}" for line in lines)
+            return Message("catalogs.server-stderr", text=text, lines=excerpt)
         return text
 
     def _last_lines(self) -> list[str]:

@@ -400,8 +400,8 @@ def refuse_loss(folder: Path, *, is_own: Callable[[Dataset], bool], sources: Col
             problem = f"labels by {', '.join(sorted(unexpected))}"
         elif is_own(dataset) and RENAMES in dataset.about:
             pairs = [f"{old.id} is {new.id} now" for old, new in dataset.renames.items()]
-            more = f", and {len(pairs) - _SHOWN} more" if len(pairs) > _SHOWN else ""
-            raise ParameterError(Message("datasets.renamed-items", folder=folder, pairs=pairs[:_SHOWN], more=more))
+            remainder = f", and {len(pairs) - _SHOWN} more" if len(pairs) > _SHOWN else ""
+            raise ParameterError(Message("datasets.renamed-items", folder=folder, pairs=pairs[:_SHOWN], more=remainder))
         elif is_own(dataset):
             return
     raise loss(folder, problem)

@@ -290,11 +290,11 @@ class FileImporter:
         file = self._expected.file(path)
         location, digest = self._digest(file)
         if digest != file.sha256:
-            own = Message("datasets.import-own", name=self.provides[0])
+            hint = Message("datasets.import-own", name=self.provides[0])
             raise StorageError(
                 f"{location} is not the published file: its SHA-256 is {digest}, expected {file.sha256} "
                 f"({file.published} of {self.source.repository} at commit {self.source.commit}); {self._fix()}"
-                f"{own if self.takes_own else ''}"
+                f"{hint if self.takes_own else ''}"
             )
         return SourceText(location, read_text(location))
 

@@ -207,8 +207,8 @@ def _group_of(item: Item, field: str) -> str | None:
 
 def _told_once(faults: Sequence[Fault]) -> list[Fault]:
     """Leave out faults that only repeat another one with its place: of a file that datasets and selectors name."""
-    told = {str(fault) for fault in faults if str(fault) != fault.message}
-    return [fault for fault in faults if fault.message not in told]
+    located = {str(fault) for fault in faults if str(fault) != fault.message}
+    return [fault for fault in faults if fault.message not in located]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

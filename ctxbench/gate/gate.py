@@ -192,8 +192,8 @@ def _unjudged(snapshot: SelectorSnapshot, minimums: Sequence[MinimumVerdict], se
     names = {minimum.metric for minimum in minimums}
     for metric, minimum in settings.minimums.items():
         if str(metric) not in names:
-            least = levels(metric, minimum.value, minimum.value).split(" -> ")[0]
-            yield Message("gate.minimum-unjudged", metric=metric, minimum=least, dataset=snapshot.dataset)
+            minimum_text = levels(metric, minimum.value, minimum.value).split(" -> ")[0]
+            yield Message("gate.minimum-unjudged", metric=metric, minimum=minimum_text, dataset=snapshot.dataset)
 
 
 class _PairCheck:

@@ -187,12 +187,12 @@ def stricter_settings(
     stricter = {name: getattr(before, name) for name, is_looser in numbers.items() if is_looser}
     loosened += [Loosened(name, _text(value), _text(getattr(current, name))) for name, value in stricter.items()]
     minimums, accepted = dict(current.minimums), dict[Metric, Minimum]()
-    for metric, least in before.minimums.items():
-        if (now := current.minimums.get(metric)) is not None and now.implies(least):
+    for metric, minimum in before.minimums.items():
+        if (now := current.minimums.get(metric)) is not None and now.implies(minimum):
             continue
-        loosened.append(Loosened(f"at_least {metric}", str(least), "" if now is None else str(now)))
-        kept = minimums if now is None or least.implies(now) else accepted
-        kept[metric] = least
+        loosened.append(Loosened(f"at_least {metric}", str(minimum), "" if now is None else str(now)))
+        kept = minimums if now is None or minimum.implies(now) else accepted
+        kept[metric] = minimum
     metrics = (*current.metrics, *gone)
     tolerances = {metric: current.tolerance(metric) for metric in (*metrics, FORBIDDEN_OFFERED)}
     tolerances |= {metric: before.tolerance(metric) for metric in (*gone, *looser)}

@@ -516,8 +516,8 @@ def undecided_text(verdict: MetricVerdict, *, deterministic: bool) -> Message:
 def undecided_reason(verdict: MetricVerdict, *, deterministic: bool) -> Message:
     """Why a difference is inconclusive: too few queries, and how many would be enough, if that is known."""
     why = _weak_evidence(verdict, deterministic=deterministic)
-    needed = verdict.comparison.needed
-    return why if needed is None else Message("gate.queries-needed", why=why, n=needed)
+    n_needed = verdict.comparison.needed
+    return why if n_needed is None else Message("gate.queries-needed", why=why, n=n_needed)
 
 
 def _weak_evidence(verdict: MetricVerdict, *, deterministic: bool) -> Message:

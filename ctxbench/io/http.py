@@ -325,7 +325,7 @@ class OpenAIServer:
     ends: ClassVar[str] = "including its /v1"
 
     def __init__(self, model: str, path: str, *, returns: str, timeout: float, tries: int, pause: float) -> None:
-        self._gives = returns
+        self._returns = returns
         self._timeout, self._tries, self._pause = timeout, tries, pause
         self.address = _address(self, path)
         self._path = path
@@ -435,8 +435,8 @@ class OpenAIServer:
                 time.sleep(seconds)
                 wait *= 2
         raise ServerError(
-            f"{self.who} gave no {self._gives} in {self._tries} tries; the last one: {why}. Check that the server is "
-            f"there ({self.variable}), or try again later: the {self._gives} that it gave are kept"
+            f"{self.who} gave no {self._returns} in {self._tries} tries; the last one: {why}. Check that the server is "
+            f"there ({self.variable}), or try again later: the {self._returns} that it gave are kept"
         )
 
     def _refusal(self, response: Response) -> ServerError:

@@ -436,7 +436,7 @@ class _Text:
     def __init__(self, text: str) -> None:
         self._folded = text.casefold()
         self._words = f" {' '.join(words(text))} "
-        self._apart = f" {' '.join(words(_HUMP.sub(' ', text)))} "
+        self._split_words = f" {' '.join(words(_HUMP.sub(' ', text)))} "
 
     def names(self, name: str) -> str:
         """How the text has a name (see `Leak.how`); empty if it does not."""
@@ -444,7 +444,7 @@ class _Text:
             return "as written"
         parts = words(_HUMP.sub(" ", name))
         run = f" {' '.join(parts)} "
-        return "by its words" if len(parts) > 1 and (run in self._words or run in self._apart) else ""
+        return "by its words" if len(parts) > 1 and (run in self._words or run in self._split_words) else ""
 
     def _stands_alone(self, name: str) -> Iterator[bool]:
         start = self._folded.find(name)

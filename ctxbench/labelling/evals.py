@@ -441,8 +441,8 @@ class _EvalReader:
         """The request and the messages before it; a missing one is a fault if other records of the file have them."""
         text, history = request_of(record.row.data.get(name))
         theirs = self._mapped.get(name, name)
-        asked = replace(record.row, data={theirs: text})
-        return asked.take(theirs, str, "", required=record.part.has_requests), history
+        request_row = replace(record.row, data={theirs: text})
+        return request_row.take(theirs, str, "", required=record.part.has_requests), history
 
     def put_in_groups(self) -> None:
         """Make groups of queries with one text, and set missing splits."""
@@ -486,24 +486,26 @@ class _EvalReader:
         if (resolved := self._finder.find(label)) is None:
             row.fault(Message("labelling.item-form", field=field_name, got=label))
             return None
-        name, shown = resolved.name, {"name": resolved.name, "field": field_name}
+        name, values = resolved.name, {"name": resolved.name, "field": field_name}
         self.draft.stated["labels by content"] += is_place(label)
         if not is_place(label):
             self._named[name] = resolved.rule != UNKNOWN
         if resolved.key in self._by_hand:
-            row.fault(Message("labelling.manual-item", **shown))
+            row.fault(Message("labelling.manual-item", **values))
             return None
         if resolved.key is None and is_place(label):
             self._unplaced.add(id(row))
-            place = f"{row.path and row.path.name}:{row.line} {name:.40}"
+            location = f"{row.path and row.path.name}:{row.line} {name:.40}"
             several = " or ".join(key.id for key in resolved.candidates[:5])
-            self.draft.ids[SEVERAL_PLACES if several else NOWHERE].append(f"{place}: {several}" if several else place)
+            self.draft.ids[SEVERAL_PLACES if several else NOWHERE].append(
+                f"{location}: {several}" if several else location
+            )
         elif resolved.rule == AMBIGUOUS:
             several = " or ".join(key.id for key in resolved.candidates[:5])
-            row.fault(Message("labelling.ambiguous-item", ids=several, **shown))
+            row.fault(Message("labelling.ambiguous-item", ids=several, **values))
         elif resolved.key is None:
             hint = suggest(name, self._finder.names, listed=False) if len(self.draft.faults) < SHOWN else ""
-            row.fault(Message("labelling.unknown-item", hint=hint, **shown))
+            row.fault(Message("labelling.unknown-item", hint=hint, **values))
         return resolved.key
 
 

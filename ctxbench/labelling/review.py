@@ -387,12 +387,12 @@ class Corrections:
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
-        self._made: dict[Hashable, list[Correction]] = {}
+        self._corrections: dict[Hashable, list[Correction]] = {}
 
     @property
     def corrections(self) -> list[Correction]:
         """All corrections, in the order of the decisions."""
-        return [correction for several in self._made.values() for correction in several]
+        return [correction for several in self._corrections.values() for correction in several]
 
     @property
     def dataset(self) -> Dataset:
@@ -422,18 +422,18 @@ class Corrections:
 
     def take_back(self, decision: Hashable) -> bool:
         """Withdraw a decision; returns whether there was one."""
-        return self._made.pop(decision, None) is not None
+        return self._corrections.pop(decision, None) is not None
 
     def _decide(self, decision: Hashable, correct: Callable[[Dataset], list[Correction]]) -> None:
         """Replace a decision; nothing changes if the new one is invalid."""
-        before = dict(self._made)
+        before = dict(self._corrections)
         try:
             self.take_back(decision)
             if correction := correct(self.dataset):
-                self._made[decision] = correction
+                self._corrections[decision] = correction
                 _ = self.dataset  # checks the labels
         except BaseException:
-            self._made = before
+            self._corrections = before
             raise
 
 

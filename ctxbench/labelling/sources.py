@@ -137,10 +137,10 @@ def _below(folder: Path) -> list[Path]:
 
 def sample(path: Path, size: int = SAMPLE) -> list[Document]:
     """The first documents of a file; those before the first fault if it cannot be read on."""
-    found: list[Document] = []
+    result: list[Document] = []
     with suppress(UserError):
-        found.extend(islice(documents(path, []), size))
-    return found
+        result.extend(islice(documents(path, []), size))
+    return result
 
 
 def documents(
@@ -326,11 +326,11 @@ def _markdown(lines: Iterable[tuple[int, str]], path: Path) -> Iterator[Document
 
 def _yaml_documents(text: str, path: Path) -> Iterator[Document]:
     data, lines = parse_yaml(text, path)
-    whole = Document(data, path, 1, lines)
+    document = Document(data, path, 1, lines)
     if isinstance(data, list) and any(isinstance(entry, dict) for entry in data):
-        yield from whole.entries()
+        yield from document.entries()
     elif data is not None:
-        yield whole
+        yield document
 
 
 def _delimiter(text: str) -> str:

@@ -242,10 +242,10 @@ def _span(data: Mapping[str, Any], shared: Mapping[str, Any], default_id: str) -
     tools = next((value for value in (fields["tools"], *bodies) if value is not None), None)
     entries = parsed(request)
     messages_of_tools = [entry for entry in entries if entry.get("role") == "tool"] if all_objects(entries) else []
-    among = [entry for entry in messages_of_tools if describes_item(entry.get("content"))]
-    if among:  # of LangChain's callback of Langfuse
-        tools = [entry["content"] for entry in among]
-        request = [entry for entry in entries if entry not in among]
+    descriptions = [entry for entry in messages_of_tools if describes_item(entry.get("content"))]
+    if descriptions:  # of LangChain's callback of Langfuse
+        tools = [entry["content"] for entry in descriptions]
+        request = [entry for entry in entries if entry not in descriptions]
     thrown = [str(details.get("exception.message") or "") for name, details in events if name == "exception"]
     return Span(
         trace=_hex(fields["trace"] or fields["id"] or default_id),

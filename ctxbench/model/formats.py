@@ -241,12 +241,14 @@ def validate(
     try:
         return model.model_validate(data, context=context), []
     except ValidationError as error:
-        if isinstance(data, Mapping) and (bad := [name for name in data if not _is_unicode(name)]):  # hides all else
-            rest = {name: value for name, value in data.items() if name not in bad}
+        if isinstance(data, Mapping) and (
+            malformed := [name for name in data if not _is_unicode(name)]
+        ):  # hides all else
+            rest = {name: value for name, value in data.items() if name not in malformed}
             content, faults = validate(model, rest, source, context=context, partial=partial)
             if model.model_config.get("extra") == "ignore":
                 return content, faults
-            unknown = [source.fault(_unknown_field(model, name), name) for name in bad]
+            unknown = [source.fault(_unknown_field(model, name), name) for name in malformed]
             return content if partial else None, sorted([*faults, *unknown], key=lambda fault: fault.line)
         faults = sorted(model_faults(model, data, source, error), key=lambda fault: fault.line)
         faulty = {detail["loc"][0] for detail in error.errors(include_url=False) if detail["loc"]}

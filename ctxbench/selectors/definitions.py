@@ -407,13 +407,16 @@ class _DefinitionReader(YamlForm):
         self.faulty = {*read} - {*parameters}
         before = len(self.faults)
         for name, parameter in parameters.items():
-            known = replace(
+            located = replace(
                 parameter,
                 needs=self._readable(parameter.needs),
                 choices={choice: self._readable(values) for choice, values in parameter.choices.items()},
             )
-            may_be_set = self.faulty and known.default is None
-            for fault in (*need_faults(known, parameters), *(() if may_be_set else choice_faults(known, parameters))):
+            may_be_set = self.faulty and located.default is None
+            for fault in (
+                *need_faults(located, parameters),
+                *(() if may_be_set else choice_faults(located, parameters)),
+            ):
                 self.fault(fault, "parameters", name)
         return parameters if self.faulty or len(self.faults) > before else set_values(parameters)
 

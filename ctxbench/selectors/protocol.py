@@ -105,10 +105,10 @@ def schema() -> dict[str, Any]:
 
     Its root describes an answer, so `jsonschema.validate(answer, schema())` checks one.
     """
-    whole: dict[str, Any] = json.loads(Path(__file__).with_name("external_schema.json").read_text("utf-8"))
+    document: dict[str, Any] = json.loads(Path(__file__).with_name("external_schema.json").read_text("utf-8"))
     answer = AnswerRow.model_json_schema(ref_template="#/$defs/{model}")
-    whole["$defs"] |= {**answer.pop("$defs"), "answer": answer}
-    return whole
+    document["$defs"] |= {**answer.pop("$defs"), "answer": answer}
+    return document
 
 
 Send: TypeAlias = Literal["items", "ids", "nothing"]
