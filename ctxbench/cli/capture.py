@@ -204,13 +204,12 @@ def _print(snapshot: CatalogSnapshot, card: dict[str, Any], out: Path) -> None:
     width = max(len(part.name) for part in snapshot.parts)
     for part in snapshot.parts:
         text = count(len(part.items), "item") if part.state == "captured" else part.state
-        if server := part.details.get("server"):
-            text += f" ({server['name']} {server['version']}".rstrip() + ")"
-        if part.captured:
-            text += f", not asked: kept as captured on {part.captured[:10]}"
+        server = part.details.get("server") or {}
+        text += f" ({server['name']} {server['version']}".rstrip() + ")" if server else ""
+        text += f", not asked: kept as captured on {part.captured[:10]}" if part.captured else ""
         line = one_line(f"{part.name:<{width}}  {text}")
-        say(*message_lines(f"{line}: {part.error}" if part.error else line))
-        say(*(f"{'':<{width}}  {note}" for note in (*part.notes, *_missing_fields(part))))
+        notes = (f"{'':<{width}}  {note}" for note in (*part.notes, *_missing_fields(part)))
+        say(*message_lines(f"{line}: {part.error}" if part.error else line), *notes)
     say(f"{count(card['counts']['items'], 'item')}, catalog {card['catalog'][:12]}, in {out}")
     if snapshot.failed:
         say(f"{_failed(snapshot)}: {', '.join(part.name for part in snapshot.failed)}; this is what the others gave")

@@ -11,7 +11,7 @@ from typing import Any
 from ctxbench.catalogs.agent_file import is_agent_file, open_catalog, read_agent
 from ctxbench.catalogs.instructions import read_page, text_of
 from ctxbench.catalogs.snapshots import CORPUS
-from ctxbench.cli.common import dataset_inputs, print_json
+from ctxbench.cli.common import dataset_inputs, print_result
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import create_dataset, labelled_items, write_dataset
 from ctxbench.datasets.layout import (
@@ -335,10 +335,7 @@ def stats(
         with embedding_progress() as embedding:
             vectors = open_vectors(open_embedder(embedder), progress=embedding)
             result = dataset_stats(dataset, counter, threshold=threshold, embed=vectors.get)
-    if as_json:
-        print_json(result.as_dict())
-    else:
-        say(*stats_lines(result, limit=None if list_all else 10))
+    print_result(result.as_dict(), *stats_lines(result, limit=None if list_all else 10), as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,11 +367,18 @@ def split(name: str, how: Splitting, *, out: Path | None, in_place: bool, as_jso
     target = _target(name, out, in_place=in_place)
     result = split_dataset(_opened(name), by=how.by, share=how.share, folds=how.folds, version=how.version)
     written = None if target is None else _written(result.dataset, target, source=name, answers=True, in_place=in_place)
-    if as_json:
-        labelling = None if written is None else written.as_dict()
-        print_json({**result.as_dict(), "written": None if target is None else str(target), "labelling": labelling})
-        return
-    say(*split_lines(result), *(written.lines() if written else ()), _where(target))
+    print_result(
+        {**result.as_dict(), **_copied(target, written)},
+        *split_lines(result),
+        *(written.lines() if written else ()),
+        _where(target),
+        as_json=as_json,
+    )
+
+
+def _copied(target: Path | None, written: LabellingCopy | None) -> dict[str, Any]:
+    labelling = None if written is None else written.as_dict()
+    return {"written": None if target is None else str(target), "labelling": labelling}
 
 
 def _target(name: str, out: Path | None, *, in_place: bool) -> Path | None:
@@ -399,10 +403,7 @@ def _where(target: Path | None) -> str:
 def diff(first: str, second: str, *, list_all: bool, as_json: bool) -> int:
     """Print the differences of two datasets; the exit code is 0 if they are equal, else 1."""
     result = diff_datasets(_opened(first), _opened(second))
-    if as_json:
-        print_json(result.as_dict())
-    else:
-        say(*diff_lines(result, limit=None if list_all else 10))
+    print_result(result.as_dict(), *diff_lines(result, limit=None if list_all else 10), as_json=as_json)
     return 0 if result.equal else 1
 
 
@@ -441,14 +442,16 @@ def rebase(
         say(*drop_warning(result), err=True)
         written = _written(result.dataset, target, source=name, answers=False, in_place=in_place)
         write_known_items(target, changed.ids)
-    if as_json:
-        labelling = None if written is None else written.as_dict()
-        print_json({**result.as_dict(), "written": None if target is None else str(target), "labelling": labelling})
-        return
-    if agent is not None and agent_of(Path(name)) is not None and known_items(Path(name)) is None and target is None:
-        say(f"new items are unknown: {name} has no {KNOWN}, which --in-place writes")
-    say(*rebase_lines(result, limit=None if list_all else 10), *(written.lines() if written else ()))
-    say(_where(target))
+    over_agent = agent is not None and agent_of(Path(name)) is not None
+    is_unknown = over_agent and known_items(Path(name)) is None and target is None
+    print_result(
+        {**result.as_dict(), **_copied(target, written)},
+        *([f"new items are unknown: {name} has no {KNOWN}, which --in-place writes"] if is_unknown else []),
+        *rebase_lines(result, limit=None if list_all else 10),
+        *(written.lines() if written else ()),
+        _where(target),
+        as_json=as_json,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,10 +506,7 @@ def export(name: str, targets: ExportTargets, *, as_json: bool) -> None:
         catalogs = len(rows) - len(dataset)
         catalog = "the catalog" if catalogs == 1 else f"{catalogs:,} catalogs"
         lines.append(f"{catalog} and {requests} for commands written to {targets.requests}")
-    if as_json:
-        print_json(report)
-    else:
-        say(*lines)
+    print_result(report, *lines, as_json=as_json)
 
 
 def _written(dataset: Dataset, folder: Path, *, source: str, answers: bool, in_place: bool = False) -> LabellingCopy:

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ctxbench.cli.common import print_json
+from ctxbench.cli.common import print_json, print_result
 from ctxbench.datasets.dataset import name_of_path
 from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.layout import EXPOSURE, write_exposures
@@ -58,16 +58,14 @@ def import_file(path: Path, file: Path, workspace: str, *, embedder: str | None,
     if embedder is not None:
         with _engine(path, embedder) as engine:
             embedded = engine.embed(workspace)
-    if as_json:
-        print_json(
-            {"database": str(path), "made": created, "workspace": workspace, **asdict(done), "embedded": embedded}
-        )
-        return
     words = ["ctxbench", "memory", "search", str(path), "what is asked", "--workspace", workspace]
-    if embedder is not None:
-        say(f"vectors of {embedder}: {embedded:,} computed")
-        words += ["--embedder", embedder]
-    say(f"Next: {shlex.join(words)}")
+    words += [] if embedder is None else ["--embedder", embedder]
+    print_result(
+        {"database": str(path), "made": created, "workspace": workspace, **asdict(done), "embedded": embedded},
+        *([] if embedder is None else [f"vectors of {embedder}: {embedded:,} computed"]),
+        f"Next: {shlex.join(words)}",
+        as_json=as_json,
+    )
 
 
 def _stored(path: Path, read: MemoryFile) -> ImportedMemories:
@@ -377,26 +375,26 @@ def write_labels(database: Path, workspace: str, out: Path, *, as_json: bool) ->
     useful = sum(label.grade == 2 for label in dataset.labels)
     partly = sum(query.partly_labelled for query in dataset.queries)
     insufficient = sum(bool(exposure.signals) for exposure in exposures)
-    if as_json:
-        print_json(
-            {
-                "dataset": str(out),
-                "queries": len(dataset.queries),
-                "useful": useful,
-                "sufficient": len(exposures) - insufficient,
-                "notSufficient": insufficient,
-                "inPart": partly,
-                "notUseful": len(dataset.labels) - useful,
-            }
-        )
-        return
-    of = f"{count(len(dataset.queries), 'query', 'queries')}, {count(useful, 'item')} useful"
-    say(f"{out}: {of}, {len(dataset.labels) - useful:,} not")
-    if exposures:
-        say(f"{count(len(exposures) - insufficient, 'context')} sufficient, {insufficient:,} not")
-    if partly:
-        rest = shlex.join(["ctxbench", "data", "label", str(out)])
-        say(f"{count(partly, 'query', 'queries')} labelled in part, which metrics ignore; complete with `{rest}`")
+    queries, in_part = (count(n, "query", "queries") for n in (len(dataset.queries), partly))
+    command = shlex.join(["ctxbench", "data", "label", str(out)])
+    optional = {
+        f"{count(len(exposures) - insufficient, 'context')} sufficient, {insufficient:,} not": exposures,
+        f"{in_part} labelled in part, which metrics ignore; complete with `{command}`": partly,
+    }
+    print_result(
+        {
+            "dataset": str(out),
+            "queries": len(dataset.queries),
+            "useful": useful,
+            "sufficient": len(exposures) - insufficient,
+            "notSufficient": insufficient,
+            "inPart": partly,
+            "notUseful": len(dataset.labels) - useful,
+        },
+        f"{out}: {queries}, {count(useful, 'item')} useful, {len(dataset.labels) - useful:,} not",
+        *(line for line, applies in optional.items() if applies),
+        as_json=as_json,
+    )
 
 
 def _bound(host: str, port: int) -> socket.socket:
