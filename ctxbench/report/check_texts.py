@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
+from ctxbench.datasets.queries import group_pairs
 from ctxbench.evaluation.metrics import Metric, parse_metric
 from ctxbench.evaluation.statistics import Comparison
 from ctxbench.gate.baseline import AcceptedFigures
@@ -500,7 +501,7 @@ def _unasked_text(selectors: Sequence[SelectorCheck]) -> str:
 def other_verdicts(check: Check) -> str:
     """What a short report tells besides its first line: other verdicts, a new baseline, minimums that judge nothing."""
     further = [selector for selector in ranked_selectors(check)[1:] if selector.verdict is not Verdict.SAME]
-    names = wording.grouped((selector.verdict, selector_name(selector)) for selector in further)
+    names = group_pairs((selector.verdict, selector_name(selector)) for selector in further)
     clauses = [f"{verdict}: {first_few(titles, _NAMED_IDS_BRIEFLY)}" for verdict, titles in names.items()]
     text = f"also {'; '.join(clauses)}" if clauses else ""
     return "; ".join(filter(None, [replacement_text(check), text, *check.unjudged]))
@@ -525,7 +526,7 @@ def losses(check: Check) -> list[str]:
         for pin in selector.pins:
             line = f" on line {pin.line}" if pin.line else ""
             pins.setdefault((dataset, pin.query, pin.pin), f"pin{line}: {pin.query}{end}: {pin.message}")
-    pairs = wording.grouped(((dataset, item), query) for dataset, item, query in _lost(check))
+    pairs = group_pairs(((dataset, item), query) for dataset, item, query in _lost(check))
     by_item = sorted(pairs.items(), key=lambda entry: -len(entry[1]))
     lost = [f"{item}: lost for {_counted_queries(queries)}{ends.get(name, '')}" for (name, item), queries in by_item]
     return _first_lines([*gone.values(), *missed, *pins.values(), *lost])
@@ -644,7 +645,7 @@ def losses_by_cause(
 ) -> dict[tuple[str, Cause], list[tuple[SelectorCheck, CauseGroup]]]:
     """The selectors that lost required items, by dataset and cause, each with its group of that cause."""
     losing = [(selector, group) for selector in selectors for group in selector.causes if group.lost]
-    return wording.grouped(((selector.dataset, group.cause), (selector, group)) for selector, group in losing)
+    return group_pairs(((selector.dataset, group.cause), (selector, group)) for selector, group in losing)
 
 
 def tokens_decided(check: SelectorCheck) -> bool:

@@ -570,12 +570,12 @@ def _dataset(dataset: DatasetTuning) -> Iterator[Block]:
 
 
 def _facts(dataset: DatasetTuning) -> str:
-    counts = []
-    for split, n in dataset.queries.items():
-        of = dataset.of.get(split, n)
-        some = f"{n:,} of " if of > n else ""
-        suffix = "" if split == ALL else f" of split {split}"
-        counts.append(f"{some}{count(of, 'query', 'queries')}{suffix}")
+    of = {**dataset.queries, **dataset.of}
+    counts = [
+        f"{f'{n:,} of ' if of[split] > n else ''}{count(of[split], 'query', 'queries')}"
+        f"{'' if split == ALL else f' of split {split}'}"
+        for split, n in dataset.queries.items()
+    ]
     queries = wording.listed(counts) or "No queries"
     version = f"Version {dataset.version}, content" if dataset.version else "Content"
     return (

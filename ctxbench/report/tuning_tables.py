@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from ctxbench.datasets.queries import group_pairs
 from ctxbench.evaluation.metrics import GroupMean, Metric, parse_metric
 from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
 from ctxbench.io.errors import count
@@ -233,7 +234,7 @@ def answer(tuning: Tuning) -> str:
     if len(tuning.datasets) == 1:
         dataset = tuning.datasets[0]
         return " ".join(f"{policy_names(group)}: {_winner(dataset, group[0])}." for group in dataset.same_advice())
-    by_policy = wording.grouped((outcome.policy.name, (dataset, outcome)) for dataset, outcome in outcomes(tuning))
+    by_policy = group_pairs((outcome.policy.name, (dataset, outcome)) for dataset, outcome in outcomes(tuning))
     return "; ".join(_over_datasets(name, several) for name, several in by_policy.items()) + "." * bool(by_policy)
 
 
