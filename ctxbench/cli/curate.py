@@ -37,6 +37,7 @@ from ctxbench.labelling.curation import (
     RULE,
     DatasetDifference,
     DatasetStats,
+    PartChanges,
     Resplit,
     dataset_stats,
     diff_datasets,
@@ -58,7 +59,15 @@ def stats_lines(stats: DatasetStats, *, limit: int | None = 10) -> list[str]:
     types = ", ".join(f"{n:,} {name}" for name, n in counts["types"].items())
     splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
     left = unlabelled_words(counts["unlabelled"], counts["partly_labelled"])
-    lines = [
+    tables = {
+        group: [[name or "(none)", f"{n:,}", f"{tokens:,}"] for name, (n, tokens) in rows.items()]
+        for group, rows in stats.tokens_by.items()
+    }
+    leaks = [f"{leak.query}: {leak.item} ({leak.how})" for leak in stats.leaks if leak.how != "server"]
+    servers = {leak.query for leak in stats.leaks if leak.how == "server"}
+    named = f"queries that name a required item: {stats.named:,} of {stats.leak_queries:,} ({RULE})"
+    never = f"items never required: {len(stats.never_required):,} of {counts['items']:,}"
+    return [
         f"{stats.name} {stats.version} ({stats.hash[:12]})",
         f"items    {counts['items']:,} ({types})",
         f"queries  {counts['queries']:,} ({splits})",
@@ -76,24 +85,22 @@ def stats_lines(stats: DatasetStats, *, limit: int | None = 10) -> list[str]:
             ],
         ),
         "",
+        *(
+            line
+            for group, rows in tables.items()
+            for line in _section(f"prompt tokens by {group}", _table([group, "items", "tokens"], rows), limit, header=1)
+        ),
+        *_section(
+            "largest items, in prompt tokens", [f"{tokens:>7,}  {item}" for item, tokens in stats.largest], limit
+        ),
+        *_near_lines(stats, limit),
+        *_section(named, leaks, limit)[:-1],
+        f"queries that name the server of a required item: {len(servers):,}",
+        "",
+        *_section(never, stats.never_required, limit),
+        *_section(f"queries not labelled in full: {len(stats.unlabelled):,}", stats.unlabelled, limit),
+        *_tag_lines(stats)[:-1],
     ]
-    for group, rows in stats.tokens_by.items():
-        table = [[name or "(none)", f"{n:,}", f"{tokens:,}"] for name, (n, tokens) in rows.items()]
-        lines += _section(f"prompt tokens by {group}", _table([group, "items", "tokens"], table), limit, header=1)
-    largest = [f"{tokens:>7,}  {item}" for item, tokens in stats.largest]
-    lines += _section("largest items, in prompt tokens", largest, limit)
-    lines += _near_lines(stats, limit)
-    leaks = [f"{leak.query}: {leak.item} ({leak.how})" for leak in stats.leaks if leak.how != "server"]
-    servers = {leak.query for leak in stats.leaks if leak.how == "server"}
-    title = f"queries that name a required item: {stats.named:,} of {stats.leak_queries:,} ({RULE})"
-    named = f"queries that name the server of a required item: {len(servers):,}"
-    lines += [*_section(title, leaks, limit)[:-1], named, ""]
-    lines += _section(
-        f"items never required: {len(stats.never_required):,} of {counts['items']:,}", stats.never_required, limit
-    )
-    lines += _section(f"queries not labelled in full: {len(stats.unlabelled):,}", stats.unlabelled, limit)
-    lines += _tag_lines(stats)
-    return lines[:-1]
 
 
 def _near_lines(stats: DatasetStats, limit: int | None) -> list[str]:
@@ -141,26 +148,29 @@ def diff_lines(difference: DatasetDifference, *, limit: int | None = 10) -> list
     head = [f"a: {difference.a}", f"b: {difference.b}"]
     if difference.equal:
         return [*head, "equal"]
-    lines = [*head, ""]
-    for noun, parts in (("items", difference.items), ("queries", difference.queries)):
-        if parts:
-            counts = f"{len(parts.added):,} added, {len(parts.removed):,} removed, {len(parts.changed):,} changed"
-            rows = [*(f"+ {name}" for name in parts.added), *(f"- {name}" for name in parts.removed)]
-            rows += [f"~ {change.id} ({', '.join(change.fields)})" for change in parts.changed]
-            lines += _section(f"{noun}: {counts}", rows, limit)
-    if difference.reordered:
-        lines += [_REORDERED, ""]
-    if moved := [f"{change.query}: {change.before} -> {change.after}" for change in difference.splits]:
-        lines += _section(f"splits: {count(len(moved), 'query', 'queries')} moved", moved, limit)
-    if difference.labels:
-        counts = "; ".join(f"{kind} {_listed(rows)}" for kind, rows in difference.label_counts.items() if rows)
-        lines += _section(f"labels: {counts}", [_label_line(change) for change in difference.labels], limit)
-    if difference.card:
-        lines += [f"card: {', '.join(entry.id for entry in difference.card)} differ", ""]
+    moved = [f"{change.query}: {change.before} -> {change.after}" for change in difference.splits]
+    labels = "; ".join(f"{kind} {_listed(rows)}" for kind, rows in difference.label_counts.items() if rows)
     scopes = [f"{name}: {len(plus):,} added, {len(minus):,} removed" for name, plus, minus in difference.scopes]
-    if scopes:
-        lines += _section(f"scopes: {len(scopes):,} differ", scopes, limit)
-    return lines[:-1]
+    sections = [
+        *_changed_rows("items", difference.items, limit),
+        *_changed_rows("queries", difference.queries, limit),
+        *([_REORDERED, ""] if difference.reordered else []),
+        *(_section(f"splits: {count(len(moved), 'query', 'queries')} moved", moved, limit) if moved else []),
+        *(_section(f"labels: {labels}", map(_label_line, difference.labels), limit) if difference.labels else []),
+        *([f"card: {', '.join(entry.id for entry in difference.card)} differ", ""] if difference.card else []),
+        *(_section(f"scopes: {len(scopes):,} differ", scopes, limit) if scopes else []),
+    ]
+    return [*head, "", *sections][:-1]
+
+
+def _changed_rows(noun: str, parts: PartChanges, limit: int | None) -> list[str]:
+    rows = [
+        *(f"+ {name}" for name in parts.added),
+        *(f"- {name}" for name in parts.removed),
+        *(f"~ {change.id} ({', '.join(change.fields)})" for change in parts.changed),
+    ]
+    counts = f"{len(parts.added):,} added, {len(parts.removed):,} removed, {len(parts.changed):,} changed"
+    return _section(f"{noun}: {counts}", rows, limit) if parts else []
 
 
 def _label_line(change: Any) -> str:

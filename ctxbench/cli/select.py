@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -555,30 +555,36 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
     held = "always in" if modes == {"always"} else "in the session"
     session_text = f" beside {n_session} {held}" if n_session else ""
     offered = f"{n - n_session} of {count(explanation.eligible, 'item')} offered{session_text}"
-    tokens = f"{explanation.prompt_tokens:,} prompt tokens ({counter})"
-    if n_session:
-        tokens += f", {explanation.total_tokens:,} with what the session holds"
-    lines = [f"{label}: {offered}, {tokens}", *map(str, explanation.selection.trace)]
+    in_all = f", {explanation.total_tokens:,} with what the session holds" if n_session else ""
+    tokens = f"{explanation.prompt_tokens:,} prompt tokens ({counter}){in_all}"
     is_external = isinstance(explanation, OwnExplanation)
-    if explanation.not_searched:
-        reasons = ", ".join(f"{n} {reason}" for reason, n in explanation.not_searched.items())
-        lines.append(f"{'may not be offered' if is_external else 'not searched'}: {reasons}")
-    if isinstance(explanation, OwnExplanation):
-        lines += own_lines(explanation)
-    elif explanation.search_off:
-        lines.append("a setting switches the search off, so nothing is searched")
+    reasons = ", ".join(f"{n} {reason}" for reason, n in explanation.not_searched.items())
+    out = explanation.left_out[:near]
+    title = f"nearest that stayed out ({len(out)} of {count(len(explanation.left_out), 'candidate')}):"
+    return [
+        f"{label}: {offered}, {tokens}",
+        *map(str, explanation.selection.trace),
+        *([f"{'may not be offered' if is_external else 'not searched'}: {reasons}"] if reasons else []),
+        *(own_lines(explanation) if isinstance(explanation, OwnExplanation) else _search_lines(explanation)),
+        *(
+            candidate_lines(explanation.chosen, pairs=True, headed=True, paths=True)
+            if n
+            else ["", "nothing is offered"]
+        ),
+        *(["", title, "", *candidate_lines(out, pairs=False, paths=True)] if out else []),
+    ]
+
+
+def _search_lines(explanation: Explanation) -> Iterator[str]:
+    """Why nothing is searched, or nothing found."""
+    is_from_session = all(candidate.offered.origin == "session" for candidate in explanation.chosen)
+    if explanation.search_off:
+        yield "a setting switches the search off, so nothing is searched"
     elif not explanation.chunks:
         why = "the analysis makes no chunk of this request" if explanation.text.strip() else "the request has no text"
-        lines.append(f"{why}, so nothing is searched")
-    elif explanation.eligible and n == n_session and not explanation.left_out:
-        lines.append("the search finds nothing: no item is a candidate")
-    lines += (
-        candidate_lines(explanation.chosen, pairs=True, headed=True, paths=True) if n else ["", "nothing is offered"]
-    )
-    if out := explanation.left_out[:near]:
-        lines += ["", f"nearest that stayed out ({len(out)} of {count(len(explanation.left_out), 'candidate')}):", ""]
-        lines += candidate_lines(out, pairs=False, paths=True)
-    return lines
+        yield f"{why}, so nothing is searched"
+    elif explanation.eligible and is_from_session and not explanation.left_out:
+        yield "the search finds nothing: no item is a candidate"
 
 
 def _score_words(pipeline: Pipeline, explanation: Explanation) -> list[str]:

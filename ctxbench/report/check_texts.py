@@ -451,18 +451,22 @@ def ranked_selectors(check: Check) -> list[SelectorCheck]:
 
 def _main_reason(check: SelectorCheck) -> str:
     """Why a selector has its verdict, in counts and means; its first reason where these do not tell."""
-    clauses = []
-    if check.lost - check.gained > check.allowed or (check.gained and check.verdict is Verdict.BETTER):
-        lost = count(check.lost, "required item")
-        clauses.append(f"{lost} lost, {check.gained:,} gained (allowed: {check.allowed:,})")
-    if check.unmet:
-        clauses.append(f"{count(len(check.unmet), 'required item')} can no longer be offered")
-    if check.pins:
-        clauses.append(f"{count(len(check.pins), 'pin')} broken")
-    clauses += map(missed_text, check.missed)
-    for judged in check.metrics:
-        if judged.verdict is check.verdict:
-            clauses.append(f"{judged.metric} {_mean(judged, judged.base.value)} -> {_mean(judged, judged.head.value)}")
+    counted = check.lost - check.gained > check.allowed or (check.gained and check.verdict is Verdict.BETTER)
+    lost, n_unmet = count(check.lost, "required item"), len(check.unmet)
+    facts = {
+        f"{lost} lost, {check.gained:,} gained (allowed: {check.allowed:,})": counted,
+        f"{count(n_unmet, 'required item')} can no longer be offered": n_unmet,
+        f"{count(len(check.pins), 'pin')} broken": check.pins,
+    }
+    clauses = [
+        *(clause for clause, applies in facts.items() if applies),
+        *map(missed_text, check.missed),
+        *(
+            f"{judged.metric} {_mean(judged, judged.base.value)} -> {_mean(judged, judged.head.value)}"
+            for judged in check.metrics
+            if judged.verdict is check.verdict
+        ),
+    ]
     judges = check.verdict not in (Verdict.NOT_COMPARABLE, Verdict.SAME)
     return "; ".join(clauses) if clauses and judges and not check.outdated else check.reasons[0].rstrip(".")
 
@@ -611,33 +615,37 @@ def next_steps(check: Check, *, accept: str, first: str, removed: str) -> list[s
         first: what must be done before that; empty = nothing.
         removed: the option that leaves out what was removed on purpose.
     """
-    steps, verdict = [], check.verdict
+    verdict, is_refused = check.verdict, check.verdict is Verdict.NOT_COMPARABLE and not check.loosened
     left_out = {why for selector in check.selectors for why, queries in selector.left_out.items() if queries}
-    groups = [group for selector in check.selectors for group in selector.causes]
+    pins, before = pin_advice(check), f"{first}, then " if first else ""
+    purposes = {Verdict.BETTER: "To keep the gain", Verdict.SAME: "To include the new queries"}
+    steps = {
+        _first_step(check): True,
+        f"Queries removed or relabelled on purpose: leave them out with {removed}.": is_refused
+        and left_out & {"removed", "changed", "relabelled"},
+        f"Items removed on purpose: add {removed}.": any(selector.unmet for selector in check.selectors),
+        "Below a minimum: improve the selection; a new baseline does not change that.": any(
+            selector.missed for selector in check.selectors
+        ),
+        f"{pins}.": pins,
+        f"{purposes.get(verdict, 'If the change is intended')}, {before}accept it:": accept,
+        f"Before this dataset is used again, {first}.": first and not accept,
+    }
+    return [step for step, applies in steps.items() if step and applies]
+
+
+def _first_step(check: Check) -> str:
+    """What a verdict asks for first; empty if it asks for nothing."""
     if check.loosened:
-        steps.append(f"Restore the settings and pins of {check.name}; the verdict is by those of the baseline.")
-    elif verdict is Verdict.NOT_COMPARABLE:
-        steps.append("Nothing was judged: fix the problem above.")
-        if left_out & {"removed", "changed", "relabelled"}:
-            steps.append(f"Queries removed or relabelled on purpose: leave them out with {removed}.")
-    elif verdict is Verdict.INCONCLUSIVE:
+        return f"Restore the settings and pins of {check.name}; the verdict is by those of the baseline."
+    if check.verdict is Verdict.NOT_COMPARABLE:
+        return "Nothing was judged: fix the problem above."
+    if check.verdict is Verdict.INCONCLUSIVE:
         outdated = any(selector.outdated for selector in check.selectors)
-        steps.append("Ask the servers again." if outdated else "Label more queries to decide it.")
-    elif any(group.fix and group.fix.possible and group.lost for group in groups):
-        steps.append("Apply the suggested fix.")
-    if any(selector.unmet for selector in check.selectors):
-        steps.append(f"Items removed on purpose: add {removed}.")
-    if any(selector.missed for selector in check.selectors):
-        steps.append("Below a minimum: improve the selection; a new baseline does not change that.")
-    if pins := pin_advice(check):
-        steps.append(f"{pins}.")
-    before = f"{first}, then " if first else ""
-    if accept:
-        purpose = {Verdict.BETTER: "To keep the gain", Verdict.SAME: "To include the new queries"}
-        steps.append(f"{purpose.get(verdict, 'If the change is intended')}, {before}accept it:")
-    elif first:
-        steps.append(f"Before this dataset is used again, {first}.")
-    return steps
+        return "Ask the servers again." if outdated else "Label more queries to decide it."
+    groups = (group for selector in check.selectors for group in selector.causes)
+    can_fix = any(group.fix and group.fix.possible and group.lost for group in groups)
+    return "Apply the suggested fix." if can_fix else ""
 
 
 def losses_by_cause(

@@ -325,18 +325,7 @@ def read_exchange(
     row, faults = validate(ExchangeRow, data, source, context=stored)
     if row is None:
         return None, faults
-    shared_fields = (
-        "conversation",
-        "text",
-        "reply",
-        "calls",
-        "removed",
-        "selector",
-        "settings",
-        "system",
-        "sent",
-        "warnings",
-    )
+    keys = ("conversation", "text", "reply", "calls", "removed", "selector", "settings", "system", "sent", "warnings")
     exchange = Exchange(
         context=tuple(
             Held(item.key, item.includeMode, item.similarityScore, row.content.get(item.key.id, ""), item.shown)
@@ -344,7 +333,7 @@ def read_exchange(
         ),
         history=tuple(stored[entry] if isinstance(entry, str) else entry.message() for entry in row.history),
         tool_results=tuple((result.tool, result.text) for result in row.tool_results),
-        **{name: getattr(row, name) for name in (*shared_fields, "time", "workspace", "user")},
+        **{name: getattr(row, name) for name in (*keys, "time", "workspace", "user")},
     )
     return exchange, []
 
