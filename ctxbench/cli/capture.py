@@ -43,6 +43,7 @@ from ctxbench.io.errors import (
     count,
     message_lines,
     one_line,
+    raise_first,
     suggest,
 )
 from ctxbench.io.files import read_text
@@ -101,12 +102,21 @@ def capture_all(request: CaptureRequest, *, out: Path | None, as_json: bool) -> 
         UserError: nothing is named, the configuration or a folder cannot be used, nothing was found, or the folder
             holds something else.
     """
-    if request.mcp_config is None and not (request.rules or request.references):
-        raise ParameterError("nothing to capture: name --mcp-config FILE, --rules FOLDER or --references FOLDER")
-    if request.mcp_config is None and (request.servers or request.skip):
-        raise ParameterError("--only and --skip choose among servers; name them with --mcp-config FILE")
-    if not 0 < request.timeout < float("inf"):
-        raise ParameterError(f"--timeout must be above 0 seconds and finite, got {request.timeout:g}")
+    no_servers = request.mcp_config is None
+    raise_first(
+        (
+            no_servers and not (request.rules or request.references),
+            "nothing to capture: name --mcp-config FILE, --rules FOLDER or --references FOLDER",
+        ),
+        (
+            no_servers and (request.servers or request.skip),
+            "--only and --skip choose among servers; name them with --mcp-config FILE",
+        ),
+        (
+            not 0 < request.timeout < float("inf"),
+            f"--timeout must be above 0 seconds and finite, got {request.timeout:g}",
+        ),
+    )
     if out is None:
         raise ParameterError("name the folder that the catalog goes to: --out FOLDER")
     refuse_other(out)

@@ -38,6 +38,7 @@ from ctxbench.io.errors import (
     UserError,
     check_choice,
     faults_of,
+    raise_first,
     system_fault,
 )
 from ctxbench.io.files import read_text, write_atomic
@@ -323,16 +324,14 @@ def _refuse_contradictions(request: CheckRequest, outputs: Outputs) -> None:
     n = len(request.paths)
     if outputs.form:
         check_choice("--output-format", outputs.form, FORMATS)
-    for applies, problem in (
+    raise_first(
         (n > 2, f"expected one gate file or two run folders, got {n} paths: {', '.join(request.paths)}"),
         (request.accept and n == 2, "--accept needs a gate file; two run folders have no baseline"),
         (request.accept and conflicting, f"--accept does not check, so leave out {', '.join(conflicting)}"),
         (request.vectors and not request.accept, "--vectors stores vectors with a new baseline: add --accept"),
         (request.recapture and n == 2, "--recapture needs a gate file; two run folders have no servers to ask"),
         (request.skip and not request.recapture, "--skip names servers that --recapture leaves out: add --recapture"),
-    ):
-        if applies:
-            raise ParameterError(problem)
+    )
 
 
 def _refuse_places(request: CheckRequest, outputs: Outputs) -> None:

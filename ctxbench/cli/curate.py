@@ -29,7 +29,7 @@ from ctxbench.datasets.queries import unlabelled_words
 from ctxbench.io.cache import refuse_outputs, row_with
 from ctxbench.io.console import embedding_progress, progress, say
 from ctxbench.io.documents import load_yaml
-from ctxbench.io.errors import ParameterError, StorageError, count
+from ctxbench.io.errors import ParameterError, StorageError, count, raise_first
 from ctxbench.io.files import cache_dir, write_atomic
 from ctxbench.io.git import Repository
 from ctxbench.labelling.curation import (
@@ -483,7 +483,7 @@ def export(name: str, targets: ExportTargets, *, as_json: bool) -> None:
         ParameterError: there is nothing to write, or the format or the folder is missing.
     """
     no_form, no_folder, no_requests = (value is None for value in (targets.form, targets.out, targets.requests))
-    for applies, problem in (
+    raise_first(
         (
             no_form and not no_folder,
             "--out needs a format; add --format beir or --format trec",
@@ -494,9 +494,7 @@ def export(name: str, targets: ExportTargets, *, as_json: bool) -> None:
         ),
         (no_form and (targets.plain or targets.run is not None), "--plain and --run need --format and --out"),
         (targets.may_offer and no_requests, "--may-offer needs --requests FILE"),
-    ):
-        if applies:
-            raise ParameterError(problem)
+    )
     refuse_outputs(
         {"--requests": targets.requests},
         {**dataset_inputs(name), "the run": [] if targets.run is None else [targets.run]},

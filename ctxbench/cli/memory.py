@@ -20,7 +20,16 @@ from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.layout import EXPOSURE, write_exposures
 from ctxbench.io.console import embedding_progress, progress, say, show_text
 from ctxbench.io.documents import load_mapping
-from ctxbench.io.errors import ParameterError, StorageError, UserError, check_range, count, install_command, suggest
+from ctxbench.io.errors import (
+    ParameterError,
+    StorageError,
+    UserError,
+    check_range,
+    count,
+    install_command,
+    raise_first,
+    suggest,
+)
 from ctxbench.io.files import folder_fault, readable, temporary_folder
 from ctxbench.io.rows import instant_text, named_instant
 from ctxbench.memory import ContextEngine, ContextOptions, EngineError, SearchOptions
@@ -286,12 +295,13 @@ def run(
         raise ParameterError(f"serving needs the extra `server`: {install_command('server')}") from None
     check_range("--port", at[1], 0, 65_535)
     file, user = who
-    if file is not None and user is not None:
-        raise ParameterError("--tokens and --user exclude each other; remove one of them")
-    if file is None and at[0] not in LOOPBACK:
-        raise ParameterError(
-            f"without --tokens the host must be {LOOPBACK[0]}, got {at[0]!r}; for other machines add --tokens FILE"
-        )
+    raise_first(
+        (file is not None and user is not None, "--tokens and --user exclude each other; remove one of them"),
+        (
+            file is None and at[0] not in LOOPBACK,
+            f"without --tokens the host must be {LOOPBACK[0]}, got {at[0]!r}; for other machines add --tokens FILE",
+        ),
+    )
     if user is not None:
         checked_name("--user", user)
     tokens = None if file is None else read_tokens(file)

@@ -22,7 +22,7 @@ from ctxbench.evaluation.run_folder import comparison_dict, estimate_dict
 from ctxbench.evaluation.statistics import Estimate
 from ctxbench.io.cache import files_in, refuse_outputs, refuse_unwritable
 from ctxbench.io.console import is_plain, progress, say
-from ctxbench.io.errors import InputError, ParameterError, UserError, count
+from ctxbench.io.errors import InputError, ParameterError, UserError, count, raise_first
 from ctxbench.io.files import cache_dir, read_text
 from ctxbench.model.requests import Batch
 from ctxbench.pipelines.fits import KINDS, LINEAR, PROBABILITY, WEIGHTS, Fit, read_calibrations, write_calibrations
@@ -329,19 +329,20 @@ def checked_budget(
         ParameterError: neither or both are, or something is missing, or an option of one is given with the other.
     """
     if unlabelled is None and tokens is None:
-        if policy is None:
-            raise ParameterError("tune needs --policy FILE, or --unlabelled REQUESTS --tokens N; see --help")
-        if selector is not None:
-            raise ParameterError("--selector goes with --unlabelled; with --policy the file names the selectors")
+        raise_first(
+            (policy is None, "tune needs --policy FILE, or --unlabelled REQUESTS --tokens N; see --help"),
+            (selector is not None, "--selector goes with --unlabelled; with --policy the file names the selectors"),
+        )
         return None
     if policy is not None:
         raise ParameterError("--policy needs labels, and --unlabelled has none; leave one of the two out")
     if unlabelled is None or tokens is None:
         raise ParameterError("--unlabelled REQUESTS and --tokens N go together: what a request may cost, and on which")
-    if len(datasets) != 1:
-        raise ParameterError(f"with --unlabelled one catalog is tuned, got {len(datasets)}: {', '.join(datasets)}")
-    if names := [name for name, is_given in options.items() if is_given]:
-        raise ParameterError(f"{' and '.join(names)} goes with --policy; with --unlabelled there is no report")
+    names = [name for name, is_given in options.items() if is_given]
+    raise_first(
+        (len(datasets) != 1, f"with --unlabelled one catalog is tuned, got {len(datasets)}: {', '.join(datasets)}"),
+        (names, f"{' and '.join(names)} goes with --policy; with --unlabelled there is no report"),
+    )
     chosen, note = (selector, "") if selector else _selector_for(datasets[0])
     return Budgeted(
         catalog=datasets[0],
@@ -432,10 +433,11 @@ def _check(budget: Budgeted) -> None:
     Raises:
         ParameterError: it is none.
     """
-    if not (math.isfinite(budget.tokens) and budget.tokens > 0):
-        raise ParameterError(f"--tokens must be a finite number above 0, got {budget.tokens:g}")
-    if budget.out.suffix not in (".yaml", ".yml"):
-        raise ParameterError(f"--out names the presets file to write, ending in .yaml, got {budget.out}")
+    is_valid, is_yaml = math.isfinite(budget.tokens) and budget.tokens > 0, budget.out.suffix in (".yaml", ".yml")
+    raise_first(
+        (not is_valid, f"--tokens must be a finite number above 0, got {budget.tokens:g}"),
+        (not is_yaml, f"--out names the presets file to write, ending in .yaml, got {budget.out}"),
+    )
     requests = {"the requests": [Path(budget.requests)]}
     refuse_outputs(
         {"--out": budget.out}, {**requests, **dataset_inputs(budget.catalog), **selector_inputs(budget.selector)}

@@ -320,6 +320,20 @@ def number_within(name: str, value: object, low: float, high: float = math.inf) 
     return float(value)
 
 
+def raise_first(*problems: tuple[object, str]) -> None:
+    """Raise the first problem that applies.
+
+    Args:
+        problems: whether each applies, and its message.
+
+    Raises:
+        ParameterError: one does.
+    """
+    for applies, problem in problems:
+        if applies:
+            raise ParameterError(problem)
+
+
 def check_choice(name: str, value: object, choices: Collection[str]) -> None:
     """Check that a value is one of the allowed names.
 

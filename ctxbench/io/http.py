@@ -21,7 +21,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
-from ctxbench.io.errors import Message, ParameterError, UserError, one_line
+from ctxbench.io.errors import Message, ParameterError, UserError, one_line, raise_first
 from ctxbench.io.secrets import Secrets, secrets_in_url, shown_text, shown_url
 
 if TYPE_CHECKING:
@@ -515,12 +515,20 @@ def _address(server: OpenAIServer, path: str) -> Address:
         raise ParameterError(
             f"{variable} {readable!r} cannot be read; expected a URL such as {server.default}"
         ) from error
-    if parts.scheme not in ("http", "https") or not host or any(char.isspace() for char in base):
-        raise ParameterError(f"{variable} must start with http:// or https:// and name a host, got {readable!r}")
-    if parts.username is not None or parts.password is not None:
-        raise ParameterError(f"{variable} must hold no user or password; put the key into {server.key}")
-    if parts.query or parts.fragment:
-        raise ParameterError(f"{variable} must hold no query or fragment (?... or #...), got one after {readable!r}")
+    raise_first(
+        (
+            parts.scheme not in ("http", "https") or not host or any(char.isspace() for char in base),
+            f"{variable} must start with http:// or https:// and name a host, got {readable!r}",
+        ),
+        (
+            parts.username is not None or parts.password is not None,
+            f"{variable} must hold no user or password; put the key into {server.key}",
+        ),
+        (
+            parts.query or parts.fragment,
+            f"{variable} must hold no query or fragment (?... or #...), got one after {readable!r}",
+        ),
+    )
     below = parts.path.rstrip("/")
     if port == {"http": 80, "https": 443}[parts.scheme]:
         port = None
