@@ -176,13 +176,14 @@ def _changed_rows(noun: str, parts: PartChanges, limit: int | None) -> list[str]
 def _label_line(change: Any) -> str:
     sign = {"added": "+", "removed": "-", "changed": "~"}[change.kind]
     sides = [side for side in (change.before, change.after) if side is not None]
-    texts = []
-    for side in sides:
-        rest = [side["via"] if side["via"] != "direct" else ""]
-        rest += [f"one of {side['alternatives']}" if side["alternatives"] else ""]
-        rest += [f"source {side['source']}" if side["source"] else ""]
-        texts.append(", ".join([GRADES[side["grade"]], *filter(None, rest)]))
-    return f"{sign} {change.query}  {change.item}  {' -> '.join(texts)}"
+    return f"{sign} {change.query}  {change.item}  {' -> '.join(map(_side_text, sides))}"
+
+
+def _side_text(side: Mapping[str, Any]) -> str:
+    via = side["via"] if side["via"] != "direct" else ""
+    group = f"one of {side['alternatives']}" if side["alternatives"] else ""
+    source = f"source {side['source']}" if side["source"] else ""
+    return ", ".join([GRADES[side["grade"]], *filter(None, (via, group, source))])
 
 
 def _rebase_lists(report: RebaseReport) -> tuple[tuple[str, Sequence[str]], ...]:
@@ -278,20 +279,24 @@ def drop_warning(report: RebaseReport) -> list[str]:
 def export_lines(report: ExportReport, *, plain: bool = False) -> list[str]:
     """The written files, and data that the format lacks, as lines."""
     labels = ", ".join(f"{name} {n:,}" for name, n in report.labels.items())
-    lines = [
+    where = "not written (--plain)" if plain else "written to `metadata` and export.json for ctxbench"
+    others = (
+        f"{count(len(ids), 'query', 'queries')} differ in other programs: {why} "
+        f"({', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''})"
+        for why, ids in report.other_values.items()
+    )
+    return [
         f"{count(report.items, 'item')}, {count(report.queries, 'query', 'queries')}, labels in qrels: {labels}",
         *(f"run {name}: {file}" for name, file in report.runs.items()),
         *(f"no run of {name}: it has no ranking" for name in report.without_ranking),
+        *([f"data that the format lacks, {where}:"] if report.not_held else []),
+        *(f"  {n:,} {noun}" for noun, n in report.not_held.items()),
+        *(
+            f"ranking metrics of {n_others[why]} differ in other programs: {why} ({some})"
+            for why, some in others.items()
+        ),
+        f"written to {report.folder}",
     ]
-    if report.not_held:
-        where = "not written (--plain)" if plain else "written to `metadata` and export.json for ctxbench"
-        lines += [f"data that the format lacks, {where}:"]
-        lines += [f"  {n:,} {noun}" for noun, n in report.not_held.items()]
-    for why, queries in report.other_values.items():
-        some = f"{', '.join(queries[:3])}{', ...' if len(queries) > 3 else ''}"
-        of = count(len(queries), "query", "queries")
-        lines.append(f"ranking metrics of {of} differ in other programs: {why} ({some})")
-    return [*lines, f"written to {report.folder}"]
 
 
 def _section(title: str, rows: Iterable[str], limit: int | None, *, header: int = 0) -> list[str]:

@@ -246,19 +246,21 @@ def markdown_report(summary: RunSummary, datasets: Mapping[str, Dataset]) -> str
     summary = with_titles(summary)
     experiment = summary.manifest["experiment"]
     metrics = dict.fromkeys(metric for dataset in summary.datasets for metric in summary.metrics(dataset))
-    lines = [f"# {_escape(experiment['name'])}", ""]
-    lines += [f"**{_escape(run_answer(summary))}**", ""]
-    if len(summary.datasets) > 1 and {"completeness", "tokens"} <= set(experiment["metrics"]):
-        head, *rows = glance(summary)
-        lines += ["Complete % / prompt tokens:", "", *_table(head, rows), ""]
-    if experiment["about"]:
-        lines += [_escape(experiment["about"]), ""]
-    lines += [*_common(summary.manifest, metrics), ""]
+    has_glance = len(summary.datasets) > 1 and {"completeness", "tokens"} <= set(experiment["metrics"])
+    head, *rows = glance(summary)
+    lines = [
+        *(f"# {_escape(experiment['name'])}", "", f"**{_escape(run_answer(summary))}**", ""),
+        *(["Complete % / prompt tokens:", "", *_table(head, rows), ""] if has_glance else []),
+        *([_escape(experiment["about"]), ""] if experiment["about"] else []),
+        *(*_common(summary.manifest, metrics), ""),
+    ]
     for dataset in summary.datasets:
         table = comparison_table(summary, dataset, every_metric=True)
-        lines += [f"## {_escape(table.heading)}", "", *_about(dataset, datasets[dataset.dataset]), ""]
-        lines += [*_markdown_figures(table), "", *_markdown_differences(table)]
-        lines += [*(f"* {_escape(note)}" for note in table.notes), ""]
+        lines += [
+            *(f"## {_escape(table.heading)}", "", *_about(dataset, datasets[dataset.dataset]), ""),
+            *(*_markdown_figures(table), "", *_markdown_differences(table)),
+            *(*(f"* {_escape(note)}" for note in table.notes), ""),
+        ]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

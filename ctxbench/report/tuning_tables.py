@@ -187,15 +187,19 @@ def terms(tuning: Tuning) -> str:
     outcomes = [outcome for dataset in tuning.datasets for outcome in dataset.outcomes]
     named = {name for outcome in outcomes if outcome.chosen is not None for name in outcome.chosen.values}
     reasons = " ".join(outcome.reason for outcome in outcomes)
-    sentences = [f"{name}: {words}." for name, words in _PARAMETERS.items() if name in named or f" {name} " in reasons]
-    if any(outcome.against for outcome in outcomes):
-        sentences.append("Fixed k: simply offer the first k of the base's ranking, with the best k.")
-    if any(constraint.of == "reachable" for outcome in outcomes for constraint in outcome.policy.constraints):
-        sentences.append("Reachable: what the first 20 items of the base's ranking would make complete.")
+    constraints = [constraint for outcome in outcomes for constraint in outcome.policy.constraints]
     bases = dict.fromkeys(_base_text(dataset.default.name) for dataset in tuning.datasets if dataset.default)
-    if bases and outcomes:
-        sentences.append(f"The base, or default, with which all is compared: {wording.listed([*bases])}.")
-    return " ".join(sentences)
+    sentences = {
+        **{f"{name}: {words}.": name in named or f" {name} " in reasons for name, words in _PARAMETERS.items()},
+        "Fixed k: simply offer the first k of the base's ranking, with the best k.": any(
+            outcome.against for outcome in outcomes
+        ),
+        "Reachable: what the first 20 items of the base's ranking would make complete.": any(
+            constraint.of == "reachable" for constraint in constraints
+        ),
+        f"The base, or default, with which all is compared: {wording.listed([*bases])}.": bases and outcomes,
+    }
+    return " ".join(sentence for sentence, applies in sentences.items() if applies)
 
 
 def _base_text(name: str) -> str:
