@@ -291,10 +291,7 @@ def export_lines(report: ExportReport, *, plain: bool = False) -> list[str]:
         *(f"no run of {name}: it has no ranking" for name in report.without_ranking),
         *([f"data that the format lacks, {where}:"] if report.not_held else []),
         *(f"  {n:,} {noun}" for noun, n in report.not_held.items()),
-        *(
-            f"ranking metrics of {n_others[why]} differ in other programs: {why} ({some})"
-            for why, some in others.items()
-        ),
+        *(f"ranking metrics of {text}" for text in others),
         f"written to {report.folder}",
     ]
 
