@@ -454,7 +454,7 @@ def table_notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[
 
 def _counted_queries(summary: RunSummary, dataset: DatasetSummary) -> Iterator[str]:
     """The queries that count only in part, that are left out, or that were drawn with unequal chances."""
-    folder = str(summary.manifest["datasets"].get(dataset.dataset, {}).get("reference", ""))
+    folder = str(summary.manifest.get("datasets", {}).get(dataset.dataset, {}).get("reference", ""))
     see = shlex.join(["ctxbench", "data", "label", folder, "--minutes", "0"])
     notes = (
         (
