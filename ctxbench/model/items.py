@@ -324,10 +324,11 @@ class Catalog(Sequence[Item]):
 
     def _add(self, items: Sequence[Item], *, first: int) -> None:
         """Record the positions of items, the first of them at position `first`."""
-        faults = []
-        for position, item in enumerate(items, first):
-            if (earlier := self._position.setdefault(item.key, position)) != position:
-                faults.append(Fault(Message("model.item-twice", item=item.id, first=earlier, second=position)))
+        faults = [
+            Fault(Message("model.item-twice", item=item.id, first=earlier, second=position))
+            for position, item in enumerate(items, first)
+            if (earlier := self._position.setdefault(item.key, position)) != position
+        ]
         raise_faults(faults, subject="catalog")
 
     def extended(

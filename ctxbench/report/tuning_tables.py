@@ -590,13 +590,16 @@ def _rows(
         tuning: of which.
         make: the cells of an outcome; None = it has no row.
     """
-    rows: list[tuple[Cell, ...]] = []
-    for dataset in tuning.datasets:
-        for group in dataset.same_advice():
-            if named_cells := [
+    rows: list[tuple[Cell, ...]] = [
+        (dataset.dataset, ", ".join(name for name, _ in named_cells), *_merged(named_cells))
+        for dataset in tuning.datasets
+        for group in dataset.same_advice()
+        if (
+            named_cells := [
                 (outcome.policy.name, cells) for outcome in group if (cells := make(dataset, outcome)) is not None
-            ]:
-                rows.append((dataset.dataset, ", ".join(name for name, _ in named_cells), *_merged(named_cells)))
+            ]
+        )
+    ]
     return rows
 
 
