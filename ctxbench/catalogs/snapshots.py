@@ -20,7 +20,7 @@ from typing_extensions import TypedDict
 
 from ctxbench.io.cache import altered
 from ctxbench.io.documents import dump_jsonl, dump_yaml, iter_jsonl, load_yaml
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, raise_first
 from ctxbench.io.files import atomic_folder, cache_dir, folder_fault, recover_folder, suggest_file
 from ctxbench.io.redaction import KNOWN_KEYS, Redactor, known_keys, masked, shortened
 from ctxbench.io.rows import Row, read_text_value
@@ -319,12 +319,13 @@ class SnapshotPart:
     captured: str = ""
 
     def __post_init__(self) -> None:
-        if self.state not in STATES:
-            raise ParameterError(f"a part's state must be one of {', '.join(STATES)}, got {self.state!r}")
-        if (self.state == "failed") != bool(self.error) or (self.items and self.state != "captured"):
-            raise ParameterError(
-                f"part {self.name!r} is {self.state}: expected an error exactly if it failed, and items only if not"
-            )
+        raise_first(
+            (self.state not in STATES, f"a part's state must be one of {', '.join(STATES)}, got {self.state!r}"),
+            (
+                (self.state == "failed") != bool(self.error) or (self.items and self.state != "captured"),
+                f"part {self.name!r} is {self.state}: expected an error exactly if it failed, and items only if not",
+            ),
+        )
 
     def as_row(self) -> dict[str, Any]:
         """The part as JSON, without its items: name, kind, state, counts, details, notes, error."""

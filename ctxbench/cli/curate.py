@@ -399,12 +399,13 @@ def _target(name: str, out: Path | None, *, in_place: bool) -> Path | None:
     Raises:
         ParameterError: two folders are set, or a cached dataset would be changed in place.
     """
-    if out is not None and in_place:
-        raise ParameterError("--out and --in-place exclude each other")
-    if in_place and not (Path(name) / "dataset.yaml").is_file():
-        raise ParameterError(
-            f"{name} is not the folder of a dataset; write a cached dataset to another folder with --out"
-        )
+    raise_first(
+        (out is not None and in_place, "--out and --in-place exclude each other"),
+        (
+            in_place and not (Path(name) / "dataset.yaml").is_file(),
+            f"{name} is not the folder of a dataset; write a cached dataset to another folder with --out",
+        ),
+    )
     return Path(name) if in_place else out
 
 

@@ -41,7 +41,7 @@ from ctxbench.evaluation.statistics import (
     sign_flip_floor,
     wilson_bounds,
 )
-from ctxbench.io.errors import ParameterError
+from ctxbench.io.errors import ParameterError, raise_first
 from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.model.registry import StoredDomains, StoredRefine, StoredStep
 from ctxbench.model.strategies import built_step
@@ -549,12 +549,16 @@ def at_equal_tokens(
 
     Source: ours; the linear form is the delta method.
     """
-    if complete.shape != tokens.shape or tokens.shape != curve.tokens.shape[1:]:
-        raise ParameterError("strategy and curve must be of the same queries")
-    if np.isnan(tokens).any():
-        raise ParameterError(
-            "a query that failed has no tokens; strategies are compared where all queries were answered"
-        )
+    raise_first(
+        (
+            complete.shape != tokens.shape or tokens.shape != curve.tokens.shape[1:],
+            "strategy and curve must be of the same queries",
+        ),
+        (
+            np.isnan(tokens).any(),
+            "a query that failed has no tokens; strategies are compared where all queries were answered",
+        ),
+    )
     applies = ~np.isnan(complete)
     if not applies.any():
         return AtTokens(

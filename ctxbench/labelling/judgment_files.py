@@ -40,7 +40,16 @@ from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_p
 from ctxbench.evaluation.answers import Slice, StoredAnswers
 from ctxbench.evaluation.run_folder import RunFolder
 from ctxbench.io.documents import dump_json, dump_jsonl, read_json
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, none_found, raise_faults
+from ctxbench.io.errors import (
+    Fault,
+    InputError,
+    Message,
+    ParameterError,
+    StorageError,
+    none_found,
+    raise_faults,
+    raise_first,
+)
 from ctxbench.io.files import atomic_folder, file_name, write_atomic
 from ctxbench.labelling.conversion import (
     AMBIGUOUS,
@@ -479,10 +488,10 @@ def export_dataset(
         StorageError: the run is missing, damaged, or of another dataset; or the folder cannot be written.
     """
     folder = Path(folder)
-    if form not in FORMATS:
-        raise ParameterError(f"the format must be {' or '.join(FORMATS)}, got {form!r}")
-    if run is not None and form != "trec":
-        raise ParameterError("runs are written in TREC's format only; export with `--format trec`")
+    raise_first(
+        (form not in FORMATS, f"the format must be {' or '.join(FORMATS)}, got {form!r}"),
+        (run is not None and form != "trec", "runs are written in TREC's format only; export with `--format trec`"),
+    )
     _check_folder(folder)
     parts = {} if run is None else _answers(dataset, Path(run))
     ranked = {name: answers for name, answers in parts.items() if answers.ranked}

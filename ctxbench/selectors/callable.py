@@ -24,7 +24,7 @@ from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
 from typing import Any, BinaryIO, NoReturn, TextIO, cast
 
-from ctxbench.io.errors import Message, ParameterError, check_choice
+from ctxbench.io.errors import Message, ParameterError, check_choice, raise_first
 from ctxbench.io.files import read_bytes
 from ctxbench.model.requests import Batch
 from ctxbench.selectors.protocol import (
@@ -396,10 +396,16 @@ class CallableSource(Source):
             ParameterError: it cannot be called so.
         """
         check_choice("send", send, SENDS)
-        if not callable(function) or inspect.isclass(function):
-            raise ParameterError(f"callable must be a function or an object that can be called, got {function!r}")
-        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-            raise ParameterError("callable must be a plain function, got an async one; wrap it in asyncio.run")
+        raise_first(
+            (
+                not callable(function) or inspect.isclass(function),
+                f"callable must be a function or an object that can be called, got {function!r}",
+            ),
+            (
+                inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function),
+                "callable must be a plain function, got an async one; wrap it in asyncio.run",
+            ),
+        )
         self._function = function
         self._send, self._batch = send, batch
         self._base = Path.cwd() if base is None else base
