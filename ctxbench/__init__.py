@@ -11,64 +11,67 @@ when it is first used.
 
 # Nothing is imported here: a command sets up what Ctrl-C does before it loads anything.
 TYPE_CHECKING = False
+# ruff: isort: skip_file
 if TYPE_CHECKING:
-    from ctxbench.api.evaluation import Tuned as Tuned
-    from ctxbench.api.evaluation import evaluate as evaluate
-    from ctxbench.api.evaluation import run as run
-    from ctxbench.api.evaluation import tune as tune
-    from ctxbench.api.inputs import Data as Data
-    from ctxbench.api.inputs import Preset as Preset
-    from ctxbench.api.inputs import answers as answers
-    from ctxbench.api.inputs import catalog as catalog
-    from ctxbench.api.inputs import dataset as dataset
-    from ctxbench.api.inputs import load as load
-    from ctxbench.api.inputs import pipeline as pipeline
-    from ctxbench.api.inputs import step as step
-    from ctxbench.api.labelling import Conversation as Conversation
-    from ctxbench.api.labelling import Labelling as Labelling
-    from ctxbench.api.labelling import Question as Question
-    from ctxbench.api.labelling import Review as Review
-    from ctxbench.api.labelling import conversation as conversation
-    from ctxbench.api.labelling import from_file as from_file
-    from ctxbench.api.labelling import label as label
-    from ctxbench.api.labelling import review as review
-    from ctxbench.api.results import Checked as Checked
-    from ctxbench.api.results import Results as Results
-    from ctxbench.api.results import Selected as Selected
-    from ctxbench.api.results import check as check
-    from ctxbench.api.results import select as select
-    from ctxbench.io.errors import ParameterError as ParameterError
-    from ctxbench.io.errors import SelectorError as SelectorError
-    from ctxbench.io.errors import UserError as UserError
+    from ctxbench.api.evaluation import Tuned as Tuned, evaluate as evaluate, run as run, tune as tune
+    from ctxbench.api.inputs import (
+        Data as Data,
+        Preset as Preset,
+        answers as answers,
+        catalog as catalog,
+        dataset as dataset,
+        load as load,
+        pipeline as pipeline,
+        step as step,
+    )
+    from ctxbench.api.labelling import (
+        Conversation as Conversation,
+        Labelling as Labelling,
+        Question as Question,
+        Review as Review,
+        conversation as conversation,
+        from_file as from_file,
+        label as label,
+        review as review,
+    )
+    from ctxbench.api.results import (
+        Checked as Checked,
+        Results as Results,
+        Selected as Selected,
+        check as check,
+        select as select,
+    )
+    from ctxbench.io.errors import (
+        ParameterError as ParameterError,
+        SelectorError as SelectorError,
+        UserError as UserError,
+    )
     from ctxbench.model.arrays import Masks as Masks
-    from ctxbench.model.candidates import Candidates as Candidates
-    from ctxbench.model.candidates import Mode as Mode
-    from ctxbench.model.candidates import Note as Note
-    from ctxbench.model.candidates import Origin as Origin
-    from ctxbench.model.candidates import Rule as Rule
-    from ctxbench.model.candidates import add_expanded as add_expanded
-    from ctxbench.model.candidates import place_among as place_among
-    from ctxbench.model.candidates import reranked as reranked
-    from ctxbench.model.candidates import text_shown as text_shown
-    from ctxbench.model.items import Catalog as Catalog
-    from ctxbench.model.items import Item as Item
-    from ctxbench.model.items import ItemKey as ItemKey
-    from ctxbench.model.items import Link as Link
-    from ctxbench.model.requests import Batch as Batch
-    from ctxbench.model.requests import ChunkKind as ChunkKind
-    from ctxbench.model.requests import Filter as Filter
-    from ctxbench.model.requests import Message as Message
-    from ctxbench.model.requests import Query as Query
-    from ctxbench.model.requests import Request as Request
-    from ctxbench.model.requests import SessionItem as SessionItem
-    from ctxbench.model.resources import Resource as Resource
-    from ctxbench.model.resources import Resources as Resources
-    from ctxbench.model.selection import Prompt as Prompt
-    from ctxbench.model.selection import Selection as Selection
-    from ctxbench.model.selection import selections as selections
+    from ctxbench.model.candidates import (
+        Candidates as Candidates,
+        Mode as Mode,
+        Note as Note,
+        Origin as Origin,
+        Rule as Rule,
+        add_expanded as add_expanded,
+        place_among as place_among,
+        reranked as reranked,
+        text_shown as text_shown,
+    )
+    from ctxbench.model.items import Catalog as Catalog, Item as Item, ItemKey as ItemKey, Link as Link
+    from ctxbench.model.requests import (
+        Batch as Batch,
+        ChunkKind as ChunkKind,
+        Filter as Filter,
+        Message as Message,
+        Query as Query,
+        Request as Request,
+        SessionItem as SessionItem,
+    )
+    from ctxbench.model.resources import Resource as Resource, Resources as Resources
+    from ctxbench.model.selection import Prompt as Prompt, Selection as Selection, selections as selections
     from ctxbench.model.strategies import Strategy as Strategy
-    from ctxbench.pipelines.pipeline import Outcome as Outcome
-    from ctxbench.pipelines.pipeline import Pipeline as Pipeline
+    from ctxbench.pipelines.pipeline import Outcome as Outcome, Pipeline as Pipeline
     from ctxbench.search.dense import ranked_by as ranked_by
 
 __version__ = "0.1.0"

@@ -223,8 +223,7 @@ class TuningPlots:
                 "there is no map: nothing was found better than the default, or its settings cannot be swept"
             )
         heat_maps = {frozenset((grid.x, grid.y)): grid for grid in with_maps[0].heat_maps}
-        heat = heat_maps.get(frozenset((x, y)))
-        if heat is None or x == y:
+        if (heat := heat_maps.get(frozenset((x, y)))) is None or x == y:
             pairs = "; ".join(f"{grid.x} and {grid.y}" for grid in with_maps[0].heat_maps)
             raise ParameterError(f"there is no map over {x} and {y}; there are maps over {pairs}")
         if metric not in heat.means:
@@ -277,8 +276,7 @@ class Tuned:
         Raises:
             UnknownNameError: there is none of this name.
         """
-        chosen = [entry for entry in self.found.datasets if entry.dataset == dataset]
-        if not chosen:
+        if not (chosen := [entry for entry in self.found.datasets if entry.dataset == dataset]):
             raise UnknownNameError("dataset", dataset, [entry.dataset for entry in self.found.datasets])
         return replace(self, found=replace(self.found, datasets=tuple(chosen)))
 

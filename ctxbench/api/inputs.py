@@ -169,8 +169,7 @@ def opened(data: Data | str | Path | Sequence[Data | str | Path]) -> dict[str, D
             raise ParameterError(
                 f"a dataset is a name, a folder, or what load or dataset returns; got {type(entry).__name__}"
             )
-    loaded = [entry if isinstance(entry, Data) else load(entry) for entry in several]
-    if not loaded:
+    if not (loaded := [entry if isinstance(entry, Data) else load(entry) for entry in several]):
         raise ParameterError("data is empty; name at least one dataset")
     by_key = {entry.source or entry.name: entry for entry in loaded}
     if min(len(by_key), len({entry.name for entry in loaded})) < len(loaded):
@@ -203,8 +202,7 @@ def catalog(rows: Rows | str | Path) -> Catalog:
         item_id = fields.pop("id", None) or fields.pop("_id", None)
         key = ItemKey(str(fields.get("type", "tool")), fields.get("server"), str(fields["name"]))
         row.data = {**fields, "_id": item_id or key.id}
-        item = read_item(row)
-        if item is not None and items.setdefault(item.key, item) is not item:
+        if (item := read_item(row)) is not None and items.setdefault(item.key, item) is not item:
             row.fault(Message("api.item-repeated", id=item.id))
     if faults:
         raise InputError(faults, subject="the catalog")
@@ -285,8 +283,7 @@ def _rows(rows: Rows, noun: str, needs: tuple[str, ...], faults: list[Fault]) ->
         InputError: it is no frame and no rows, or a column is missing.
     """
     if hasattr(rows, "to_dict") and hasattr(rows, "columns"):
-        missing = [name for name in needs if name not in rows.columns]
-        if missing:
+        if missing := [name for name in needs if name not in rows.columns]:
             names = ", ".join(map(str, rows.columns)) or "none"
             raise InputError([Fault(f"{noun}: column {missing[0]!r} is missing; the columns are {names}")])
         rows = rows.to_dict("records")

@@ -19,7 +19,7 @@ from ctxbench.datasets.layout import read_exposures
 from ctxbench.datasets.lookup import dataset_folder
 from ctxbench.datasets.queries import group_pairs
 from ctxbench.io.console import ProgressListener, silent
-from ctxbench.io.errors import Message, ParameterError, StorageError, UnknownNameError
+from ctxbench.io.errors import Message, ParameterError, StorageError, UnknownNameError, raise_first
 from ctxbench.io.files import cache_dir
 from ctxbench.labelling.import_files import (
     check_target,
@@ -255,8 +255,7 @@ class Labelling:
             UnknownNameError: there is no such item.
         """
         self._hold_open()
-        prompt = self._prompt
-        if prompt is None:
+        if (prompt := self._prompt) is None:
             raise ParameterError("no question waits for an answer; call next first")
         asks = prompt.kind == "needed"
         if reply is not None and isinstance(reply, bool | str) == asks:
@@ -655,10 +654,13 @@ def conversation(
     by_id = group_pairs((exchange.conversation, exchange) for exchange in ConversationStore(path).exchanges())
     if id is not None and str(id) not in by_id:
         raise UnknownNameError("conversation", str(id), by_id)
-    if not by_id:
-        raise ParameterError(Message("api.no-conversation", path=path))
-    if len(by_id) != 1 and id is None:
-        raise ParameterError(Message("api.several-conversations", path=path, n=len(by_id), ids=list(by_id)[:10]))
+    raise_first(
+        (not by_id, Message("api.no-conversation", path=path)),
+        (
+            len(by_id) != 1 and id is None,
+            Message("api.several-conversations", path=path, n=len(by_id), ids=list(by_id)[:10]),
+        ),
+    )
     chosen = next(iter(by_id)) if id is None else str(id)
     current = load(items) if isinstance(items, str | Path) else items
     return Conversation(

@@ -228,8 +228,7 @@ class Plots:
         options: dict[str, Any] = {"x": parse_metric(x), "y": parse_metric(y), "colours": self._colours}
         drawn: dict[str, Drawing] = {}
         for summary in self._chosen(dataset, ax):
-            points = run_charts.points_of(summary, options["x"], options["y"])
-            if not points:
+            if not (points := run_charts.points_of(summary, options["x"], options["y"])):
                 raise ParameterError(f"no selector has both {x} and {y} on dataset {summary.dataset!r}")
             drawn[summary.dataset] = partial(
                 run_charts.trade_off,

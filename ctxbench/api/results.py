@@ -687,8 +687,7 @@ def select(
 def _resources(catalog: Catalog, embedder: EmbedderGiven, counter: str) -> Resources:
     """Resources that are kept with a catalog."""
     model, counts = open_embedder(embedder_name(embedder)), open_counter(counter, cache=cache_dir())
-    key = ("resources", model.identity.key, counts.name, str(cache_dir()))
-    if key not in catalog.cache:
+    if (key := ("resources", model.identity.key, counts.name, str(cache_dir()))) not in catalog.cache:
         catalog.cache[key] = local_resources(model, counts)
     resources: Resources = catalog.cache[key]
     return resources

@@ -138,9 +138,9 @@ def named_selector(form: YamlForm, data: Mapping[str, Any]) -> tuple[str, Path |
     elif isinstance(value, Mapping) and (empty := [kind for kind in _KINDS if kind in value]):
         form.fault(Message("catalogs.selector-empty", key=empty[0], example=OWN_FORM), "selector")
     elif not isinstance(value, str):
-        known = (*_KINDS, *PresetForm.__annotations__)
+        allowed = (*_KINDS, *PresetForm.__annotations__)
         keys = value if isinstance(value, Mapping) else ()
-        hint = next(filter(None, (suggest(str(key), known, listed=False) for key in keys)), "")
+        hint = next(filter(None, (suggest(str(key), allowed, listed=False) for key in keys)), "")
         values = {"preset": PRESET_FORM, "external": OWN_FORM, "got": value, "hint": hint}
         form.fault(Message("catalogs.selector-type", **values), "selector")
     else:
@@ -391,8 +391,8 @@ class AgentFile:
         if notes := odd_in(capture.parts):
             words = ["data", "capture", "--agent", str(self.path)] if self.mcp else ["init", str(self.path.parent)]
             command = shlex.join(["ctxbench", *words])
-            many = Message("catalogs.agent-notes", n=len(notes), command=command)
-            self._warn(notes[0] if len(notes) == 1 else many)
+            summary = Message("catalogs.agent-notes", n=len(notes), command=command)
+            self._warn(notes[0] if len(notes) == 1 else summary)
         if self.include is None:
             return catalog
         raise_faults(
@@ -612,8 +612,7 @@ class _AgentReader(YamlForm):
 
     def agent(self, data: Mapping[str, Any]) -> AgentFile:
         stem = Path(self.path or "agent").stem
-        sources = self._mapping(data, "sources", SOURCES)
-        if not sources:
+        if not (sources := self._mapping(data, "sources", SOURCES)):
             self.fault(Message("catalogs.sources-empty", keys=SOURCES), "sources")
         include = self._mapping(data, "include", tuple(AgentModes.__annotations__)) if "include" in data else None
         selector, presets, external = named_selector(self, data)

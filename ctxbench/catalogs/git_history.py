@@ -208,8 +208,7 @@ def read_query_texts(path: Path) -> QueryTexts:
 
 
 def _hash(row: Row) -> str:
-    value = row.take("commit", str, "", required=True).lower()
-    if value and not _HASH.fullmatch(value):
+    if (value := row.take("commit", str, "", required=True).lower()) and not _HASH.fullmatch(value):
         row.fault(Message("catalogs.commit-hash", got=value), at="commit")
     return value
 

@@ -47,9 +47,7 @@ def text_or_fault(data: bytes) -> tuple[str, str]:
         return "", "not UTF-8"
     if "\r" in text:  # one letter is looked for ten times as fast as two
         text = text.replace("\r\n", "\n")
-    if is_minified(text):
-        return "", Message("catalogs.minified", n=LONGEST_LINE)
-    return text, ""
+    return ("", Message("catalogs.minified", n=LONGEST_LINE)) if is_minified(text) else (text, "")
 
 
 def file_items(
@@ -633,8 +631,7 @@ def _in_working_tree(
     repository: GitRepository, _: str, most_bytes: int, left_out: _LeftOut
 ) -> Iterator[tuple[str, str]]:
     """The paths and texts of the files of a working tree."""
-    root = repository.root
-    if root is None:
+    if (root := repository.root) is None:
         raise StorageError(f"{repository.path} has no working tree; name a commit, such as HEAD")
     plain: dict[str, bool] = {}
     for path in repository.working_files():

@@ -58,8 +58,7 @@ def read_page(source: str) -> Page:
     lines = source.replace("\r\n", "\n").split("\n")
     if not _FRONT_MATTER_FENCE.fullmatch(lines[0]):
         return Page({}, source.strip(), present=False, line=_first(lines, 0))
-    end = next((i for i, line in enumerate(lines[1:], start=1) if _END.fullmatch(line)), 0)
-    if not end:
+    if not (end := next((i for i, line in enumerate(lines[1:], start=1) if _END.fullmatch(line)), 0)):
         return Page({}, source.strip(), present=False, odd=Message("catalogs.front-matter-open"))
     text, line = "\n".join(lines[end + 1 :]).strip(), _first(lines, end + 1)
     inside = lines[1:end]
@@ -99,9 +98,7 @@ def _as_yaml(text: str) -> tuple[dict[str, Any] | None, str]:
         return None, str(error).splitlines()[0]
     if data is None:
         return {}, ""
-    if not isinstance(data, dict):
-        return None, "expected `name: value` lines"
-    return data, ""
+    return (data, "") if isinstance(data, dict) else (None, "expected `name: value` lines")
 
 
 def _by_line(lines: list[str]) -> dict[str, Any]:
@@ -226,8 +223,7 @@ def _cursor_rule(_path: str, page: Page) -> tuple[str, str]:
 
 
 def _copilot_instructions(_path: str, page: Page) -> tuple[str, str]:
-    globs = texts(page.fields.get("applyTo"))
-    if not globs:
+    if not (globs := texts(page.fields.get("applyTo"))):
         return "manual", "names no files (applyTo)"
     return ("always", "") if {"**", "**/*"} & set(globs) else ("agent", f"for {', '.join(globs)}")
 
@@ -459,8 +455,7 @@ def _paths(read: _Folder, part: str) -> list[str]:
 
 
 def _take(read: _Folder, path: str, convention: _Convention) -> None:
-    page = read.read(path, convention.name)
-    if page is None:
+    if (page := read.read(path, convention.name)) is None:
         return
     if path.endswith(".mdc") and not page.present and not page.odd:
         read.note(convention.name, Message("catalogs.no-front-matter", path=path))
@@ -507,15 +502,13 @@ def _item(path: str, page: Page, *, item_type: str, mode: tuple[str, str]) -> It
 def _follow(read: _Folder, path: str, *, importer: _RuleFile, depth: int) -> None:
     """Read the imports of a file, recursively; an import has the mode of the file that started it."""
     for name in _imports(importer.item.text if path == importer.path else read.files[path].item.text):
-        target = _target(read, path, name)
-        if target is None:
+        if (target := _target(read, path, name)) is None:
             continue
         if depth > DEPTH:
             read.note("CLAUDE.md", Message("catalogs.import-too-deep", path=path, name=name, limit=DEPTH))
             continue
         include = importer.item.include
-        target_file = read.files.get(target)
-        if target_file is None:
+        if (target_file := read.files.get(target)) is None:
             read.add(target, "CLAUDE.md", "reference", (include, f"imported by {path}"))
             if target in read.files:
                 _follow(read, target, importer=importer, depth=depth + 1)

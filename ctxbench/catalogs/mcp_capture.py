@@ -140,8 +140,7 @@ class Watch:
     def _read(self, reading: int) -> None:
         with suppress(BlockingIOError):
             for _ in range(_READS):
-                data = os.read(reading, 65536)
-                if not data:
+                if not (data := os.read(reading, 65536)):
                     break
                 self._cut = self._cut or len(self._tail) + len(data) > _TAIL
                 self._tail = (self._tail + data)[-_TAIL:]
@@ -173,8 +172,8 @@ class Watch:
             parts.append(self._about_garbage())
         text = "; ".join(parts)
         if lines := self._last_lines():
-            shown = "".join(f"\n  | {one_line(self._hide(line))[:_WIDTH]}" for line in lines)
-            return Message("catalogs.server-stderr", text=text, lines=shown)
+            excerpt = "".join(f"\n  | {one_line(self._hide(line))[:_WIDTH]}" for line in lines)
+            return Message("catalogs.server-stderr", text=text, lines=excerpt)
         return text
 
     def _last_lines(self) -> list[str]:
@@ -250,8 +249,7 @@ class _Collect(logging.Handler):
     """Keeps warnings that a tool was dropped; everything else comes back as an exception or as garbage."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        watch = _current.get()
-        if watch is not None and record.getMessage().startswith("dropping tool"):
+        if (watch := _current.get()) is not None and record.getMessage().startswith("dropping tool"):
             watch.logged.append(record.getMessage())
 
 
@@ -283,9 +281,7 @@ def _reason(error: BaseException) -> str:
         return Message("catalogs.server-invalid-answer", where=where, why=f"{first['msg']}{ending}")
     if isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError):
         return Message("catalogs.server-start", why=error.strerror, file=error.filename)
-    if isinstance(error, ListingError):
-        return str(error)
-    return ""
+    return str(error) if isinstance(error, ListingError) else ""
 
 
 def _line_and_problem(error: Exception) -> tuple[str, str]:
@@ -405,8 +401,7 @@ async def _all_pages(client: Any, limits: Limits, listing: ServerListing, *, hid
             listing.tools.append(tool.model_dump(by_alias=True, exclude_unset=True))  # as JSON, NaN would become null
         if len(listing.tools) > limits.tools:
             raise ListingError(f"it lists more than {limits.tools:,} tools")
-        cursor = result.next_cursor
-        if cursor is None:
+        if (cursor := result.next_cursor) is None:
             return
         if cursor in cursors:
             raise ListingError(f"its list of tools has no end: page {page} leads back to a page that was read before")
@@ -733,8 +728,7 @@ def _on_signals(stop: Callable[[int], None]) -> Iterator[None]:
     before: dict[signal.Signals, Any] = {}
     try:
         for number in _SIGNALS:
-            handler = signal.getsignal(number)
-            if handler == signal.SIG_IGN:
+            if (handler := signal.getsignal(number)) == signal.SIG_IGN:
                 continue
             with suppress(NotImplementedError):
                 loop.add_signal_handler(number, stop, number)

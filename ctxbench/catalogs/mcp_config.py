@@ -88,8 +88,7 @@ class Variables:
                 f"${{{name}}} is asked for by an editor, but not here: "
                 f"put ${{env:NAME}} in its place and set that variable, or {self.leave_out}"
             )
-        match = _ENVIRONMENT.fullmatch(name)
-        if match is None:
+        if (match := _ENVIRONMENT.fullmatch(name)) is None:
             raise LookupError(f"${{{name}}} is known to an editor only: put its value, or ${{env:NAME}}, in its place")
         value = self.environ.get(match["name"])
         if not value and match["default"] is not None:  # as in a shell, an empty one counts as missing
@@ -282,8 +281,7 @@ class _Config:
         outer: YamlPath = ()
         if isinstance(data, dict) and not any(key in data for key in _KEYS) and isinstance(data.get("mcp"), dict):
             data, outer = data["mcp"], ("mcp",)
-        keys = [key for key in _KEYS if isinstance(data, dict) and key in data]
-        if not keys:
+        if not (keys := [key for key in _KEYS if isinstance(data, dict) and key in data]):
             is_list = isinstance(data, list) or (isinstance(data, dict) and "tools" in data)
             path = shlex.quote(str(self.path))
             hint = f"; {Message('catalogs.is-tool-list', path=path)}" if is_list else ""
@@ -331,8 +329,7 @@ class _ServerEntry:
             return None
         if self._flag("disabled") is True or self._flag("enabled") is False:
             return ServerSpec(name=self.name, transport="", disabled=True)
-        transport = self._transport()
-        if not transport:
+        if not (transport := self._transport()):
             return None
         env, headers = self._texts("env"), self._texts("headers")
         address = next((key for key in _URLS if key in self.value), "url")
@@ -354,8 +351,7 @@ class _ServerEntry:
         )  # fmt: skip
 
     def _flag(self, key: str) -> bool | None:
-        value = self.value.get(key)
-        if value is not None and not isinstance(value, bool):
+        if (value := self.value.get(key)) is not None and not isinstance(value, bool):
             self.fault(Message("catalogs.server-flag", field=key, got=value), key)
             return None
         return value
@@ -400,8 +396,7 @@ class _ServerEntry:
         return text
 
     def _args(self) -> tuple[str, ...]:
-        args = self.value.get("args")
-        if args is None:
+        if (args := self.value.get("args")) is None:
             return ()
         if not isinstance(args, list):
             self.fault(Message("catalogs.server-args"), "args")
@@ -410,8 +405,7 @@ class _ServerEntry:
 
     def _texts(self, key: str) -> dict[str, str]:
         """`env` or `headers`: texts by name; numbers and true or false are taken as written, null is left out."""
-        values = self.value.get(key)
-        if values is None:
+        if (values := self.value.get(key)) is None:
             return {}
         if not isinstance(values, dict):
             self.fault(Message("catalogs.server-texts", field=key), key)
@@ -648,8 +642,7 @@ def _is_own(path: Path, root: Path) -> bool:
 def _digest(path: Path) -> str:
     """The SHA-256 of a file with the line ends of Unix, so that a checkout on Windows has the same."""
     try:
-        size = path.stat().st_size
-        if size > _LARGEST_FILE:
+        if (size := path.stat().st_size) > _LARGEST_FILE:
             return f"{size} bytes"
         return hashlib.sha256(path.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
     except OSError as error:

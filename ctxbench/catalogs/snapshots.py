@@ -20,7 +20,7 @@ from typing_extensions import TypedDict
 
 from ctxbench.io.cache import altered
 from ctxbench.io.documents import dump_jsonl, dump_yaml, iter_jsonl, load_yaml
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, raise_first
 from ctxbench.io.files import atomic_folder, cache_dir, folder_fault, recover_folder, suggest_file
 from ctxbench.io.redaction import KNOWN_KEYS, Redactor, known_keys, masked, shortened
 from ctxbench.io.rows import Row, read_text_value
@@ -319,12 +319,13 @@ class SnapshotPart:
     captured: str = ""
 
     def __post_init__(self) -> None:
-        if self.state not in STATES:
-            raise ParameterError(f"a part's state must be one of {', '.join(STATES)}, got {self.state!r}")
-        if (self.state == "failed") != bool(self.error) or (self.items and self.state != "captured"):
-            raise ParameterError(
-                f"part {self.name!r} is {self.state}: expected an error exactly if it failed, and items only if not"
-            )
+        raise_first(
+            (self.state not in STATES, f"a part's state must be one of {', '.join(STATES)}, got {self.state!r}"),
+            (
+                (self.state == "failed") != bool(self.error) or (self.items and self.state != "captured"),
+                f"part {self.name!r} is {self.state}: expected an error exactly if it failed, and items only if not",
+            ),
+        )
 
     def as_row(self) -> dict[str, Any]:
         """The part as JSON, without its items: name, kind, state, counts, details, notes, error."""
@@ -404,8 +405,7 @@ def capture(*sources: Source, hide_keys: bool = False) -> CatalogSnapshot:
     faults = []
     for position, part in enumerate(parts):
         for item in part.items:
-            first = owner.setdefault(item.key, position)
-            if first != position:
+            if (first := owner.setdefault(item.key, position)) != position:
                 origins = {"first": _whence(parts[first]), "second": _whence(part)}
                 faults.append(Fault(Message("catalogs.item-in-two-sources", item=item.id, **origins)))
     if faults:
@@ -428,12 +428,11 @@ def _without_keys(parts: Sequence[SnapshotPart]) -> tuple[SnapshotPart, ...]:
     """
     redactor = Redactor(KNOWN_KEYS)
     masked_parts = [replace(part, items=tuple(hidden(item, redactor) for item in part.items)) for part in parts]
-    faults = [
+    if faults := [
         Fault(Message("catalogs.key-in-name", location=location))
         for part in masked_parts
         for location in _key_locations(part)
-    ]
-    if faults:
+    ]:
         raise InputError(faults, subject="capture")
     return tuple(
         replace(_with_note(part, "keys in it were hidden"), items=new.items)

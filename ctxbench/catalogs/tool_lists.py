@@ -235,12 +235,12 @@ def read_definition(data: Mapping[str, Any]) -> ToolDefinition:
     name, description = body.get("name"), body.get("description")
     schema_keys = [key for key in SCHEMA_KEYS if key in body]
     schema = body.get(schema_keys[0]) if schema_keys else None
-    shown = " and ".join(map(repr, schema_keys))
+    key_names = " and ".join(map(repr, schema_keys))
     checks: list[tuple[str, dict[str, Any], bool]] = [
         ("catalogs.tool-name", {"got": name}, not isinstance(name, str) or not name),
         ("catalogs.tool-description", {"got": description}, not isinstance(description, str | None)),
-        ("catalogs.tool-schemas", {"keys": shown}, len(schema_keys) > 1),
-        ("catalogs.tool-schema", {"field": shown[1:-1], "got": schema}, not isinstance(schema, dict | None)),
+        ("catalogs.tool-schemas", {"keys": key_names}, len(schema_keys) > 1),
+        ("catalogs.tool-schema", {"field": key_names[1:-1], "got": schema}, not isinstance(schema, dict | None)),
     ]
     wrong += [Message(key, **values) for key, values, applies in checks if applies] + unusable(data)
     if wrong:
@@ -560,8 +560,7 @@ class _ToolListReader:
             return
         self.definitions.append(definition)
         name = tool.server or server.name
-        first = self.paths.setdefault((name, tool.name), path)
-        if first != path:
+        if (first := self.paths.setdefault((name, tool.name), path)) != path:
             where, line = f" on server {name!r}" if name else "", line_of(self.lines, first)
             self.faults.append(("", Message("catalogs.tool-repeated", tool=tool.name, where=where, line=line), path))
             return
@@ -588,7 +587,7 @@ class _ToolListReader:
         for subject, message, path in self.faults:
             groups.setdefault(message, []).append((subject, path))
         faults = [
-            Fault(f"{alike[0][0]} {message}{_more(alike)}".lstrip(), self.path, line_of(self.lines, alike[0][1]))
+            Fault(f"{alike[0][0]} {message}{_further(alike)}".lstrip(), self.path, line_of(self.lines, alike[0][1]))
             for message, alike in groups.items()
         ]
         raise_faults(sorted(faults, key=lambda fault: fault.line))
@@ -623,7 +622,7 @@ def _no_tools() -> str:
     return Message("catalogs.no-tools", expected=Message("catalogs.tool-forms"))
 
 
-def _more(alike: Sequence[tuple[str, YamlPath]]) -> str:
+def _further(alike: Sequence[tuple[str, YamlPath]]) -> str:
     """The words for the entries after the first with the same fault."""
     subjects = [subject.removesuffix(":") for subject, _ in alike[1:]]
     listed = ", ".join(filter(None, subjects[:_NAMED])) + (", ..." if len(subjects) > _NAMED else "")

@@ -622,8 +622,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except OSError as error:
             from ctxbench.io.errors import system_fault
 
-            fault = system_fault(error)
-            if fault is None:
+            if (fault := system_fault(error)) is None:
                 raise
             drop_output()
             _fail(str(fault), fault.exit_code)

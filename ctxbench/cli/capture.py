@@ -43,6 +43,7 @@ from ctxbench.io.errors import (
     count,
     message_lines,
     one_line,
+    raise_first,
     suggest,
 )
 from ctxbench.io.files import read_text
@@ -101,12 +102,21 @@ def capture_all(request: CaptureRequest, *, out: Path | None, as_json: bool) -> 
         UserError: nothing is named, the configuration or a folder cannot be used, nothing was found, or the folder
             holds something else.
     """
-    if request.mcp_config is None and not (request.rules or request.references):
-        raise ParameterError("nothing to capture: name --mcp-config FILE, --rules FOLDER or --references FOLDER")
-    if request.mcp_config is None and (request.servers or request.skip):
-        raise ParameterError("--only and --skip choose among servers; name them with --mcp-config FILE")
-    if not 0 < request.timeout < float("inf"):
-        raise ParameterError(f"--timeout must be above 0 seconds and finite, got {request.timeout:g}")
+    no_servers = request.mcp_config is None
+    raise_first(
+        (
+            no_servers and not (request.rules or request.references),
+            "nothing to capture: name --mcp-config FILE, --rules FOLDER or --references FOLDER",
+        ),
+        (
+            no_servers and (request.servers or request.skip),
+            "--only and --skip choose among servers; name them with --mcp-config FILE",
+        ),
+        (
+            not 0 < request.timeout < float("inf"),
+            f"--timeout must be above 0 seconds and finite, got {request.timeout:g}",
+        ),
+    )
     if out is None:
         raise ParameterError("name the folder that the catalog goes to: --out FOLDER")
     refuse_other(out)
@@ -204,14 +214,12 @@ def _print(snapshot: CatalogSnapshot, card: dict[str, Any], out: Path) -> None:
     width = max(len(part.name) for part in snapshot.parts)
     for part in snapshot.parts:
         text = count(len(part.items), "item") if part.state == "captured" else part.state
-        server = part.details.get("server")
-        if server:
-            text += f" ({server['name']} {server['version']}".rstrip() + ")"
-        if part.captured:
-            text += f", not asked: kept as captured on {part.captured[:10]}"
+        server = part.details.get("server") or {}
+        text += f" ({server['name']} {server['version']}".rstrip() + ")" if server else ""
+        text += f", not asked: kept as captured on {part.captured[:10]}" if part.captured else ""
         line = one_line(f"{part.name:<{width}}  {text}")
-        say(*message_lines(f"{line}: {part.error}" if part.error else line))
-        say(*(f"{'':<{width}}  {note}" for note in (*part.notes, *_missing_fields(part))))
+        notes = (f"{'':<{width}}  {note}" for note in (*part.notes, *_missing_fields(part)))
+        say(*message_lines(f"{line}: {part.error}" if part.error else line), *notes)
     say(f"{count(card['counts']['items'], 'item')}, catalog {card['catalog'][:12]}, in {out}")
     if snapshot.failed:
         say(f"{_failed(snapshot)}: {', '.join(part.name for part in snapshot.failed)}; this is what the others gave")
@@ -248,8 +256,7 @@ def recapture(gate: Path, *, skip: Sequence[str] = ()) -> dict[Path, dict[str, s
     Raises:
         UserError: a server fails of which nothing was captured before, or a name to skip is of none.
     """
-    agents = list(_agents(gate))
-    if not agents:
+    if not (agents := list(_agents(gate))):
         why = f"no dataset of {gate} is over an agent file that can be read and names servers"
         say(f"--recapture asks no server: {why}", err=True)
     names = {name for _, config in agents for name in server_names(config)}

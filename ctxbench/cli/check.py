@@ -21,6 +21,7 @@ from ctxbench.cli.capture import differing_line, edited_line, recapture, tell_ca
 from ctxbench.cli.common import print_json, without_keys
 from ctxbench.datasets.layout import DatasetLines, agent_of
 from ctxbench.datasets.lookup import dataset_folder, user_folder
+from ctxbench.gate.baseline import AcceptedBaseline
 from ctxbench.gate.baseline_rows import GATE
 from ctxbench.gate.comparability import open_edited
 from ctxbench.gate.gate import GateCheck, accept, check_gate, check_runs
@@ -37,6 +38,7 @@ from ctxbench.io.errors import (
     UserError,
     check_choice,
     faults_of,
+    raise_first,
     system_fault,
 )
 from ctxbench.io.files import read_text, write_atomic
@@ -107,8 +109,7 @@ def _mode_place(folder: Path, item: str, *, source: tuple[Path, int]) -> tuple[P
 
     Its source, where that alone can have set it; what a server says of its tools has no modes.
     """
-    path = agent_of(folder)
-    if path is None:
+    if (path := agent_of(folder)) is None:
         return source
     agent = read_agent(path)
     if agent.include is not None:
@@ -118,8 +119,7 @@ def _mode_place(folder: Path, item: str, *, source: tuple[Path, int]) -> tuple[P
 
 def _line_of_edit(done: GateCheck, item: tuple[str, str], path: Path, line: int) -> int:
     """The line of a file that an item of the baseline was edited in; `line` where that is not known."""
-    row = done.former[item].row
-    if row is not None:
+    if (row := done.former[item].row) is not None:
         return edited_line(path, line, done.edited.get(item, ()), row.get("text", ""))
     if item not in done.edited or not line or path.name == CORPUS:
         return line
@@ -182,12 +182,10 @@ def write_summary(document: Document, path: Path) -> None:
     if not is_step_summary(path):
         write_file(path, markdown(document))
         return
-    try:
+    with _writing(path):
         size = path.stat().st_size if path.exists() else 0
         with path.open("ab") as stream:
             stream.write(b"\n" * bool(size) + markdown(document, limit=LIMIT - size - 1).encode())
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def is_step_summary(path: Path) -> bool:
@@ -205,9 +203,14 @@ def write_file(path: Path, text: str) -> None:
     if not path.exists() or path.is_file():
         write_atomic(path, text)
         return
+    with _writing(path), path.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
     try:
-        with path.open("w", encoding="utf-8") as stream:
-            stream.write(text)
+        yield
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
 
@@ -287,8 +290,7 @@ def run(request: CheckRequest, outputs: Outputs) -> None:
         say(*traceback.format_exc().splitlines(), err=True)
         _write_refusal(UserError(f"ctxbench has a bug: {type(error).__name__}: {error}"), request, outputs)
         raise typer.Exit(2) from None
-    code = result.check.exit_code(strict=request.strict)
-    if code:
+    if code := result.check.exit_code(strict=request.strict):
         raise typer.Exit(code)
 
 
@@ -322,16 +324,14 @@ def _refuse_contradictions(request: CheckRequest, outputs: Outputs) -> None:
     n = len(request.paths)
     if outputs.form:
         check_choice("--output-format", outputs.form, FORMATS)
-    for applies, problem in (
+    raise_first(
         (n > 2, f"expected one gate file or two run folders, got {n} paths: {', '.join(request.paths)}"),
         (request.accept and n == 2, "--accept needs a gate file; two run folders have no baseline"),
         (request.accept and conflicting, f"--accept does not check, so leave out {', '.join(conflicting)}"),
         (request.vectors and not request.accept, "--vectors stores vectors with a new baseline: add --accept"),
         (request.recapture and n == 2, "--recapture needs a gate file; two run folders have no servers to ask"),
         (request.skip and not request.recapture, "--skip names servers that --recapture leaves out: add --recapture"),
-    ):
-        if applies:
-            raise ParameterError(problem)
+    )
 
 
 def _refuse_places(request: CheckRequest, outputs: Outputs) -> None:
@@ -359,38 +359,46 @@ def _accept(request: CheckRequest, *, as_json: bool) -> None:
     with progress() as bar, printing_to_stderr():
         done = accept(_gate_path(request), texts=request.texts, vectors=request.vectors, notify=bar.say, progress=bar)
     if as_json:
-        from ctxbench.report import check_files
+        print_json(_accepted_json(done))
+        return
+    size = "all of it new or changed; look at it, and commit it"
+    if done.unchanged or done.removed:  # else there was none, and there is no diff
+        unchanged = f"{len(done.unchanged)} file{'' if len(done.unchanged) == 1 else 's'} unchanged"
+        changed = "look at its diff, and commit it" if done.written or done.removed else "nothing to commit"
+        size = f"{unchanged}; {changed}"
+    kept = "no texts of requests and items are written, as in the baseline that was there; delete it to take them in"
+    say(
+        *(f"written: {path}" for path in done.written),
+        *(f"removed: {path}" for path in done.removed),
+        *([kept] if request.texts and not done.texts else []),
+        *(
+            f"a pin does not hold, and a check will fail (line {pin.line}): query {pin.query}, {pin.message}"
+            for pin in done.pins
+        ),
+        *(
+            f"below the minimum, and a check will fail: {selector} on {dataset}: {missed_text(verdict)}"
+            for dataset, selector, verdict in done.missed
+        ),
+        *(f"accepted: {check_texts.summary_text(summary)}" for summary in done.summaries),
+        f"accepted: {done.folder}, {size}",
+    )
 
-        names = {"written": done.written, "unchanged": done.unchanged, "removed": done.removed}
-        files = {name: [path.as_posix() for path in paths] for name, paths in names.items()}
-        print_json(
-            {
-                "baseline": done.folder.as_posix(),
-                **files,
-                "accepted": [check_files.summary_dict(summary) for summary in done.summaries],
-                "pins": [check_files.pin_dict(pin) for pin in done.pins],
-                "missed": [
-                    {"dataset": dataset, "selector": selector, **check_files.minimum_dict(verdict)}
-                    for dataset, selector, verdict in done.missed
-                ],
-                "error": None,
-            }
-        )
-        return
-    say(*(f"written: {path}" for path in done.written), *(f"removed: {path}" for path in done.removed))
-    if request.texts and not done.texts:
-        say("no texts of requests and items are written, as in the baseline that was there; delete it to take them in")
-    for pin in done.pins:
-        say(f"a pin does not hold, and a check will fail (line {pin.line}): query {pin.query}, {pin.message}")
-    for dataset, selector, verdict in done.missed:
-        say(f"below the minimum, and a check will fail: {selector} on {dataset}: {missed_text(verdict)}")
-    say(*(f"accepted: {check_texts.summary_text(summary)}" for summary in done.summaries))
-    if not (done.unchanged or done.removed):  # where there was none, there is no diff
-        say(f"accepted: {done.folder}, all of it new or changed; look at it, and commit it")
-        return
-    unchanged = f"{len(done.unchanged)} file{'' if len(done.unchanged) == 1 else 's'} unchanged"
-    changed = "look at its diff, and commit it" if done.written or done.removed else "nothing to commit"
-    say(f"accepted: {done.folder}, {unchanged}; {changed}")
+
+def _accepted_json(done: AcceptedBaseline) -> dict[str, Any]:
+    from ctxbench.report import check_files
+
+    names = {"written": done.written, "unchanged": done.unchanged, "removed": done.removed}
+    return {
+        "baseline": done.folder.as_posix(),
+        **{name: [path.as_posix() for path in paths] for name, paths in names.items()},
+        "accepted": [check_files.summary_dict(summary) for summary in done.summaries],
+        "pins": [check_files.pin_dict(pin) for pin in done.pins],
+        "missed": [
+            {"dataset": dataset, "selector": selector, **check_files.minimum_dict(verdict)}
+            for dataset, selector, verdict in done.missed
+        ],
+        "error": None,
+    }
 
 
 def _gate_path(request: CheckRequest) -> Path:

@@ -160,6 +160,14 @@ def print_json(value: Any) -> None:
     show_json(dump_json(value, indent=2))
 
 
+def print_result(value: Any, *lines: str, as_json: bool) -> None:
+    """Print a result: as JSON, or as lines for people."""
+    if as_json:
+        print_json(value)
+    else:
+        say(*lines)
+
+
 def without_keys(error: UserError) -> UserError:
     """An error as it may be shown: one that quotes a line or an address may hold a key."""
     from ctxbench.io.secrets import shown_text

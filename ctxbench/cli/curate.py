@@ -11,7 +11,7 @@ from typing import Any
 from ctxbench.catalogs.agent_file import is_agent_file, open_catalog, read_agent
 from ctxbench.catalogs.instructions import read_page, text_of
 from ctxbench.catalogs.snapshots import CORPUS
-from ctxbench.cli.common import dataset_inputs, print_json
+from ctxbench.cli.common import dataset_inputs, print_result
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import create_dataset, labelled_items, write_dataset
 from ctxbench.datasets.layout import (
@@ -29,7 +29,7 @@ from ctxbench.datasets.queries import unlabelled_words
 from ctxbench.io.cache import refuse_outputs, row_with
 from ctxbench.io.console import embedding_progress, progress, say
 from ctxbench.io.documents import load_yaml
-from ctxbench.io.errors import ParameterError, StorageError, count
+from ctxbench.io.errors import ParameterError, StorageError, count, raise_first
 from ctxbench.io.files import cache_dir, write_atomic
 from ctxbench.io.git import Repository
 from ctxbench.labelling.curation import (
@@ -37,6 +37,7 @@ from ctxbench.labelling.curation import (
     RULE,
     DatasetDifference,
     DatasetStats,
+    PartChanges,
     Resplit,
     dataset_stats,
     diff_datasets,
@@ -58,7 +59,15 @@ def stats_lines(stats: DatasetStats, *, limit: int | None = 10) -> list[str]:
     types = ", ".join(f"{n:,} {name}" for name, n in counts["types"].items())
     splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
     left = unlabelled_words(counts["unlabelled"], counts["partly_labelled"])
-    lines = [
+    tables = {
+        group: [[name or "(none)", f"{n:,}", f"{tokens:,}"] for name, (n, tokens) in rows.items()]
+        for group, rows in stats.tokens_by.items()
+    }
+    leaks = [f"{leak.query}: {leak.item} ({leak.how})" for leak in stats.leaks if leak.how != "server"]
+    servers = {leak.query for leak in stats.leaks if leak.how == "server"}
+    named = f"queries that name a required item: {stats.named:,} of {stats.leak_queries:,} ({RULE})"
+    never = f"items never required: {len(stats.never_required):,} of {counts['items']:,}"
+    return [
         f"{stats.name} {stats.version} ({stats.hash[:12]})",
         f"items    {counts['items']:,} ({types})",
         f"queries  {counts['queries']:,} ({splits})",
@@ -76,24 +85,22 @@ def stats_lines(stats: DatasetStats, *, limit: int | None = 10) -> list[str]:
             ],
         ),
         "",
+        *(
+            line
+            for group, rows in tables.items()
+            for line in _section(f"prompt tokens by {group}", _table([group, "items", "tokens"], rows), limit, header=1)
+        ),
+        *_section(
+            "largest items, in prompt tokens", [f"{tokens:>7,}  {item}" for item, tokens in stats.largest], limit
+        ),
+        *_near_lines(stats, limit),
+        *_section(named, leaks, limit)[:-1],
+        f"queries that name the server of a required item: {len(servers):,}",
+        "",
+        *_section(never, stats.never_required, limit),
+        *_section(f"queries not labelled in full: {len(stats.unlabelled):,}", stats.unlabelled, limit),
+        *_tag_lines(stats)[:-1],
     ]
-    for group, rows in stats.tokens_by.items():
-        table = [[name or "(none)", f"{n:,}", f"{tokens:,}"] for name, (n, tokens) in rows.items()]
-        lines += _section(f"prompt tokens by {group}", _table([group, "items", "tokens"], table), limit, header=1)
-    largest = [f"{tokens:>7,}  {item}" for item, tokens in stats.largest]
-    lines += _section("largest items, in prompt tokens", largest, limit)
-    lines += _near_lines(stats, limit)
-    leaks = [f"{leak.query}: {leak.item} ({leak.how})" for leak in stats.leaks if leak.how != "server"]
-    servers = {leak.query for leak in stats.leaks if leak.how == "server"}
-    title = f"queries that name a required item: {stats.named:,} of {stats.leak_queries:,} ({RULE})"
-    named = f"queries that name the server of a required item: {len(servers):,}"
-    lines += [*_section(title, leaks, limit)[:-1], named, ""]
-    lines += _section(
-        f"items never required: {len(stats.never_required):,} of {counts['items']:,}", stats.never_required, limit
-    )
-    lines += _section(f"queries not labelled in full: {len(stats.unlabelled):,}", stats.unlabelled, limit)
-    lines += _tag_lines(stats)
-    return lines[:-1]
 
 
 def _near_lines(stats: DatasetStats, limit: int | None) -> list[str]:
@@ -141,39 +148,42 @@ def diff_lines(difference: DatasetDifference, *, limit: int | None = 10) -> list
     head = [f"a: {difference.a}", f"b: {difference.b}"]
     if difference.equal:
         return [*head, "equal"]
-    lines = [*head, ""]
-    for noun, parts in (("items", difference.items), ("queries", difference.queries)):
-        if parts:
-            counts = f"{len(parts.added):,} added, {len(parts.removed):,} removed, {len(parts.changed):,} changed"
-            rows = [*(f"+ {name}" for name in parts.added), *(f"- {name}" for name in parts.removed)]
-            rows += [f"~ {change.id} ({', '.join(change.fields)})" for change in parts.changed]
-            lines += _section(f"{noun}: {counts}", rows, limit)
-    if difference.reordered:
-        lines += [_REORDERED, ""]
     moved = [f"{change.query}: {change.before} -> {change.after}" for change in difference.splits]
-    if moved:
-        lines += _section(f"splits: {count(len(moved), 'query', 'queries')} moved", moved, limit)
-    if difference.labels:
-        counts = "; ".join(f"{kind} {_listed(rows)}" for kind, rows in difference.label_counts.items() if rows)
-        lines += _section(f"labels: {counts}", [_label_line(change) for change in difference.labels], limit)
-    if difference.card:
-        lines += [f"card: {', '.join(entry.id for entry in difference.card)} differ", ""]
+    labels = "; ".join(f"{kind} {_listed(rows)}" for kind, rows in difference.label_counts.items() if rows)
     scopes = [f"{name}: {len(plus):,} added, {len(minus):,} removed" for name, plus, minus in difference.scopes]
-    if scopes:
-        lines += _section(f"scopes: {len(scopes):,} differ", scopes, limit)
-    return lines[:-1]
+    sections = [
+        *_changed_rows("items", difference.items, limit),
+        *_changed_rows("queries", difference.queries, limit),
+        *([_REORDERED, ""] if difference.reordered else []),
+        *(_section(f"splits: {count(len(moved), 'query', 'queries')} moved", moved, limit) if moved else []),
+        *(_section(f"labels: {labels}", map(_label_line, difference.labels), limit) if difference.labels else []),
+        *([f"card: {', '.join(entry.id for entry in difference.card)} differ", ""] if difference.card else []),
+        *(_section(f"scopes: {len(scopes):,} differ", scopes, limit) if scopes else []),
+    ]
+    return [*head, "", *sections][:-1]
+
+
+def _changed_rows(noun: str, parts: PartChanges, limit: int | None) -> list[str]:
+    rows = [
+        *(f"+ {name}" for name in parts.added),
+        *(f"- {name}" for name in parts.removed),
+        *(f"~ {change.id} ({', '.join(change.fields)})" for change in parts.changed),
+    ]
+    counts = f"{len(parts.added):,} added, {len(parts.removed):,} removed, {len(parts.changed):,} changed"
+    return _section(f"{noun}: {counts}", rows, limit) if parts else []
 
 
 def _label_line(change: Any) -> str:
     sign = {"added": "+", "removed": "-", "changed": "~"}[change.kind]
     sides = [side for side in (change.before, change.after) if side is not None]
-    texts = []
-    for side in sides:
-        rest = [side["via"] if side["via"] != "direct" else ""]
-        rest += [f"one of {side['alternatives']}" if side["alternatives"] else ""]
-        rest += [f"source {side['source']}" if side["source"] else ""]
-        texts.append(", ".join([GRADES[side["grade"]], *filter(None, rest)]))
-    return f"{sign} {change.query}  {change.item}  {' -> '.join(texts)}"
+    return f"{sign} {change.query}  {change.item}  {' -> '.join(map(_side_text, sides))}"
+
+
+def _side_text(side: Mapping[str, Any]) -> str:
+    via = side["via"] if side["via"] != "direct" else ""
+    group = f"one of {side['alternatives']}" if side["alternatives"] else ""
+    source = f"source {side['source']}" if side["source"] else ""
+    return ", ".join([GRADES[side["grade"]], *filter(None, (via, group, source))])
 
 
 def _rebase_lists(report: RebaseReport) -> tuple[tuple[str, Sequence[str]], ...]:
@@ -269,20 +279,21 @@ def drop_warning(report: RebaseReport) -> list[str]:
 def export_lines(report: ExportReport, *, plain: bool = False) -> list[str]:
     """The written files, and data that the format lacks, as lines."""
     labels = ", ".join(f"{name} {n:,}" for name, n in report.labels.items())
-    lines = [
+    where = "not written (--plain)" if plain else "written to `metadata` and export.json for ctxbench"
+    others = (
+        f"{count(len(ids), 'query', 'queries')} differ in other programs: {why} "
+        f"({', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''})"
+        for why, ids in report.other_values.items()
+    )
+    return [
         f"{count(report.items, 'item')}, {count(report.queries, 'query', 'queries')}, labels in qrels: {labels}",
         *(f"run {name}: {file}" for name, file in report.runs.items()),
         *(f"no run of {name}: it has no ranking" for name in report.without_ranking),
+        *([f"data that the format lacks, {where}:"] if report.not_held else []),
+        *(f"  {n:,} {noun}" for noun, n in report.not_held.items()),
+        *(f"ranking metrics of {text}" for text in others),
+        f"written to {report.folder}",
     ]
-    if report.not_held:
-        where = "not written (--plain)" if plain else "written to `metadata` and export.json for ctxbench"
-        lines += [f"data that the format lacks, {where}:"]
-        lines += [f"  {n:,} {noun}" for noun, n in report.not_held.items()]
-    for why, queries in report.other_values.items():
-        some = f"{', '.join(queries[:3])}{', ...' if len(queries) > 3 else ''}"
-        of = count(len(queries), "query", "queries")
-        lines.append(f"ranking metrics of {of} differ in other programs: {why} ({some})")
-    return [*lines, f"written to {report.folder}"]
 
 
 def _section(title: str, rows: Iterable[str], limit: int | None, *, header: int = 0) -> list[str]:
@@ -336,10 +347,7 @@ def stats(
         with embedding_progress() as embedding:
             vectors = open_vectors(open_embedder(embedder), progress=embedding)
             result = dataset_stats(dataset, counter, threshold=threshold, embed=vectors.get)
-    if as_json:
-        print_json(result.as_dict())
-    else:
-        say(*stats_lines(result, limit=None if list_all else 10))
+    print_result(result.as_dict(), *stats_lines(result, limit=None if list_all else 10), as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,12 +379,18 @@ def split(name: str, how: Splitting, *, out: Path | None, in_place: bool, as_jso
     target = _target(name, out, in_place=in_place)
     result = split_dataset(_opened(name), by=how.by, share=how.share, folds=how.folds, version=how.version)
     written = None if target is None else _written(result.dataset, target, source=name, answers=True, in_place=in_place)
-    if as_json:
-        labelling = None if written is None else written.as_dict()
-        print_json({**result.as_dict(), "written": None if target is None else str(target), "labelling": labelling})
-        return
-    say(*split_lines(result), *(written.lines() if written else ()))
-    say(_where(target))
+    print_result(
+        {**result.as_dict(), **_copied(target, written)},
+        *split_lines(result),
+        *(written.lines() if written else ()),
+        _where(target),
+        as_json=as_json,
+    )
+
+
+def _copied(target: Path | None, written: LabellingCopy | None) -> dict[str, Any]:
+    labelling = None if written is None else written.as_dict()
+    return {"written": None if target is None else str(target), "labelling": labelling}
 
 
 def _target(name: str, out: Path | None, *, in_place: bool) -> Path | None:
@@ -385,12 +399,13 @@ def _target(name: str, out: Path | None, *, in_place: bool) -> Path | None:
     Raises:
         ParameterError: two folders are set, or a cached dataset would be changed in place.
     """
-    if out is not None and in_place:
-        raise ParameterError("--out and --in-place exclude each other")
-    if in_place and not (Path(name) / "dataset.yaml").is_file():
-        raise ParameterError(
-            f"{name} is not the folder of a dataset; write a cached dataset to another folder with --out"
-        )
+    raise_first(
+        (out is not None and in_place, "--out and --in-place exclude each other"),
+        (
+            in_place and not (Path(name) / "dataset.yaml").is_file(),
+            f"{name} is not the folder of a dataset; write a cached dataset to another folder with --out",
+        ),
+    )
     return Path(name) if in_place else out
 
 
@@ -401,10 +416,7 @@ def _where(target: Path | None) -> str:
 def diff(first: str, second: str, *, list_all: bool, as_json: bool) -> int:
     """Print the differences of two datasets; the exit code is 0 if they are equal, else 1."""
     result = diff_datasets(_opened(first), _opened(second))
-    if as_json:
-        print_json(result.as_dict())
-    else:
-        say(*diff_lines(result, limit=None if list_all else 10))
+    print_result(result.as_dict(), *diff_lines(result, limit=None if list_all else 10), as_json=as_json)
     return 0 if result.equal else 1
 
 
@@ -443,14 +455,16 @@ def rebase(
         say(*drop_warning(result), err=True)
         written = _written(result.dataset, target, source=name, answers=False, in_place=in_place)
         write_known_items(target, changed.ids)
-    if as_json:
-        labelling = None if written is None else written.as_dict()
-        print_json({**result.as_dict(), "written": None if target is None else str(target), "labelling": labelling})
-        return
-    if agent is not None and agent_of(Path(name)) is not None and known_items(Path(name)) is None and target is None:
-        say(f"new items are unknown: {name} has no {KNOWN}, which --in-place writes")
-    say(*rebase_lines(result, limit=None if list_all else 10), *(written.lines() if written else ()))
-    say(_where(target))
+    over_agent = agent is not None and agent_of(Path(name)) is not None
+    is_unknown = over_agent and known_items(Path(name)) is None and target is None
+    print_result(
+        {**result.as_dict(), **_copied(target, written)},
+        *([f"new items are unknown: {name} has no {KNOWN}, which --in-place writes"] if is_unknown else []),
+        *rebase_lines(result, limit=None if list_all else 10),
+        *(written.lines() if written else ()),
+        _where(target),
+        as_json=as_json,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,7 +486,7 @@ def export(name: str, targets: ExportTargets, *, as_json: bool) -> None:
         ParameterError: there is nothing to write, or the format or the folder is missing.
     """
     no_form, no_folder, no_requests = (value is None for value in (targets.form, targets.out, targets.requests))
-    for applies, problem in (
+    raise_first(
         (
             no_form and not no_folder,
             "--out needs a format; add --format beir or --format trec",
@@ -483,9 +497,7 @@ def export(name: str, targets: ExportTargets, *, as_json: bool) -> None:
         ),
         (no_form and (targets.plain or targets.run is not None), "--plain and --run need --format and --out"),
         (targets.may_offer and no_requests, "--may-offer needs --requests FILE"),
-    ):
-        if applies:
-            raise ParameterError(problem)
+    )
     refuse_outputs(
         {"--requests": targets.requests},
         {**dataset_inputs(name), "the run": [] if targets.run is None else [targets.run]},
@@ -505,10 +517,7 @@ def export(name: str, targets: ExportTargets, *, as_json: bool) -> None:
         catalogs = len(rows) - len(dataset)
         catalog = "the catalog" if catalogs == 1 else f"{catalogs:,} catalogs"
         lines.append(f"{catalog} and {requests} for commands written to {targets.requests}")
-    if as_json:
-        print_json(report)
-    else:
-        say(*lines)
+    print_result(report, *lines, as_json=as_json)
 
 
 def _written(dataset: Dataset, folder: Path, *, source: str, answers: bool, in_place: bool = False) -> LabellingCopy:

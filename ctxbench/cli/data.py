@@ -17,7 +17,7 @@ from ctxbench.catalogs.agent_file import is_agent_file
 from ctxbench.catalogs.git_history import GitRepository
 from ctxbench.catalogs.tool_lists import OTHER_NAMES, read_field_names
 from ctxbench.cli.capture import keep_parts
-from ctxbench.cli.common import dataset_inputs, print_json
+from ctxbench.cli.common import dataset_inputs, print_json, print_result
 from ctxbench.cli.select import find_catalog
 from ctxbench.datasets import lookup
 from ctxbench.datasets.dataset import Dataset, name_fault, name_of_path
@@ -62,15 +62,13 @@ _STATES = {
 def list_datasets(*, as_json: bool) -> None:
     """Print every dataset that has a name."""
     rows = lookup.list_datasets()
-    if as_json:
-        print_json([asdict(row) for row in rows])
-        return
     width = max((len(row.name) for row in rows), default=0)
-    for row in rows:
-        how = f"  ({row.install})" if row.state.startswith("not ") else ""
-        how = how or "  (comes with ctxbench)" * (row.name in published.PackageData.provides)
-        say(f"{row.name:<{width}}  {row.state:<13}  {row.version}{how}")
-    if words := [f"{state}: {meaning}" for state, meaning in _STATES.items() if any(r.state == state for r in rows)]:
+    shipped = dict.fromkeys(published.PackageData.provides, "  (comes with ctxbench)")
+    how = {row.name: f"  ({row.install})" for row in rows if row.state.startswith("not ")}
+    lines = (f"{r.name:<{width}}  {r.state:<13}  {r.version}{(shipped | how).get(r.name, '')}" for r in rows)
+    print_result([asdict(row) for row in rows], *lines, as_json=as_json)
+    words = [f"{state}: {meaning}" for state, meaning in _STATES.items() if any(r.state == state for r in rows)]
+    if words and not as_json:
         say(f"({'; '.join(words)})", err=True)
 
 
@@ -92,12 +90,9 @@ def show(name: str, *, query: str | None, as_json: bool) -> None:
     of_queries = {query.request.conversation for query in dataset.queries} - {None}
     if of_items or of_queries:
         card["conversations"] = {"items": len(of_items), "queries": len(of_queries)}
-    if as_json:
-        print_json(card)
-    else:
-        if "scopes" in card:
-            card["scopes"] = {scope: f"{len(items)} items" for scope, items in card["scopes"].items()}
-        say(*dump_yaml(card).removesuffix("\n").split("\n"))
+    sizes = {scope: f"{len(items)} items" for scope, items in card.get("scopes", {}).items()}
+    text = dump_yaml(card | {"scopes": sizes} if sizes else card)
+    print_result(card, *text.removesuffix("\n").split("\n"), as_json=as_json)
 
 
 def _show_query(dataset: Dataset, *, as_json: bool) -> None:
@@ -112,23 +107,22 @@ def _show_query(dataset: Dataset, *, as_json: bool) -> None:
         }
         for label in dataset.labels_of(query.id)
     ]
-    if as_json:
-        print_json({**query.as_row(), "labels": labels})
-        return
-    say(f"{query.id} ({query.split}; {', '.join(query.tags) or 'no tags'})")
-    say(*quoted(query.request.text))
-    context = {name: query.as_row().get(name) for name in ("workspace", "user", "time", "only", "available", "scope")}
-    for name, value in context.items():
-        if value is not None:
-            say(f"  {name} {value if isinstance(value, str) else dump_json(value)}")
-    grades = {2: "required", 1: "helpful", 0: "irrelevant"}
+    row, grades = query.as_row(), {2: "required", 1: "helpful", 0: "irrelevant"}
+    context = {name: row.get(name) for name in ("workspace", "user", "time", "only", "available", "scope")}
+    lines = []
     for label in labels:
         group = f", one of {label['alternatives']}" if label["alternatives"] else ""
-        say(f"  {grades[label['grade']]:<10} {label['id']} ({label['via']}{group})")
-        if "quote" in label:
-            say(f"             of which it needs: {label['quote']}")
-    if query.needs_nothing:
-        say("  needs nothing")
+        lines.append(f"  {grades[label['grade']]:<10} {label['id']} ({label['via']}{group})")
+        lines += [f"             of which it needs: {label['quote']}"] if "quote" in label else []
+    print_result(
+        {**row, "labels": labels},
+        f"{query.id} ({query.split}; {', '.join(query.tags) or 'no tags'})",
+        *quoted(query.request.text),
+        *(f"  {name} {v if isinstance(v, str) else dump_json(v)}" for name, v in context.items() if v is not None),
+        *lines,
+        *["  needs nothing"] * query.needs_nothing,
+        as_json=as_json,
+    )
 
 
 def validate(name: str, *, as_json: bool) -> int:
@@ -213,22 +207,19 @@ def fetch_source(name: str, *, as_json: bool) -> None:
     with progress() as bar:
         bar.say(f"{source.name}: from {source.page}; licence: {source.licence}")
         files = published.fetch(source, host=published.HOST, show=bar, notify=bar.say)
-    if as_json:
-        rows = [{"path": str(f.path), "bytes": f.size, "sha256": f.sha256, "fetched": f.fresh} for f in files]
-        print_json(
-            {
-                "source": source.name,
-                "licence": source.licence,
-                "folder": str(source.folder),
-                "files": rows,
-                "datasets": list(datasets),
-            }
-        )
-        return
-    fresh = sum(file.fresh for file in files)
-    size = sum(file.size for file in files)
-    say(f"{source.name}: {len(files)} files, {size:,} bytes in {source.folder} ({fresh} fetched now)")
-    say(f"datasets of it, imported at the first use: {', '.join(datasets)}")
+    fresh, size = sum(file.fresh for file in files), sum(file.size for file in files)
+    print_result(
+        {
+            "source": source.name,
+            "licence": source.licence,
+            "folder": str(source.folder),
+            "files": [{"path": str(f.path), "bytes": f.size, "sha256": f.sha256, "fetched": f.fresh} for f in files],
+            "datasets": list(datasets),
+        },
+        f"{source.name}: {len(files)} files, {size:,} bytes in {source.folder} ({fresh} fetched now)",
+        f"datasets of it, imported at the first use: {', '.join(datasets)}",
+        as_json=as_json,
+    )
 
 
 def write_history(
@@ -261,36 +252,33 @@ def write_history(
         logging.getLogger(__name__).warning(
             "%s: a shallow clone; older commits are no queries (`git fetch --unshallow`)", folder
         )
-    if as_json:
-        print_json(
-            {
-                "dataset": str(target),
-                "name": dataset.name,
-                "commits": choice.looked_at,
-                "out": dict(choice.out),
-                "filesOut": dataset.about["source"]["files_out"],
-                "counts": dataset.counts,
-            }
-        )
-        return
-    counts = dataset.counts
+    counts, source = dataset.counts, dataset.about["source"]
     splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
     new = "" if old is None else f", {len(dataset) - len(old):,} of them new"
-    say(f"{target}: {count(len(dataset), 'query', 'queries')}{new} ({splits}) of {count(choice.looked_at, 'commit')}")
-    say(
+    n_texts = len(settings.rules.texts)
+    optional = {
+        f"{source.get('texts_used', 0):,} of {n_texts:,} texts belong to commits that were looked at": n_texts,
+        "left out: " + "; ".join(f"{n:,} {reason}" for reason, n in choice.out.items()): choice.out,
+        "versions of files left out: "
+        + "; ".join(f"{n:,} {reason}" for reason, n in source["files_out"].items()): source["files_out"],
+    }
+    print_result(
+        {
+            "dataset": str(target),
+            "name": dataset.name,
+            "commits": choice.looked_at,
+            "out": dict(choice.out),
+            "filesOut": source["files_out"],
+            "counts": counts,
+        },
+        f"{target}: {count(len(dataset), 'query', 'queries')}{new} ({splits}) of {count(choice.looked_at, 'commit')}",
         f"{count(counts['items'], 'item')}: {', '.join(f'{n:,} {kind}' for kind, n in counts['types'].items())}; "
-        f"{counts['required']:,} required, {counts['helpful']:,} helpful"
-    )
-    if n_texts := len(settings.rules.texts):
-        say(f"{dataset.about['source']['texts_used']:,} of {n_texts:,} texts belong to commits that were looked at")
-    if choice.out:
-        say("left out: " + "; ".join(f"{n:,} {reason}" for reason, n in choice.out.items()))
-    if files_out := dataset.about["source"]["files_out"]:
-        say("versions of files left out: " + "; ".join(f"{n:,} {reason}" for reason, n in files_out.items()))
-    name = str(target)
-    say(f"next: `{shlex.join(['ctxbench', 'data', 'show', name])}`")
-    say(
-        f"then `ctxbench run EXPERIMENT.yaml`, with `datasets: [{name}]` and `selectors: [bm25, codebase]` in that file"
+        f"{counts['required']:,} required, {counts['helpful']:,} helpful",
+        *(line for line, applies in optional.items() if applies),
+        f"next: `{shlex.join(['ctxbench', 'data', 'show', str(target)])}`",
+        f"then `ctxbench run EXPERIMENT.yaml`, with `datasets: [{target}]` and `selectors: [bm25, codebase]` in that "
+        "file",
+        as_json=as_json,
     )
 
 
@@ -585,8 +573,7 @@ def label_notes(plan: ImportPlan, options: ImportOptions, catalog: Catalog | Non
 
 def _log_notes(catalog: Catalog) -> Iterator[str]:
     """What the types of the items of a catalog mean for the labels of a log."""
-    counts = Counter(item.type for item in catalog if is_searchable(item))
-    if not counts:
+    if not (counts := Counter(item.type for item in catalog if is_searchable(item))):
         yield (
             "Items that were not called count as unknown: no item of the catalog can be found by search (all are "
             "disabled, always included, or manual)."
@@ -649,14 +636,13 @@ def import_run(request: ImportRequest, *, as_json: bool) -> None:
         opened = open_dataset(request.dataset, notify=bar.say)
     answers, odd = judgment_files.answers_of_run(judgment_files.read_run(run), opened, keep=keep)
     write_atomic(out, dump_jsonl(answers))
-    if as_json:
-        print_json({"answers": len(answers), "written": str(out), "odd": odd})
-        return
-    say(
+    print_result(
+        {"answers": len(answers), "written": str(out), "odd": odd},
         *(
             f"{problem}: {len(ids):,} ({', '.join(ids[:3])}{', ...' if len(ids) > 3 else ''})"
             for problem, ids in odd.items()
             if ids
-        )
+        ),
+        f"{len(answers):,} answers, at most {keep} items offered in each, written to {out}",
+        as_json=as_json,
     )
-    say(f"{len(answers):,} answers, at most {keep} items offered in each, written to {out}")

@@ -17,9 +17,8 @@ from ctxbench.catalogs.instructions import LEFT_OUT, rules_folder
 from ctxbench.catalogs.mcp_config import server_digests, server_names
 from ctxbench.catalogs.snapshots import odd_in
 from ctxbench.catalogs.tool_lists import read_tool_list
-from ctxbench.cli.common import print_json
+from ctxbench.cli.common import print_result
 from ctxbench.datasets.layout import CARD
-from ctxbench.io.console import say
 from ctxbench.io.documents import load_yaml
 from ctxbench.io.errors import ParameterError, StorageError, UserError, count, install_command, one_line
 from ctxbench.io.files import write_atomic
@@ -217,13 +216,15 @@ def init(folder: Path, *, as_json: bool) -> None:
             _write(path, text)
             written.append(path)
     steps = list(_next(project, workflow=_workflow_path(project) in written, ignore=folder / IGNORE in written))
-    if as_json:
-        print_json({"written": [*map(str, written)], "kept": [*map(str, unchanged)], "next": steps})
-        return
-    say(*_findings(project), *_not_taken(project), *_not_named(project))
-    say(*(f"written: {path}" for path in written))
-    say(*(f"unchanged: {path}" for path in unchanged))
-    say("Next:", *(f"  {step}" for step in steps))
+    print_result(
+        {"written": [*map(str, written)], "kept": [*map(str, unchanged)], "next": steps},
+        *(*_findings(project), *_not_taken(project), *_not_named(project)),
+        *(f"written: {path}" for path in written),
+        *(f"unchanged: {path}" for path in unchanged),
+        "Next:",
+        *(f"  {step}" for step in steps),
+        as_json=as_json,
+    )
 
 
 def _files(project: Project) -> Iterator[tuple[Path, str]]:
@@ -281,8 +282,7 @@ def _workflow(project: Project) -> str:
     It asks the servers whose code is in the repository: a change of it is seen without a new capture. Others
     are left out, since they may need what a runner has not.
     """
-    text = next((path.read_text("utf-8") for path in _WORKFLOWS if path.is_file()), "")
-    if not text:
+    if not (text := next((path.read_text("utf-8") for path in _WORKFLOWS if path.is_file()), "")):
         raise StorageError("the workflow that comes with ctxbench is missing; install ctxbench again")
     servers = {} if project.mcp is None else server_digests(project.folder / project.mcp)
     if recaptured := [name for name, digests in servers.items() if "files" in digests]:

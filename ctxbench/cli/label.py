@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ctxbench.cli.common import dataset_inputs, print_json, selector_inputs
+from ctxbench.cli.common import dataset_inputs, print_json, print_result, selector_inputs
 from ctxbench.cli.tune import next_step_line
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.layout import FOLDER, LOG, QRELS, Exposure, read_exposures
@@ -30,6 +30,7 @@ from ctxbench.labelling.review import (
     Correction,
     Corrections,
     Finding,
+    Kappa,
     agreement,
     findings,
     pooled_pairs,
@@ -171,8 +172,7 @@ class Screen:
                 lines, self._n = question.lines(self._notes, self._first, _size())
                 self._clear(lines)
                 self._question, self._notes = question, []
-            key = self.keys.key()
-            if key == "m" and question.choices:
+            if (key := self.keys.key()) == "m" and question.choices:
                 self._first = self._first + self._n if self._first + self._n < len(question.choices) else 0
             elif key == "v":
                 self._page(question.everything(self._first, self._n, _size().columns))
@@ -193,8 +193,7 @@ class Screen:
                 question, title=title, choices=choices, keys="1-9 this item, 0 none of them, v view all, ? all keys"
             )
         )
-        index = self.index(key)
-        if index is None and key not in "0123456789":
+        if (index := self.index(key)) is None and key not in "0123456789":
             self.keys.back(key)
         return index
 
@@ -358,8 +357,7 @@ class _LabellingDialogue:
                 )
                 self.n_answers -= 1 if undone else 0
                 return True
-            reply = self._reply(prompt, question, key)
-            if reply is not None:
+            if (reply := self._reply(prompt, question, key)) is not None:
                 self.session.answer(prompt, reply, seconds=time.monotonic() - begin)
                 self.n_answers += 1
                 self.screen.note(self._outcome(prompt, reply))
@@ -562,24 +560,17 @@ def _select_fields(row: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any
 def compare(first: Path, second: Path, *, as_json: bool) -> None:
     """Print the agreement of two labellings of the same pairs."""
     result = agreement(read_labelling(first), read_labelling(second))
-    if as_json:
-        print_json(_as_dict(result))
-        return
-
-    say(f"{count(result.pairs, 'pair')} of {count(result.queries, 'query', 'queries')} judged by both")
-    for path, n in ((first, result.only_first), (second, result.only_second)):
-        if n:
-            say(f"{count(n, 'pair')} in {path} only: ignored")
-    say("", "first \\ second  irrelevant   helpful  required")
-    for grade, name in enumerate(GRADES):
-        say(f"{name:<14}" + "".join(f"{int(n):>10,}" for n in result.table[grade]))
-    say("", "question               kappa  95% interval  agreement  by chance")
-    for kappa in result.kappas:
-        value, interval = (
-            ("-", "-") if math.isnan(kappa.value) else (f"{kappa.value:.3f}", f"{kappa.low:.3f}-{kappa.high:.3f}")
-        )
-        say(f"{kappa.question:<21} {value:>6}  {interval:>12}  {kappa.observed:>9.4f}  {kappa.expected:>9.4f}")
-    say(
+    single = ((first, result.only_first), (second, result.only_second))
+    print_result(
+        _as_dict(result),
+        f"{count(result.pairs, 'pair')} of {count(result.queries, 'query', 'queries')} judged by both",
+        *(f"{count(n, 'pair')} in {path} only: ignored" for path, n in single if n),
+        "",
+        "first \\ second  irrelevant   helpful  required",
+        *(f"{name:<14}{''.join(f'{int(n):>10,}' for n in result.table[i])}" for i, name in enumerate(GRADES)),
+        "",
+        "question               kappa  95% interval  agreement  by chance",
+        *map(_kappa_line, result.kappas),
         "",
         (
             "kappa: agreement beyond chance; 1 = always, 0 = as by chance, - = undefined, as all answers are equal. By "
@@ -588,8 +579,16 @@ def compare(first: Path, second: Path, *, as_json: bool) -> None:
         "",
         f"{count(len(result.disagreements), 'pair')} with different grades",
         *["  query  item  first second (0 irrelevant, 1 helpful, 2 required)"] * bool(result.disagreements),
+        *(f"  {query}  {item.id}  {grades[0]} {grades[1]}" for query, item, *grades in result.disagreements),
+        as_json=as_json,
     )
-    say(*(f"  {query}  {item.id}  {grades[0]} {grades[1]}" for query, item, *grades in result.disagreements))
+
+
+def _kappa_line(kappa: Kappa) -> str:
+    is_defined = not math.isnan(kappa.value)
+    interval = f"{kappa.low:.3f}-{kappa.high:.3f}" if is_defined else "-"
+    value = f"{kappa.value:.3f}" if is_defined else "-"
+    return f"{kappa.question:<21} {value:>6}  {interval:>12}  {kappa.observed:>9.4f}  {kappa.expected:>9.4f}"
 
 
 def _as_dict(result: Agreement) -> dict[str, Any]:
@@ -630,12 +629,13 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
         refuse_closed()
     pool = make_pool_for(dataset, selectors, embedder, {})
     contradictions = findings(pool)
-    if as_json:
-        print_json([finding.as_dict() for finding in contradictions])
-        return
-    if listed or patch is None:
-        say(*map(_finding_line, contradictions))
-        say(f"{count(len(contradictions), 'label')} that {', '.join(pool.names)} contradict")
+    if listed or as_json or patch is None:
+        print_result(
+            [finding.as_dict() for finding in contradictions],
+            *map(_finding_line, contradictions),
+            f"{count(len(contradictions), 'label')} that {', '.join(pool.names)} contradict",
+            as_json=as_json,
+        )
         return
     asking = _Review(dataset, contradictions, write=lambda accepted: write_patch(accepted, patch))
     try:
@@ -694,8 +694,7 @@ class _Review:
         with self.screen.keys, suppress(EOFError):
             while position < len(self.findings):
                 question = self._question(position)
-                key = self.screen.ask(question)
-                if key == "q":
+                if (key := self.screen.ask(question)) == "q":
                     break
                 if key == "u":
                     position = max(position - 1, 0)

@@ -14,13 +14,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ctxbench.cli.common import print_json
+from ctxbench.cli.common import print_json, print_result
 from ctxbench.datasets.dataset import name_of_path
 from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.layout import EXPOSURE, write_exposures
 from ctxbench.io.console import embedding_progress, progress, say, show_text
 from ctxbench.io.documents import load_mapping
-from ctxbench.io.errors import ParameterError, StorageError, UserError, check_range, count, install_command, suggest
+from ctxbench.io.errors import (
+    ParameterError,
+    StorageError,
+    UserError,
+    check_range,
+    count,
+    install_command,
+    raise_first,
+    suggest,
+)
 from ctxbench.io.files import folder_fault, readable, temporary_folder
 from ctxbench.io.rows import instant_text, named_instant
 from ctxbench.memory import ContextEngine, ContextOptions, EngineError, SearchOptions
@@ -58,16 +67,14 @@ def import_file(path: Path, file: Path, workspace: str, *, embedder: str | None,
     if embedder is not None:
         with _engine(path, embedder) as engine:
             embedded = engine.embed(workspace)
-    if as_json:
-        print_json(
-            {"database": str(path), "made": created, "workspace": workspace, **asdict(done), "embedded": embedded}
-        )
-        return
     words = ["ctxbench", "memory", "search", str(path), "what is asked", "--workspace", workspace]
-    if embedder is not None:
-        say(f"vectors of {embedder}: {embedded:,} computed")
-        words += ["--embedder", embedder]
-    say(f"Next: {shlex.join(words)}")
+    words += [] if embedder is None else ["--embedder", embedder]
+    print_result(
+        {"database": str(path), "made": created, "workspace": workspace, **asdict(done), "embedded": embedded},
+        *([] if embedder is None else [f"vectors of {embedder}: {embedded:,} computed"]),
+        f"Next: {shlex.join(words)}",
+        as_json=as_json,
+    )
 
 
 def _stored(path: Path, read: MemoryFile) -> ImportedMemories:
@@ -288,12 +295,13 @@ def run(
         raise ParameterError(f"serving needs the extra `server`: {install_command('server')}") from None
     check_range("--port", at[1], 0, 65_535)
     file, user = who
-    if file is not None and user is not None:
-        raise ParameterError("--tokens and --user exclude each other; remove one of them")
-    if file is None and at[0] not in LOOPBACK:
-        raise ParameterError(
-            f"without --tokens the host must be {LOOPBACK[0]}, got {at[0]!r}; for other machines add --tokens FILE"
-        )
+    raise_first(
+        (file is not None and user is not None, "--tokens and --user exclude each other; remove one of them"),
+        (
+            file is None and at[0] not in LOOPBACK,
+            f"without --tokens the host must be {LOOPBACK[0]}, got {at[0]!r}; for other machines add --tokens FILE",
+        ),
+    )
     if user is not None:
         checked_name("--user", user)
     tokens = None if file is None else read_tokens(file)
@@ -377,26 +385,26 @@ def write_labels(database: Path, workspace: str, out: Path, *, as_json: bool) ->
     useful = sum(label.grade == 2 for label in dataset.labels)
     partly = sum(query.partly_labelled for query in dataset.queries)
     insufficient = sum(bool(exposure.signals) for exposure in exposures)
-    if as_json:
-        print_json(
-            {
-                "dataset": str(out),
-                "queries": len(dataset.queries),
-                "useful": useful,
-                "sufficient": len(exposures) - insufficient,
-                "notSufficient": insufficient,
-                "inPart": partly,
-                "notUseful": len(dataset.labels) - useful,
-            }
-        )
-        return
-    of = f"{count(len(dataset.queries), 'query', 'queries')}, {count(useful, 'item')} useful"
-    say(f"{out}: {of}, {len(dataset.labels) - useful:,} not")
-    if exposures:
-        say(f"{count(len(exposures) - insufficient, 'context')} sufficient, {insufficient:,} not")
-    if partly:
-        rest = shlex.join(["ctxbench", "data", "label", str(out)])
-        say(f"{count(partly, 'query', 'queries')} labelled in part, which metrics ignore; complete with `{rest}`")
+    queries, in_part = (count(n, "query", "queries") for n in (len(dataset.queries), partly))
+    command = shlex.join(["ctxbench", "data", "label", str(out)])
+    optional = {
+        f"{count(len(exposures) - insufficient, 'context')} sufficient, {insufficient:,} not": exposures,
+        f"{in_part} labelled in part, which metrics ignore; complete with `{command}`": partly,
+    }
+    print_result(
+        {
+            "dataset": str(out),
+            "queries": len(dataset.queries),
+            "useful": useful,
+            "sufficient": len(exposures) - insufficient,
+            "notSufficient": insufficient,
+            "inPart": partly,
+            "notUseful": len(dataset.labels) - useful,
+        },
+        f"{out}: {queries}, {count(useful, 'item')} useful, {len(dataset.labels) - useful:,} not",
+        *(line for line, applies in optional.items() if applies),
+        as_json=as_json,
+    )
 
 
 def _bound(host: str, port: int) -> socket.socket:

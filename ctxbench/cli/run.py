@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ctxbench.catalogs.agent_file import is_agent_file
-from ctxbench.cli.common import dataset_inputs, print_json, selector_inputs
+from ctxbench.cli.common import dataset_inputs, print_json, print_result, selector_inputs
 from ctxbench.cli.select import find_catalog
 from ctxbench.datasets.dataset import Dataset, select_queries
 from ctxbench.datasets.lookup import open_dataset
@@ -233,8 +233,7 @@ def _failures(prepared: Prepared, folder: RunFolder, *, persistent: bool) -> Ite
     failed = 0
     for dataset in prepared.datasets:
         for selector in prepared.experiment.selectors:
-            n = folder.error_count(dataset, selector.name)
-            if n == 0:
+            if (n := folder.error_count(dataset, selector.name)) == 0:
                 continue
             failed += n
             summary, details = failures_told(dataset, selector.name, folder.load(dataset, selector.name).answers.errors)
@@ -399,14 +398,11 @@ def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bo
         graph = make_graph(items, resources, spec, old=old)
     write_graph(out, graph)
     linked = int((graph.start[1:] > graph.start[:-1]).sum())
-    if as_json:
-        print_json(
-            {**made_from(graph), "items": len(graph), "linked": linked, "pairs": len(graph.item), "path": str(out)}
-        )
-        return
-    say(
+    print_result(
+        {**made_from(graph), "items": len(graph), "linked": linked, "pairs": len(graph.item), "path": str(out)},
         f"{count(len(graph), 'item')}, {linked:,} of them with {len(graph.item):,} similar ones "
-        f"({spec.similarity} >= {spec.threshold:g}, at most {spec.neighbours:,} each); written to {out}"
+        f"({spec.similarity} >= {spec.threshold:g}, at most {spec.neighbours:,} each); written to {out}",
+        as_json=as_json,
     )
 
 
@@ -438,10 +434,7 @@ def show_overlap(name: str, *, embedder: str, threshold: float | None, list_all:
             progress=lambda done, total: bar("trying changes of pairs", done, total),
         )
     result = replace(result, embedder=embedder)
-    if as_json:
-        print_json(result.as_dict())
-    else:
-        say(*overlap_lines(result, limit=None if list_all else 10))
+    print_result(result.as_dict(), *overlap_lines(result, limit=None if list_all else 10), as_json=as_json)
 
 
 def overlap_lines(result: Overlap, *, limit: int | None = 10) -> list[str]:

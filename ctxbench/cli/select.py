@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -369,7 +369,10 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
             explanation = explain(pipeline, catalog, request, resources, live=True)
         else:
             explanation, pipeline = explained(spec, pipeline, request, catalog, resources, items=question.catalog)
-        if request.tool_results and not (isinstance(explanation, OwnExplanation) or _reads_results(pipeline)):
+        if request.tool_results and not (
+            isinstance(explanation, OwnExplanation)
+            or any(step.declared("reads_tool_results") or step.code for step in pipeline.steps())
+        ):
             text = "searches without results of tools; `analyse: [sentences, tool_results]` does"
             say(f"notice: {label} {text}", err=True)
         if pipeline.fitted:
@@ -454,11 +457,6 @@ def _default(question: SelectRequest) -> str:
     return selector if question.preset is None else selector.partition("/")[0]
 
 
-def _reads_results(pipeline: Pipeline) -> bool:
-    """Whether a step looks at results of tools, as far as is known: a step of others may."""
-    return any(step.declared("reads_tool_results") or step.code for step in pipeline.steps())
-
-
 def _resolve_selector(question: SelectRequest) -> tuple[Definition, str | None, str]:
     """The definition, the preset and the heading of the selector.
 
@@ -528,8 +526,7 @@ def parse_values(pairs: tuple[str, ...]) -> dict[str, Value]:
     values: dict[str, Value] = {}
     for pair in pairs:
         name, _, text = pair.partition("=")
-        value = _parsed(text)
-        if value is None:
+        if (value := _parsed(text)) is None:
             raise ParameterError(
                 f"--set needs NAME=VALUE with a number, for example at_most=3; got {pair!r} (a value may "
                 f"also be true, false or the name of a choice)"
@@ -558,31 +555,36 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
     held = "always in" if modes == {"always"} else "in the session"
     session_text = f" beside {n_session} {held}" if n_session else ""
     offered = f"{n - n_session} of {count(explanation.eligible, 'item')} offered{session_text}"
-    tokens = f"{explanation.prompt_tokens:,} prompt tokens ({counter})"
-    if n_session:
-        tokens += f", {explanation.total_tokens:,} with what the session holds"
-    lines = [f"{label}: {offered}, {tokens}", *map(str, explanation.selection.trace)]
+    in_all = f", {explanation.total_tokens:,} with what the session holds" if n_session else ""
+    tokens = f"{explanation.prompt_tokens:,} prompt tokens ({counter}){in_all}"
     is_external = isinstance(explanation, OwnExplanation)
-    if explanation.not_searched:
-        reasons = ", ".join(f"{n} {reason}" for reason, n in explanation.not_searched.items())
-        lines.append(f"{'may not be offered' if is_external else 'not searched'}: {reasons}")
-    if isinstance(explanation, OwnExplanation):
-        lines += own_lines(explanation)
-    elif explanation.search_off:
-        lines.append("a setting switches the search off, so nothing is searched")
+    reasons = ", ".join(f"{n} {reason}" for reason, n in explanation.not_searched.items())
+    out = explanation.left_out[:near]
+    title = f"nearest that stayed out ({len(out)} of {count(len(explanation.left_out), 'candidate')}):"
+    return [
+        f"{label}: {offered}, {tokens}",
+        *map(str, explanation.selection.trace),
+        *([f"{'may not be offered' if is_external else 'not searched'}: {reasons}"] if reasons else []),
+        *(own_lines(explanation) if isinstance(explanation, OwnExplanation) else _search_lines(explanation)),
+        *(
+            candidate_lines(explanation.chosen, pairs=True, headed=True, paths=True)
+            if n
+            else ["", "nothing is offered"]
+        ),
+        *(["", title, "", *candidate_lines(out, pairs=False, paths=True)] if out else []),
+    ]
+
+
+def _search_lines(explanation: Explanation) -> Iterator[str]:
+    """Why nothing is searched, or nothing found."""
+    is_from_session = all(candidate.offered.origin == "session" for candidate in explanation.chosen)
+    if explanation.search_off:
+        yield "a setting switches the search off, so nothing is searched"
     elif not explanation.chunks:
         why = "the analysis makes no chunk of this request" if explanation.text.strip() else "the request has no text"
-        lines.append(f"{why}, so nothing is searched")
-    elif explanation.eligible and n == n_session and not explanation.left_out:
-        lines.append("the search finds nothing: no item is a candidate")
-    lines += (
-        candidate_lines(explanation.chosen, pairs=True, headed=True, paths=True) if n else ["", "nothing is offered"]
-    )
-    out = explanation.left_out[:near]
-    if out:
-        lines += ["", f"nearest that stayed out ({len(out)} of {count(len(explanation.left_out), 'candidate')}):", ""]
-        lines += candidate_lines(out, pairs=False, paths=True)
-    return lines
+        yield f"{why}, so nothing is searched"
+    elif explanation.eligible and is_from_session and not explanation.left_out:
+        yield "the search finds nothing: no item is a candidate"
 
 
 def _score_words(pipeline: Pipeline, explanation: Explanation) -> list[str]:

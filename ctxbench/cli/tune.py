@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.catalogs.agent_file import is_agent_file, own_kind, read_agent
-from ctxbench.cli.common import dataset_inputs, print_json, selector_inputs
+from ctxbench.cli.common import dataset_inputs, print_result, selector_inputs
 from ctxbench.cli.init import EXPERIMENT
 from ctxbench.cli.select import find_catalog
 from ctxbench.datasets.layout import agent_of
@@ -22,7 +22,7 @@ from ctxbench.evaluation.run_folder import comparison_dict, estimate_dict, finit
 from ctxbench.evaluation.statistics import Estimate
 from ctxbench.io.cache import files_in, refuse_outputs, refuse_unwritable
 from ctxbench.io.console import is_plain, progress, say
-from ctxbench.io.errors import InputError, ParameterError, UserError, count
+from ctxbench.io.errors import InputError, ParameterError, UserError, count, raise_first
 from ctxbench.io.files import cache_dir, read_text
 from ctxbench.model.requests import Batch
 from ctxbench.pipelines.fits import KINDS, LINEAR, PROBABILITY, WEIGHTS, Fit, read_calibrations, write_calibrations
@@ -110,25 +110,27 @@ def tune_presets(
         path = folder / "presets" / f"{dataset.dataset}.yaml"
         if write_presets_of(dataset, ready, path):
             written.append(path)
-    if as_json:
-        print_json(
-            {
-                "name": tuning.name,
-                "seed": tuning.seed,
-                "confidence": ready.file.confidence,
-                "folder": str(folder),
-                "presets": [str(path) for path in written],
-                "datasets": {dataset.dataset: _dataset(dataset) for dataset in tuning.datasets},
-            }
-        )
-        return
-    say(*console_table(tuning, plain=is_plain()).splitlines())
-    for dataset in tuning.datasets:
-        if (path := folder / "presets" / f"{dataset.dataset}.yaml") not in written:
-            say(f"no presets for {dataset.dataset}, since the default is kept under every policy: there is no {path}")
-    say(*_ways_to_take(tuning, ready, file), *_way_to_use(tuning, ready, folder / "presets"))
-    for path in (*written, *(page for page in pages if page.suffix == ".md"), report[0], report[1]):
-        say(f"written: {path}")
+    paths = {dataset.dataset: folder / "presets" / f"{dataset.dataset}.yaml" for dataset in tuning.datasets}
+    print_result(
+        {
+            "name": tuning.name,
+            "seed": tuning.seed,
+            "confidence": ready.file.confidence,
+            "folder": str(folder),
+            "presets": [str(path) for path in written],
+            "datasets": {dataset.dataset: _dataset(dataset) for dataset in tuning.datasets},
+        },
+        *console_table(tuning, plain=is_plain()).splitlines(),
+        *(
+            f"no presets for {name}, since the default is kept under every policy: there is no {path}"
+            for name, path in paths.items()
+            if path not in written
+        ),
+        *_ways_to_take(tuning, ready, file),
+        *_way_to_use(tuning, ready, folder / "presets"),
+        *(f"written: {path}" for path in (*written, *(p for p in pages if p.suffix == ".md"), report[0], report[1])),
+        as_json=as_json,
+    )
 
 
 def _ways_to_take(tuning: Tuning, ready: TuningInputs, file: PolicyFile) -> list[str]:
@@ -328,19 +330,20 @@ def checked_budget(
         ParameterError: neither or both are, or something is missing, or an option of one is given with the other.
     """
     if unlabelled is None and tokens is None:
-        if policy is None:
-            raise ParameterError("tune needs --policy FILE, or --unlabelled REQUESTS --tokens N; see --help")
-        if selector is not None:
-            raise ParameterError("--selector goes with --unlabelled; with --policy the file names the selectors")
+        raise_first(
+            (policy is None, "tune needs --policy FILE, or --unlabelled REQUESTS --tokens N; see --help"),
+            (selector is not None, "--selector goes with --unlabelled; with --policy the file names the selectors"),
+        )
         return None
     if policy is not None:
         raise ParameterError("--policy needs labels, and --unlabelled has none; leave one of the two out")
     if unlabelled is None or tokens is None:
         raise ParameterError("--unlabelled REQUESTS and --tokens N go together: what a request may cost, and on which")
-    if len(datasets) != 1:
-        raise ParameterError(f"with --unlabelled one catalog is tuned, got {len(datasets)}: {', '.join(datasets)}")
-    if names := [name for name, is_given in options.items() if is_given]:
-        raise ParameterError(f"{' and '.join(names)} goes with --policy; with --unlabelled there is no report")
+    names = [name for name, is_given in options.items() if is_given]
+    raise_first(
+        (len(datasets) != 1, f"with --unlabelled one catalog is tuned, got {len(datasets)}: {', '.join(datasets)}"),
+        (names, f"{' and '.join(names)} goes with --policy; with --unlabelled there is no report"),
+    )
     chosen, note = (selector, "") if selector else _selector_for(datasets[0])
     return Budgeted(
         catalog=datasets[0],
@@ -410,21 +413,20 @@ def tune_to_budget(budget: Budgeted, *, as_json: bool) -> None:
         "tokens": counter.name,
     }
     write_presets(budget.out, tuned=tuned, presets={f"within-{budget.tokens:g}": tuned_preset}, test_split="")
-    if as_json:
-        print_json(
-            {
-                "set": dict(tuned_preset.set),
-                "tokens": result.tokens,
-                "items": result.items,
-                "requests": result.requests,
-                "interval": [finite(result.interval.low), finite(result.interval.high)],
-                "needed": result.needed,
-                "written": str(budget.out),
-            }
-        )
-        return
     setting = ", ".join(f"{key} {value:g}" for key, value in tuned_preset.set.items() if not isinstance(value, str))
-    say(*_lines(budget, result, f"{definition.name} with {setting}", counter.name))
+    print_result(
+        {
+            "set": dict(tuned_preset.set),
+            "tokens": result.tokens,
+            "items": result.items,
+            "requests": result.requests,
+            "interval": [finite(result.interval.low), finite(result.interval.high)],
+            "needed": result.needed,
+            "written": str(budget.out),
+        },
+        *_lines(budget, result, f"{definition.name} with {setting}", counter.name),
+        as_json=as_json,
+    )
 
 
 def _check(budget: Budgeted) -> None:
@@ -433,10 +435,11 @@ def _check(budget: Budgeted) -> None:
     Raises:
         ParameterError: it is none.
     """
-    if not (math.isfinite(budget.tokens) and budget.tokens > 0):
-        raise ParameterError(f"--tokens must be a finite number above 0, got {budget.tokens:g}")
-    if budget.out.suffix not in (".yaml", ".yml"):
-        raise ParameterError(f"--out names the presets file to write, ending in .yaml, got {budget.out}")
+    is_valid, is_yaml = math.isfinite(budget.tokens) and budget.tokens > 0, budget.out.suffix in (".yaml", ".yml")
+    raise_first(
+        (not is_valid, f"--tokens must be a finite number above 0, got {budget.tokens:g}"),
+        (not is_yaml, f"--out names the presets file to write, ending in .yaml, got {budget.out}"),
+    )
     requests = {"the requests": [Path(budget.requests)]}
     refuse_outputs(
         {"--out": budget.out}, {**requests, **dataset_inputs(budget.catalog), **selector_inputs(budget.selector)}
@@ -537,17 +540,15 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
             seen = count(fit.queries, "labelled query", "labelled queries")
             advice = f"which says little about others; label about {FEW} or more (`ctxbench data label`)"
             say(f"warning: {fit.dataset}: {fit.kind} is fitted on {seen} only, {advice}", err=True)
-    if as_json:
-        facts = {name: _fit_facts(fits[name], figures.get(name)) for name in fits}
-        print_json({"fits": facts, "written": str(out), "selector": None if selector is None else str(selector)})
-        return
-    for name, fit in fits.items():
-        say(_summary(fit))
-        if name in figures:
-            say(*_table(figures[name]))
-    say(f"written to {out}")
-    if selector is not None:
-        say(f"the selector with it: {selector}, wherever a shipped name may stand")
+    facts = {name: _fit_facts(fits[name], figures.get(name)) for name in fits}
+    tables = {name: _table(figures[name]) if name in figures else [] for name in fits}
+    print_result(
+        {"fits": facts, "written": str(out), "selector": None if selector is None else str(selector)},
+        *(line for name, fit in fits.items() for line in (_summary(fit), *tables[name])),
+        f"written to {out}",
+        *([] if selector is None else [f"the selector with it: {selector}, wherever a shipped name may stand"]),
+        as_json=as_json,
+    )
 
 
 def _fitted(

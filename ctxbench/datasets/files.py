@@ -298,14 +298,12 @@ class _FolderReader:
         repeats = []  # a file that was appended to itself repeats all of its lines
         for line, label in read_labels(path, self.faults):
             location = (path, line)
-            first_location = first.setdefault((label.query, label.item), location)
-            if first_location != location:
+            if (first_location := first.setdefault((label.query, label.item), location)) != location:
                 repeats.append(repeated_label_fault(label, location, first_location))
                 continue
             self.labels.append(label)
             self.label_places.append(location)
-            actual = split_of_query.get(label.query, split)
-            if actual not in (split, ""):
+            if (actual := split_of_query.get(label.query, split)) not in (split, ""):
                 self._fault(Message("datasets.label-in-other-split", query=label.query, split=actual), path, line)
         self.faults += repeats[:_SHOWN_REPEATS]
         if len(repeats) > _SHOWN_REPEATS:
@@ -353,8 +351,7 @@ def labelled_items(folder: Path) -> frozenset[str]:
 
 def _frozen_faults(dataset: Dataset, reader: _FolderReader) -> list[Fault]:
     """A fault if the files do not hold what the card says was frozen."""
-    frozen = reader.card.get("frozen")
-    if frozen in (None, dataset.hash) or reader.former_ids is not None:
+    if (frozen := reader.card.get("frozen")) in (None, dataset.hash) or reader.former_ids is not None:
         return []
     message = Message("datasets.frozen-changed", expected=frozen, got=dataset.hash)
     return [Fault(message, reader.folder / CARD, line_of(reader.card_lines, ("frozen",)))]
@@ -364,8 +361,7 @@ def _count_faults(dataset: Dataset, reader: _FolderReader) -> list[Fault]:
     """A fault for each count of the card that is wrong; a card need not count."""
     messages = {}
     for name, count in (reader.card.get("counts") or {}).items():
-        true = dataset.counts.get(name)
-        if true is None:
+        if (true := dataset.counts.get(name)) is None:
             messages[name] = Message("datasets.unknown-count", name=name, hint=suggest(name, dataset.counts))
         elif AGENT in dataset.about and name in ("items", "types"):
             continue  # an agent's items are counted when they are read
@@ -404,8 +400,8 @@ def refuse_loss(folder: Path, *, is_own: Callable[[Dataset], bool], sources: Col
             problem = f"labels by {', '.join(sorted(unexpected))}"
         elif is_own(dataset) and RENAMES in dataset.about:
             pairs = [f"{old.id} is {new.id} now" for old, new in dataset.renames.items()]
-            more = f", and {len(pairs) - _SHOWN} more" if len(pairs) > _SHOWN else ""
-            raise ParameterError(Message("datasets.renamed-items", folder=folder, pairs=pairs[:_SHOWN], more=more))
+            remainder = f", and {len(pairs) - _SHOWN} more" if len(pairs) > _SHOWN else ""
+            raise ParameterError(Message("datasets.renamed-items", folder=folder, pairs=pairs[:_SHOWN], more=remainder))
         elif is_own(dataset):
             return
     raise loss(folder, problem)
@@ -493,8 +489,7 @@ def write_files(dataset: Dataset, folder: Path, *, home: Path | None = None) -> 
     if missing := [name for name in ("licence", "source", "labelling") if not dataset.about.get(name)]:
         raise ParameterError(f"dataset {dataset.name}: `about` must have {', '.join(missing)}")
     card = dataset.card
-    agent = card.pop(AGENT, None)
-    if agent is None or home is None:
+    if (agent := card.pop(AGENT, None)) is None or home is None:
         # as bytes: one text of all would take four times the room where a single character of it is rare
         write_atomic(folder / CORPUS, b"".join(dump_jsonl([row]).encode() for row in corpus_rows(dataset.catalog)))
     else:

@@ -290,18 +290,17 @@ class FileImporter:
         file = self._expected.file(path)
         location, digest = self._digest(file)
         if digest != file.sha256:
-            own = Message("datasets.import-own", name=self.provides[0])
+            hint = Message("datasets.import-own", name=self.provides[0])
             raise StorageError(
                 f"{location} is not the published file: its SHA-256 is {digest}, expected {file.sha256} "
                 f"({file.published} of {self.source.repository} at commit {self.source.commit}); {self._fix()}"
-                f"{own if self.takes_own else ''}"
+                f"{hint if self.takes_own else ''}"
             )
         return SourceText(location, read_text(location))
 
     def _digest(self, file: SourceFile) -> tuple[Path, str]:
         """The path of a file, and its SHA-256."""
-        location = self._find(file)
-        if location is None:
+        if (location := self._find(file)) is None:
             missing = (self._folder or self._expected.folder) / file.path
             raise StorageError(f"cannot read {missing}: no such file; {self._fix()}")
         return location, sha256_of(location, fix=self._fix())
@@ -433,16 +432,14 @@ def open_dataset(
         InputError: the dataset is not valid; all faults at once.
     """
     text = str(name_or_path)
-    folder = user_folder(text, base)
-    if folder is not None:
+    if (folder := user_folder(text, base)) is not None:
         return read_dataset(folder, former_ids=former_ids)
     if isinstance(name_or_path, Path) or name_fault(text):
         return read_dataset(name_or_path, former_ids=former_ids)
     importer = importers().get(text)
     folder = _cache_folder(text)
     if _holds_dataset(folder):
-        fault = _cache_fault(text, importer)
-        if not fault:
+        if not (fault := _cache_fault(text, importer)):
             return read_dataset(folder, former_ids=former_ids)
         if importer is None:
             raise StorageError(f"dataset {text}: {fault} ({folder}), and no importer makes it again: delete the folder")
@@ -576,8 +573,7 @@ def _cache_fault(name: str, importer: Importer | None) -> str:
         return Message("datasets.cache-damaged", files=damaged)
     if importer is None or not importer.available():
         return ""
-    version = _cached_version(name)
-    if version != importer.version:
+    if (version := _cached_version(name)) != importer.version:
         return f"version {version} is cached"
     return "" if is_sealed(_cache_folder(name)) else Message("datasets.cache-unsealed", version=version)
 

@@ -242,8 +242,7 @@ def read_query(row: Row, scopes: Mapping[str, tuple[ItemKey, ...]]) -> DatasetQu
     data = row.data
     if "_id" not in data:
         return None
-    scope = data.get("scope")
-    if scope is not None and "available" in data:
+    if (scope := data.get("scope")) is not None and "available" in data:
         row.fault(Message("datasets.query-available-and-scope"))
     available = None if scope is None else scopes.get(scope)
     if scope is None and "available" in data:
@@ -587,8 +586,7 @@ class _Checker:
     def _id(self, query: DatasetQuery, first: dict[str, int], i: int) -> Iterable[str]:
         if not query.id or re.search(r"\s", query.id):
             yield Message("datasets.query-id", query=query.id)
-        j = first.setdefault(query.id, i)
-        if j != i:
+        if (j := first.setdefault(query.id, i)) != i:
             path, line = self._contents.place_query(j)
             where = f", first in line {line}" if path else ""
             yield Message("datasets.query-id-repeated", query=query.id, where=where)

@@ -315,8 +315,7 @@ class StoredAnswers(AnsweredQueries):
 
     def select_queries(self, queries: Sequence[str]) -> Slice | None:
         """The answers to some queries, in the order of `queries`; None if one is not there."""
-        ids = set(queries)
-        if not ids <= set(self.queries):
+        if not (ids := set(queries)) <= set(self.queries):
             return None
         holding = {number for number, part in enumerate(self.parts) if not ids.isdisjoint(part)}
         return select_answers(list(self.blocks(holding)), queries)

@@ -41,7 +41,7 @@ from ctxbench.evaluation.statistics import (
     sign_flip_floor,
     wilson_bounds,
 )
-from ctxbench.io.errors import ParameterError
+from ctxbench.io.errors import ParameterError, raise_first
 from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.model.registry import StoredDomains, StoredRefine, StoredStep
 from ctxbench.model.strategies import built_step
@@ -371,8 +371,7 @@ def _independent_worth(sample: FloatArray) -> float:
 def _amount(sample: FloatArray, group: IntArray, *, level: float) -> Interval:
     """Hall's t of one value per group; of no width where all values are equal, and as wide as can be with one group."""
     method, (distinct, index, counts) = "Hall's t, by group", np.unique(sample, return_inverse=True, return_counts=True)
-    groups = int(group.max()) + 1
-    if groups < 2:
+    if (groups := int(group.max()) + 1) < 2:
         return Interval(low=0.0, high=math.inf, level=level, method=method, holds=False)
     if len(distinct) == 1:
         return Interval(low=float(distinct[0]), high=float(distinct[0]), level=level, method=method, holds=False)
@@ -401,8 +400,7 @@ def estimates(
     """
     out = {}
     for metric, mean in summarise(metrics, values).items():
-        scale = metric.declaration.scale
-        if scale == "bits":
+        if (scale := metric.declaration.scale) == "bits":
             rows = np.stack([values[part] for part in metric.parts], axis=1)
             rows = rows[~np.isnan(rows).any(axis=1)]
             out[metric] = Estimate(
@@ -551,12 +549,16 @@ def at_equal_tokens(
 
     Source: ours; the linear form is the delta method.
     """
-    if complete.shape != tokens.shape or tokens.shape != curve.tokens.shape[1:]:
-        raise ParameterError("strategy and curve must be of the same queries")
-    if np.isnan(tokens).any():
-        raise ParameterError(
-            "a query that failed has no tokens; strategies are compared where all queries were answered"
-        )
+    raise_first(
+        (
+            complete.shape != tokens.shape or tokens.shape != curve.tokens.shape[1:],
+            "strategy and curve must be of the same queries",
+        ),
+        (
+            np.isnan(tokens).any(),
+            "a query that failed has no tokens; strategies are compared where all queries were answered",
+        ),
+    )
     applies = ~np.isnan(complete)
     if not applies.any():
         return AtTokens(

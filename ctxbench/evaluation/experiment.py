@@ -285,8 +285,7 @@ def scoring(answers: Path, *, dataset: str, compare_with: Sequence[str], tokens:
     if len(set(names)) < len(names):
         raise ParameterError(f"two selectors would have one name: {', '.join(names)}; name each once")
     spec = external_spec({"answers": str(answers)}, base=Path())
-    specs = [spec]
-    specs += [shipped_spec(named, name=selector_name(named)) for named in compare_with]
+    specs = [spec, *[shipped_spec(named, name=selector_name(named)) for named in compare_with]]
     return Experiment(
         name=spec.name,
         about=f"answers of {answers.name}",
@@ -349,8 +348,7 @@ class _SelectorReader(YamlForm):
 
     def _read(self, entry: Any, where: YamlPath) -> list[SelectorSpec]:
         entry = {"selector": entry} if isinstance(entry, str) else entry
-        specs = self._selector(entry, where)
-        if not specs and isinstance(entry, Mapping):
+        if not (specs := self._selector(entry, where)) and isinstance(entry, Mapping):
             self.faulty.append(_named(entry))
         return specs
 
@@ -432,8 +430,7 @@ class _SelectorReader(YamlForm):
         """The selector of a tuned preset, with the preset."""
         path = self.base / entry["presets"]
         file = read_presets(path)
-        preset = entry.get("preset", "")
-        if not preset:
+        if not (preset := entry.get("preset", "")):
             raise ParameterError(f"presets needs preset, which of those in {path}: {', '.join(file.presets)}")
         definition = file.definition(preset)
         if "selector" in entry:

@@ -104,8 +104,7 @@ def prepare(
     open_one = partial(opening, base=experiment.base, notify=notify)
     opened: dict[str, _OpenDataset] = {}
     for index, name in enumerate(experiment.datasets):
-        entry = form.dataset(index, name, open_one)
-        if entry is not None and entry.selected.name in opened:
+        if (entry := form.dataset(index, name, open_one)) is not None and entry.selected.name in opened:
             form.fault(Message("evaluation.dataset-name-repeated", name=entry.selected.name), "datasets", index)
         elif entry is not None:
             opened[entry.selected.name] = entry
@@ -186,8 +185,7 @@ def item_groups(dataset: Dataset, field: str) -> IntArray:
         ParameterError: items have no such value; names the first of them.
     """
     codes = FactCodes.of(_group_of(item, field) for item in dataset.catalog).code
-    without = [dataset.catalog.ids[position] for position in np.flatnonzero(codes < 0).tolist()]
-    if without:
+    if without := [dataset.catalog.ids[position] for position in np.flatnonzero(codes < 0).tolist()]:
         raise ParameterError(
             Message(
                 "evaluation.items-without-group", dataset=dataset.name, n=len(without), first=without[:3], field=field
@@ -209,8 +207,8 @@ def _group_of(item: Item, field: str) -> str | None:
 
 def _told_once(faults: Sequence[Fault]) -> list[Fault]:
     """Leave out faults that only repeat another one with its place: of a file that datasets and selectors name."""
-    told = {str(fault) for fault in faults if str(fault) != fault.message}
-    return [fault for fault in faults if fault.message not in told]
+    located = {str(fault) for fault in faults if str(fault) != fault.message}
+    return [fault for fault in faults if fault.message not in located]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -336,8 +334,7 @@ class StepChecks:
         return [message for message in dict.fromkeys(messages) if message is not None]
 
     def _check(self, step: Any, dataset: Dataset, ask: Callable[[Any, Dataset], str | None]) -> str | None:
-        key = (dataset.name, f"{ask.__name__} {step.key}")
-        if key not in self._messages:
+        if (key := (dataset.name, f"{ask.__name__} {step.key}")) not in self._messages:
             self._messages[key] = ask(step, dataset)
         return self._messages[key]
 

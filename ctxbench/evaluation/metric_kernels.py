@@ -142,8 +142,7 @@ class Joined:
     @cached_property
     def _ranked(self) -> tuple[IntArray, IntArray, IntArray, BoolArray | None]:
         """Query, 1-based rank, label (-1 = none) and `enough` of each row down to `DEPTH`, without the session's."""
-        rankings = self.evidence.rankings
-        if rankings is None:
+        if (rankings := self.evidence.rankings) is None:
             raise RuntimeError("a ranking metric was computed without rankings")
         query = owners(rankings.start)
         position = np.arange(len(query), dtype=np.int64) - rankings.start[query]
@@ -164,8 +163,7 @@ class Joined:
     @cached_property
     def has_ranking(self) -> BoolArray:
         """True for each query with a ranking."""
-        rankings = self.evidence.rankings
-        if rankings is None or rankings.given is None:
+        if (rankings := self.evidence.rankings) is None or rankings.given is None:
             return np.full(self.n, rankings is not None)
         return rankings.given
 
@@ -268,9 +266,7 @@ def _best_rows(start: IntArray, group: IntArray, order: IntArray) -> tuple[IntAr
 
 def _take(values: IntArray, row: IntArray) -> IntArray:
     """`values[row]`, -1 where row is -1."""
-    if not len(values):
-        return np.full(len(row), -1, dtype=np.int64)
-    return np.where(row >= 0, values[row], -1)
+    return np.where(row >= 0, values[row], -1) if len(values) else np.full(len(row), -1, dtype=np.int64)
 
 
 def _mask(value: FloatArray, applies: BoolArray) -> FloatArray:

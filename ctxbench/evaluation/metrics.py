@@ -446,12 +446,10 @@ def parse_metric(text: str) -> Metric:
         UnknownNameError: no metric has this name; the message has the closest ones.
         ParameterError: the cutoff is missing, not taken, or out of range.
     """
-    match = _FORM.fullmatch(text.strip())
-    if match is None:
+    if (match := _FORM.fullmatch(text.strip())) is None:
         raise UnknownNameError("metric", text, _written_names())
     group, written, k = match.groups(default="")
-    name = ALIASES.get(written, written)
-    if name not in METRICS and name not in metric_names():
+    if (name := ALIASES.get(written, written)) not in METRICS and name not in metric_names():
         cased = [metric for metric in METRICS if metric.lower() == name.lower()]
         spelt = f"{match[0][: match.start(2)]}{cased[0]}{match[0][match.end(2) :]}" if cased else ""
         where = Message("selectors.did-you-mean", name=spelt) if cased else ""
@@ -550,8 +548,7 @@ def evaluate(
     by_group = {"": joined, **{group: RolledUp(joined, evidence.groups[group]) for group in groups}}
     values: dict[Metric, FloatArray] = {}
     for metric in (part for combined in requested if combined not in missing for part in combined.parts):
-        compute = metric.declaration.compute
-        if compute is not None and metric not in values:
+        if (compute := metric.declaration.compute) is not None and metric not in values:
             value, complete = compute(by_group[metric.group], metric.k), evidence.judgments.complete
             if complete is not None and not metric.declaration.partial:
                 value = np.where(complete, value, np.nan)

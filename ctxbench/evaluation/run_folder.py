@@ -547,8 +547,7 @@ def summarise_run(folder: RunFolder) -> RunSummary:
 
 
 def _worst_scope(values: Mapping[Metric, FloatArray], scopes: Mapping[str, list[int]]) -> GroupMean | None:
-    metric = parse_metric(HEADLINE[0])
-    if metric not in values:
+    if (metric := parse_metric(HEADLINE[0])) not in values:
         return None
     groups = {scope: np.array(positions, dtype=np.int64) for scope, positions in scopes.items()}
     return worst_group(metric, values[metric], groups, min_n=SCOPE_QUERIES)

@@ -160,8 +160,7 @@ class DatasetRun:
         missing = [number for number in range(len(stored.parts)) if number not in have]
         for number, block in zip(missing, stored.blocks(set(missing)), strict=True):
             merged = replace(block, notes={} if number else stored.notes)
-            failed = [query for query in block.queries if query in block.errors]
-            if failed:
+            if failed := [query for query in block.queries if query in block.errors]:
                 succeeded = merged.select_queries(
                     [index for index, query in enumerate(block.queries) if query not in block.errors]
                 )
@@ -186,8 +185,7 @@ class DatasetRun:
         if not isinstance(selector, SizeMatched):
             return answered(selector, batch)
         like = selector.like.name
-        stored = select_answers(by_name.get(like, ()), batch.ids)
-        if stored is None:
+        if (stored := select_answers(by_name.get(like, ()), batch.ids)) is None:
             source = self._offered_by.get(like) or self.store.stored(self.name, like, self.keys[like])
             stored = None if source is None else source.select_queries(batch.ids)
             if source is not None and source.stamp is not None:  # an unfinished part still grows
@@ -402,8 +400,7 @@ def _refuse_foreign(store: RunFolder, prepared: Prepared) -> None:
         raise ParameterError(f"{store.path} is the folder of a dataset; name another folder for the run")
     if store.is_foreign():
         raise ParameterError(f"{store.path} is there and is no run; name a new folder")
-    earlier = store.experiment()
-    if earlier is not None and earlier != prepared.experiment.name:
+    if (earlier := store.experiment()) is not None and earlier != prepared.experiment.name:
         raise ParameterError(
             f"{store.path} holds a run of experiment {earlier!r}, not of {prepared.experiment.name!r}; "
             "name another folder, or delete it"

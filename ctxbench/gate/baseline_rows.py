@@ -425,8 +425,7 @@ def answer_from_row(
 
 def _out_of_range(name: str, value: float, *, repeated: bool) -> str:
     """The range expected of a metric's value, if the value is outside; else empty, also for unknown metrics."""
-    scale = _scale(name)
-    if scale == "yes/no" and not repeated:
+    if (scale := _scale(name)) == "yes/no" and not repeated:
         return "" if value in (0, 1) else "0 or 1"
     if scale in ("yes/no", "share"):
         return "" if 0 <= value <= 1 + _ROUNDING else "from 0 to 1"

@@ -343,7 +343,6 @@ def is_kept(
 _FRONT = ("causes.items-above", "causes.items-no-longer-above")
 _BEST = ("causes.best-score-raised", "causes.best-score-lowered")
 _ROOM = ("causes.budget-filled", "causes.budget-freed")
-_CHUNKS = ("causes.chunks-filled", "causes.chunks-freed")
 _AMONG = ("causes.choice-changed",) * 2  # by diversity, or a gap
 _ALL = ("causes.scores-changed",) * 2  # by fusion, or how rare words are
 _STOOD = ("causes.external-items-above",) * 2
@@ -465,7 +464,7 @@ class CauseFinder:
         if overtaking := {name for name in ahead if with_item.score(name) < with_item.score(item)}:
             return tuple(sorted(overtaking)), _FRONT
         if ahead and by_chunks:  # in front on both sides, by other texts
-            return tuple(sorted(ahead)), _CHUNKS
+            return tuple(sorted(ahead)), ("causes.chunks-filled", "causes.chunks-freed")
         return tuple(
             sorted(name for name in suited & set(without_item.offered) if name not in with_item.offered)
         ), _FRONT

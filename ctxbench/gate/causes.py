@@ -561,8 +561,7 @@ class _ChangeExplainer:
             applied = replay_cuts(with_setting(base_steps, head_steps, setting), new_bars if limit else base_cases)
             for context, kept_if_undone, kept_if_made in zip(contexts, undone, applied, strict=True):
                 lost = context.lost
-                points = (kept_if_undone is lost) * 2 + (kept_if_made is not lost)
-                if points > best[context]:
+                if (points := (kept_if_undone is lost) * 2 + (kept_if_made is not lost)) > best[context]:
                     best[context], self.explained[context] = points, setting_cause([setting])
 
     # The scores of all items moved: another model, another chunker, other code.

@@ -270,8 +270,7 @@ def assess_comparability(base: SelectorSnapshot, head: SelectorSnapshot, setting
     questions = Questions(base, offered=head.items, scopes=scopes_of(head), renames=renamed)
     queries, left_out = _sort_queries(base, head, questions)
     differing = [*_query_differences(base, head, left_out, questions)]
-    reasons = [*_missing_queries(base, head, queries)]
-    if not (reasons or (settings.allow_removed and queries)):
+    if not ((reasons := [*_missing_queries(base, head, queries)]) or (settings.allow_removed and queries)):
         unnamed = "changed" in left_out and _numbered(left_out["changed"])
         key = "gate.numbered-queries-differ" if unnamed else "gate.queries-differ"
         reasons = [Message(key, difference=text, fix=_renewal_hint(base)) for text in differing]
@@ -402,12 +401,11 @@ def _invalid_answers(side: SelectorSnapshot) -> Iterator[str]:
             continue
         candidates = (*fact.offered, *fact.near)
         ids = {candidate.id for candidate in candidates}
-        wrong = [
+        if wrong := [
             candidate.id
             for candidate in candidates
             if candidate.score is not None and not math.isfinite(candidate.score)
-        ]
-        if wrong:
+        ]:
             yield Message("gate.score-not-finite", query=name, item=wrong[0], source=side.source)
         elif len(ids) < len(candidates):
             counts = Counter(candidate.id for candidate in candidates)

@@ -261,17 +261,14 @@ class _QueryAnswer:
 
         None if an external selector did not choose it: its cut need not depend on scores.
         """
-        out = self.near.get(item)
-        if out is not None and out.rule is not None and out.rule.code == NOT_CHOSEN:
+        if (out := self.near.get(item)) is not None and out.rule is not None and out.rule.code == NOT_CHOSEN:
             return None
         scores = [
             self.score[name]
             for name, candidate in self.offered.items()
             if candidate.origin == "search" and name in self.score
         ]
-        if item not in self.score or not scores:
-            return None
-        return max(0.0, min(scores) - self.score[item])
+        return None if item not in self.score or not scores else max(0.0, min(scores) - self.score[item])
 
     def rank(self, item: str, positions: Mapping[str, int], old: Mapping[str, str]) -> int | None:
         """1-based rank among what the search found, by score and then by position in the catalog.

@@ -192,8 +192,8 @@ def _unjudged(snapshot: SelectorSnapshot, minimums: Sequence[MinimumVerdict], se
     names = {minimum.metric for minimum in minimums}
     for metric, minimum in settings.minimums.items():
         if str(metric) not in names:
-            least = levels(metric, minimum.value, minimum.value).split(" -> ")[0]
-            yield Message("gate.minimum-unjudged", metric=metric, minimum=least, dataset=snapshot.dataset)
+            minimum_text = levels(metric, minimum.value, minimum.value).split(" -> ")[0]
+            yield Message("gate.minimum-unjudged", metric=metric, minimum=minimum_text, dataset=snapshot.dataset)
 
 
 class _PairCheck:
@@ -321,12 +321,11 @@ class _PairCheck:
         ]:
             yield Message("gate.nondeterministic-queries", n=len(nondeterministic), names=first_ids(nondeterministic))
         for side, label in ((base, "baseline"), (head, "now")):
-            spread = [
+            if spread := [
                 f"{metric.metric} {size(parse_metric(metric.metric), side.spread[metric.metric])}"
                 for metric in metrics
                 if metric.metric in side.spread
-            ]
-            if spread:
+            ]:
                 yield Message("gate.spread", side=label, repeats=side.repeats, spread=spread)
         yield from (
             Message("gate.metric-not-applicable", metric=metric.metric, n=len(self.comparability.queries))

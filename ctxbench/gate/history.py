@@ -34,7 +34,6 @@ from ctxbench.io.git import Commit, Repository, file_versions, merge_base
 COMPLETENESS, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 FIGURES: tuple[Metric, ...] = (COMPLETENESS, TOKENS)
 GONE = "the baseline was removed"
-_GATES = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +79,7 @@ def baseline_of(path: Path) -> Path:
     Raises:
         UserError: the gate file is missing or wrong.
     """
-    named = path.is_file() or (path.suffix.lower() in _GATES and not path.is_dir())
+    named = path.is_file() or (path.suffix.lower() in (".yaml", ".yml") and not path.is_dir())
     return read_gate(path).baseline if named else path
 
 
@@ -137,8 +136,7 @@ def _read(
         if notify is not None:
             notify("reading baselines", number, len(commits))
         files = {name: digest for name, digest in repository.files(commit, folder).items() if name != VECTORS}
-        key = tuple(files.items())
-        if key not in cache:
+        if (key := tuple(files.items())) not in cache:
             cache[key] = _worth_of(repository, folder, files, temporary / str(number))
         worth, fault = cache[key]
         yield PastBaseline(commit=commit, worth=worth, fault=fault)
@@ -189,12 +187,12 @@ def stricter_settings(
     stricter = {name: getattr(before, name) for name, is_looser in numbers.items() if is_looser}
     loosened += [Loosened(name, _text(value), _text(getattr(current, name))) for name, value in stricter.items()]
     minimums, accepted = dict(current.minimums), dict[Metric, Minimum]()
-    for metric, least in before.minimums.items():
-        if (now := current.minimums.get(metric)) is not None and now.implies(least):
+    for metric, minimum in before.minimums.items():
+        if (now := current.minimums.get(metric)) is not None and now.implies(minimum):
             continue
-        loosened.append(Loosened(f"at_least {metric}", str(least), "" if now is None else str(now)))
-        kept = minimums if now is None or least.implies(now) else accepted
-        kept[metric] = least
+        loosened.append(Loosened(f"at_least {metric}", str(minimum), "" if now is None else str(now)))
+        kept = minimums if now is None or minimum.implies(now) else accepted
+        kept[metric] = minimum
     metrics = (*current.metrics, *gone)
     tolerances = {metric: current.tolerance(metric) for metric in (*metrics, FORBIDDEN_OFFERED)}
     tolerances |= {metric: before.tolerance(metric) for metric in (*gone, *looser)}

@@ -383,8 +383,7 @@ class InputDifferences:
     def __str__(self) -> str:
         """All differences on one line: `2 items edited, 1 new, contextTopN 5 -> 3`; `nothing` where nothing differs."""
         counts = ((self.edited, "edited"), (self.new, "new"), (self.gone, "gone"), (self.renamed, "renamed"))
-        parts = [f"{len(items)} {state}" for items, state in counts if items]
-        if parts:
+        if parts := [f"{len(items)} {state}" for items, state in counts if items]:
             first, state = next((len(items), state) for items, state in counts if items)
             # search passes over metadata as a rule
             alone = " (metadata alone)" if self.edited and {*self.edited.values()} == {("metadata",)} else ""

@@ -637,8 +637,7 @@ class _PairValues:
 
     def scale(self, metric: Metric) -> Scale:
         """The scale of the values that are compared."""
-        scale = metric.parts[0].declaration.scale
-        if scale == "bits":
+        if (scale := metric.parts[0].declaration.scale) == "bits":
             raise ValueError(f"{metric} has no values by query")
         return "share" if self.repeated and scale == "yes/no" else scale
 

@@ -118,7 +118,6 @@ def _stage_steps(stage: AnyStored, path: str, types: tuple[str, ...]) -> Iterato
 
 
 NONE = "none"  # what a value is shown as where there is none
-_SHARES = ("yes/no", "share")
 _MAX_NAMED = 3  # ids that a message names
 _ROUNDING = 1e-9  # of sums in floating point, as a share
 _CLOSING = {"(": ")", "[": "]", "{": "}", '"': '"', "`": "`"}  # of brackets and quotes, by what opens them
@@ -209,7 +208,7 @@ def size(metric: Metric, value: float) -> str:
 
 
 def _is_share(metric: Metric) -> bool:
-    return metric.declaration.scale in _SHARES
+    return metric.declaration.scale in ("yes/no", "share")
 
 
 def _size(metric: Metric, value: float) -> str:

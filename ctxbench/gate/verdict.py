@@ -408,8 +408,7 @@ class LossFacts:
     @property
     def too_many(self) -> str:
         """The reason where more required items are lost than allowed; else empty."""
-        net = self.lost - self.gained
-        if net <= self.allowed:
+        if (net := self.lost - self.gained) <= self.allowed:
             return ""
         return Message("gate.too-many-lost", net=net, allowed=self.allowed, lost=self.lost, gained=self.gained)
 
@@ -517,8 +516,8 @@ def undecided_text(verdict: MetricVerdict, *, deterministic: bool) -> Message:
 def undecided_reason(verdict: MetricVerdict, *, deterministic: bool) -> Message:
     """Why a difference is inconclusive: too few queries, and how many would be enough, if that is known."""
     why = _weak_evidence(verdict, deterministic=deterministic)
-    needed = verdict.comparison.needed
-    return why if needed is None else Message("gate.queries-needed", why=why, n=needed)
+    n_needed = verdict.comparison.needed
+    return why if n_needed is None else Message("gate.queries-needed", why=why, n=n_needed)
 
 
 def _weak_evidence(verdict: MetricVerdict, *, deterministic: bool) -> Message:

@@ -528,8 +528,7 @@ class CheckedRows:
 
     def _is_damaged(self) -> bool:
         try:
-            connection = self._connect(make=False)
-            if connection is None:
+            if (connection := self._connect(make=False)) is None:
                 return False
             with contextlib.closing(connection):
                 connection.execute("PRAGMA user_version = 0")  # a damaged header may forbid writing
@@ -546,8 +545,7 @@ class CheckedRows:
         Raises:
             StorageError: it can be; says what SQLite's error means for the user.
         """
-        kind = _error_kind(error)
-        if kind == sqlite3.SQLITE_FULL:
+        if (kind := _error_kind(error)) == sqlite3.SQLITE_FULL:
             raise StorageError(f"no room in {self.path}: {error}; free some and run again") from error
         if kind in _BUSY:
             raise StorageError(self._kept_locked()) from error

@@ -394,8 +394,7 @@ class Keys:
         elif self.terminal:
             key = self._pressed()
         else:
-            line = self._stream.readline()
-            if not line:
+            if not (line := self._stream.readline()):
                 raise EOFError
             text = line.strip()
             key, self._buffer = text[:1] or "\n", text[1:]
@@ -482,8 +481,7 @@ _caught: list[int] = []
 def catch_signals() -> None:
     """Handle SIGTERM and SIGHUP as Ctrl-C from now on, unless they are ignored (as by `nohup`) or already handled."""
     for name in _SIGNALS:
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+        if (number := getattr(signal, name, None)) is not None and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, _interrupt)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_restore_signals)
@@ -506,6 +504,5 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def _restore_signals() -> None:
     """Restore the default in a forked child, which its parent expects to end by the signal."""
     for name in _SIGNALS:
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) is _interrupt:
+        if (number := getattr(signal, name, None)) is not None and signal.getsignal(number) is _interrupt:
             signal.signal(number, signal.SIG_DFL)

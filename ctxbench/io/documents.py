@@ -60,8 +60,7 @@ def iter_records(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, s
     """
     before = len(faults)
     lines = ((line, text) for line, text in without_marks(iter_lines(path, faults), path, faults) if text.strip())
-    first = next(lines, None)
-    if first is None:
+    if (first := next(lines, None)) is None:
         return
     if first[1].strip() != "{" and not first[1].lstrip().startswith("["):
         yield first
@@ -309,8 +308,7 @@ def _duplicate_keys(text: str) -> Iterator[tuple[int, str]]:
         elif word in "]}":
             open_objects.pop()
         elif word == ":":
-            key = json.loads(last[1])
-            if key in open_objects[-1]:
+            if (key := json.loads(last[1])) in open_objects[-1]:
                 yield last[0], key
             open_objects[-1].add(key)
         last = (start, word)

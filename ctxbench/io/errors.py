@@ -320,6 +320,20 @@ def number_within(name: str, value: object, low: float, high: float = math.inf) 
     return float(value)
 
 
+def raise_first(*problems: tuple[object, str]) -> None:
+    """Raise the first problem that applies.
+
+    Args:
+        problems: whether each applies, and its message.
+
+    Raises:
+        ParameterError: one does.
+    """
+    for applies, problem in problems:
+        if applies:
+            raise ParameterError(problem)
+
+
 def check_choice(name: str, value: object, choices: Collection[str]) -> None:
     """Check that a value is one of the allowed names.
 
@@ -400,7 +414,6 @@ def _from_record(record: str | None, extra: str) -> str:
     return f'{"-e " if folder.get("editable") else ""}"{location}{extra}"'
 
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DENIED = (errno.EACCES, errno.EPERM)
 _FIXES = {  # of system errors
     errno.EROFS: "name a writable folder",
@@ -421,7 +434,7 @@ def system_fault(error: OSError) -> StorageError | None:
         error: as raised by the system call.
     """
     message = error.strerror or str(error)
-    if error.errno in _NO_ROOM:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return StorageError(Message("io.disk-full", path=error.filename or "the output", why=message))
     try:
         Path.cwd()

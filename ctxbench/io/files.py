@@ -62,8 +62,7 @@ def cache_dir() -> Path:
     Raises:
         ParameterError: the variable starts with `~name`, and there is no such user.
     """
-    chosen = os.environ.get("CTXBENCH_CACHE")
-    if chosen:
+    if chosen := os.environ.get("CTXBENCH_CACHE"):
         return expanded(chosen, "CTXBENCH_CACHE")
     import platformdirs
 
@@ -246,9 +245,7 @@ def is_utf16(data: bytes) -> bool:
 
 def gzip_fault(data: bytes, path: Path | str) -> str:
     """What to do about a file that gzip compressed; empty if it did not."""
-    if not data.startswith(_GZIP):
-        return ""
-    return Message("io.gzip", path=shlex.quote(str(path)))
+    return Message("io.gzip", path=shlex.quote(str(path))) if data.startswith(_GZIP) else ""
 
 
 _BOM = b"\xef\xbb\xbf"
@@ -296,8 +293,7 @@ def readable(path: Path | str, *, repeatedly: bool = False) -> Path:
     Raises:
         StorageError: it is not a valid path, or neither a file nor a folder.
     """
-    kind = special(path)
-    if kind and (repeatedly or not str(path).startswith(_GIVEN)):
+    if (kind := special(path)) and (repeatedly or not str(path).startswith(_GIVEN)):
         raise StorageError(f"cannot read {path}: it is {kind}; expected a file")
     return _usable(path)
 
@@ -367,8 +363,7 @@ def decoded_lines(lines: Iterable[bytes], path: Path | str, faults: list[Fault])
     """Yield (1-based line number, text without its line end) of lines of UTF-8; those that are not are faults."""
     for number, raw in enumerate(lines, start=1):
         line = raw.removeprefix(_BOM) if number == 1 else raw
-        text = _decoded(line.removesuffix(b"\n").removesuffix(b"\r"), path, number, faults)
-        if text is not None:
+        if (text := _decoded(line.removesuffix(b"\n").removesuffix(b"\r"), path, number, faults)) is not None:
             yield number, text
 
 

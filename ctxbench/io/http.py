@@ -21,7 +21,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
-from ctxbench.io.errors import Message, ParameterError, UserError, one_line
+from ctxbench.io.errors import Message, ParameterError, UserError, one_line, raise_first
 from ctxbench.io.secrets import Secrets, secrets_in_url, shown_text, shown_url
 
 if TYPE_CHECKING:
@@ -325,7 +325,7 @@ class OpenAIServer:
     ends: ClassVar[str] = "including its /v1"
 
     def __init__(self, model: str, path: str, *, returns: str, timeout: float, tries: int, pause: float) -> None:
-        self._gives = returns
+        self._returns = returns
         self._timeout, self._tries, self._pause = timeout, tries, pause
         self.address = _address(self, path)
         self._path = path
@@ -425,8 +425,7 @@ class OpenAIServer:
                 if not retry or spent:
                     raise self._refusal(response)
                 why = f"status {response.status}: {self._error_detail(response)}"
-                seconds = seconds_asked(response.retry_after, wait)
-                if seconds > _LONGEST_WAIT_S:
+                if (seconds := seconds_asked(response.retry_after, wait)) > _LONGEST_WAIT_S:
                     raise ServerError(f"{self.who} asks for a pause of {seconds:.0f} s ({why}); try again after it")
             finally:
                 log.end()
@@ -436,14 +435,13 @@ class OpenAIServer:
                 time.sleep(seconds)
                 wait *= 2
         raise ServerError(
-            f"{self.who} gave no {self._gives} in {self._tries} tries; the last one: {why}. Check that the server is "
-            f"there ({self.variable}), or try again later: the {self._gives} that it gave are kept"
+            f"{self.who} gave no {self._returns} in {self._tries} tries; the last one: {why}. Check that the server is "
+            f"there ({self.variable}), or try again later: the {self._returns} that it gave are kept"
         )
 
     def _refusal(self, response: Response) -> ServerError:
         """What to say of a status that another try would not change."""
-        status = response.status
-        if status in (401, 403):  # what a server says of a key may hold a part of it
+        if (status := response.status) in (401, 403):  # what a server says of a key may hold a part of it
             name = "io.server-refused-key" if self._has_key else "io.server-needs-key"
             about = {"server": self.who, "status": status, "key": self.key, "variable": self.variable}
             return ServerError(Message(name, **about))
@@ -517,12 +515,20 @@ def _address(server: OpenAIServer, path: str) -> Address:
         raise ParameterError(
             f"{variable} {readable!r} cannot be read; expected a URL such as {server.default}"
         ) from error
-    if parts.scheme not in ("http", "https") or not host or any(char.isspace() for char in base):
-        raise ParameterError(f"{variable} must start with http:// or https:// and name a host, got {readable!r}")
-    if parts.username is not None or parts.password is not None:
-        raise ParameterError(f"{variable} must hold no user or password; put the key into {server.key}")
-    if parts.query or parts.fragment:
-        raise ParameterError(f"{variable} must hold no query or fragment (?... or #...), got one after {readable!r}")
+    raise_first(
+        (
+            parts.scheme not in ("http", "https") or not host or any(char.isspace() for char in base),
+            f"{variable} must start with http:// or https:// and name a host, got {readable!r}",
+        ),
+        (
+            parts.username is not None or parts.password is not None,
+            f"{variable} must hold no user or password; put the key into {server.key}",
+        ),
+        (
+            parts.query or parts.fragment,
+            f"{variable} must hold no query or fragment (?... or #...), got one after {readable!r}",
+        ),
+    )
     below = parts.path.rstrip("/")
     if port == {"http": 80, "https": 443}[parts.scheme]:
         port = None

@@ -424,8 +424,7 @@ class Redactor:
             return
         if len(words) == 1 and value.casefold() in self._ordinary:
             return
-        first = _WORD.search(value)
-        if first is not None:
+        if (first := _WORD.search(value)) is not None:
             secret = value[first.start() :]
             lengths = self._learned.setdefault(first.group(), {})
             lengths.setdefault(len(secret), {}).setdefault(secret, self._kind_of(value, kind))
@@ -437,8 +436,7 @@ class Redactor:
             return text
         parts, done = [], 0
         for word in _WORD.finditer(text):
-            start = word.start()
-            if start < done:
+            if (start := word.start()) < done:
                 continue
             for length, secrets in self._learned.get(word.group(), {}).items():
                 secret = text[start : start + length]
@@ -482,8 +480,7 @@ class Redactor:
 
     def _placeholder(self, kind: str, secret: str) -> str:
         self._replaced[kind] += 1
-        placeholder = self._placeholders.get((kind, secret))
-        if placeholder is None:
+        if (placeholder := self._placeholders.get((kind, secret))) is None:
             self._distinct[kind] += 1
             placeholder = self._placeholders[kind, secret] = f"<{kind}-{self._distinct[kind]}>"
         return placeholder
@@ -560,8 +557,7 @@ def read_rules(path: Path | str) -> tuple[tuple[SecretRule, ...], tuple[str, ...
 
 
 def _list(data: Mapping[str, Any], name: str, faults: list[Fault], path: Path | str) -> list[Any]:
-    value = data.get(name)
-    if value is None or isinstance(value, list):
+    if (value := data.get(name)) is None or isinstance(value, list):
         return value or []
     faults.append(Fault(Message("io.field-type", name=name, expected="a list", got=value), path))
     return []

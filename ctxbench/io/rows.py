@@ -216,8 +216,7 @@ class Row:
 
     def _allowed(self, name: str, rule: FieldRule) -> Any:
         """The value of a field; None if it is absent, null or not allowed, which is a fault."""
-        value = self.data.get(name)
-        if value is None:
+        if (value := self.data.get(name)) is None:
             if rule.required and not (rule.nullable and name in self.data):
                 self.fault(Message("io.field-missing", name=name, expected=rule.expected), at=name)
         elif problem := rule.fault(name, value):

@@ -79,7 +79,6 @@ _AUTHORITY = re.compile(r"(?:\[[^\]]*\]|[^:@\[\]]*)(?::\d*)?")  # of a URL, with
 _OPAQUE = re.compile(r"[A-Za-z0-9]{16}")
 _USER = re.compile(r"(?<=://)[^\s/?#'\"<>]+@")
 _SETTING = re.compile(r"([?&]([\w.%-]+)=)[^\s&#'\"<>]+")
-_HEADERS = ("-H", "--header", "--headers")
 _FIELDS_OF_NAMES = ("required", "type", "format", "$ref", "$schema")  # of a schema; their texts are no prose
 
 
@@ -167,7 +166,7 @@ def in_arguments(arguments: Iterable[str]) -> list[Named]:
     for argument in arguments:
         if is_secret_name(flag) and not argument.startswith("-"):
             secrets.append((flag, argument))
-        secrets += _assigned(argument, header=flag in _HEADERS)
+        secrets += _assigned(argument, header=flag in ("-H", "--header", "--headers"))
         secrets += [pair for url in _URL.findall(argument) for pair in in_url(url)]
         flag = argument if argument.startswith("-") and "=" not in argument else ""
     return secrets
@@ -288,8 +287,7 @@ def _patterns(*groups: tuple[str, Iterable[str]]) -> list[re.Pattern[str]]:
     """One pattern for each group that has values, the longest first so that none is hidden in half."""
     patterns = []
     for around, values in groups:
-        ordered = sorted(values, key=lambda value: (-len(value), value))
-        if ordered:
+        if ordered := sorted(values, key=lambda value: (-len(value), value)):
             either = "(?:" + "|".join(map(re.escape, ordered)) + ")"
             patterns.append(re.compile(around.replace("{}", either)))
     return patterns

@@ -28,7 +28,7 @@ from ctxbench.datasets.queries import group_pairs
 from ctxbench.io.errors import Fault, Message
 from ctxbench.labelling.record_files import snake
 from ctxbench.labelling.session_names import SERVERS, SessionNames, use_of
-from ctxbench.labelling.sources import LOG, ImportKind
+from ctxbench.labelling.sources import make_kinds
 from ctxbench.labelling.trace_messages import (
     LIKE_CALLS,
     Call,
@@ -211,8 +211,7 @@ class _Conversation:
         """Add a call under some ids."""
         use.turn.uses.append(use)
         for identity in ids:
-            uses = self.calls.setdefault(identity, deque())
-            if uses and uses[0].turn is not use.turn:
+            if (uses := self.calls.setdefault(identity, deque())) and uses[0].turn is not use.turn:
                 uses.clear()
             uses.append(use)
 
@@ -381,8 +380,7 @@ class SessionReader:
 
         An event may repeat a call and name its server. Another name, or a second result, is of a new call with its id.
         """
-        turn = conversation.turn
-        if turn is None:
+        if (turn := conversation.turn) is None:
             self._findings.counts.update(records_without_request=1, calls_without_request=len(calls))
             return
         if text is not None:
@@ -719,64 +717,18 @@ def _has_line(*forms: Mapping[str, type | tuple[Any, ...]]) -> Callable[[Sequenc
 _OF_CLAUDE_CODE = (("message", dict), ("uuid", str), ("leafUuid", str), ("subtype", str))
 _OF_CODEX = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 _OF_COPILOT = ("session.start", "user.message", "assistant.message")
-KINDS = tuple(
-    ImportKind(
-        name=name,
-        family=LOG,
-        title=title,
-        program=program,
-        request="a message of the user",
-        label="tools called, skills loaded, and files of the catalog read, up to the next message",
-        offered=offered,
-        matches=matches,
-    )
-    for name, title, program, offered, matches in (
-        (
-            "claude-code",
-            "sessions of Claude Code",
-            "`~/.claude/projects/*/*.jsonl`; `claude -p --output-format stream-json`",
-            "tools and skills in the event `init`",
-            _has_line(
-                *({"type": str, f"session{end}": str, **dict([f])} for end in ("Id", "_id") for f in _OF_CLAUDE_CODE)
-            ),
+KINDS = make_kinds(
+    {
+        "claude-code": _has_line(
+            *({"type": str, f"session{end}": str, **dict([f])} for end in ("Id", "_id") for f in _OF_CLAUDE_CODE)
         ),
-        (
-            "codex",
-            "sessions of Codex",
-            "`~/.codex/sessions/**/rollout-*.jsonl`",
-            "tools in `dynamic_tools`",
-            _has_line({"payload": dict, "type": _OF_CODEX}, {"type": ("thread.started",), "thread_id": str}),
+        "codex": _has_line({"payload": dict, "type": _OF_CODEX}, {"type": ("thread.started",), "thread_id": str}),
+        "copilot": _has_line(
+            {"requests": list, "sessionId": str}, {"kind": (0,), "v": dict}, {"type": _OF_COPILOT, "data": dict}
         ),
-        (
-            "copilot",
-            "sessions of Copilot CLI and chats of VS Code",
-            "`~/.copilot/session-state/*/events.jsonl`; `workspaceStorage/*/chatSessions/*` of VS Code",
-            "",
-            _has_line(
-                {"requests": list, "sessionId": str}, {"kind": (0,), "v": dict}, {"type": _OF_COPILOT, "data": dict}
-            ),
-        ),
-        (
-            "gemini-cli",
-            "sessions of Gemini CLI",
-            "`~/.gemini/tmp/*/chats/*`",
-            "",
-            _has_line({"sessionId": str, "projectHash": str}, {"sessionId": str, "type": ("gemini",)}),
-        ),
-        (
-            "opencode",
-            "sessions of OpenCode",
-            "`opencode export SESSION`",
-            "",
-            _has_line({"info": dict, "messages": list}),
-        ),
-        (
-            "transcript",
-            "messages or events of any agent, one per line or in a list",
-            "an agent of your own; `stream-json` of Cursor; `api_conversation_history.json` of Cline",
-            "`tools` in the file",
-            lambda values: _has_roles(values) or bool(transcript_fields(values)),
-        ),
-    )
+        "gemini-cli": _has_line({"sessionId": str, "projectHash": str}, {"sessionId": str, "type": ("gemini",)}),
+        "opencode": _has_line({"info": dict, "messages": list}),
+        "transcript": lambda values: _has_roles(values) or bool(transcript_fields(values)),
+    }
 )
 """Kinds of sessions, in the order in which they are tried."""

@@ -361,9 +361,9 @@ class States:
         self.entries = group_pairs((answer.query, answer) for answer in answers)
         self.before = cache(self._find_before)
         self.through_before = cache(self._find_through_before)
-        self._now: dict[str, State] = {}
+        self._states: dict[str, State] = {}
         self._answered: set[str] = set()
-        self._known: dict[str, Known | None] = {}  # both are needed for all queries after each answer
+        self._completeness: dict[str, Known | None] = {}  # both are needed for all queries after each answer
         self._through: dict[str, bool] = {}
         for query_id in self.entries:
             self._refresh(query_id)
@@ -381,9 +381,9 @@ class States:
         if query_id in self.left or not in_catalog(state, self.pool.dataset):
             self.left.add(query_id)
             state = replace(self._of_dataset(query_id), judged=state.judged, unsure=state.unsure)
-        self._now[query_id] = state
+        self._states[query_id] = state
         (self._answered.add if standing else self._answered.discard)(query_id)
-        self._known.pop(query_id, None)
+        self._completeness.pop(query_id, None)
         self._through.pop(query_id, None)
 
     def _of_dataset(self, query_id: str) -> State:
@@ -395,11 +395,11 @@ class States:
     @property
     def touched(self) -> tuple[str, ...]:
         """The queries of the dataset with an answer, withdrawn or not."""
-        return tuple(self._now)
+        return tuple(self._states)
 
     def current(self, query_id: str) -> State:
         """The current state of a query."""
-        return self._now.get(query_id) or self.before(query_id)
+        return self._states.get(query_id) or self.before(query_id)
 
     def _find_before(self, query_id: str) -> State:
         """The state of a query before its first answer, with the labels of items that still exist."""
@@ -441,9 +441,9 @@ class States:
 
     def completeness(self, query_id: str) -> Known | None:
         """The completeness of a query, with its bounds; None while it has open questions."""
-        if query_id not in self._known:
-            self._known[query_id] = self._find_known(query_id)
-        return self._known[query_id]
+        if query_id not in self._completeness:
+            self._completeness[query_id] = self._find_known(query_id)
+        return self._completeness[query_id]
 
     def _find_known(self, query_id: str) -> Known | None:
         state = self.current(query_id)

@@ -20,7 +20,7 @@ import numpy as np
 from ctxbench.datasets.dataset import SPLITS, Dataset, split_of
 from ctxbench.datasets.queries import DatasetQuery, Label, connected_rows, group_pairs
 from ctxbench.io.documents import dump_json
-from ctxbench.io.errors import Message, ParameterError
+from ctxbench.io.errors import Message, ParameterError, raise_first
 from ctxbench.labelling.overlap import (
     VECTORS,
     VECTORS_THRESHOLD,
@@ -389,12 +389,11 @@ def _time(query: DatasetQuery) -> datetime:
 
 
 def _check(by: str, share: float, folds: int) -> None:
-    if by not in WAYS:
-        raise ParameterError(f"a dataset is split by {' or '.join(WAYS)}, got {by!r}")
-    if not 0 < share < 1:
-        raise ParameterError(f"the share of tuning must be above 0 and below 1, got {share}")
-    if folds and (folds < 2 or by != "hash"):
-        raise ParameterError(f"folds must be 2 or more, by hash; got {folds} by {by}")
+    raise_first(
+        (by not in WAYS, f"a dataset is split by {' or '.join(WAYS)}, got {by!r}"),
+        (not 0 < share < 1, f"the share of tuning must be above 0 and below 1, got {share}"),
+        (folds and (folds < 2 or by != "hash"), f"folds must be 2 or more, by hash; got {folds} by {by}"),
+    )
 
 
 RULE = Message("labelling.name-leak-rule")
@@ -436,7 +435,7 @@ class _Text:
     def __init__(self, text: str) -> None:
         self._folded = text.casefold()
         self._words = f" {' '.join(words(text))} "
-        self._apart = f" {' '.join(words(_HUMP.sub(' ', text)))} "
+        self._split_words = f" {' '.join(words(_HUMP.sub(' ', text)))} "
 
     def names(self, name: str) -> str:
         """How the text has a name (see `Leak.how`); empty if it does not."""
@@ -444,7 +443,7 @@ class _Text:
             return "as written"
         parts = words(_HUMP.sub(" ", name))
         run = f" {' '.join(parts)} "
-        return "by its words" if len(parts) > 1 and (run in self._words or run in self._apart) else ""
+        return "by its words" if len(parts) > 1 and (run in self._words or run in self._split_words) else ""
 
     def _stands_alone(self, name: str) -> Iterator[bool]:
         start = self._folded.find(name)

@@ -37,7 +37,7 @@ from ctxbench.labelling.record_files import (
     snake,
     values_of,
 )
-from ctxbench.labelling.sources import EVALS, LOG, Document, ImportKind, data_files, documents, recognise
+from ctxbench.labelling.sources import LOG, Document, data_files, documents, make_kinds, recognise
 from ctxbench.model.items import Catalog, Item
 
 TRIGGER_FREE = "unlabelled queries (no skill triggered)"
@@ -149,9 +149,10 @@ def _marked(rows: list[Row], finder: ItemFinder) -> tuple[list[Row], Collection[
     if len(names) < 2:
         return rows, ()
     expected = [[name for name in names if marks[name][number] in _MARKED] for number in range(len(rows))]
-    others = [{name: value for name, value in row.data.items() if name not in names} for row in rows]
+    remaining = [{name: value for name, value in row.data.items() if name not in names} for row in rows]
     marked = [
-        replace(row, data=data | {"expected": labels}) for row, data, labels in zip(rows, others, expected, strict=True)
+        replace(row, data=data | {"expected": labels})
+        for row, data, labels in zip(rows, remaining, expected, strict=True)
     ]
     return marked, range(len(rows) if len(names) < len(finder.names) else 0)
 
@@ -286,7 +287,7 @@ def _test(
             asserts += [{"type": kind, "value": match[2] if match else text}] if text else []
     record: dict[str, Any] = {"expected": [], "forbidden": []}
     unread: dict[str, str] = {}
-    for assertion in itertools.chain(*map(_each, asserts)):
+    for assertion in itertools.chain(*map(_parts_of, asserts)):
         if labels := _asserted(assertion, values, finder):
             record[labels[0]] += labels[1]
         elif assertion.get("type") != "assert-set":
@@ -307,7 +308,7 @@ def _mentions_item(text: str, finder: ItemFinder) -> bool:
     )
 
 
-def _each(assertion: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _parts_of(assertion: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """An assertion with those of its set; a set that needs only a part of them is one assertion."""
     inner, threshold = _dicts(assertion.get("assert")), assertion.get("threshold")
     is_partial = len(inner) > 1 and isinstance(threshold, int | float) and threshold < 1
@@ -370,11 +371,15 @@ def _samples(rows: list[Row], kind: str, finder: ItemFinder) -> list[Row]:
     used = used or [name for name in labels if any(labels[name])]
     records = []
     for number, (row, data) in enumerate(zip(rows, plain, strict=True)):
-        asked = next((name for name in requests if name in data), requests[0])
-        record = {name: value for name, value in data.items() if name not in (asked, *used)}
+        request_field = next((name for name in requests if name in data), requests[0])
+        record = {name: value for name, value in data.items() if name not in (request_field, *used)}
         lists = [entries for name in used if (entries := labels[name][number]) is not None]
         expected = list(itertools.chain(*lists)) if lists else None
-        turns = _turns(data.get(asked), expected) if used == ["reference_tool_calls"] else [(data.get(asked), expected)]
+        turns = (
+            _turns(data.get(request_field), expected)
+            if used == ["reference_tool_calls"]
+            else [(data.get(request_field), expected)]
+        )
         records += [replace(row, data=record | {"query": query, "expected": calls}) for query, calls in turns]
     return records
 
@@ -382,18 +387,18 @@ def _samples(rows: list[Row], kind: str, finder: ItemFinder) -> list[Row]:
 def _turns(query: Any, calls: list[Any] | None) -> list[tuple[Any, list[Any] | None]]:
     """The requests of a conversation with their calls; the last one with all if a call is not of exactly one turn."""
     messages = messages_of(query)
-    asked = [number for number, message in enumerate(messages) if message.role == "user"]
-    if len(asked) < 2 or not calls:
+    user_positions = [number for number, message in enumerate(messages) if message.role == "user"]
+    if len(user_positions) < 2 or not calls:
         return [(query, calls)]
-    made = [
+    calls_by_turn = [
         {name for message in messages[first:last] for _, name in message.calls}
-        for first, last in itertools.pairwise([*asked, len(messages)])
+        for first, last in itertools.pairwise([*user_positions, len(messages)])
     ]
-    if any(sum(call in names for names in made) != 1 for call in calls):
+    if any(sum(call in names for names in calls_by_turn) != 1 for call in calls):
         return [(query, calls)]
     texts = [{"role": message.role, "content": message.text} for message in messages]
-    of_turns = [[call for call in calls if call in names] for names in made]
-    return [(texts[: last + 1], names or None) for last, names in zip(asked, of_turns, strict=True)]
+    of_turns = [[call for call in calls if call in names] for names in calls_by_turn]
+    return [(texts[: last + 1], names or None) for last, names in zip(user_positions, of_turns, strict=True)]
 
 
 def _entries(value: Any, is_quoted: bool) -> list[Any] | None:
@@ -425,13 +430,13 @@ def is_trigger_eval(values: Sequence[Any]) -> bool:
     entries = [entry for value in dicts for inner in value.values() for entry in _dicts(inner)]
     return any(
         (_TRIGGER_LIST.fullmatch(name) and isinstance(value, list))
-        or (_TRIGGER.fullmatch(name) and _says(value) is not None and set(REQUESTS) & set(fields))
+        or (_TRIGGER.fullmatch(name) and _truth(value) is not None and set(REQUESTS) & set(fields))
         for fields in ({snake(name): value for name, value in record.items()} for record in (*dicts, *entries))
         for name, value in fields.items()
     )
 
 
-def _says(value: Any) -> bool | None:
+def _truth(value: Any) -> bool | None:
     """Whether a value says yes or no; None if it says neither."""
     return None if value is None else truth(value)
 
@@ -472,14 +477,13 @@ class TriggerEvals:
         )
         text, match = fields.get(request), _TRIGGER.fullmatch(stated[0]) if stated else None
         is_misspelt = match and re.search("trig(?!ger)", match[0])
-        if triggered is None and match and not is_misspelt and (answer := _says(fields[match[0]])) is not None:
+        if triggered is None and match and not is_misspelt and (answer := _truth(fields[match[0]])) is not None:
             triggered = answer is not bool(match["no"])
         if not isinstance(text, str) or not text.strip() or triggered is None:
             row.fault(Message("labelling.trigger-entry", entry=number, got=dict(row.data)))
             return
         named = next((fields[name] for name in _SKILL_KEYS if fields.get(name)), named)
-        skill = self._skill(row.path or Path(), named)
-        if skill is None:
+        if (skill := self._skill(row.path or Path(), named)) is None:
             skills = sorted(item.name for item in self._skills)[:10]
             unknown = Message("labelling.unknown-skill", name=named, skills=skills)
             row.fault(unknown if named else Message("labelling.no-skill", skills=skills))
@@ -489,8 +493,7 @@ class TriggerEvals:
             return
         consumed = {request, match and match[0], "id", "split", *_SKILL_KEYS}
         self._draft.ids[PASSED_OVER] += [name for name in fields if name not in consumed]
-        first = self._rows.get(text.strip())
-        if first is None:
+        if (first := self._rows.get(text.strip())) is None:
             data: dict[str, Any] = {
                 "query": text.strip(),
                 "id": self._id(row, f"{skill.name}-{number}"),
@@ -595,52 +598,13 @@ def _is_golden(values: Sequence[Any]) -> bool:
     )
 
 
-KINDS = (
-    ImportKind(
-        name="triggers",
-        family=EVALS,
-        title="trigger evals of skills",
-        program="beside `SKILL.md`, or in a file or folder with the name of the skill",
-        request="`query` or `prompt`",
-        label="the skill: required or forbidden, by `should_trigger`",
-        matches=is_trigger_eval,
-    ),
-    ImportKind(
-        name="promptfoo",
-        family=EVALS,
-        title="tests of promptfoo",
-        program="`promptfooconfig.yaml`, lists of tests, CSV",
-        request="the variable with the request",
-        label="assertions, and variables, that name items",
-        matches=_is_promptfoo,
-    ),
-    ImportKind(
-        name="deepeval",
-        family=EVALS,
-        title="goldens of deepeval",
-        program="`EvaluationDataset.save_as`",
-        request="`input`",
-        label="`expected_tools`, and items with the text of `context`",
-        matches=_is_deepeval,
-    ),
-    ImportKind(
-        name="ragas",
-        family=EVALS,
-        title="samples of ragas",
-        program="`EvaluationDataset.to_jsonl`",
-        request="`user_input`",
-        label="`reference_tool_calls`, `reference_context_ids`, and items with the text of `reference_contexts`",
-        matches=_is_ragas,
-    ),
-    ImportKind(
-        name="golden",
-        family=EVALS,
-        title="evals under any field names",
-        program="written by hand, as JSON, JSON lines, YAML, CSV or TSV",
-        request="`query`, `question`, `input` ...",
-        label="`expected`, `relevant_docs`, `forbidden` ...: names of items, or content such as `{path, lines}`",
-        offered="`tools`, or another list of definitions",
-        matches=_is_golden,
-    ),
+KINDS = make_kinds(
+    {
+        "triggers": is_trigger_eval,
+        "promptfoo": _is_promptfoo,
+        "deepeval": _is_deepeval,
+        "ragas": _is_ragas,
+        "golden": _is_golden,
+    }
 )
 """The kinds of evals, the most specific first."""

@@ -286,8 +286,7 @@ class _EvalReader:
         """The offered items in a field."""
         entries = listed_definitions(row.data[name]) or label_entries(row.data[name], self._finder.resolve) or []
         resolved = [match for entry in entries if (match := self._finder.find(entry))]
-        keys = [match.key for match in resolved if match.key is not None]
-        if keys:
+        if keys := [match.key for match in resolved if match.key is not None]:
             self.draft.ids[NOT_IN_CATALOG] += [match.name for match in resolved if match.key is None]
         elif resolved and snake(name) in OFFERED:
             subject = f"offered items in {name!r}"
@@ -442,8 +441,8 @@ class _EvalReader:
         """The request and the messages before it; a missing one is a fault if other records of the file have them."""
         text, history = request_of(record.row.data.get(name))
         theirs = self._mapped.get(name, name)
-        asked = replace(record.row, data={theirs: text})
-        return asked.take(theirs, str, "", required=record.part.has_requests), history
+        request_row = replace(record.row, data={theirs: text})
+        return request_row.take(theirs, str, "", required=record.part.has_requests), history
 
     def put_in_groups(self) -> None:
         """Make groups of queries with one text, and set missing splits."""
@@ -468,8 +467,7 @@ class _EvalReader:
         if any(map(describes_item, entries_of(row.data[name]))):
             row.fault(Message("labelling.definitions-as-labels", name=name, option=as_option({role: "FIELD"})))
             return [[]]
-        entries = label_entries(row.data[name], self._finder.resolve)
-        if entries is None:
+        if (entries := label_entries(row.data[name], self._finder.resolve)) is None:
             row.fault(Message("labelling.field-choice", name=name, choices="a list of items", got=row.data[name]))
             return []
         if [] in entries:
@@ -485,28 +483,29 @@ class _EvalReader:
 
     def _item(self, row: Row, field_name: str, label: Any) -> ItemKey | None:
         """The item of a label; None if it is a fault, or a place that is counted as unknown or ambiguous."""
-        resolved = self._finder.find(label)
-        if resolved is None:
+        if (resolved := self._finder.find(label)) is None:
             row.fault(Message("labelling.item-form", field=field_name, got=label))
             return None
-        name, shown = resolved.name, {"name": resolved.name, "field": field_name}
+        name, values = resolved.name, {"name": resolved.name, "field": field_name}
         self.draft.stated["labels by content"] += is_place(label)
         if not is_place(label):
             self._named[name] = resolved.rule != UNKNOWN
         if resolved.key in self._by_hand:
-            row.fault(Message("labelling.manual-item", **shown))
+            row.fault(Message("labelling.manual-item", **values))
             return None
         if resolved.key is None and is_place(label):
             self._unplaced.add(id(row))
-            place = f"{row.path and row.path.name}:{row.line} {name:.40}"
+            location = f"{row.path and row.path.name}:{row.line} {name:.40}"
             several = " or ".join(key.id for key in resolved.candidates[:5])
-            self.draft.ids[SEVERAL_PLACES if several else NOWHERE].append(f"{place}: {several}" if several else place)
+            self.draft.ids[SEVERAL_PLACES if several else NOWHERE].append(
+                f"{location}: {several}" if several else location
+            )
         elif resolved.rule == AMBIGUOUS:
             several = " or ".join(key.id for key in resolved.candidates[:5])
-            row.fault(Message("labelling.ambiguous-item", ids=several, **shown))
+            row.fault(Message("labelling.ambiguous-item", ids=several, **values))
         elif resolved.key is None:
             hint = suggest(name, self._finder.names, listed=False) if len(self.draft.faults) < SHOWN else ""
-            row.fault(Message("labelling.unknown-item", hint=hint, **shown))
+            row.fault(Message("labelling.unknown-item", hint=hint, **values))
         return resolved.key
 
 

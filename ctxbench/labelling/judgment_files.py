@@ -40,7 +40,16 @@ from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_p
 from ctxbench.evaluation.answers import Slice, StoredAnswers
 from ctxbench.evaluation.run_folder import RunFolder
 from ctxbench.io.documents import dump_json, dump_jsonl, read_json
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, none_found, raise_faults
+from ctxbench.io.errors import (
+    Fault,
+    InputError,
+    Message,
+    ParameterError,
+    StorageError,
+    none_found,
+    raise_faults,
+    raise_first,
+)
 from ctxbench.io.files import atomic_folder, file_name, write_atomic
 from ctxbench.labelling.conversion import (
     AMBIGUOUS,
@@ -71,7 +80,7 @@ from ctxbench.labelling.conversion import (
     role_of,
     split_name,
 )
-from ctxbench.labelling.sources import CATALOG, COLLECTION, ImportKind
+from ctxbench.labelling.sources import ImportKind, make_kinds
 from ctxbench.model.arrays import DEPTH, Grade
 from ctxbench.model.candidates import Origin
 from ctxbench.model.items import Catalog, Item, read_key
@@ -130,8 +139,7 @@ class Assembly:
         """The judgments by query and document; repeated ones are counted, contradicting ones are faults."""
         ids, by_query = self.draft.ids, {query.id: dict[str, Judgment]() for query in self.queries}
         for judgment in self.judgments:
-            query = judgment.query
-            if query not in by_query:
+            if (query := judgment.query) not in by_query:
                 ids[NO_QUERY].append(query)
                 continue
             if judgment.split:
@@ -330,66 +338,18 @@ def _has_fields(choices: Sequence[set[str]], values: Sequence[Any]) -> bool:
     return isinstance(front, dict) and any(fields <= front.keys() for fields in choices)
 
 
-_collection = partial(ImportKind, family=COLLECTION, request="a query", label="a document with a score above 0")
-_items = partial(ImportKind, family=CATALOG, request="", label="")
-KINDS = (
-    _collection(
-        name="qa-corpus",
-        title="queries, documents and labels in one file",
-        program="`EmbeddingQAFinetuneDataset` of LlamaIndex, evaluators of sentence-transformers",
-        label="a document in `relevant_docs` or `qrels`",
-        matches=partial(_is_role, ["set"], None),
-    ),
-    _collection(
-        name="autorag",
-        title="questions of AutoRAG",
-        program="`qa.parquet` and `corpus.parquet`, or the same as JSON lines or CSV",
-        label="`retrieval_gt`: one document of each group",
-        matches=partial(_is_role, ["groups"], None),
-    ),
-    _collection(
-        name="trec",
-        title="qrels of TREC",
-        program="a file of qrels, with queries and documents as JSON lines or separated by tabs",
-        matches=partial(_is_role, ["labels"], True),
-    ),
-    _collection(
-        name="beir",
-        title="queries and qrels of BEIR, MTEB, Hugging Face or ranx",
-        program="folders with `corpus`, `queries` and `qrels`, as JSON lines, JSON, CSV, TSV or parquet",
-        matches=partial(_is_role, ["labels", "queries", "export"], False),
-    ),
-    _collection(
-        name="pairs",
-        title="queries with their documents in one row",
-        program="pairs and triplets of sentence-transformers, passages of MS MARCO",
-        label="`positive` (required) and `negative` (irrelevant)",
-        matches=partial(_is_role, ["pairs"], None),
-    ),
-    _items(
-        name="tools",
-        title="tools of MCP, OpenAI, Anthropic or the AI SDK",
-        program="a result of `tools/list`, or `tools` of a request",
-        matches=is_tool_list,
-    ),
-    _items(
-        name="skills",
-        title="skills of agents",
-        program="`SKILL.md`, with `name` and `description`",
-        matches=partial(_has_fields, [{"name", "description"}]),
-    ),
-    _items(
-        name="rules",
-        title="rules of Cursor, Claude Code and Copilot",
-        program="`.cursor/rules/*.mdc`, `.claude/rules/*.md`, `.github/instructions/*.instructions.md`",
-        matches=partial(_has_fields, [{"globs"}, {"alwaysApply"}, {"applyTo"}, {"paths"}]),
-    ),
-    _items(
-        name="documents",
-        title="documents, chunks, or queries of a collection",
-        program="documents of LangChain, nodes and stores of LlamaIndex, any list of objects with an id and a text",
-        matches=partial(_is_role, ["documents", "texts"], None),
-    ),
+KINDS = make_kinds(
+    {
+        "qa-corpus": partial(_is_role, ["set"], None),
+        "autorag": partial(_is_role, ["groups"], None),
+        "trec": partial(_is_role, ["labels"], True),
+        "beir": partial(_is_role, ["labels", "queries", "export"], False),
+        "pairs": partial(_is_role, ["pairs"], None),
+        "tools": is_tool_list,
+        "skills": partial(_has_fields, [{"name", "description"}]),
+        "rules": partial(_has_fields, [{"globs"}, {"alwaysApply"}, {"applyTo"}, {"paths"}]),
+        "documents": partial(_is_role, ["documents", "texts"], None),
+    }
 )
 
 
@@ -528,10 +488,10 @@ def export_dataset(
         StorageError: the run is missing, damaged, or of another dataset; or the folder cannot be written.
     """
     folder = Path(folder)
-    if form not in FORMATS:
-        raise ParameterError(f"the format must be {' or '.join(FORMATS)}, got {form!r}")
-    if run is not None and form != "trec":
-        raise ParameterError("runs are written in TREC's format only; export with `--format trec`")
+    raise_first(
+        (form not in FORMATS, f"the format must be {' or '.join(FORMATS)}, got {form!r}"),
+        (run is not None and form != "trec", "runs are written in TREC's format only; export with `--format trec`"),
+    )
     _check_folder(folder)
     parts = {} if run is None else _answers(dataset, Path(run))
     ranked = {name: answers for name, answers in parts.items() if answers.ranked}

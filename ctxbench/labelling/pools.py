@@ -335,7 +335,9 @@ class Emulator:
             for query in logged
             if not (exposure := pool.exposures[query.id]).full and exposure.offered
         ]
-        self._shown = [(row, frozenset(pool.positions(keys))) for row, keys in part[:: max(len(part) // _LOOKED_AT, 1)]]
+        self._logged_offers = [
+            (row, frozenset(pool.positions(keys))) for row, keys in part[:: max(len(part) // _LOOKED_AT, 1)]
+        ]
 
     def cases(self, *, seed: int = 0) -> list[Case]:
         """One case per fully labelled query and kind of open query (logged, not logged); none without open queries."""
@@ -345,7 +347,7 @@ class Emulator:
         for query in pool.dataset.judged().queries:
             row = pool.row[query.id]
             groups = tuple(pool.groups(pool.dataset.labels_of(query.id)))
-            if self._shown and self._logged > 0:
+            if self._logged_offers and self._logged > 0:
                 offered = self._offered(row, rng)
                 called = tuple(item for group in groups for item in group if item in offered)
                 result.append(Case(row=row, called=called, offered=offered, groups=groups, weight=self._logged))
@@ -365,15 +367,15 @@ class Emulator:
         """The selector whose ranks predict the offers best, the share offered by rank, and beyond all ranks."""
         fits = []
         for number, offers in enumerate(self.pool.offers):
-            depth = max((len(offers.ranking[row]) for row, _ in self._shown), default=0)
+            depth = max((len(offers.ranking[row]) for row, _ in self._logged_offers), default=0)
             n_seen, hits, beyond = np.zeros(depth), np.zeros(depth), 0
-            for row, offered in self._shown:
+            for row, offered in self._logged_offers:
                 ranking = offers.ranking[row]
                 n_seen[: len(ranking)] += 1
                 hits[: len(ranking)] += [item in offered for item in ranking]
                 beyond += len(offered.difference(ranking))
             share = hits / np.maximum(n_seen, 1.0)
-            n_outside = max(len(self._shown) * len(self.pool.dataset.catalog) - float(n_seen.sum()), 1.0)
+            n_outside = max(len(self._logged_offers) * len(self.pool.dataset.catalog) - float(n_seen.sum()), 1.0)
             unsure = float((n_seen * share * (1.0 - share)).sum()) + beyond * (1.0 - beyond / n_outside)
             fits.append((unsure, number, share, beyond / n_outside))
         _, number, share, outside = min(fits, key=lambda fit: fit[:2])
@@ -544,7 +546,7 @@ class Predictor:
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self._beside, self._alone = _calibrated(pool)
+        self._with_calls, self._without_calls = _calibrated(pool)
         self.guess = cache(self._guess)
         judged = self.pool.dataset.judged()
         words = np.array([len(query.request.text.split()) for query in judged.queries], dtype=np.float64)
@@ -578,7 +580,7 @@ class Predictor:
 
     def _guess_of(self, case: Case) -> Guess:
         called, offered = case.called, case.offered or frozenset()
-        table = self._beside if called else self._alone
+        table = self._with_calls if called else self._without_calls
         like_called = {alike for item in called for alike in self.pool.likenesses.of(item)}
         probabilities = {}
         for position, item in enumerate(candidates(self.pool, case.row), start=1):

@@ -68,8 +68,7 @@ class PackageData:
         """
         if name not in self.provides:
             raise UnknownNameError("shipped dataset", name, self.provides)
-        folder = self._folder(name)
-        if folder is None:
+        if (folder := self._folder(name)) is None:
             raise StorageError(f"the files of dataset {name} are missing from the package; run `{self.install}`")
         return read_dataset(folder)
 
@@ -196,8 +195,7 @@ def _client() -> httpx.Client:
 def _is_right(path: Path, file: SourceFile, notify: Notify) -> bool:
     if not path.is_file():
         return False
-    digest = sha256_of(path, fix=_AGAIN)
-    if digest != file.sha256:
+    if (digest := sha256_of(path, fix=_AGAIN)) != file.sha256:
         notify(Message("labelling.fetch-again", path=path, got=digest, expected=file.sha256))
     return digest == file.sha256
 
@@ -269,8 +267,7 @@ class _Download:
         """
         import httpx
 
-        have = self._size()
-        if have >= self.file.size:
+        if (have := self._size()) >= self.file.size:
             return
         try:
             with self.deadline.running():
@@ -434,8 +431,7 @@ class BFCL:
 
     def _rows(self, file: str) -> list[dict[str, Any]]:
         path = self._data_folder() / file
-        digest = sha256_of(path, fix=f"expected {self.install}")
-        if digest != self._sha256[file]:
+        if (digest := sha256_of(path, fix=f"expected {self.install}")) != self._sha256[file]:
             raise StorageError(
                 f"{path} is not the file of bfcl-eval {RELEASE}: its SHA-256 is {digest}, expected "
                 f"{self._sha256[file]}; reinstall it: {self.install} --force-reinstall"
@@ -445,11 +441,9 @@ class BFCL:
     def _data_folder(self) -> Path:
         if self._folder is not None:
             return self._folder
-        folder = _wheel_data()
-        if folder is None:
+        if (folder := _wheel_data()) is None:
             raise StorageError(f"the BFCL datasets are in the wheel bfcl-eval, which is not installed: {self.install}")
-        release = importlib.metadata.version("bfcl-eval")
-        if release != RELEASE:
+        if (release := importlib.metadata.version("bfcl-eval")) != RELEASE:
             raise StorageError(f"bfcl-eval {release} is installed, expected {RELEASE}: {self.install}")
         return folder
 

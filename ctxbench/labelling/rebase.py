@@ -110,8 +110,7 @@ def check_renames(
             faults.append(Fault(message, file, line_of(lines, (before.id,))))
     first: dict[ItemKey, ItemKey] = {}
     for before, after in renames.items():
-        previous = first.setdefault(after, before)
-        if previous != before:
+        if (previous := first.setdefault(after, before)) != before:
             message = Message("labelling.renames-to-one", first=previous.id, second=before.id, new=after.id)
             faults.append(Fault(message, file, line_of(lines, (before.id,))))
     raise_faults(faults, subject="renames")
@@ -574,8 +573,7 @@ class _Rebaser:
 
     def _why_not(self, label: Label, request: Request) -> str:
         """Why the item of a label can no longer be offered; empty if it can."""
-        item = self.item(label.item)
-        if item is None or not item.enabled:
+        if (item := self.item(label.item)) is None or not item.enabled:
             return "gone" if item is None else "disabled"
         if item.key in {session_item.key for session_item in request.session or ()}:
             return ""
@@ -625,8 +623,7 @@ def _split_candidates(
         candidates = [candidate for candidate in added if candidate.type == key.type and candidate.key != key]
         if item is None or not candidates:
             continue
-        text = former.get(old.id, _text(old))
-        if not text:
+        if not (text := former.get(old.id, _text(old))):
             guesses = candidates if old.key in move.renames and old.type != "tool" else []
             parts[key] = [(guess, None) for guess in guesses]
         elif len(lost := _words(text) - _words(_text(item))) >= _FEWEST_WORDS:

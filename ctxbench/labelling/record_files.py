@@ -90,7 +90,7 @@ class NameResolver:
     def __init__(self, catalog: Catalog, renames: Mapping[ItemKey, ItemKey] = MappingProxyType({})) -> None:
         self._catalog = catalog
         self._renames = {old: new for old, new in renames.items() if catalog.find(old) is None}
-        self._known: dict[str, Resolved] = {}
+        self._resolved: dict[str, Resolved] = {}
         called = [*((item.key, item.key) for item in catalog), *self._renames.items()]
         tools = [
             (_clean(tool.server or ""), _clean(tool.name), tool, key) for tool, key in called if tool.type == "tool"
@@ -103,13 +103,13 @@ class NameResolver:
 
     def resolve(self, name: str) -> Resolved:
         """The item of a name."""
-        if name not in self._known:
-            self._known[name] = self._resolve(name)
-        return self._known[name]
+        if name not in self._resolved:
+            self._resolved[name] = self._resolve(name)
+        return self._resolved[name]
 
     def resolved_names(self) -> tuple[Resolved, ...]:
         """Every name that was resolved, in the order of first use."""
-        return tuple(self._known.values())
+        return tuple(self._resolved.values())
 
     def _resolve(self, requested: str) -> Resolved:
         name, key = requested, None
@@ -409,10 +409,14 @@ class FieldRoles:
         unused = offered | (labels & {*evidence.texts} - likely if likely else set())
         named = {role: _called(plain, names, unused) for role, names in FIELDS.items()}
         ids = _called(plain, OTHERWISE["id"]) or (_naming(records) if not named["id"] else [])
-        others = {"query": _called(plain, REQUESTS), "id": ids, "expected": [name for name in plain if name in likely]}
+        fields_by_use = {
+            "query": _called(plain, REQUESTS),
+            "id": ids,
+            "expected": [name for name in plain if name in likely],
+        }
         return cls(
             usual={role: [role] if role in fixed else named[role] for role in FIELDS},
-            likely={role: names for role, names in others.items() if role not in fixed},
+            likely={role: names for role, names in fields_by_use.items() if role not in fixed},
             offered=offered,
         )
 
@@ -619,8 +623,8 @@ def each_request(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         name: texts for name, texts in data.items() if snake(name) in REQUESTS and isinstance(texts, list) and texts
     }
     name = next((name for name, texts in lists.items() if all(isinstance(text, str) for text in texts)), None)
-    others = {field: value for field, value in data.items() if snake(field) not in IDS}
-    return [data] if name is None else [others | {name: text} for text in data[name]]
+    values = {field: value for field, value in data.items() if snake(field) not in IDS}
+    return [data] if name is None else [values | {name: text} for text in data[name]]
 
 
 def messages_of(value: Any) -> list[ChatMessage]:
@@ -676,8 +680,8 @@ def with_names(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str
     """A record with fields renamed by the mapping, without other names of mapped fields."""
     roots = {theirs if theirs in data else theirs.partition(".")[0] for theirs in names.values()}
     mapped = {field: value for field, value in _mapped_values(data, names).items() if value is not None}
-    others = {name: value for name, value in data.items() if name not in roots}
-    return {snake(name) if snake(name) in READ_BESIDE else name: value for name, value in others.items()} | mapped
+    values = {name: value for name, value in data.items() if name not in roots}
+    return {snake(name) if snake(name) in READ_BESIDE else name: value for name, value in values.items()} | mapped
 
 
 def _mapped_values(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -765,7 +769,6 @@ def _naming(records: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def read_id(row: Row, name: str | None) -> str:
     """The id, a text or a whole number; empty if it is missing."""
-    value = row.data.get(name or "")
-    if value is not None and type(value) not in (str, int):
+    if (value := row.data.get(name or "")) is not None and type(value) not in (str, int):
         row.fault(Message("labelling.field-choice", name=name, choices="a text or a whole number", got=value))
     return str(value) if type(value) in (str, int) else ""

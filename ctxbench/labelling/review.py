@@ -141,8 +141,7 @@ def agreement(first: Sequence[Label], second: Sequence[Label], *, seed: int = 0)
     """
     first_grades = {(label.query, label.item): label.grade for label in first}
     second_grades = {(label.query, label.item): label.grade for label in second}
-    shared = [pair for pair in first_grades if pair in second_grades]
-    if not shared:
+    if not (shared := [pair for pair in first_grades if pair in second_grades]):
         raise ParameterError("the two labellings have no pair of query and item in common; expected the same pairs")
     a = np.array([first_grades[pair] for pair in shared], dtype=np.int64)
     b = np.array([second_grades[pair] for pair in shared], dtype=np.int64)
@@ -177,8 +176,7 @@ def kappa(table: IntArray | FloatArray, weights: FloatArray) -> tuple[float, flo
 
     Source: Cohen, Educational and Psychological Measurement 20 (1960); weights: Psychological Bulletin 70 (1968).
     """
-    n = float(table.sum())
-    if n == 0:
+    if (n := float(table.sum())) == 0:
         return (float("nan"),) * 3
     observed = float((table * weights).sum() / n)
     chance = np.outer(table.sum(axis=1), table.sum(axis=0)) / n**2
@@ -215,8 +213,7 @@ def read_labelling(path: Path) -> tuple[Label, ...]:
     first: dict[tuple[str, ItemKey], int] = {}
     labels = []
     for line, label in read_labels(path, faults):
-        first_line = first.setdefault((label.query, label.item), line)
-        if first_line != line:
+        if (first_line := first.setdefault((label.query, label.item), line)) != line:
             message = Message("labelling.pair-twice", item=label.item.id, query=label.query, line=first_line)
             faults.append(Fault(message, path, line))
         labels.append(label)
@@ -372,8 +369,7 @@ def alternative(dataset: Dataset, query: str, item: ItemKey, of: ItemKey, *, why
         ParameterError: the other item is not required.
     """
     labels = {label.item: label for label in dataset.labels_of(query)}
-    label = labels.get(of)
-    if label is None or label.grade != 2 or of == item:
+    if (label := labels.get(of)) is None or label.grade != 2 or of == item:
         raise ParameterError(f"query {query!r}: {of.id!r} is not another required item; name one that is")
     return _changes(query, labels, standing_in(labels, query, item, of, source=REVIEW), why)
 
@@ -391,12 +387,12 @@ class Corrections:
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
-        self._made: dict[Hashable, list[Correction]] = {}
+        self._corrections: dict[Hashable, list[Correction]] = {}
 
     @property
     def corrections(self) -> list[Correction]:
         """All corrections, in the order of the decisions."""
-        return [correction for several in self._made.values() for correction in several]
+        return [correction for several in self._corrections.values() for correction in several]
 
     @property
     def dataset(self) -> Dataset:
@@ -426,18 +422,18 @@ class Corrections:
 
     def take_back(self, decision: Hashable) -> bool:
         """Withdraw a decision; returns whether there was one."""
-        return self._made.pop(decision, None) is not None
+        return self._corrections.pop(decision, None) is not None
 
     def _decide(self, decision: Hashable, correct: Callable[[Dataset], list[Correction]]) -> None:
         """Replace a decision; nothing changes if the new one is invalid."""
-        before = dict(self._made)
+        before = dict(self._corrections)
         try:
             self.take_back(decision)
             if correction := correct(self.dataset):
-                self._made[decision] = correction
+                self._corrections[decision] = correction
                 _ = self.dataset  # checks the labels
         except BaseException:
-            self._made = before
+            self._corrections = before
             raise
 
 
@@ -463,8 +459,7 @@ def patched(dataset: Dataset, path: Path) -> tuple[Dataset, int]:
         except ParameterError as error:
             faults.append(Fault(str(error), path, line))
             continue
-        current = _values(labels.get(key))
-        if current != was:
+        if (current := _values(labels.get(key))) != was:
             values = {"item": key[1].id, "query": key[0], "got": _describe(current), "expected": _describe(was)}
             faults.append(Fault(Message("labelling.patch-outdated", **values), path, line))
             continue

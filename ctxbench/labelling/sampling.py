@@ -300,8 +300,7 @@ def labels_to_halve_interval(
         low = make("", _grown(tally, added))
         return (low if upper is None else make("", _grown(upper, added))).high - low.low
 
-    goal = width(0) / 2.0
-    if goal <= 0:
+    if (goal := width(0) / 2.0) <= 0:
         return 0
     if width(len(turns)) > goal:
         return None
@@ -638,8 +637,7 @@ def make_queue(
 
 def extended(queue: Queue, predictor: Predictor, queries: Iterable[str]) -> Queue:
     """The queue with strata for new queries; itself if there are none."""
-    new = set(queries) - set(queue.stratum_of())
-    if not new:
+    if not (new := set(queries) - set(queue.stratum_of())):
         return queue
     n_selectors = len(queue.selectors)
     added = make_queue(predictor, new, seed=queue.seed + len(queue.strata)).strata

@@ -240,8 +240,7 @@ class LabellingSession:
 
     def undo(self) -> KeyPress | None:
         """Withdraw the last answer, of any session; returns it, or None if there is none."""
-        standing = active(self.log.answers)
-        if not standing:
+        if not (standing := active(self.log.answers)):
             return None
         last = standing[-1]
         entry = KeyPress(
@@ -308,8 +307,7 @@ class LabellingSession:
 
     def _guess_anew(self, queries: Iterable[str]) -> tuple[Sequence[float], Sequence[float], Sequence[float]]:
         """The guessed shares of the existing queries of a stratum; even chances if there are none."""
-        present = [query for query in queries if query in self.pool.row]
-        if not present:
+        if not (present := [query for query in queries if query in self.pool.row]):
             n = len(self.pool.offers)
             return (0.5,) * n, (0.25,) * len(pairs(n)), (0.25,) * len(pairs(n))
         guesses = self.predictor.guesses(present)
@@ -433,8 +431,7 @@ class LabelFolder:
             ParameterError: the sample was drawn for other figures, or it is lost.
         """
         path = self.path / FOLDER / QUEUE
-        queue = Queue.read(path)
-        if queue is not None and focus and set(focus) != set(queue.focus):
+        if (queue := Queue.read(path)) is not None and focus and set(focus) != set(queue.focus):
             drawn = ", ".join(queue.focus) or "all figures"
             raise ParameterError(f"the sample in {path} was drawn for {drawn}; remove --figure")
         if queue is None and any(answer.stratum >= 0 for answer in active(self.log.answers)):
@@ -550,8 +547,7 @@ def with_sources(dataset: Dataset) -> Dataset:
     about = dict(dataset.about)
     if isinstance(about.get("labelling"), str):
         about["labelling"] = _describe_labelling(about["labelling"], dataset, counts)
-    notes = about.get("notes")
-    if notes is None or isinstance(notes, Mapping):
+    if (notes := about.get("notes")) is None or isinstance(notes, Mapping):
         about["notes"] = {**(notes or {}), "label_sources": by_source}
     return dataset if about == dict(dataset.about) else replace(dataset, about=about)
 

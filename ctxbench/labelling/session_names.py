@@ -86,13 +86,13 @@ class SessionNames:
         """
         parts, above = _path_parts(path), _path_parts(folder)
         is_relative = not (path.startswith(("/", "\\", "~", "file:")) or path[1:2] == ":")
-        whole = _path_parts(normpath("/".join(above + parts if is_relative else parts)))
+        absolute = _path_parts(normpath("/".join(above + parts if is_relative else parts)))
         matches = [
             (len(end), item_id)
             for end, item_id in (self._files.get(parts[-1].casefold(), ()) if parts else ())
-            if whole[-len(end) :] == end
-            and not _LIBRARIES & {*whole[: -len(end)]} - {*above}
-            and (not above or whole[: -len(end)] == above[: len(whole) - len(end)])
+            if absolute[-len(end) :] == end
+            and not _LIBRARIES & {*absolute[: -len(end)]} - {*above}
+            and (not above or absolute[: -len(end)] == above[: len(absolute) - len(end)])
         ]
         longest = {item_id for length, item_id in matches if length == max(matches)[0]}
         if not longest and len(parts) > 1 and parts[-1] == "SKILL.md":

@@ -19,6 +19,7 @@ import importlib
 import json
 import os
 import re
+import tomllib
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -136,10 +137,10 @@ def _below(folder: Path) -> list[Path]:
 
 def sample(path: Path, size: int = SAMPLE) -> list[Document]:
     """The first documents of a file; those before the first fault if it cannot be read on."""
-    found: list[Document] = []
+    result: list[Document] = []
     with suppress(UserError):
-        found.extend(islice(documents(path, []), size))
-    return found
+        result.extend(islice(documents(path, []), size))
+    return result
 
 
 def documents(
@@ -325,11 +326,11 @@ def _markdown(lines: Iterable[tuple[int, str]], path: Path) -> Iterator[Document
 
 def _yaml_documents(text: str, path: Path) -> Iterator[Document]:
     data, lines = parse_yaml(text, path)
-    whole = Document(data, path, 1, lines)
+    document = Document(data, path, 1, lines)
     if isinstance(data, list) and any(isinstance(entry, dict) for entry in data):
-        yield from whole.entries()
+        yield from document.entries()
     elif data is not None:
-        yield whole
+        yield document
 
 
 def _delimiter(text: str) -> str:
@@ -429,6 +430,22 @@ def import_kinds() -> dict[str, ImportKind]:
     """All kinds by name, in the order in which they are tried."""
     modules = (importlib.import_module(f"ctxbench.labelling.{name}") for name in _MODULES)
     return {kind.name: kind for module in modules for kind in module.KINDS}
+
+
+@cache
+def _kind_texts() -> dict[str, dict[str, str]]:
+    return tomllib.loads(Path(__file__).with_name("import_kinds.toml").read_text(encoding="utf-8"))
+
+
+def make_kinds(tests: Mapping[str, Callable[[Sequence[Any]], bool]]) -> tuple[ImportKind, ...]:
+    """Some kinds, with their texts and in their order of `import_kinds.toml`.
+
+    Args:
+        tests: by name whether a file is of the kind, by the values of its first documents.
+    """
+    return tuple(
+        ImportKind(name=name, matches=tests[name], **texts) for name, texts in _kind_texts().items() if name in tests
+    )
 
 
 def kind_named(name: str) -> ImportKind:

@@ -18,15 +18,16 @@ One table of attributes and one of fields serve all programs:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ctxbench.catalogs.tool_lists import describes_item
 from ctxbench.datasets.queries import group_pairs
 from ctxbench.io.errors import Fault, Message
 from ctxbench.labelling.record_files import is_eval, names_items
-from ctxbench.labelling.sources import LOG, ImportKind
+from ctxbench.labelling.sources import make_kinds
 from ctxbench.labelling.trace_messages import (
     Interner,
     LogFindings,
@@ -241,10 +242,10 @@ def _span(data: Mapping[str, Any], shared: Mapping[str, Any], default_id: str) -
     tools = next((value for value in (fields["tools"], *bodies) if value is not None), None)
     entries = parsed(request)
     messages_of_tools = [entry for entry in entries if entry.get("role") == "tool"] if all_objects(entries) else []
-    among = [entry for entry in messages_of_tools if describes_item(entry.get("content"))]
-    if among:  # of LangChain's callback of Langfuse
-        tools = [entry["content"] for entry in among]
-        request = [entry for entry in entries if entry not in among]
+    descriptions = [entry for entry in messages_of_tools if describes_item(entry.get("content"))]
+    if descriptions:  # of LangChain's callback of Langfuse
+        tools = [entry["content"] for entry in descriptions]
+        request = [entry for entry in entries if entry not in descriptions]
     thrown = [str(details.get("exception.message") or "") for name, details in events if name == "exception"]
     return Span(
         trace=_hex(fields["trace"] or fields["id"] or default_id),
@@ -331,8 +332,7 @@ def _value(value: Any) -> Any:
     if not isinstance(value, dict) or len(value) != 1:
         return value
     ((kind, inner),) = value.items()
-    kind = kind.replace("_", "").casefold()
-    if kind in ("arrayvalue", "kvlistvalue"):
+    if (kind := kind.replace("_", "").casefold()) in ("arrayvalue", "kvlistvalue"):
         inner = (inner or {}).get("values") or []
         return _attributes(inner) if kind == "kvlistvalue" else list(map(_value, inner))
     return int(inner) if kind == "intvalue" else inner if kind in _SCALARS else value
@@ -449,17 +449,14 @@ def kind_of(value: Any) -> str:
     try:
         data = _plain(first_of(_har_requests(value)) or value)
         span = next((span for span, _ in _entries(data)), {}) if isinstance(data, dict) else {}
-        if not isinstance(data, dict) or (not span and _is_labelled(data)):
+        if not isinstance(data, dict) or (
+            not span and (names_items(data) and "called" not in data and "offered" not in data)
+        ):
             return ""
         request = None if _is_observation(span) or _is_run(span) else find_request(data)
         return next((name for name, test in _TESTS.items() if test(data, span, request)), "")
     except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
         return ""
-
-
-def _is_labelled(data: Mapping[str, Any]) -> bool:
-    """Whether messages have labels, so that they are an eval, and what the model called is no label."""
-    return names_items(data) and "called" not in data and "offered" not in data
 
 
 def _has(value: Any, *marks: str) -> bool:
@@ -486,67 +483,10 @@ _TESTS: dict[str, Callable[[dict[str, Any], Mapping[str, Any], Any], Any]] = {
 """Kinds by what says that a document, its first span and its request are of them."""
 
 
-def _log(name: str, title: str, program: str, **texts: str) -> ImportKind:
-    """A kind of log; the files of which the first document of any kind is of this one are of this kind."""
-    usual = {
-        "request": "the user's last message in a model call",
-        "label": "tools that the model called without an error",
-        "offered": "the tools sent to the model",
-    }
-    return ImportKind(
-        **{**usual, **texts},
-        name=name,
-        family=LOG,
-        title=title,
-        program=program,
-        matches=lambda values: next(filter(None, map(kind_of, values)), "") == name,
-    )
+def _is_first(name: str, values: Sequence[Any]) -> bool:
+    """Whether the first document of any kind is of this one."""
+    return next(filter(None, map(kind_of, values)), "") == name
 
 
-KINDS = (
-    _log(
-        "langfuse",
-        "observations of Langfuse",
-        "observations in the UI (JSON, CSV), API `/api/public/observations`, a folder of downloaded traces",
-    ),
-    _log("langsmith", "runs of LangSmith", "`Client.list_runs`, API `/runs/query`, a bulk export"),
-    _log("braintrust", "spans of Braintrust", "API `/v1/project_logs/ID/fetch`, a download of logs"),
-    _log(
-        "openinference",
-        "spans of OpenInference and Phoenix",
-        "OTLP/JSON; `get_spans_dataframe` of Phoenix as parquet, CSV or JSON",
-    ),
-    _log(
-        "otel",
-        "spans of OpenTelemetry and of the AI SDK",
-        "OTLP/JSON; spans as exporters to the console or `JSON.stringify` print them",
-    ),
-    _log(
-        "ai-sdk",
-        "results of the Vercel AI SDK",
-        "an application that logs what `generateText` returns, or what `onStepFinish` and `onFinish` get",
-    ),
-    _log(
-        "fine-tuning",
-        "fine-tuning examples of OpenAI",
-        "files for fine-tuning: JSON lines with `messages` and `tools`, or with `preferred_output`",
-    ),
-    _log(
-        "anthropic",
-        "requests to Anthropic with their responses",
-        "an application or a gateway that logs them; a HAR file",
-    ),
-    _log(
-        "openai",
-        "requests to OpenAI with their responses or streams",
-        "an application or a gateway that logs them; a HAR file",
-    ),
-    _log(
-        "turns",
-        "turns in the form of ctxbench",
-        "an application of your own (`datasets/traces.md`)",
-        label="`called`",
-        offered="`offered`",
-    ),
-)
+KINDS = make_kinds({name: partial(_is_first, name) for name in _TESTS})
 """The kinds of logs, except the sessions of coding agents."""

@@ -115,8 +115,7 @@ class LogFiles:
             self._turns += self._sessions.read(document.value, counts["lines"], at)
             return n_faults == len(self.findings.faults)
         text = document.text.strip() or json.dumps(document.value)
-        digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        if digest in self._hashes:
+        if (digest := blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()) in self._hashes:
             counts["lines_twice"] += 1
             return True
         self._hashes.add(digest)

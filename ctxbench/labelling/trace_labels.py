@@ -267,8 +267,7 @@ class Builder:
         total = sum(len(turns) for turns in groups)
         for turns in groups:
             first = turns[0].records[0]
-            name = first.conversation
-            if name is not None:  # without characters that ids cannot have
+            if (name := first.conversation) is not None:  # without characters that ids cannot have
                 text = name if _ID.fullmatch(name) and name not in users else self._text(name)
                 name = re.sub(r"[\s<>]+", "_", writable(text)).strip("_") or "_"
             elif len(turns) > 1:
@@ -471,14 +470,12 @@ class Builder:
         return key in keys and (None in (created, turn.time) or instant(str(created)) <= (turn.time or 0.0) * 1e6)
 
     def _session(self, turn: Turn) -> tuple[SessionItem, ...] | None:
-        session = turn.records[0].session
-        if session is None:
+        if (session := turn.records[0].session) is None:
             return None
         items: dict[ItemKey, SessionItem] = {}
         for name, mode in session:
             self.name_counts[name] += 1
-            key = self.names.resolve(name).key
-            if key is not None and self.catalog[self._position[key]].enabled:
+            if (key := self.names.resolve(name).key) is not None and self.catalog[self._position[key]].enabled:
                 items.setdefault(key, SessionItem(key, mode))
             else:
                 self.findings.counts["session_not_available"] += 1

@@ -73,12 +73,12 @@ class SpanTree:
         self._trace, self._nodes, self._findings = trace, nodes, findings
         self._records = {node.id: node.record for node in nodes.values() if node.record is not None}
         chats = [node for node in nodes.values() if node.kind == "chat"]
-        asked = {user_hash for chat in chats for user_hash in self._records[chat.id].user_hashes}
+        request_hashes = {user_hash for chat in chats for user_hash in self._records[chat.id].user_hashes}
         last = {span_id: set(record.user_hashes[-1:]) for span_id, record in self._records.items()}
         for node in nodes.values():
             if node.kind == "chain":
                 is_root = bool(last[node.id]) and nodes.get(node.parent, node) is node
-                node.kind = "agent" if is_root and (not asked or last[node.id] & asked) else ""
+                node.kind = "agent" if is_root and (not request_hashes or last[node.id] & request_hashes) else ""
         self._ancestors: dict[str, tuple[Span, ...]] = {}  # those that may matter, outermost first
         self._starts: dict[str, float] = {}  # not before those of the ancestors
         self._link()
@@ -88,7 +88,7 @@ class SpanTree:
         self._chats = [node for node in self._order if node.kind == "chat"]
         paths = {node.id: [n.id for n in self._ancestors[node.id] if n.kind == "agent"] for node in self._order}
         of_chats = [paths[chat.id] for chat in self._chats]
-        wrappers = {agent for path in of_chats for agent in path[:-1] if last[agent] <= asked}
+        wrappers = {agent for path in of_chats for agent in path[:-1] if last[agent] <= request_hashes}
         wrappers -= {path[-1] for path in of_chats if path}  # agents around another, with its request or none
         self._agents = {span_id: [agent for agent in path if agent not in wrappers] for span_id, path in paths.items()}
 
@@ -126,16 +126,16 @@ class SpanTree:
         ]
         helpers = self._helpers(outer)
         users: dict[str, int] = {}
-        seen: set[tuple[str, int | str | None]] = set()
+        earlier: set[tuple[str, int | str | None]] = set()
         for node in outer:
             record, agent = self._records[node.id], self._agent(node)
             if node.id in helpers:
                 self._findings.counts["model_calls_of_helpers"] += 1
                 continue
-            fewer = bool(agent) and record.users <= users.get(agent, 0) and (agent, record.key) not in seen
-            if fewer and (agent, record.text) in seen:
+            fewer = bool(agent) and record.users <= users.get(agent, 0) and (agent, record.key) not in earlier
+            if fewer and (agent, record.text) in earlier:
                 continue  # the same request with a later window of messages
-            seen |= {(agent, record.text), (agent, record.key)}
+            earlier |= {(agent, record.text), (agent, record.key)}
             users[agent] = max(record.users, users.get(agent, 0))
             self._add_main(node)
             if agent and record.offered is None:
@@ -174,9 +174,14 @@ class SpanTree:
         for agent, members in group_pairs(
             (self._agent(node), (node.id, self._records[node.id])) for node in outer
         ).items():
-            asked = set(self._records[agent].user_hashes[-1:]) if agent else set()
+            agent_hashes = set(self._records[agent].user_hashes[-1:]) if agent else set()
             ranks = [
-                (asked.isdisjoint(record.user_hashes), not record.calls, span_id not in with_tools, not record.offered)
+                (
+                    agent_hashes.isdisjoint(record.user_hashes),
+                    not record.calls,
+                    span_id not in with_tools,
+                    not record.offered,
+                )
                 for span_id, record in members
             ]
             first = members[ranks.index(min(ranks))][1]
@@ -283,8 +288,7 @@ class SpanReader:
         Model calls without a conversation that repeat a call of a request are in the conversation of that request.
         """
         for (trace, span_id), logs in self._logged.items():
-            node = self._traces.get(trace, {}).get(span_id)
-            if node is None:
+            if (node := self._traces.get(trace, {}).get(span_id)) is None:
                 self._findings.counts["logs_without_span"] += len(logs)
             elif node.record is not None and not node.record.users:
                 for name in ("request", "response"):
@@ -319,8 +323,7 @@ class SpanReader:
 
 def _tool_call(span: Span) -> Call | None:
     """The call whose execution a span is, with its status by the status and the output of the span."""
-    name = span.name.removeprefix("execute_tool").strip()
-    if not name:
+    if not (name := span.name.removeprefix("execute_tool").strip()):
         return None
     response = parsed(span.response)
     results = [result for message in read_response(response) or () for result in message.results]

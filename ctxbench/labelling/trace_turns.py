@@ -172,8 +172,7 @@ def read_exchange(data: Mapping[str, Any], position: int, *, findings: LogFindin
     Raises:
         TypeError, ValueError: its messages or tools are in an unknown form.
     """
-    located = find_request(data)
-    if located is None:
+    if (located := find_request(data)) is None:
         return []
     field, request, responses = located
     is_line = request is data
@@ -451,9 +450,9 @@ def merge_calls(records: Sequence[Record]) -> tuple[Call, ...]:
     """
     merged: dict[tuple[str | None, str, int], Call] = {}
     nested = (part.calls for record in records for part in record.nested)
-    whole = [*(record.calls for record in records if record.cumulative), *nested]
+    complete = [*(record.calls for record in records if record.cumulative), *nested]
     separate = [call for record in records if not record.cumulative for call in record.calls]
-    for calls in (*whole, separate):
+    for calls in (*complete, separate):
         n_calls = Counter(key[:2] for key in merged if calls is separate)
         for call in calls:
             pair = call.id, call.name

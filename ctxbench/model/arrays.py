@@ -159,8 +159,7 @@ class Facts:
         ends, faults = [], []
         for item in items:
             for link in item.links:
-                position = find(link.item)
-                if position is None:
+                if (position := find(link.item)) is None:
                     message = Message("model.link-to-nothing", item=item.id, type=link.type, target=link.item.id)
                     faults.append(Fault(message))
                 ends.append(-1 if position is None else position)

@@ -465,9 +465,9 @@ class Candidates:
 
     def by_request(self, rows: BoolArray) -> dict[int, IntArray]:
         """The places of the rows where `rows` is True, rising, by request; requests without are left out."""
-        places = np.flatnonzero(rows)
-        requests, first = np.unique(self.request[places], return_index=True)
-        return dict(zip(requests.tolist(), np.split(places, first)[1:], strict=True))
+        positions = np.flatnonzero(rows)
+        requests, first = np.unique(self.request[positions], return_index=True)
+        return dict(zip(requests.tolist(), np.split(positions, first)[1:], strict=True))
 
     def rows(self, request: int) -> slice:
         """The rows of one request."""

@@ -171,11 +171,10 @@ def raise_located(
         faults: paths and messages.
         kind: `parsed`: the messages are about a value and need not name its field.
     """
-    details = [
+    if details := [
         InitErrorDetails(type=PydanticCustomError(kind, "{fault}", {"fault": _encodable(text)}), loc=path, input=None)
         for path, text in faults
-    ]
-    if details:
+    ]:
         raise ValidationError.from_exception_data(title, details)
 
 
@@ -242,12 +241,14 @@ def validate(
     try:
         return model.model_validate(data, context=context), []
     except ValidationError as error:
-        if isinstance(data, Mapping) and (bad := [name for name in data if not _is_unicode(name)]):  # hides all else
-            rest = {name: value for name, value in data.items() if name not in bad}
+        if isinstance(data, Mapping) and (
+            malformed := [name for name in data if not _is_unicode(name)]
+        ):  # hides all else
+            rest = {name: value for name, value in data.items() if name not in malformed}
             content, faults = validate(model, rest, source, context=context, partial=partial)
             if model.model_config.get("extra") == "ignore":
                 return content, faults
-            unknown = [source.fault(_unknown_field(model, name), name) for name in bad]
+            unknown = [source.fault(_unknown_field(model, name), name) for name in malformed]
             return content if partial else None, sorted([*faults, *unknown], key=lambda fault: fault.line)
         faults = sorted(model_faults(model, data, source, error), key=lambda fault: fault.line)
         faulty = {detail["loc"][0] for detail in error.errors(include_url=False) if detail["loc"]}
@@ -365,9 +366,7 @@ def _expected(kind: str, context: Mapping[str, Any], message: str) -> str:
         return " or ".join(choice for choice in context["expected"].replace(" or ", ", ").split(", ") if choice != "''")
     if kind in _BOUNDS:
         name, words = _BOUNDS[kind]
-        if name == "min_length" and context[name] == 1:
-            return _FILLED
-        return words.format(f"{context[name]:g}")
+        return _FILLED if name == "min_length" and context[name] == 1 else words.format(f"{context[name]:g}")
     return _KINDS.get(kind, message)
 
 

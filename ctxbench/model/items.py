@@ -324,11 +324,11 @@ class Catalog(Sequence[Item]):
 
     def _add(self, items: Sequence[Item], *, first: int) -> None:
         """Record the positions of items, the first of them at position `first`."""
-        faults = []
-        for position, item in enumerate(items, first):
-            earlier = self._position.setdefault(item.key, position)
-            if earlier != position:
-                faults.append(Fault(Message("model.item-twice", item=item.id, first=earlier, second=position)))
+        faults = [
+            Fault(Message("model.item-twice", item=item.id, first=earlier, second=position))
+            for position, item in enumerate(items, first)
+            if (earlier := self._position.setdefault(item.key, position)) != position
+        ]
         raise_faults(faults, subject="catalog")
 
     def extended(
@@ -447,8 +447,7 @@ class Catalog(Sequence[Item]):
         Raises:
             ParameterError: the catalog has no such item; names the closest ids.
         """
-        position = self.find(key)
-        if position is None:
+        if (position := self.find(key)) is None:
             name = key if isinstance(key, str) else key.id
             raise ParameterError(f"no item {name!r} in the catalog{suggest(name, self.ids)}")
         return position

@@ -271,12 +271,11 @@ def build(kind: str, name: str, parameters: Mapping[str, Any]) -> Any:
             if key not in fields:
                 raise ParameterError(f"{name} has no parameter {key!r}{suggest(str(key), fields)}")
             check_type(key, value, hints[key])
-        missing = [
+        if missing := [
             key
             for key, f in fields.items()
             if key not in parameters and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
-        ]
-        if missing:
+        ]:
             raise ParameterError(f"{name} needs a value for {', '.join(missing)}")
         return strategy(**{key: tuple(v) if isinstance(v, list) else v for key, v in parameters.items()})
 
@@ -493,8 +492,7 @@ def single_steps(stage: AnyStored) -> Iterator[StoredStep]:
 def pipelines_in(description: Any) -> Iterator[StoredPipeline]:
     """Every pipeline of a selector: its pipeline, or those of the selectors that it calls."""
     if isinstance(description, Mapping):
-        pipeline = StoredPipeline.of(description)
-        if pipeline is not None:
+        if (pipeline := StoredPipeline.of(description)) is not None:
             yield pipeline
         else:
             for part in description.values():

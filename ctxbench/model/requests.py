@@ -407,8 +407,7 @@ class _Resolver:
         """The positions of items by key; an item that the request may not see is reported as unknown."""
         out = []
         for key in keys:
-            position = self.catalog.find(key)
-            if position is None or not (is_visible is None or is_visible(position)):
+            if (position := self.catalog.find(key)) is None or not (is_visible is None or is_visible(position)):
                 message = ErrorMessage("model.unknown-item", query=request.id, field=field_name, item=key.id)
                 self.faults.append(Fault(message))
             else:

@@ -39,7 +39,7 @@ class _Versions(Generic[T]):
 
     def __init__(self, limit: int | None) -> None:
         self._most = limit
-        self._held: dict[str, tuple[T, list[str]]] = {}  # last used last
+        self._entries: dict[str, tuple[T, list[str]]] = {}  # last used last
         self._lock = threading.RLock()  # retrievers may run side by side
 
     def of(
@@ -48,27 +48,27 @@ class _Versions(Generic[T]):
         """The index of a catalog; see `index_over`."""
         key = catalog.hash_of(*over)
         with self._lock:
-            if key in self._held:
-                index, line = self._held[key] = self._held.pop(key)
+            if key in self._entries:
+                index, line = self._entries[key] = self._entries.pop(key)
             else:
                 index, line = self._build(catalog, over, make, extend)
-                self._held[key] = index, line
+                self._entries[key] = index, line
             _used(line, key)
             while len(line) > KEPT:
-                del self._held[line.pop(0)]
-            while self._most is not None and len(self._held) > self._most:
-                oldest = next(iter(self._held))
-                self._held.pop(oldest)[1].remove(oldest)
+                del self._entries[line.pop(0)]
+            while self._most is not None and len(self._entries) > self._most:
+                oldest = next(iter(self._entries))
+                self._entries.pop(oldest)[1].remove(oldest)
             return index
 
     def _build(
         self, catalog: Catalog, over: Sequence[str], make: Callable[[], T], extend: Callable[[T], T] | None
     ) -> tuple[T, list[str]]:
         """A new index, from one of a catalog that this one extends where there is any, and its line."""
-        n_items, before = next((prefix for prefix in catalog.prefixes(*over) if prefix[1] in self._held), (0, ""))
+        n_items, before = next((prefix for prefix in catalog.prefixes(*over) if prefix[1] in self._entries), (0, ""))
         if not before:
             return make(), []
-        old, line = self._held[before] = self._held.pop(before)
+        old, line = self._entries[before] = self._entries.pop(before)
         _used(line, before)
         index = make() if extend is None else extend(old)
         return index, line if catalog.shared is None or n_items > len(catalog.shared) else []
@@ -117,25 +117,25 @@ class _Row(Generic[S]):
     def __init__(self, n_items: int) -> None:
         self._lock = threading.Lock()
         self._unknown = np.ones(n_items, dtype=np.bool_)
-        self._held: tuple[npt.NDArray[S], npt.NDArray[S]] | None = None  # the values, and the same read-only
+        self._entries: tuple[npt.NDArray[S], npt.NDArray[S]] | None = None  # the values, and the same read-only
 
     def of(
         self, catalog: Catalog, items: IntArray | None, make: Callable[[Sequence[Item]], npt.NDArray[S]]
     ) -> npt.NDArray[S]:
         """The values, computed first for some items, or for all if `items` is None."""
         selected = slice(None) if items is None else items
-        if self._held is not None and not self._unknown[selected].any():
-            return self._held[1]  # who needs nothing new waits for nobody
+        if self._entries is not None and not self._unknown[selected].any():
+            return self._entries[1]  # who needs nothing new waits for nobody
         with self._lock:
             required = np.zeros(len(self._unknown), dtype=np.bool_)
             required[selected] = True
             new = np.flatnonzero(required & self._unknown)
-            if len(new) or self._held is None:
+            if len(new) or self._entries is None:
                 values = make([catalog[item] for item in new.tolist()])
-                self._held = self._held or _shared(len(self._unknown), values.dtype)
-                self._held[0][new] = values
+                self._entries = self._entries or _shared(len(self._unknown), values.dtype)
+                self._entries[0][new] = values
                 self._unknown[new] = False
-            return self._held[1]
+            return self._entries[1]
 
     def extended(self, n_items: int) -> _Row[S]:
         """The values of a catalog that begins with these items, with those that are known."""
@@ -143,9 +143,9 @@ class _Row(Generic[S]):
         with self._lock:
             n_known = len(self._unknown)
             row._unknown[:n_known] = self._unknown
-            if self._held is not None:
-                row._held = _shared(n_items, self._held[0].dtype)
-                row._held[0][:n_known] = self._held[0]
+            if self._entries is not None:
+                row._entries = _shared(n_items, self._entries[0].dtype)
+                row._entries[0][:n_known] = self._entries[0]
         return row
 
 

@@ -537,9 +537,7 @@ class WithFormat(Resources):
 
     def identity(self, name: str) -> str:
         """As `Resources.identity`."""
-        if name == FORMAT:
-            return self._step.key
-        return self._resources.identity(name)
+        return self._step.key if name == FORMAT else self._resources.identity(name)
 
     def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
         """As `Resources.get_or_create`."""

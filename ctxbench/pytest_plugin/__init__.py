@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ctxbench.io.errors import Fault, ParameterError, UnknownNameError, UserError, joined, message_lines, raise_faults
+from ctxbench.io.errors import (
+    Fault,
+    ParameterError,
+    UnknownNameError,
+    UserError,
+    joined,
+    message_lines,
+    raise_faults,
+    raise_first,
+)
 
 if TYPE_CHECKING:
     from ctxbench.model.items import Catalog
@@ -301,8 +310,7 @@ def _parse_ids(catalog: Catalog, **lists: Iterable[str]) -> list[tuple[str, ...]
         known_ids: list[str] = []
         for item_id in ids:
             try:
-                position = catalog.find(item_id)
-                if position is None:
+                if (position := catalog.find(item_id)) is None:
                     faults.append(Fault(f"{label}: the catalog has no item {item_id!r}{closest(item_id)}"))
                 else:
                     known_ids.append(catalog.ids[position])
@@ -322,10 +330,14 @@ def _check_demands(
     for name, value in (("max_items", max_items), ("max_tokens", max_tokens)):
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
             raise ParameterError(f"{name} must be a whole number, 0 or more, got {value!r}")
-    if shared := [item_id for item_id in include if item_id in exclude]:
-        raise ParameterError(f"{', '.join(shared)}: in include and in exclude; no answer does both")
-    if not include and not exclude and max_items is None and max_tokens is None:
-        raise ParameterError("nothing is demanded: give include, exclude, max_items or max_tokens")
+    shared = [item_id for item_id in include if item_id in exclude]
+    raise_first(
+        (shared, f"{', '.join(shared)}: in include and in exclude; no answer does both"),
+        (
+            not include and not exclude and max_items is None and max_tokens is None,
+            "nothing is demanded: give include, exclude, max_items or max_tokens",
+        ),
+    )
 
 
 def _unmet(

@@ -86,8 +86,7 @@ class ExplainedAnswer:
         """
         position = self.opened.catalog.position
         candidates = (*self.added, *self.left_out)
-        scored = [explained for explained in candidates if explained.offered.score is not None]
-        if not scored:
+        if not (scored := [explained for explained in candidates if explained.offered.score is not None]):
             return candidates
         return tuple(
             sorted(scored, key=lambda explained: (-(explained.offered.score or 0.0), position(explained.offered.id)))
@@ -130,11 +129,14 @@ def report(head: str, answer: ExplainedAnswer, findings: Iterable[Sequence[str]]
         lines += ["", f"  {first}", *(f"      {line}" for line in rest)]
     n, n_in_session = len(answer.added), len(answer.chosen) - len(answer.added)
     suffix = f" beside {n_in_session} in the session" if n_in_session else ""
-    lines += ["", f"  {n} item{'' if n == 1 else 's'} offered{suffix}:" if answer.chosen else "  nothing is offered"]
-    lines += [f"    {line}" for line in candidate_lines(answer.chosen, pairs=False)]
-    if near := answer.left_out[:_NEAR]:
-        lines += [f"  nearest that stayed out ({len(near)} of {len(answer.left_out)} candidates):"]
-        lines += [f"    {line}" for line in candidate_lines(near, pairs=False)]
+    near = answer.left_out[:_NEAR]
+    lines += [
+        "",
+        f"  {n} item{'' if n == 1 else 's'} offered{suffix}:" if answer.chosen else "  nothing is offered",
+        *(f"    {line}" for line in candidate_lines(answer.chosen, pairs=False)),
+        *([f"  nearest that stayed out ({len(near)} of {len(answer.left_out)} candidates):"] if near else []),
+        *(f"    {line}" for line in candidate_lines(near, pairs=False)),
+    ]
     return joined(lines)
 
 
@@ -149,21 +151,22 @@ def absence_lines(label: str, item: str, answer: ExplainedAnswer) -> list[str]:
     explained = next((candidate for candidate in answer.left_out if candidate.offered.id == item), None)
     if explained is None:
         return [f"{label}: {item}", *_no_candidate(item, answer)]
-    lines = [f"{label}: {item}", f"{_standing(explained, answer)}; kept out by the rule: {explained.offered.rule}"]
     scores = [rival.offered.score for rival in answer.added if rival.offered.score is not None]
     missed = min(scores) - explained.offered.score if scores and explained.offered.score is not None else 0.0
-    if missed > 0:
-        lines.append(f"{missed:.3g} below the lowest score that is offered, {min(scores):.3f}")
-    if pair := winning_pair(explained):
-        lines.append(f"its best pair: {pair}")
+    pair = winning_pair(explained)
     rank = answer.ranking.index(explained) if explained in answer.ranking else 0
-    if front := [f"{rival.offered.id}{_scored(' ', rival)}" for rival in answer.ranking[:rank]]:
-        lines.append(f"in front of it: {first_few(front, _IN_FRONT)}")
+    front = [f"{rival.offered.id}{_scored(' ', rival)}" for rival in answer.ranking[:rank]]
     is_short = 0 < len(front) <= 2 * _IN_FRONT
     crowd = "; or merge, reword or disable the items ranked above it" if is_short else ""
     reword = f"say in {_words_of(explained)} what such a request asks for"
-    lines.append(f"to fix it: {reword}{crowd}; or loosen the setting in the rule")
-    return lines
+    return [
+        f"{label}: {item}",
+        f"{_standing(explained, answer)}; kept out by the rule: {explained.offered.rule}",
+        *([f"{missed:.3g} below the lowest score that is offered, {min(scores):.3f}"] if missed > 0 else []),
+        *([f"its best pair: {pair}"] if pair else []),
+        *([f"in front of it: {first_few(front, _IN_FRONT)}"] if front else []),
+        f"to fix it: {reword}{crowd}; or loosen the setting in the rule",
+    ]
 
 
 def presence_lines(label: str, item: str, answer: ExplainedAnswer) -> list[str]:
@@ -179,13 +182,13 @@ def presence_lines(label: str, item: str, answer: ExplainedAnswer) -> list[str]:
         is_always = explained.offered.mode == "always"
         fix = f"set `include` of {item} to agent or manual" if is_always else f"leave {item} out of the session"
         return [f"{label}: {item}", f"the session holds it ({explained.offered.mode})", f"to fix it: {fix}"]
-    lines = [f"{label}: {item}", _standing(explained, answer)]
-    if pair := winning_pair(explained):
-        lines.append(f"brought in by: {pair}")
-    lines.append(
-        f"to fix it: take the words that such a request uses out of {_words_of(explained)}; or tighten the cut"
-    )
-    return lines
+    pair = winning_pair(explained)
+    return [
+        f"{label}: {item}",
+        _standing(explained, answer),
+        *([f"brought in by: {pair}"] if pair else []),
+        f"to fix it: take the words that such a request uses out of {_words_of(explained)}; or tighten the cut",
+    ]
 
 
 def too_many(answer: ExplainedAnswer, at_most: int) -> list[str]:

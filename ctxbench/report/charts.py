@@ -598,8 +598,7 @@ def heat_map(ax: Axes, chart: HeatMap) -> Any:
 def _number(ax: Axes, chart: HeatMap, at: tuple[int, int], font: float, tint: Any) -> None:
     """The number of a cell, in whichever of dark and light letters has more contrast with its tint."""
     column, row = at
-    text = chart.format_value(float(chart.values[row, column]))
-    if not text:
+    if not (text := chart.format_value(float(chart.values[row, column]))):
         return
     parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in tint[:3]]
     light = 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]  # relative luminance, as in WCAG 2

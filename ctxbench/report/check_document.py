@@ -130,8 +130,7 @@ def refusal(name: str, error: Exception) -> Document:
 
 def _reuse_notice(selectors: list[SelectorCheck]) -> Iterator[str]:
     """One notice for all selectors whose answers are those of the baseline."""
-    names = [check_texts.selector_name(selector) for selector in selectors if selector.reused]
-    if names:
+    if names := [check_texts.selector_name(selector) for selector in selectors if selector.reused]:
         all_of_them = "no selector was asked again" if len(names) > 1 else f"{names[0]} was not asked again"
         subject = all_of_them if len(names) == len(selectors) else f"not asked again: {first_few(names)}"
         yield f"{subject}: nothing that decides the answers has changed since the baseline was accepted"
@@ -232,40 +231,38 @@ def _metrics(check: SelectorCheck) -> Table:
 
 
 def _pins(check: SelectorCheck) -> Table:
-    rows = [
-        (
-            check_texts.id_with_text(check, pin.query),
-            check_texts.sentence(pin.pin),
-            f"{pin.line}" if pin.line else wording.NONE,
-            check_texts.sentence(pin.message),
-        )
-        for pin in check.pins
-    ]
     return Table(
-        title=f"Broken pins: {len(rows):,}",
+        title=f"Broken pins: {len(check.pins):,}",
         head=("query", "pin", "line", "problem"),
-        rows=tuple(rows),
+        rows=tuple(
+            (
+                check_texts.id_with_text(check, pin.query),
+                check_texts.sentence(pin.pin),
+                f"{pin.line}" if pin.line else wording.NONE,
+                check_texts.sentence(pin.message),
+            )
+            for pin in check.pins
+        ),
         n_shown=_SHOWN,
         stacked=True,
     )
 
 
 def _minimums(check: SelectorCheck) -> Table:
-    rows = [
-        (
-            f"{verdict.metric} %",
-            "missed" if verdict.missed else "reached",
-            wording.mean(parse_metric(verdict.metric), verdict.estimate),
-            wording.number(parse_metric(verdict.metric), verdict.minimum.value),
-            "lower end of the interval" if verdict.minimum.by == "lower" else "value",
-            f"{verdict.estimate.n:,}",
-        )
-        for verdict in check.minimums
-    ]
     return Table(
         title="Minimums",
         head=("metric", "minimum", "now", "at least", "by", "queries"),
-        rows=tuple(rows),
+        rows=tuple(
+            (
+                f"{verdict.metric} %",
+                "missed" if verdict.missed else "reached",
+                wording.mean(parse_metric(verdict.metric), verdict.estimate),
+                wording.number(parse_metric(verdict.metric), verdict.minimum.value),
+                "lower end of the interval" if verdict.minimum.by == "lower" else "value",
+                f"{verdict.estimate.n:,}",
+            )
+            for verdict in check.minimums
+        ),
         numbers=frozenset({2, 3, 5}),
         weight=Weight.VERDICT,
         key=2,
@@ -273,20 +270,19 @@ def _minimums(check: SelectorCheck) -> Table:
 
 
 def _unmet(check: SelectorCheck, locations: Locations) -> Table:
-    rows = [
-        (
-            check_texts.sentence(" or ".join(requirement.items)),
-            locations.text(locations.of_items(requirement.items, check.dataset)),
-            requirement.why,
-            f"{len(requirement.queries):,} ({first_few(requirement.queries)})",
-        )
-        for requirement in check.unmet
-    ]
     return _without_empty_places(
         Table(
-            title=f"Required items that can no longer be offered: {len(rows):,}",
+            title=f"Required items that can no longer be offered: {len(check.unmet):,}",
             head=("item", "where", "reason", "queries"),
-            rows=tuple(rows),
+            rows=tuple(
+                (
+                    check_texts.sentence(" or ".join(requirement.items)),
+                    locations.text(locations.of_items(requirement.items, check.dataset)),
+                    requirement.why,
+                    f"{len(requirement.queries):,} ({first_few(requirement.queries)})",
+                )
+                for requirement in check.unmet
+            ),
             n_shown=_SHOWN,
             stacked=True,
             joined=True,
@@ -296,25 +292,24 @@ def _unmet(check: SelectorCheck, locations: Locations) -> Table:
 
 def _token_changes(check: SelectorCheck, locations: Locations) -> Table:
     """The table of items whose token count changed; details, unless tokens decide the verdict."""
-    rows = [
-        (
-            Quoted(item.item),
-            locations.text(locations.item(check.dataset, item.item)),
-            f"{item.base:,} -> {item.head:,}",
-            item.why,
-            f"{len(item.queries):,}",
-            f"{item.tokens:+,}",
-        )
-        for item in check.token_changes
-    ]
     decides = any(
         check_texts.counts_tokens(judged) and judged.verdict in check_texts.CAUSE_VERDICTS for judged in check.metrics
     )
     return _without_empty_places(
         Table(
-            title=f"Items with another token count: {len(rows):,}",
+            title=f"Items with another token count: {len(check.token_changes):,}",
             head=("item", "where", "prompt tokens", "edit", "queries", "tokens added"),
-            rows=tuple(rows),
+            rows=tuple(
+                (
+                    Quoted(item.item),
+                    locations.text(locations.item(check.dataset, item.item)),
+                    f"{item.base:,} -> {item.head:,}",
+                    item.why,
+                    f"{len(item.queries):,}",
+                    f"{item.tokens:+,}",
+                )
+                for item in check.token_changes
+            ),
             numbers=frozenset({2, 4, 5}),
             weight=Weight.COST if decides else Weight.DETAIL,
             n_shown=_SHOWN if decides else _FEW,
@@ -380,34 +375,32 @@ def _causes(check: SelectorCheck, locations: Locations) -> Table:
     causes = check.causes
     if tokens_decided(check):  # then tokens are the cost
         causes = tuple(sorted(causes, key=lambda group: -group.tokens))
-    rows = [
-        (
-            check_texts.sentence(check_texts.cause_text(group.cause)),
-            locations.text(locations.of_cause(group.cause, check.dataset, [check.selector])),
-            f"{group.lost:,}",
-            f"{group.gained:,}",
-            f"{group.others:,}",
-            f"{group.tokens:+,}" if group.tokens else "0",
-            f"{len(group.queries):,} ({first_few(group.queries)})",
-            check_texts.sentence(str(group.fix)),
-        )
-        for group in causes
-    ]
-    head = (
-        "cause",
-        "where",
-        "lost",
-        "gained",
-        "optional items moved",
-        "prompt tokens added",
-        "queries",
-        "fix",
-    )
     return _without_empty_places(
         Table(
-            title=f"Causes, most costly first: {len(rows):,}",
-            head=head,
-            rows=tuple(rows),
+            title=f"Causes, most costly first: {len(causes):,}",
+            head=(
+                "cause",
+                "where",
+                "lost",
+                "gained",
+                "optional items moved",
+                "prompt tokens added",
+                "queries",
+                "fix",
+            ),
+            rows=tuple(
+                (
+                    check_texts.sentence(check_texts.cause_text(group.cause)),
+                    locations.text(locations.of_cause(group.cause, check.dataset, [check.selector])),
+                    f"{group.lost:,}",
+                    f"{group.gained:,}",
+                    f"{group.others:,}",
+                    f"{group.tokens:+,}" if group.tokens else "0",
+                    f"{len(group.queries):,} ({first_few(group.queries)})",
+                    check_texts.sentence(str(group.fix)),
+                )
+                for group in causes
+            ),
             numbers=frozenset({2, 3, 4, 5}),
             n_shown=_SHOWN,
             stacked=True,

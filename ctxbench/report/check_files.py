@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ctxbench.datasets.queries import group_pairs
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.run_folder import comparison_dict, estimate_dict, finite
 from ctxbench.gate.baseline import AcceptedFigures
@@ -340,7 +341,7 @@ def _loosened(check: Check, locations: Locations) -> Iterator[_Note]:
 def _refusals(check: Check, locations: Locations) -> Iterator[_Note]:
     """What cannot be compared; selectors of one dataset that have the same reasons together."""
     refused = [selector for selector in check.selectors if selector.verdict is Verdict.NOT_COMPARABLE]
-    by_reasons = wording.grouped(((selector.dataset, selector.reasons), selector) for selector in refused)
+    by_reasons = group_pairs(((selector.dataset, selector.reasons), selector) for selector in refused)
     for (dataset, reasons), selectors in by_reasons.items():
         titles = first_few([check_texts.selector_title(selector) for selector in selectors])
         yield _Note(
@@ -627,8 +628,7 @@ def _metric_cases(check: SelectorCheck, strict: bool, locations: Locations) -> I
             f"tolerance {check_texts.size_text(metric, judged.tolerance)}, detectable "
             f"{check_texts.size_text(metric, judged.detectable)}"
         )
-        outcome = _outcome(judged.verdict, strict)
-        if outcome and (group := metric_cause(check, judged)) is not None:
+        if (outcome := _outcome(judged.verdict, strict)) and (group := metric_cause(check, judged)) is not None:
             where = locations.text(locations.of_cause(group.cause, check.dataset, [check.selector]))
             message += f"; {check_texts.cause_text(group.cause)}{f' ({where})' if where else ''}"
         yield _Case(f"metric: {judged.metric}", outcome, str(judged.verdict), message if outcome else "")

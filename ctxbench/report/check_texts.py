@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
 
+from ctxbench.datasets.queries import group_pairs
 from ctxbench.evaluation.metrics import Metric, parse_metric
 from ctxbench.evaluation.statistics import Comparison
 from ctxbench.gate.baseline import AcceptedFigures
@@ -142,8 +143,7 @@ def selector_title(check: SelectorCheck | AcceptedFigures) -> str:
 
 def replacement_text(check: Check) -> str:
     """That the baseline was accepted anew, with what it changed; empty where it was not."""
-    replaced = check.replacement
-    if replaced is None:
+    if (replaced := check.replacement) is None:
         return ""
     looser = [f"looser: {loosened_text(setting)}" for setting in replaced.loosened]
     figures = [*map(_figure_text, replaced.figures)] or ["same figures"]
@@ -451,18 +451,22 @@ def ranked_selectors(check: Check) -> list[SelectorCheck]:
 
 def _main_reason(check: SelectorCheck) -> str:
     """Why a selector has its verdict, in counts and means; its first reason where these do not tell."""
-    clauses = []
-    if check.lost - check.gained > check.allowed or (check.gained and check.verdict is Verdict.BETTER):
-        lost = count(check.lost, "required item")
-        clauses.append(f"{lost} lost, {check.gained:,} gained (allowed: {check.allowed:,})")
-    if check.unmet:
-        clauses.append(f"{count(len(check.unmet), 'required item')} can no longer be offered")
-    if check.pins:
-        clauses.append(f"{count(len(check.pins), 'pin')} broken")
-    clauses += map(missed_text, check.missed)
-    for judged in check.metrics:
-        if judged.verdict is check.verdict:
-            clauses.append(f"{judged.metric} {_mean(judged, judged.base.value)} -> {_mean(judged, judged.head.value)}")
+    counted = check.lost - check.gained > check.allowed or (check.gained and check.verdict is Verdict.BETTER)
+    lost, n_unmet = count(check.lost, "required item"), len(check.unmet)
+    facts = {
+        f"{lost} lost, {check.gained:,} gained (allowed: {check.allowed:,})": counted,
+        f"{count(n_unmet, 'required item')} can no longer be offered": n_unmet,
+        f"{count(len(check.pins), 'pin')} broken": check.pins,
+    }
+    clauses = [
+        *(clause for clause, applies in facts.items() if applies),
+        *map(missed_text, check.missed),
+        *(
+            f"{judged.metric} {_mean(judged, judged.base.value)} -> {_mean(judged, judged.head.value)}"
+            for judged in check.metrics
+            if judged.verdict is check.verdict
+        ),
+    ]
     judges = check.verdict not in (Verdict.NOT_COMPARABLE, Verdict.SAME)
     return "; ".join(clauses) if clauses and judges and not check.outdated else check.reasons[0].rstrip(".")
 
@@ -488,8 +492,7 @@ def _size(selectors: Sequence[SelectorCheck]) -> str:
 
 def _changes_text(selectors: Sequence[SelectorCheck]) -> str:
     """What changed although the verdict is `same`."""
-    n = sum(len(selector.changes) for selector in selectors)
-    if n:
+    if n := sum(len(selector.changes) for selector in selectors):
         return f"{count(n, 'change')} of what is offered, no loss beyond the tolerances"
     return "no item moved" if any(selector.differs for selector in selectors) else "nothing changed"
 
@@ -502,7 +505,7 @@ def _unasked_text(selectors: Sequence[SelectorCheck]) -> str:
 def other_verdicts(check: Check) -> str:
     """What a short report tells besides its first line: other verdicts, a new baseline, minimums that judge nothing."""
     further = [selector for selector in ranked_selectors(check)[1:] if selector.verdict is not Verdict.SAME]
-    names = wording.grouped((selector.verdict, selector_name(selector)) for selector in further)
+    names = group_pairs((selector.verdict, selector_name(selector)) for selector in further)
     clauses = [f"{verdict}: {first_few(titles, _NAMED_IDS_BRIEFLY)}" for verdict, titles in names.items()]
     text = f"also {'; '.join(clauses)}" if clauses else ""
     return "; ".join(filter(None, [replacement_text(check), text, *check.unjudged]))
@@ -527,7 +530,7 @@ def losses(check: Check) -> list[str]:
         for pin in selector.pins:
             line = f" on line {pin.line}" if pin.line else ""
             pins.setdefault((dataset, pin.query, pin.pin), f"pin{line}: {pin.query}{end}: {pin.message}")
-    pairs = wording.grouped(((dataset, item), query) for dataset, item, query in _lost(check))
+    pairs = group_pairs(((dataset, item), query) for dataset, item, query in _lost(check))
     by_item = sorted(pairs.items(), key=lambda entry: -len(entry[1]))
     lost = [f"{item}: lost for {_counted_queries(queries)}{ends.get(name, '')}" for (name, item), queries in by_item]
     return _first_lines([*gone.values(), *missed, *pins.values(), *lost])
@@ -592,8 +595,7 @@ def main_causes(selectors: Sequence[SelectorCheck]) -> list[tuple[SelectorCheck,
     Those of lost required items, most items lost net first. Where nothing required was lost, or tokens alone decided on
     the worst selector, what is to blame for the metric that decided.
     """
-    by_cause = losses_by_cause(() if selectors and tokens_decided(selectors[0]) else selectors)
-    if by_cause:
+    if by_cause := losses_by_cause(() if selectors and tokens_decided(selectors[0]) else selectors):
         costliest = sorted(by_cause.values(), key=lambda groups: sum(group.gained - group.lost for _, group in groups))
         return [next((pair for pair in pairs if pair[1].fix), pairs[0]) for pairs in costliest]
     for selector in selectors:
@@ -613,33 +615,37 @@ def next_steps(check: Check, *, accept: str, first: str, removed: str) -> list[s
         first: what must be done before that; empty = nothing.
         removed: the option that leaves out what was removed on purpose.
     """
-    steps, verdict = [], check.verdict
+    verdict, is_refused = check.verdict, check.verdict is Verdict.NOT_COMPARABLE and not check.loosened
     left_out = {why for selector in check.selectors for why, queries in selector.left_out.items() if queries}
-    groups = [group for selector in check.selectors for group in selector.causes]
+    pins, before = pin_advice(check), f"{first}, then " if first else ""
+    purposes = {Verdict.BETTER: "To keep the gain", Verdict.SAME: "To include the new queries"}
+    steps = {
+        _first_step(check): True,
+        f"Queries removed or relabelled on purpose: leave them out with {removed}.": is_refused
+        and left_out & {"removed", "changed", "relabelled"},
+        f"Items removed on purpose: add {removed}.": any(selector.unmet for selector in check.selectors),
+        "Below a minimum: improve the selection; a new baseline does not change that.": any(
+            selector.missed for selector in check.selectors
+        ),
+        f"{pins}.": pins,
+        f"{purposes.get(verdict, 'If the change is intended')}, {before}accept it:": accept,
+        f"Before this dataset is used again, {first}.": first and not accept,
+    }
+    return [step for step, applies in steps.items() if step and applies]
+
+
+def _first_step(check: Check) -> str:
+    """What a verdict asks for first; empty if it asks for nothing."""
     if check.loosened:
-        steps.append(f"Restore the settings and pins of {check.name}; the verdict is by those of the baseline.")
-    elif verdict is Verdict.NOT_COMPARABLE:
-        steps.append("Nothing was judged: fix the problem above.")
-        if left_out & {"removed", "changed", "relabelled"}:
-            steps.append(f"Queries removed or relabelled on purpose: leave them out with {removed}.")
-    elif verdict is Verdict.INCONCLUSIVE:
+        return f"Restore the settings and pins of {check.name}; the verdict is by those of the baseline."
+    if check.verdict is Verdict.NOT_COMPARABLE:
+        return "Nothing was judged: fix the problem above."
+    if check.verdict is Verdict.INCONCLUSIVE:
         outdated = any(selector.outdated for selector in check.selectors)
-        steps.append("Ask the servers again." if outdated else "Label more queries to decide it.")
-    elif any(group.fix and group.fix.possible and group.lost for group in groups):
-        steps.append("Apply the suggested fix.")
-    if any(selector.unmet for selector in check.selectors):
-        steps.append(f"Items removed on purpose: add {removed}.")
-    if any(selector.missed for selector in check.selectors):
-        steps.append("Below a minimum: improve the selection; a new baseline does not change that.")
-    if pins := pin_advice(check):
-        steps.append(f"{pins}.")
-    before = f"{first}, then " if first else ""
-    if accept:
-        purpose = {Verdict.BETTER: "To keep the gain", Verdict.SAME: "To include the new queries"}
-        steps.append(f"{purpose.get(verdict, 'If the change is intended')}, {before}accept it:")
-    elif first:
-        steps.append(f"Before this dataset is used again, {first}.")
-    return steps
+        return "Ask the servers again." if outdated else "Label more queries to decide it."
+    groups = (group for selector in check.selectors for group in selector.causes)
+    can_fix = any(group.fix and group.fix.possible and group.lost for group in groups)
+    return "Apply the suggested fix." if can_fix else ""
 
 
 def losses_by_cause(
@@ -647,7 +653,7 @@ def losses_by_cause(
 ) -> dict[tuple[str, Cause], list[tuple[SelectorCheck, CauseGroup]]]:
     """The selectors that lost required items, by dataset and cause, each with its group of that cause."""
     losing = [(selector, group) for selector in selectors for group in selector.causes if group.lost]
-    return wording.grouped(((selector.dataset, group.cause), (selector, group)) for selector, group in losing)
+    return group_pairs(((selector.dataset, group.cause), (selector, group)) for selector, group in losing)
 
 
 def tokens_decided(check: SelectorCheck) -> bool:

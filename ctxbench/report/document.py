@@ -492,11 +492,10 @@ def _paragraph(text: str) -> str:
 def _sentence(text: str) -> str:
     """A text on one line without markup, mentions and links; ids are code."""
     parts = _APART.split(" ".join(text.split()))
-    return "".join(_special(part) if index % 2 else _plain(part) for index, part in enumerate(parts))
-
-
-def _special(part: str) -> str:
-    return "<span>$</span>" if part == "$" else _code(part)
+    return "".join(
+        ("<span>$</span>" if part == "$" else _code(part)) if index % 2 else _plain(part)
+        for index, part in enumerate(parts)
+    )
 
 
 def _plain(part: str) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
+from ctxbench.datasets.queries import group_pairs
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.run_folder import DatasetSummary, finite
 from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
@@ -99,7 +100,7 @@ def _count(value: float, _position: int | None = None) -> str:
 
 def _thresholds(ax: Axes, group: ScoreGroup) -> None:
     """Draw thresholds as lines with labels, and the legend of the bars."""
-    by_value = wording.grouped(((t.value, t.text), wording.named(t.selector)) for t in group.thresholds)
+    by_value = group_pairs(((t.value, t.text), wording.named(t.selector)) for t in group.thresholds)
     labels = [
         (value, text if len(group.selectors) == 1 else f"{text} {wording.listed(names)}")
         for (value, text), names in sorted(by_value.items())
@@ -216,7 +217,7 @@ def trade_off(
 
 def _joint(named: Sequence[tuple[tuple[float, float], str, Any]]) -> list[tuple[tuple[float, float], str, Any]]:
     """The labels, those of the same point joined into one."""
-    by_point = wording.grouped((at, (text, reach)) for at, text, reach in named)
+    by_point = group_pairs((at, (text, reach)) for at, text, reach in named)
     joined = []
     for at, labels in by_point.items():
         names = [text for text, _ in labels]

@@ -410,9 +410,7 @@ def _scores(score: FloatArray) -> Any:
 
 def _column(values: Sequence[Any]) -> Any:
     """A column: `{"all": value}` where every row has the same, else the list."""
-    if values and all(value == values[0] for value in values):
-        return {"all": values[0]}
-    return list(values)
+    return {"all": values[0]} if values and all(value == values[0] for value in values) else list(values)
 
 
 FILE_NAME = "report.html"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from ctxbench.datasets.queries import group_pairs
 from ctxbench.evaluation.comparisons import refining
 from ctxbench.evaluation.metrics import Metric, parse_metric
 from ctxbench.evaluation.run_folder import HEADLINE, DatasetSummary, RunSummary, SelectorSummary
@@ -34,8 +35,7 @@ def pipeline_text(description: Mapping[str, Any]) -> str:
 
 def stages_of(description: Mapping[str, Any]) -> dict[str, Stage]:
     """The described stages of a pipeline; none for any other selector."""
-    pipeline = StoredPipeline.of(description)
-    if pipeline is None:
+    if (pipeline := StoredPipeline.of(description)) is None:
         return {"refine": ()}
     stages = {"analyse": pipeline.analyse, "retrieve": pipeline.retrieve, "format": pipeline.format}
     return {**stages, "refine": refining(pipeline.refine)}
@@ -133,7 +133,7 @@ def column_words(columns: Iterable[tuple[str, Metric]]) -> str:
     Args:
         columns: titles with their metrics, in order.
     """
-    by_name = wording.grouped(((metric.group, metric.name), (title, metric)) for title, metric in columns)
+    by_name = group_pairs(((metric.group, metric.name), (title, metric)) for title, metric in columns)
     return " ".join(map(_sentence, by_name.values()))
 
 
@@ -331,8 +331,7 @@ def comparison_table(summary: RunSummary, dataset: DatasetSummary, *, every_metr
     queries, items = count(dataset.queries, "query", "queries"), count(dataset.items, "item")
     if dataset.of > dataset.queries:
         queries = f"a sample of {dataset.queries:,} of {count(dataset.of, 'query', 'queries')}"
-    split = summary.manifest["experiment"].get("split")
-    if split:
+    if split := summary.manifest["experiment"].get("split"):
         queries += f" of split {split}"
     return ComparisonTable(
         dataset=dataset.dataset,
@@ -411,8 +410,7 @@ def _row(summary: RunSummary, selector: SelectorSummary, columns: Sequence[Colum
 
 
 def _cell(selector: SelectorSummary, column: Column) -> Cell:
-    estimate = selector.estimates.get(column.key)
-    if estimate is None:
+    if (estimate := selector.estimates.get(column.key)) is None:
         return Cell(wording.NONE, why=selector.unavailable.get(column.key, "not computed"))
     if estimate.n == 0:
         return Cell(wording.NONE, why="no query that it applies to")
@@ -437,36 +435,42 @@ def table_notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[
     figures = [
         (c, e) for c in columns for selector in dataset.selectors if (e := selector.estimates.get(c.key)) and e.n
     ]
-    notes = []
-    if any("item_tokens" in c.metric.declaration.needs for c in columns):
-        notes.append(f"Prompt tokens are counted by {summary.manifest['tokens']}.")
-    notes += [*_sizes(columns, figures), *_methods(figures)]
-    if _any_loose(dataset, figures):
-        notes.append(
-            f"{wording.LOOSE} behind an interval: there are too few queries, or too few that differ, to rely on it."
-        )
-    notes += _comparison_note(dataset)
-    if dataset.only_negatives:
-        some = count(dataset.only_negatives, "query", "queries")
-        notes.append(f"{some} without full labels count for forbidden items alone: what else they need is not known.")
-    if dataset.unlabelled:
-        left = count(dataset.unlabelled, "query", "queries")
-        notes.append(f"{left} without full labels left out: what they need is not known, or not all of it.")
-    if dataset.drawn:
-        folder = str(summary.manifest["datasets"][dataset.dataset]["reference"])
-        see = shlex.join(["ctxbench", "data", "label", folder, "--minutes", "0"])
-        notes.append(
-            f"{count(dataset.drawn, 'query', 'queries')} of these were drawn by a label queue, with unequal "
-            f"chances: these are not the figures of all requests, see `{see}`."
-        )
+    is_counted = any("item_tokens" in c.metric.declaration.needs for c in columns)
+    loose = f"{wording.LOOSE} behind an interval: there are too few queries, or too few that differ, to rely on it."
     return (
-        *notes,
+        *([f"Prompt tokens are counted by {summary.manifest['tokens']}."] if is_counted else []),
+        *_sizes(columns, figures),
+        *_methods(figures),
+        *([loose] if _any_loose(dataset, figures) else []),
+        *_comparison_note(dataset),
+        *_counted_queries(summary, dataset),
         *_worst_scopes(dataset),
         *_forbidden(dataset),
         *_reasons(dataset, columns),
         *_failures(dataset),
         *_selector_notes(dataset),
     )
+
+
+def _counted_queries(summary: RunSummary, dataset: DatasetSummary) -> Iterator[str]:
+    """The queries that count only in part, that are left out, or that were drawn with unequal chances."""
+    folder = str(summary.manifest.get("datasets", {}).get(dataset.dataset, {}).get("reference", ""))
+    see = shlex.join(["ctxbench", "data", "label", folder, "--minutes", "0"])
+    notes = (
+        (
+            dataset.only_negatives,
+            "without full labels count for forbidden items alone: what else they need is not known.",
+        ),
+        (dataset.unlabelled, "without full labels left out: what they need is not known, or not all of it."),
+        (
+            dataset.drawn,
+            (
+                "of these were drawn by a label queue, with unequal chances: these are not the figures of all "
+                f"requests, see `{see}`."
+            ),
+        ),
+    )
+    yield from (f"{count(n, 'query', 'queries')} {text}" for n, text in notes if n)
 
 
 def _any_loose(dataset: DatasetSummary, figures: Sequence[tuple[Column, Estimate]]) -> bool:
@@ -483,10 +487,11 @@ def _sizes(columns: Sequence[Column], figures: Sequence[tuple[Column, Estimate]]
     for column in columns:
         if sizes := tuple(sorted({estimate.n for c, estimate in figures if c is column})):
             by_size.setdefault(sizes, []).append(column.title)
-    texts = []
-    for sizes, titles in by_size.items():
-        span = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
-        texts.append(span if len(by_size) == 1 else f"{span} for {wording.listed(titles)}")
+    spans = {sizes: " to ".join(f"{n:,}" for n in dict.fromkeys((sizes[0], sizes[-1]))) for sizes in by_size}
+    texts = [
+        spans[sizes] if len(by_size) == 1 else f"{spans[sizes]} for {wording.listed(titles)}"
+        for sizes, titles in by_size.items()
+    ]
     return [f"{wording.SIZE_WORDS}, {'; '.join(texts)}."] if texts else []
 
 
@@ -498,8 +503,7 @@ def _methods(figures: Sequence[tuple[Column, Estimate]]) -> list[str]:
         if column.interval and wording.estimate_interval(column.metric, estimate):
             methods.setdefault(estimate.interval.method, {})[column.title] = None
             levels.add(f"{estimate.interval.level:.0%}")
-    texts = [f"{method} for {wording.listed(list(titles))}" for method, titles in methods.items()]
-    if not texts:
+    if not (texts := [f"{method} for {wording.listed(list(titles))}" for method, titles in methods.items()]):
         return []
     level = wording.listed(sorted(levels))
     text = (
@@ -526,7 +530,7 @@ def _reasons(dataset: DatasetSummary, columns: Sequence[Column]) -> list[str]:
     missing: dict[tuple[str, str], list[str]] = {}
     for selector in dataset.selectors:
         reasons = ((_cell(selector, column).why, column.title) for column in columns)
-        for why, titles in wording.grouped((why, title) for why, title in reasons if why).items():
+        for why, titles in group_pairs((why, title) for why, title in reasons if why).items():
             missing.setdefault((why, wording.listed(titles)), []).append(wording.named(selector.selector))
     return [f"{wording.NONE} {titles} of {wording.listed(names)}: {why}." for (why, titles), names in missing.items()]
 
@@ -547,11 +551,12 @@ _MOST_FORBIDDEN = 3  # items that are named of each selector
 
 def _forbidden(dataset: DatasetSummary) -> list[str]:
     """The forbidden items that selectors offered most often, in a sentence."""
-    texts = []
-    for selector in dataset.selectors:
-        if selector.forbidden:
-            items = [f"{wording.named(item)} ({n:,})" for item, n in selector.forbidden.items()]
-            texts.append(f"{wording.named(selector.selector)} {first_few(items, _MOST_FORBIDDEN)}")
+    items = {
+        selector.selector: [f"{wording.named(item)} ({n:,})" for item, n in selector.forbidden.items()]
+        for selector in dataset.selectors
+        if selector.forbidden
+    }
+    texts = [f"{wording.named(name)} {first_few(named, _MOST_FORBIDDEN)}" for name, named in items.items()]
     return [f"Forbidden items offered most often (queries): {'; '.join(texts)}."] if texts else []
 
 
@@ -617,8 +622,7 @@ def run_answer(summary: RunSummary) -> str:
     selector. Over several datasets the one that wins on most of them is chosen.
     """
     base = summary.compare_to
-    winners = [name for dataset in summary.datasets if (name := winner(dataset, base))]
-    if not winners:
+    if not (winners := [name for dataset in summary.datasets if (name := winner(dataset, base))]):
         return _alone(summary)
     chosen, n_won = Counter(winners).most_common(1)[0]
     rival = base if chosen != base else _rival(summary.datasets)
@@ -644,8 +648,7 @@ def winner(dataset: DatasetSummary, base: str) -> str:
     interval of the best selector's difference, unless it is significantly less complete than the baseline. `oracle`,
     `everything` and `random` are nobody's choice. Empty where nothing was compared.
     """
-    compared = {name: row for name, row in _comparisons(dataset).items() if not _is_bound(name)}
-    if not compared:
+    if not (compared := {name: row for name, row in _comparisons(dataset).items() if not _is_bound(name)}):
         return ""
     gains = {name: complete.difference for name, (complete, _) in compared.items()}
     costs = {name: tokens.difference if tokens else 0.0 for name, (_, tokens) in compared.items()}
@@ -680,8 +683,7 @@ def _pair(
     dataset: DatasetSummary, chosen: str, rival: str, base: str
 ) -> tuple[wording.Means, wording.Means | None] | None:
     """Completeness and tokens of the chosen selector and of its rival, one of which is the baseline."""
-    row = _comparisons(dataset).get(rival if chosen == base else chosen)
-    if row is None:
+    if (row := _comparisons(dataset).get(rival if chosen == base else chosen)) is None:
         return None
     complete, tokens = (wording.Means.of(comparison) for comparison in row)
     if chosen == base:

@@ -246,19 +246,21 @@ def markdown_report(summary: RunSummary, datasets: Mapping[str, Dataset]) -> str
     summary = with_titles(summary)
     experiment = summary.manifest["experiment"]
     metrics = dict.fromkeys(metric for dataset in summary.datasets for metric in summary.metrics(dataset))
-    lines = [f"# {_escape(experiment['name'])}", ""]
-    lines += [f"**{_escape(run_answer(summary))}**", ""]
-    if len(summary.datasets) > 1 and {"completeness", "tokens"} <= set(experiment["metrics"]):
-        head, *rows = glance(summary)
-        lines += ["Complete % / prompt tokens:", "", *_table(head, rows), ""]
-    if experiment["about"]:
-        lines += [_escape(experiment["about"]), ""]
-    lines += [*_common(summary.manifest, metrics), ""]
+    has_glance = len(summary.datasets) > 1 and {"completeness", "tokens"} <= set(experiment["metrics"])
+    head, *rows = glance(summary)
+    lines = [
+        *(f"# {_escape(experiment['name'])}", "", f"**{_escape(run_answer(summary))}**", ""),
+        *(["Complete % / prompt tokens:", "", *_table(head, rows), ""] if has_glance else []),
+        *([_escape(experiment["about"]), ""] if experiment["about"] else []),
+        *(*_common(summary.manifest, metrics), ""),
+    ]
     for dataset in summary.datasets:
         table = comparison_table(summary, dataset, every_metric=True)
-        lines += [f"## {_escape(table.heading)}", "", *_about(dataset, datasets[dataset.dataset]), ""]
-        lines += [*_markdown_figures(table), "", *_markdown_differences(table)]
-        lines += [*(f"* {_escape(note)}" for note in table.notes), ""]
+        lines += [
+            *(f"## {_escape(table.heading)}", "", *_about(dataset, datasets[dataset.dataset]), ""),
+            *(*_markdown_figures(table), "", *_markdown_differences(table)),
+            *(*(f"* {_escape(note)}" for note in table.notes), ""),
+        ]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -348,24 +350,25 @@ def _flat(value: Any) -> str:
 def _markdown_figures(table: ComparisonTable) -> list[str]:
     """One row a selector, one column a metric, the interval behind each value."""
     titles = [f"{column.title}{' %' if column.unit == '%' else ''}" for column in table.columns]
-    rows = []
-    for row in table.rows:
-        cells = [row.cells[column.key] for column in table.columns]
-        texts = [f"{cell.value} ({cell.interval})" if cell.interval else cell.value for cell in cells]
-        rows.append([f"**{row.selector}**" if row.is_base else row.selector, *texts])
-    return _table(["selector", *titles], rows)
+    cells = [[row.cells[column.key] for column in table.columns] for row in table.rows]
+    texts = [[f"{cell.value} ({cell.interval})" if cell.interval else cell.value for cell in row] for row in cells]
+    names = [f"**{row.selector}**" if row.is_base else row.selector for row in table.rows]
+    return _table(["selector", *titles], [[name, *row] for name, row in zip(names, texts, strict=True)])
 
 
 def _markdown_differences(table: ComparisonTable) -> list[str]:
     if not table.compared:
         return []
     titles = [f"{metric.name}, points" if wording.unit(metric) == "%" else metric.name for metric in table.compared]
-    rows = []
-    for row in table.rows:
-        if not row.is_base:
-            differences = [row.differences.get(str(metric)) for metric in table.compared]
-            texts = [f"{d.value} ({d.interval}), {d.verdict}" if d else wording.NONE for d in differences]
-            rows.append([row.selector, *texts])
+    differences = {
+        row.selector: [row.differences.get(str(metric)) for metric in table.compared]
+        for row in table.rows
+        if not row.is_base
+    }
+    rows = [
+        [name, *(f"{d.value} ({d.interval}), {d.verdict}" if d else wording.NONE for d in cells)]
+        for name, cells in differences.items()
+    ]
     lines = _table(["selector", *titles], rows, rule="---")
     return [f"Against **{_escape(table.base)}**, on the same queries:", "", *lines, ""]
 

@@ -152,7 +152,6 @@ _AXES = {
     TOKENS: "prompt tokens a query",
     ITEMS: "items a query",
 }
-_MEAN = "mean over queries"
 _LINES = (
     " A thick line, the front, has the best settings of a selector (no other is as complete for fewer prompt tokens); "
     "it is drawn where these two are the axes. A thin line has the first n items of its ranking; tints are 95% "
@@ -177,8 +176,7 @@ def trade_off(dataset: DatasetTuning) -> Drawing | None:
     candidates = [
         trade_panel(dataset, lines, across, up) for up in (COMPLETENESS, RECALL) for across in (TOKENS, ITEMS)
     ]
-    panels = [panel for panel in candidates if panel is not None]
-    if not panels:
+    if not (panels := [panel for panel in candidates if panel is not None]):
         return None
     log = " Axes across are logarithmic." if any(panel.x.log for panel in panels) else ""
     name = file_name(dataset.dataset, "trade-off")
@@ -337,7 +335,7 @@ def _slice_panel(trace: Trace, metric: Metric, y: Scale, chosen: SettingResult) 
             label = f"chosen: {trace.name} {value_text(chosen.values[trace.name])}"
             rings.append(Ring(label, at, value, shape="diamond"))
     title = f"{trace.name}: {tuning_tables.TITLES[name].removesuffix(' %')}"
-    return Panel(title, {_MEAN: _line(xs, trace, name)}, replace(x, names=names), y, rings)
+    return Panel(title, {"mean over queries": _line(xs, trace, name)}, replace(x, names=names), y, rings)
 
 
 def _position(value: Value | None, names: Sequence[str]) -> float:
@@ -561,25 +559,23 @@ def _dataset(dataset: DatasetTuning) -> Iterator[Block]:
     groups = dataset.same_advice()
     for group in groups:
         parts = (sensitivity(dataset, group[0]), two_at_a_time(dataset, group[0]))
-        drawn = tuple(part for part in parts if part is not None)
-        if drawn:
+        if drawn := tuple(part for part in parts if part is not None):
             yield Details(f"{policy_names(group)} on {dataset.dataset}: sensitivity to its parameters", drawn)
     for group in groups:
         if group[0].chosen is not None:
             yield from _worse_requests(dataset, group)
-    notes = tuple(_notes(dataset))
-    if notes:
+    if notes := tuple(_notes(dataset)):
         yield Subheading("Notes")
         yield Bullets(notes)
 
 
 def _facts(dataset: DatasetTuning) -> str:
-    counts = []
-    for split, n in dataset.queries.items():
-        of = dataset.of.get(split, n)
-        some = f"{n:,} of " if of > n else ""
-        suffix = "" if split == ALL else f" of split {split}"
-        counts.append(f"{some}{count(of, 'query', 'queries')}{suffix}")
+    of = {**dataset.queries, **dataset.of}
+    counts = [
+        f"{f'{n:,} of ' if of[split] > n else ''}{count(of[split], 'query', 'queries')}"
+        f"{'' if split == ALL else f' of split {split}'}"
+        for split, n in dataset.queries.items()
+    ]
     queries = wording.listed(counts) or "No queries"
     version = f"Version {dataset.version}, content" if dataset.version else "Content"
     return (

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from ctxbench.datasets.queries import group_pairs
 from ctxbench.evaluation.metrics import GroupMean, Metric, parse_metric
 from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
 from ctxbench.io.errors import count
@@ -76,17 +77,15 @@ def points(metric: Metric) -> str:
 
 def estimate_text(estimates: Mapping[str, Estimate], metric: Metric) -> str:
     """A mean with its interval, `93.1 (90.2-95.5)`; a dash where there is none."""
-    estimate = estimates.get(str(metric))
-    if estimate is None or not estimate.n or not math.isfinite(estimate.value):
+    if (estimate := estimates.get(str(metric))) is None or not estimate.n or not math.isfinite(estimate.value):
         return wording.NONE
     return wording.mean(metric, estimate)
 
 
 def change_text(comparisons: Mapping[str, Comparison] | None, metric: Metric) -> tuple[str, ...]:
     """A difference with its interval and its significance; tokens as per cent of the baseline's mean."""
-    comparison = (comparisons or {}).get(str(metric))
     if (
-        comparison is None
+        (comparison := (comparisons or {}).get(str(metric))) is None
         or not comparison.n
         or not math.isfinite(comparison.difference)
         or (metric == TOKENS and comparison.base == 0)
@@ -188,15 +187,19 @@ def terms(tuning: Tuning) -> str:
     outcomes = [outcome for dataset in tuning.datasets for outcome in dataset.outcomes]
     named = {name for outcome in outcomes if outcome.chosen is not None for name in outcome.chosen.values}
     reasons = " ".join(outcome.reason for outcome in outcomes)
-    sentences = [f"{name}: {words}." for name, words in _PARAMETERS.items() if name in named or f" {name} " in reasons]
-    if any(outcome.against for outcome in outcomes):
-        sentences.append("Fixed k: simply offer the first k of the base's ranking, with the best k.")
-    if any(constraint.of == "reachable" for outcome in outcomes for constraint in outcome.policy.constraints):
-        sentences.append("Reachable: what the first 20 items of the base's ranking would make complete.")
+    constraints = [constraint for outcome in outcomes for constraint in outcome.policy.constraints]
     bases = dict.fromkeys(_base_text(dataset.default.name) for dataset in tuning.datasets if dataset.default)
-    if bases and outcomes:
-        sentences.append(f"The base, or default, with which all is compared: {wording.listed([*bases])}.")
-    return " ".join(sentences)
+    sentences = {
+        **{f"{name}: {words}.": name in named or f" {name} " in reasons for name, words in _PARAMETERS.items()},
+        "Fixed k: simply offer the first k of the base's ranking, with the best k.": any(
+            outcome.against for outcome in outcomes
+        ),
+        "Reachable: what the first 20 items of the base's ranking would make complete.": any(
+            constraint.of == "reachable" for constraint in constraints
+        ),
+        f"The base, or default, with which all is compared: {wording.listed([*bases])}.": bases and outcomes,
+    }
+    return " ".join(sentence for sentence, applies in sentences.items() if applies)
 
 
 def _base_text(name: str) -> str:
@@ -206,9 +209,7 @@ def _base_text(name: str) -> str:
     if name.endswith(OF_ITS_RANKING):
         selector, _, first = name.rpartition(", ")
         return f"{selector}, the {first}, not what it offers itself"
-    if name.endswith(WITH_DEFAULTS):
-        return f"{name.removesuffix(WITH_DEFAULTS)} with its defaults"
-    return name
+    return f"{name.removesuffix(WITH_DEFAULTS)} with its defaults" if name.endswith(WITH_DEFAULTS) else name
 
 
 def p_words(tuning: Tuning) -> str:
@@ -237,7 +238,7 @@ def answer(tuning: Tuning) -> str:
     if len(tuning.datasets) == 1:
         dataset = tuning.datasets[0]
         return " ".join(f"{policy_names(group)}: {_winner(dataset, group[0])}." for group in dataset.same_advice())
-    by_policy = wording.grouped((outcome.policy.name, (dataset, outcome)) for dataset, outcome in outcomes(tuning))
+    by_policy = group_pairs((outcome.policy.name, (dataset, outcome)) for dataset, outcome in outcomes(tuning))
     return "; ".join(_over_datasets(name, several) for name, several in by_policy.items()) + "." * bool(by_policy)
 
 
@@ -286,8 +287,7 @@ def _over_datasets(name: str, several: Sequence[tuple[DatasetTuning, PolicyOutco
         points = sorted(means.value - means.compared for means in complete)
         ends = dict.fromkeys(wording.signed(COMPLETENESS, value) for value in (points[0], points[-1]))
         ranges.append(f"{' to '.join(ends)} points of completeness")
-    gaps = [gap for dataset, outcome in several if (gap := dataset.shortfall(outcome))]
-    if gaps:
+    if gaps := [gap for dataset, outcome in several if (gap := dataset.shortfall(outcome))]:
         points_less = wording.number(COMPLETENESS, max(gaps))
         ranges.append(f"on {len(gaps)} less complete than {LEARNED_NORMAL}, by up to {points_less} points")
     return f"{text} ({', '.join(ranges)})" if ranges else text
@@ -595,14 +595,16 @@ def _rows(
         tuning: of which.
         make: the cells of an outcome; None = it has no row.
     """
-    rows: list[tuple[Cell, ...]] = []
-    for dataset in tuning.datasets:
-        for group in dataset.same_advice():
-            named_cells = [
+    rows: list[tuple[Cell, ...]] = [
+        (dataset.dataset, ", ".join(name for name, _ in named_cells), *_merged(named_cells))
+        for dataset in tuning.datasets
+        for group in dataset.same_advice()
+        if (
+            named_cells := [
                 (outcome.policy.name, cells) for outcome in group if (cells := make(dataset, outcome)) is not None
             ]
-            if named_cells:
-                rows.append((dataset.dataset, ", ".join(name for name, _ in named_cells), *_merged(named_cells)))
+        )
+    ]
     return rows
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from ctxbench.evaluation.metrics import Metric, parse_metric
 from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
@@ -23,8 +22,6 @@ RAISED = (
 )
 SIZE_WORDS = "n: how many queries"
 _MANY = 1_000_000
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
 _LOOSE_END = re.compile(rf"[\d\u221e]{LOOSE}(?=\)|$)")
 _PLAIN = str.maketrans({MINUS: "-", DASH: "-", "\u221e": "inf"})
 
@@ -206,14 +203,6 @@ def change_range(shares: Sequence[float]) -> str:
         small, large = sorted((low, high), key=lambda text: float(text.partition("%")[0].replace(",", "")))
         return f"{small.partition(' ')[0]} to {large}"
     return f"{low} to {high}"
-
-
-def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
-    """The values of each key, keys and values in their order."""
-    groups: dict[_Key, list[_Value]] = {}
-    for key, value in pairs:
-        groups.setdefault(key, []).append(value)
-    return groups
 
 
 def listed(names: list[str]) -> str:

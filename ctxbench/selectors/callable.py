@@ -24,7 +24,7 @@ from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
 from typing import Any, BinaryIO, NoReturn, TextIO, cast
 
-from ctxbench.io.errors import Message, ParameterError, check_choice
+from ctxbench.io.errors import Message, ParameterError, check_choice, raise_first
 from ctxbench.io.files import read_bytes
 from ctxbench.model.requests import Batch
 from ctxbench.selectors.protocol import (
@@ -396,10 +396,16 @@ class CallableSource(Source):
             ParameterError: it cannot be called so.
         """
         check_choice("send", send, SENDS)
-        if not callable(function) or inspect.isclass(function):
-            raise ParameterError(f"callable must be a function or an object that can be called, got {function!r}")
-        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-            raise ParameterError("callable must be a plain function, got an async one; wrap it in asyncio.run")
+        raise_first(
+            (
+                not callable(function) or inspect.isclass(function),
+                f"callable must be a function or an object that can be called, got {function!r}",
+            ),
+            (
+                inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function),
+                "callable must be a plain function, got an async one; wrap it in asyncio.run",
+            ),
+        )
         self._function = function
         self._send, self._batch = send, batch
         self._base = Path.cwd() if base is None else base
@@ -445,17 +451,13 @@ class CallableSource(Source):
         request = batch.requests[row]
         began = time.perf_counter()
         reply = self._call(request_body(batch, row, self._send), lambda result: one_answer(request.id, result))
-        if reply.error:
-            return reply
-        return RawAnswer(answer=reply.answer, seconds=time.perf_counter() - began)
+        return reply if reply.error else RawAnswer(answer=reply.answer, seconds=time.perf_counter() - began)
 
     def _ask_all(self, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
         ids = [batch.requests[row].id for row in rows]
         bodies = [request_body(batch, row, self._send) for row in rows]
         called = self._call(bodies, lambda result: batch_answers(ids, result))
-        if called.error:
-            return [called] * len(rows)
-        return cast("list[RawAnswer]", called.answer)
+        return [called] * len(rows) if called.error else cast("list[RawAnswer]", called.answer)
 
     def _call(self, argument: Any, use: Callable[[Any], Any]) -> RawAnswer:
         """Call the function and make something of the result; both run the user's code."""
@@ -498,8 +500,7 @@ def load_callable(spec: str, *, base: Path | None = None) -> Callable[..., Any]:
     target, _, name = spec.rpartition(":")
     if not target or not name:
         raise ParameterError(f"callable must be module:function or file.py:function, got {spec!r}")
-    path = _file_of(target, base)
-    if path is not None and not path.is_file():
+    if (path := _file_of(target, base)) is not None and not path.is_file():
         raise ParameterError(f"callable {spec!r}: there is no file {target}")
     _importable(base if path is None else path.parent)
     try:
@@ -542,8 +543,7 @@ class _AsWritten(SourceFileLoader):
 def _module_of(path: Path) -> ModuleType:
     _forget_edited(path.parent)
     digest = hashlib.sha256(str(path.absolute()).encode("utf-8", "surrogatepass") + read_bytes(path)).hexdigest()
-    name = f"{_PREFIX}{digest[:16]}"
-    if name in sys.modules:
+    if (name := f"{_PREFIX}{digest[:16]}") in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path, loader=_AsWritten(name, str(path)))
     if spec is None or spec.loader is None:
@@ -603,8 +603,7 @@ def _real(path: str) -> str:
 
 def _importable(folder: Path) -> None:
     """Let modules of `folder` be found, behind everything that is installed."""
-    name = str(folder.absolute())
-    if name not in sys.path:
+    if (name := str(folder.absolute())) not in sys.path:
         sys.path.append(name)
 
 

@@ -25,7 +25,7 @@ from typing import IO, Any
 
 from ctxbench.catalogs.agent_file import OWN_FORM, program_form
 from ctxbench.catalogs.mcp_config import imported_files
-from ctxbench.io.errors import Message, ParameterError
+from ctxbench.io.errors import Message, ParameterError, raise_first
 from ctxbench.io.secrets import shown_arguments
 from ctxbench.model.requests import Batch
 from ctxbench.selectors.protocol import (
@@ -77,10 +77,13 @@ def checked_words(command: Sequence[str] | str, base: Path) -> tuple[list[str], 
         ParameterError: it is empty, or there is no such program, or no such script for the program to run.
     """
     argv = split_command(command) if isinstance(command, str) else list(command)
-    if not argv:
-        raise ParameterError(f"command is empty; name the program and its arguments, {OWN_FORM}")
-    if not all(isinstance(part, str) and part and "\0" not in part for part in argv):
-        raise ParameterError("command must be a list of texts that are not empty, the program first")
+    raise_first(
+        (not argv, f"command is empty; name the program and its arguments, {OWN_FORM}"),
+        (
+            not all(isinstance(part, str) and part and "\0" not in part for part in argv),
+            "command must be a list of texts that are not empty, the program first",
+        ),
+    )
     program = _program(argv[0], base)
     _refuse_missing_script(argv, base)
     return argv, program
@@ -88,8 +91,7 @@ def checked_words(command: Sequence[str] | str, base: Path) -> tuple[list[str], 
 
 def _program(name: str, base: Path) -> str:
     if Path(name).name == name:
-        program = shutil.which(name)
-        if program is None:
+        if (program := shutil.which(name)) is None:
             raise ParameterError(f"command: there is no program {name!r} on the path; install it, or give its place")
         return program
     path = (base / name).absolute()

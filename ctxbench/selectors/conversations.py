@@ -325,7 +325,7 @@ def read_exchange(
     row, faults = validate(ExchangeRow, data, source, context=stored)
     if row is None:
         return None, faults
-    same = ("conversation", "text", "reply", "calls", "removed", "selector", "settings", "system", "sent", "warnings")
+    keys = ("conversation", "text", "reply", "calls", "removed", "selector", "settings", "system", "sent", "warnings")
     exchange = Exchange(
         context=tuple(
             Held(item.key, item.includeMode, item.similarityScore, row.content.get(item.key.id, ""), item.shown)
@@ -333,7 +333,7 @@ def read_exchange(
         ),
         history=tuple(stored[entry] if isinstance(entry, str) else entry.message() for entry in row.history),
         tool_results=tuple((result.tool, result.text) for result in row.tool_results),
-        **{name: getattr(row, name) for name in (*same, "time", "workspace", "user")},
+        **{name: getattr(row, name) for name in (*keys, "time", "workspace", "user")},
     )
     return exchange, []
 
@@ -511,8 +511,7 @@ class ConversationStore:
             if not _is_whole(self._tail):
                 return tuple(self._rows)
             faults: list[Fault] = []
-            exchange = self._exchange(self._tail, self._line + 1, faults)
-            if exchange is None:
+            if (exchange := self._exchange(self._tail, self._line + 1, faults)) is None:
                 raise InputError(faults)
             return (*self._rows, (exchange, self._line + 1))
 
@@ -559,8 +558,7 @@ class ConversationStore:
         """
         with self._alone():
             rows = self.numbered()
-            gone = {line for exchange, line in rows if exchange.conversation == conversation}
-            if gone:
+            if gone := {line for exchange, line in rows if exchange.conversation == conversation}:
                 lines = self.path.read_bytes()[: self._read].split(b"\n")[:-1]
                 lines += [self._tail] if _is_whole(self._tail) else []
                 remaining = [text for number, text in enumerate(lines, start=1) if number not in gone]
@@ -792,8 +790,7 @@ def _differs(before: tuple[str, float | None], after: tuple[str, float | None]) 
 
 def _why_out(id_: str, agent: Agent) -> str:
     """Why an item without a rule is not offered."""
-    item = agent.item(id_)
-    if item is None or not item.enabled:
+    if (item := agent.item(id_)) is None or not item.enabled:
         return why_absent(item)
     if item.include == "agent":
         return Message("selectors.item-not-retrieved")

@@ -27,6 +27,7 @@ from ctxbench.io.errors import (
     UnknownNameError,
     UserError,
     raise_faults,
+    raise_first,
     suggest,
 )
 from ctxbench.io.rows import YamlForm
@@ -323,10 +324,16 @@ class TunedPreset:
     test: Metrics = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if bool(self.selector) == bool(self.answers):
-            raise ParameterError("a tuned preset is of a selector or of answers; give exactly one of the two")
-        if self.selector and not self.definition:
-            raise ParameterError(f"a tuned preset of selector {self.selector} needs its definition's hash")
+        raise_first(
+            (
+                bool(self.selector) == bool(self.answers),
+                "a tuned preset is of a selector or of answers; give exactly one of the two",
+            ),
+            (
+                self.selector and not self.definition,
+                f"a tuned preset of selector {self.selector} needs its definition's hash",
+            ),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

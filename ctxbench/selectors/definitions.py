@@ -213,8 +213,7 @@ def agent_definition(agent: AgentFile) -> Definition:
             f"can run; name one that ctxbench runs, such as learned/normal"
         )
     reader = _DefinitionReader(agent.path, agent.lines, [])
-    base_and_preset = reader.attempt(lambda: _named_by(agent), "selector")
-    if base_and_preset is None:
+    if (base_and_preset := reader.attempt(lambda: _named_by(agent), "selector")) is None:
         raise InputError(reader.faults)
     base, preset = base_and_preset
     if preset is not None and preset not in base.presets:
@@ -408,13 +407,16 @@ class _DefinitionReader(YamlForm):
         self.faulty = {*read} - {*parameters}
         before = len(self.faults)
         for name, parameter in parameters.items():
-            known = replace(
+            located = replace(
                 parameter,
                 needs=self._readable(parameter.needs),
                 choices={choice: self._readable(values) for choice, values in parameter.choices.items()},
             )
-            may_be_set = self.faulty and known.default is None
-            for fault in (*need_faults(known, parameters), *(() if may_be_set else choice_faults(known, parameters))):
+            may_be_set = self.faulty and located.default is None
+            for fault in (
+                *need_faults(located, parameters),
+                *(() if may_be_set else choice_faults(located, parameters)),
+            ):
                 self.fault(fault, "parameters", name)
         return parameters if self.faulty or len(self.faults) > before else set_values(parameters)
 

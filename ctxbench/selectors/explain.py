@@ -232,8 +232,7 @@ class Chunkings:
         """Read the description of a selector; one of no pipeline has no pairs."""
         from ctxbench.model.registry import StoredMerge, StoredPipeline, single_steps  # a selection needs none
 
-        pipeline = StoredPipeline.of(description)
-        if pipeline is None or pipeline.retrieve is None:
+        if (pipeline := StoredPipeline.of(description)) is None or pipeline.retrieve is None:
             return cls({"": DOCUMENTS})
         retrieve = pipeline.retrieve
         sources = dict(retrieve.sources) if isinstance(retrieve, StoredMerge) else {"": retrieve}

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from ctxbench.io.errors import Message, ParameterError, SelectorError
+from ctxbench.io.errors import Message, ParameterError, SelectorError, raise_first
 from ctxbench.io.http import (
     BODY_LIMIT,
     Connection,
@@ -61,10 +61,13 @@ def secret_of(name: str | None) -> str:
     if name is None:
         return ""
     value = os.environ.get(name, "")
-    if not value:
-        raise ParameterError(f"authorization_env names the variable {name!r}, which is not set or empty; set it")
-    if not (value.isascii() and value.isprintable()):
-        raise ParameterError(f"the value of the variable {name!r} cannot stand in a header; expected printable ASCII")
+    raise_first(
+        (not value, f"authorization_env names the variable {name!r}, which is not set or empty; set it"),
+        (
+            not (value.isascii() and value.isprintable()),
+            f"the value of the variable {name!r} cannot stand in a header; expected printable ASCII",
+        ),
+    )
     return value
 
 
@@ -103,12 +106,17 @@ class HttpSource(Source):
             parsed = httpx.URL(url)
         except (httpx.InvalidURL, UnicodeError) as error:
             raise ParameterError(f"url {self._label!r} cannot be read; expected http:// and a host") from error
-        if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise ParameterError(f"url must start with http:// or https:// and name a host, got {self._label!r}")
-        if parsed.port is not None and not 1 <= parsed.port <= 65535:
-            raise ParameterError(f"url has port {parsed.port}; expected 1 to 65535")
-        if parsed.userinfo:
-            raise ParameterError("url must hold no user or password; put them in authorization_env's variable")
+        raise_first(
+            (
+                parsed.scheme not in ("http", "https") or not parsed.host,
+                f"url must start with http:// or https:// and name a host, got {self._label!r}",
+            ),
+            (
+                parsed.port is not None and not 1 <= parsed.port <= 65535,
+                f"url has port {parsed.port}; expected 1 to 65535",
+            ),
+            (parsed.userinfo, "url must hold no user or password; put them in authorization_env's variable"),
+        )
         self._url = parsed.copy_with(fragment=None)
         self._secret = secret_of(self._options.authorization_env)
         hidden = secrets_in_url(str(self._url)) + ([("Authorization", self._secret)] if self._secret else [])

@@ -105,10 +105,10 @@ def schema() -> dict[str, Any]:
 
     Its root describes an answer, so `jsonschema.validate(answer, schema())` checks one.
     """
-    whole: dict[str, Any] = json.loads(Path(__file__).with_name("external_schema.json").read_text("utf-8"))
+    document: dict[str, Any] = json.loads(Path(__file__).with_name("external_schema.json").read_text("utf-8"))
     answer = AnswerRow.model_json_schema(ref_template="#/$defs/{model}")
-    whole["$defs"] |= {**answer.pop("$defs"), "answer": answer}
-    return whole
+    document["$defs"] |= {**answer.pop("$defs"), "answer": answer}
+    return document
 
 
 Send: TypeAlias = Literal["items", "ids", "nothing"]
@@ -301,8 +301,7 @@ class CircuitBreaker:
 
 def catalog_hash(batch: Batch, row: int) -> str:
     """The hash of the catalog of one request: that of all items, or of those that the request may see."""
-    visible = _visible_items(batch, row)
-    if visible is None:
+    if (visible := _visible_items(batch, row)) is None:
         return batch.catalog.hash
     return hashlib.sha256(batch.catalog.hash.encode() + np.packbits(visible).tobytes()).hexdigest()
 
@@ -539,8 +538,7 @@ class AnswerReader:
         start = self._batch.session_start
         in_session = frozenset(self._batch.session_item[start[row] : start[row + 1]].tolist())
         items = self._rows("items", answer["items"], row, in_session)
-        ranking = answer.get("ranking")
-        if ranking is None:
+        if (ranking := answer.get("ranking")) is None:
             rows = items.without(in_session)
             chosen = rows.item
         else:
@@ -561,14 +559,12 @@ class AnswerReader:
             raise SelectorError(f"an answer must be an object with query and items, got {quoted(answer)}")
         if unknown := [key for key in answer if key not in ANSWER_KEYS]:
             raise SelectorError(f"an answer has no key {quoted(unknown[0])}{suggest(str(unknown[0]), ANSWER_KEYS)}")
-        version = answer.get("ctxbench", VERSION)
-        if version != VERSION or isinstance(version, bool):
+        if (version := answer.get("ctxbench", VERSION)) != VERSION or isinstance(version, bool):
             raise SelectorError(f"ctxbench must be {VERSION}, the version of the protocol, got {quoted(version)}")
         if answer.get("query") != self._batch.requests[row].id:
             raise SelectorError(f"the answer is for query {quoted(answer.get('query'))}")
         for key in ("error", "build"):
-            text = answer.get(key)
-            if text is not None and not (isinstance(text, str) and text):
+            if (text := answer.get(key)) is not None and not (isinstance(text, str) and text):
                 raise SelectorError(f"{key} must be a text that is not empty, or be left out, got {quoted(text)}")
         if answer.get("error") is not None:
             raise SelectorError(f"the selector reported an error: {answer['error'][:1000]}")
@@ -604,8 +600,7 @@ class AnswerReader:
             position = self._position_of(where, named)
             if not self._batch.eligible[row, position] and position not in in_session:
                 raise SelectorError(f"{where} names {self._why_not(row, position)}")
-            first = positions.setdefault(position, index)
-            if first != index:
+            if (first := positions.setdefault(position, index)) != index:
                 raise SelectorError(f"{key}[{first}] and {where} are the same item {named['id']!r}; name an item once")
             if "score" in named:
                 scores.append(_score(f"{where} ({named['id']!r})", named["score"]))
@@ -624,8 +619,7 @@ class AnswerReader:
         name = row.get("id")
         if not isinstance(name, str):
             raise SelectorError(f"{where} needs the id of an item, got {quoted(name)}")
-        position = self._position.get(name)
-        if position is None:
+        if (position := self._position.get(name)) is None:
             raise SelectorError(f"{where} has id {quoted(name)}, which the catalog does not hold{self._hint(name)}")
         return position
 

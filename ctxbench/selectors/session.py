@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ctxbench.io.errors import Message, ParameterError, suggest
+from ctxbench.io.errors import Message, ParameterError, raise_first, suggest
 from ctxbench.model.arrays import LATEST, BoolArray
 from ctxbench.model.items import Catalog, Item, ItemKey
 from ctxbench.model.requests import Batch, Query, Request, SessionItem
@@ -217,10 +217,10 @@ class Session:
             raise ParameterError(f"no item {name!r} in the catalog{suggest(name, visible_ids)}")
         item = catalog[position]
         mode = next((session_item.mode for session_item in self.items if session_item.key == item.key), None)
-        if mode is not None:
-            raise ParameterError(f"{item.id!r} is in session {self.id!r} already (mode {mode}); nothing to add")
-        if not item.enabled:
-            raise ParameterError(f"{item.id!r} is not enabled; enable it in the agent, then add it")
+        raise_first(
+            (mode is not None, f"{item.id!r} is in session {self.id!r} already (mode {mode}); nothing to add"),
+            (not item.enabled, f"{item.id!r} is not enabled; enable it in the agent, then add it"),
+        )
         removed = tuple(removed_key for removed_key in self.removed if removed_key != item.key)
         return replace(self, items=(*self.items, SessionItem(item.key, "manual")), removed=removed)
 
@@ -268,8 +268,7 @@ class Session:
             return catalog[position] if position is not None and visible[position] else None
 
         for session_item in self.items:
-            item = find(session_item.key)
-            if item is not None and item.enabled:
+            if (item := find(session_item.key)) is not None and item.enabled:
                 session_items.append(session_item)
             else:
                 values = {"session": self.id, "item": session_item.key.id, "reason": why_absent(item)}

@@ -253,8 +253,7 @@ def refine_faults(
     old_rows, new_rows = _rows(before), _rows(after)
     if dropped := old_rows.keys() - new_rows.keys():
         yield f"rows are marked, never dropped; gone are (request, item) {sorted(dropped)[:3]}"
-    added = sorted(new_rows.keys() - old_rows.keys())
-    if added and not expands:
+    if (added := sorted(new_rows.keys() - old_rows.keys())) and not expands:
         yield f"only an expand step may add rows, or a pack step that `expands`; added are (request, item) {added[:3]}"
     new = np.array([new_rows[key] for key in added], dtype=np.int64)
     if np.any((after.origin[new] < Origin.EXPANSION) | (after.tier[new] <= RANKED)):
