@@ -76,6 +76,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "assembly": "ctxbench.pipelines.feature_families:AssemblyScores",
         "code": "ctxbench.pipelines.code_requests:CodeFit",
         "conversation": "ctxbench.pipelines.feature_families:InConversation",
+        "turn": "ctxbench.pipelines.feature_families:Turns",
         "item": "ctxbench.pipelines.feature_families:Items",
         "labelled": "ctxbench.pipelines.feature_families:SimilarRequests",
         "memory": "ctxbench.pipelines.feature_families:Memories",
