@@ -554,7 +554,9 @@ class InConversation(RequestFamily):
         near = np.max([fits[order.neighbours(steps)] for steps in range(-REACH, REACH + 1) if steps], axis=0)
         before = order.neighbours(-1)
         best_or_item = np.where(order.at >= 0, best[order.conversation], fits[item])
-        return np.stack([fits[item], best_or_item, fits[before] * _asking(batch, inputs.resources)[before], near], axis=1)
+        return np.stack(
+            [fits[item], best_or_item, fits[before] * _asking(batch, inputs.resources)[before], near], axis=1
+        )
 
 
 @dataclass(frozen=True)

@@ -237,20 +237,9 @@ class _Block:
             ends = away / slope
         begins = np.where(slope > 0, -ends, np.inf)
         begins[(slope == 0) & ((away > 0) | ((away == 0) & self.first))] = -np.inf
-        low, high = _lowest(begins, depth), _lowest(np.where(slope < 0, ends, np.inf), depth)
-        values = [
-            np.take_along_axis(begins, low, axis=1),
-            -np.take_along_axis(np.where(slope < 0, ends, np.inf), high, axis=1),
-        ]
-        sizes = [np.take_along_axis(self.size[self.query], index, axis=1) for index in (low, high)]
-        pad = ((0, 0), (0, depth - low.shape[1]))
-        return (
-            np.concatenate(
-                [np.pad(values[0], pad, constant_values=np.inf), np.pad(values[1], pad, constant_values=-np.inf)],
-                axis=1,
-            ),
-            np.concatenate([np.pad(size, pad) for size in sizes], axis=1),
-        )
+        stops, size = np.where(slope < 0, ends, np.inf), self.size[self.query]
+        low, high = _lowest(begins, size, depth), _lowest(stops, size, depth)
+        return np.concatenate([low[0], -high[0]], axis=1), np.concatenate([low[1], high[1]], axis=1)
 
 
 class LineSearch:
@@ -417,11 +406,13 @@ def _starts(spread: FloatArray, initial: FloatArray | None, seed: int) -> Iterat
     yield from np.random.default_rng(seed).standard_normal((_DRAWS, len(spread))) * scale
 
 
-def _lowest(values: FloatArray, n: int) -> IntArray:
-    """The columns of the n lowest values of each row, in any order; all of them if there are fewer."""
+def _lowest(values: FloatArray, size: IntArray, n: int) -> tuple[FloatArray, IntArray]:
+    """The n lowest of each row, in any order, and their sizes, shape (n_rows, n); infinite, of size 0, if fewer."""
     if values.shape[1] > n:
-        return np.asarray(np.argpartition(values, n - 1, axis=1)[:, :n])
-    return np.broadcast_to(np.arange(values.shape[1]), values.shape)
+        index = np.argpartition(values, n - 1, axis=1)[:, :n]
+        return np.take_along_axis(values, index, axis=1), np.take_along_axis(size, index, axis=1)
+    pad = ((0, 0), (0, n - values.shape[1]))
+    return np.pad(values, pad, constant_values=np.inf), np.pad(size, pad)
 
 
 def _spread(cases: LinearCases) -> FloatArray:
@@ -535,7 +526,7 @@ class LinearExamples:
             session=OfferedItems(
                 start=table.starts_of(session), item=table.item[session], origin=table.origin[session]
             ),
-            tokens=np.asarray(resources.tokens(dataset.catalog, searched.item), dtype=np.int64),
+            tokens=np.asarray(resources.tokens(dataset.catalog, searched.item)[searched.item], dtype=np.int64),
         )
         return cls(dataset, columns, np.array(list(weights.values())), cases)
 
