@@ -27,6 +27,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -165,10 +166,10 @@ def _published_form(entry: Row, file_name: str) -> dict[str, Any]:
             data = entry.nested(turn).data
             text, id_ = data.get("text", data.get("clean_text")), data.get("dia_id")
             values = (text, id_, data.get("speaker"), data.get("date_time", session_time))
-            if not all(isinstance(value, str) for value in values) or id_ in ids or _time_of(values[-1]) is None:
+            if not all(isinstance(value, str) for value in values) or id_ in ids or not _is_time(str(values[-1])):
                 entry.fault(Message("labelling.locomo-turn", name=file_name, session=session, turn=index, got=turn))
                 continue
-            ids.add(id_)
+            ids.add(str(id_))
             sessions[session].append({**data, "text": text})
     if not ids:
         entry.fault(Message("labelling.no-sessions", name=file_name))
@@ -190,16 +191,23 @@ def _sessions(mapping: Mapping[str, Any], pattern: str) -> Iterator[tuple[int, A
     yield from sorted(((int(match[1]), value) for match, value in matches), key=lambda session: session[0])
 
 
-def _time_of(text: str) -> datetime | None:
-    """A time such as `1:56 pm on 8 May, 2023` or `29.12.2023, 22:42:04`; None for others."""
-    try:
-        if match := _TIME.search(text):
-            hour, minute, half, day, month, year = match.groups()
-            hours = int(hour) % 12 + (12 if half == "p" else 0)
-            return datetime(int(year), MONTHS.index(month.lower()) + 1, int(day), hours, int(minute))  # noqa: DTZ001
-        return datetime.strptime(text, "%d.%m.%Y, %H:%M:%S")  # noqa: DTZ007
-    except ValueError:
-        return None
+def _time_of(text: str) -> datetime:
+    """A time such as `1:56 pm on 8 May, 2023` or `29.12.2023, 22:42:04`.
+
+    Raises:
+        ValueError: it is another text.
+    """
+    if match := _TIME.search(text):
+        hour, minute, half, day, month, year = match.groups()
+        hours = int(hour) % 12 + (12 if half == "p" else 0)
+        return datetime(int(year), MONTHS.index(month.lower()) + 1, int(day), hours, int(minute))  # noqa: DTZ001
+    return datetime.strptime(text, "%d.%m.%Y, %H:%M:%S")  # noqa: DTZ007
+
+
+def _is_time(text: str) -> bool:
+    with suppress(ValueError):
+        return bool(_time_of(text))
+    return False
 
 
 def _turns(entry: Mapping[str, Any], *, as_memories: bool) -> Iterator[Item]:
@@ -209,7 +217,6 @@ def _turns(entry: Mapping[str, Any], *, as_memories: bool) -> Iterator[Item]:
         session_time = entry["conversation"].get(f"session_{session}_date_time")
         for index, turn in enumerate(turns):
             time = _time_of(turn.get("date_time", session_time))
-            assert time is not None
             picture = f" and shared {turn['blip_caption']}." if turn.get("blip_caption") else ""
             name, speaker = f"{conversation}/{turn['dia_id']}", turn["speaker"]
             text = f'({_written(time)}) {speaker} said, "{turn["text"]}"{picture}'

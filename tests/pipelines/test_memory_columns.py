@@ -91,7 +91,10 @@ def test_a_request_names_who_speaks_by_the_first_name():
         said(f"{n}", "Hello.", n + 1, metadata={"speaker": one} if one is not None else {})
         for n, one in enumerate(speakers)
     ]
-    named = lambda text: [row[0] for row in rows("turn.named", catalog=Catalog(items), text=text).values()]  # noqa: E731
+
+    def named(text):
+        return [row[0] for row in rows("turn.named", catalog=Catalog(items), text=text).values()]
+
     assert named("What is Ada's name?") == [1.0, 0.0, 0.0, 0.0]
     assert named("Do ADA and finn agree?") == [1.0, 1.0, 0.0, 0.0]
     assert named("Who is Lovelace?") == [0.0] * 4
@@ -99,7 +102,7 @@ def test_a_request_names_who_speaks_by_the_first_name():
 
 def test_without_a_word_or_a_text_turns_have_no_share():
     assert {row[0] for row in rows("turn.share", text="zzz").values()} == {0.0}
-    assert np.isfinite([row for row in rows("turn.share", "turn.near", text="").values()]).all()
+    assert np.isfinite(list(rows("turn.share", "turn.near", text="").values())).all()
 
 
 def test_near_looks_three_items_away_and_no_further():
