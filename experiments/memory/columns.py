@@ -189,7 +189,7 @@ def climb(corpora: Sequence[Corpus]) -> dict[str, float]:
         return -2 * math.log(float(np.mean([math.exp(-gain / 2) for gain in gains])))
 
     results = []
-    for near in (0.0, 0.5):
+    for near in (0.0, 0.6):
         weights = dict.fromkeys(COLUMNS, 0.0) | FUSED | {"turn.near": near}
         while True:
             moved = [
@@ -205,8 +205,8 @@ def climb(corpora: Sequence[Corpus]) -> dict[str, float]:
     return max(results, key=value)
 
 
-def conversations_left_out(corpus: Corpus, start: Mapping[str, float]) -> Ranked:
-    """The ranking of each conversation with weights fitted within tokens to the other conversations.
+def conversations_left_out(corpus: Corpus, start: Mapping[str, float]) -> tuple[Ranked, dict[str, float]]:
+    """The ranking of each conversation with weights fitted within tokens to the others, and weights fitted to all.
 
     Args:
         corpus: with conversations as groups of queries.
@@ -215,15 +215,16 @@ def conversations_left_out(corpus: Corpus, start: Mapping[str, float]) -> Ranked
     base, examples = corpus.bases[HYBRID], corpus.examples
     metric = parse_objective(f"R@{round(base.tokens[10].mean())}tokens")
     at = [examples.columns.index(name) for name in COLUMNS]
-    cases, parts = replace(examples.cases, values=examples.cases.values[:, at]), []
-    for family in range(corpus.families.max() + 1):
+    cases, fits = replace(examples.cases, values=examples.cases.values[:, at]), []
+    for family in range(-1, corpus.families.max() + 1):
         search = LineSearch(cases, metric, queries=corpus.families != family)
         weights = search.climb(np.array([start[name] for name in COLUMNS]))
-        parts.append(corpus.ranked(dict(zip(COLUMNS, weights.tolist(), strict=True))))
         sys.stderr.write(f"conversation {family + 1} left out\n")
+        fits.append(dict(zip(COLUMNS, (weights / weights[0]).tolist(), strict=True)))
+    parts = [corpus.ranked(weights) for weights in fits[1:]]
     row = np.arange(len(corpus.families))
     arrays = [np.stack([getattr(part, name) for part in parts]) for name in ("complete", "recall", "tokens")]
-    return Ranked(*(np.moveaxis(array, 1, 2)[corpus.families, row].T for array in arrays))
+    return Ranked(*(np.moveaxis(array, 1, 2)[corpus.families, row].T for array in arrays)), fits[0]
 
 
 def points(ours: Ranked, base: Ranked, families: np.ndarray) -> Iterator[str]:
@@ -244,10 +245,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], n_texts: int = 1) 
     return "\n".join([f"| {' | '.join(head)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
-def figures(label: str, corpus: str, ranked: Ranked) -> list[str]:
+def figures(ranked: Ranked) -> str:
     """Completeness, R@10 and tokens of the first ten."""
     means = (np.nanmean(ranked.complete[10]), np.nanmean(ranked.recall[10]))
-    return [corpus, label, *(f"{mean:.3f}" for mean in means), f"{ranked.tokens[10].mean():.0f}"]
+    return f"{means[0]:.3f}, {means[1]:.3f}, {ranked.tokens[10].mean():.0f}"
 
 
 def payments(corpora: Mapping[str, Corpus], shipped: Mapping[str, float]) -> list[list[str]]:
@@ -290,17 +291,18 @@ def page(corpora: Mapping[str, Corpus], shipped: Mapping[str, float]) -> str:
             lead += [f"{cells[1]} on {KINDS[name]} ({name})"] * (label == MEMORY)
     joint = climb(list(corpora.values()))
     generated = corpora[GENERATED]
-    held_out = conversations_left_out(generated, found[GENERATED])
+    held_out, own = conversations_left_out(generated, found[GENERATED])
     cells = [cell for base in generated.bases.values() for cell in points(held_out, base, generated.families)]
     judged.append([GENERATED, "conversations left out", *cells])
     ahead = np.nanmean(held_out.recall[10]) - np.nanmean(generated.bases[HYBRID].recall[10])
     rankings = {"dense": {"similarity.score": 1.0}, "BM25": {"conversation.item": 1.0}}
     rankings |= {HYBRID: {HYBRID: 1.0}, FUSION: FUSED, MEMORY: shipped, "the document's three": DOCUMENT}
-    plain = [figures(label, name, c.ranked(w)) for name, c in corpora.items() for label, w in rankings.items()]
-    plain.append(figures("`memory`, conversations left out", GENERATED, held_out))
+    plain = [[label, *(figures(c.ranked(w)) for c in corpora.values())] for label, w in rankings.items()]
+    plain.append(["`memory`, conversations left out", figures(held_out), *("–" for _ in corpora)][: 1 + len(corpora)])
     bases = [f"{base}, {n} items" for base in (HYBRID, FUSION) for n in SIZES]
     named = {"shipped": shipped, "found on all": joint} | {f"found without {name}": row for name, row in found.items()}
-    weights = [[label, *(f"{row[name]:g}" for name in COLUMNS)] for label, row in named.items()]
+    named[f"fitted to {GENERATED} (preset `locomo`)"] = own
+    weights = [[label, *(f"{row[name]:.3g}" for name in COLUMNS)] for label, row in named.items()]
     counts = ", ".join(f"{name} {len(c.examples.dataset):,} questions" for name, c in corpora.items())
     absent = "" if PEOPLE in corpora else f"\n* {PEOPLE} (`../shared/data/realtalk`) was not there and is not measured."
     return f"""# Which ranking for memories?
@@ -323,7 +325,9 @@ conversations and measured on the tenth, each in turn.
 
 ## The first ten items
 
-{table(["corpus", "ranking", "completeness", "R@10", "tokens"], plain, 2)}
+Completeness, R@10 and tokens.
+
+{table(["ranking", *corpora], plain)}
 
 *The document's three*: similarity + recency + confidence, equal weights. Questions are asked after everything was said,
 about any time, so recency cannot pay there.
@@ -351,7 +355,8 @@ rises by {LEAST:g} points: a loss on one corpus counts more than a gain on anoth
 ## How it was made
 
 * `make memory` (`experiments/memory/columns.py`). Embeddings: {open_embedder("minilm").identity.key}; tokens: o200k.
-* Data: {counts}. Only questions whose evidence is known.{absent}
+* Data: {GENERATED} {generated.examples.dataset.version}, content `{open_dataset(GENERATED).hash[:12]}`. Questions whose
+  evidence is known: {counts}.{absent}
 * For labels of yours: `ctxbench calibrate weights DATASET --selector memory --metric R@500tokens --out fits.json`.
 * Differences and intervals are those of `at_equal_tokens` (`ctxbench/evaluation/comparisons.py`), by question. The
   features were chosen with all three corpora in view: other conversations may come out lower.
