@@ -350,7 +350,8 @@ Mean points of completeness and recall above the fusion, at the tokens of its fi
 {table(["", *(f"`{name}`" for name in COLUMNS)], weights)}
 
 A step at a time, from the fusion without and with neighbours, as long as the mean over corpora of -exp(-points / 2)
-rises by {LEAST:g} points: a loss on one corpus counts more than a gain on another.
+rises by {LEAST:g} points: a loss on one corpus counts more than a gain on another. Shipped are about the means of those found
+without each corpus; a search from another start can end elsewhere.
 
 ## How it was made
 
