@@ -295,14 +295,14 @@ def page(corpora: Mapping[str, Corpus], shipped: Mapping[str, float]) -> str:
     cells = [cell for base in generated.bases.values() for cell in points(held_out, base, generated.families)]
     judged.append([GENERATED, "conversations left out", *cells])
     ahead = np.nanmean(held_out.recall[10]) - np.nanmean(generated.bases[HYBRID].recall[10])
-    rankings = {"dense": {"similarity.score": 1.0}, "BM25": {"conversation.item": 1.0}}
+    rankings: dict[str, Mapping[str, float]] = {"dense": {"similarity.score": 1.0}, "BM25": {"conversation.item": 1.0}}
     rankings |= {HYBRID: {HYBRID: 1.0}, FUSION: FUSED, MEMORY: shipped, "the document's three": DOCUMENT}
     plain = [[label, *(figures(c.ranked(w)) for c in corpora.values())] for label, w in rankings.items()]
     plain.append(["`memory`, conversations left out", figures(held_out), *("–" for _ in corpora)][: 1 + len(corpora)])
     bases = [f"{base}, {n} items" for base in (HYBRID, FUSION) for n in SIZES]
     named = {"shipped": shipped, "found on all": joint} | {f"found without {name}": row for name, row in found.items()}
     named[f"fitted to {GENERATED} (preset `locomo`)"] = own
-    weights = [[label, *(f"{row[name]:.3g}" for name in COLUMNS)] for label, row in named.items()]
+    weight_rows = [[label, *(f"{row[name]:.3g}" for name in COLUMNS)] for label, row in named.items()]
     counts = ", ".join(f"{name} {len(c.examples.dataset):,} questions" for name, c in corpora.items())
     absent = "" if PEOPLE in corpora else f"\n* {PEOPLE} (`../shared/data/realtalk`) was not there and is not measured."
     return f"""# Which ranking for memories?
@@ -347,11 +347,11 @@ Mean points of completeness and recall above the fusion, at the tokens of its fi
 
 ## The weights
 
-{table(["", *(f"`{name}`" for name in COLUMNS)], weights)}
+{table(["", *(f"`{name}`" for name in COLUMNS)], weight_rows)}
 
 A step at a time, from the fusion without and with neighbours, as long as the mean over corpora of -exp(-points / 2)
-rises by {LEAST:g} points: a loss on one corpus counts more than a gain on another. Shipped are about the means of those found
-without each corpus; a search from another start can end elsewhere.
+rises by {LEAST:g} points: a loss on one corpus counts more than a gain on another. Shipped are about the means of those
+found without each corpus; a search from another start can end elsewhere.
 
 ## How it was made
 
@@ -371,7 +371,7 @@ def main() -> int:
         datasets[PEOPLE] = import_own(GENERATED, REALTALK, called="realtalk")
     datasets[NOTES] = open_dataset(ROOT / "datasets" / NOTES)
     corpora = {name: Corpus.opened(dataset) for name, dataset in datasets.items()}
-    shipped = definition("memory").pipeline(definition("memory").values()).refine[0].call.weights  # type: ignore[union-attr, attr-defined]
+    shipped = definition("memory").pipeline(definition("memory").values()).refine[0].call.weights  # type: ignore[union-attr]
     write_atomic(ROOT / "reports" / "memory.md", page(corpora, shipped))
     return 0
 
