@@ -121,9 +121,7 @@ domains: $(VENV)/.demo  ## reports/presets-domains.md: does it pay to cut tools,
 coverage: $(VENV)/.demo  ## reports/tuning-coverage.md: how often the intervals hold that `ctxbench tune` prints
 	$(BIN)/python experiments/tuning/coverage.py
 
-memory: $(VENV)/.demo  ## reports/memory.md: which ranking to take for what was said, and what each of its columns pays
-	$(BIN)/ctxbench calibrate weights locomo-memory --selector memory --metric R@10 --split all \
-		--out experiments/memory/weights.json
+memory: $(VENV)/.demo  ## reports/memory.md: which ranking to take for what was said, at equal tokens, and what its features pay
 	$(BIN)/python experiments/memory/columns.py
 
 assembly: $(VENV)/.test  ## reports/assembly.md: which files and messages a thread needs, and what each part of `assembly` pays

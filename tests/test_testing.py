@@ -81,6 +81,8 @@ PARAMETERS = {
                 "conversation.near": 0.1,
                 "memory.half_life": 0.2,
                 "memory.length": 0.1,
+                "turn.near": 0.2,
+                "turn.named": 0.1,
             }
         },
         {"weights": {"similarity.score": 1.0, "words.bm25_share": -0.5}},

@@ -535,7 +535,8 @@ def calibrate(
         typer.Option(
             help=(
                 "The metric that weights of a step `linear` maximise, such as nDCG@10 (the default: order of the first "
-                "ten), R@10 (share of required items among the first ten), Comp@5 or RR."
+                "ten), R@10 (share of required items among the first ten), R@500tokens (among the first items "
+                "that fit into 500 tokens), Comp@5 or RR."
             )
         ),
     ] = None,

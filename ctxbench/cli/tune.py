@@ -41,7 +41,7 @@ from ctxbench.selectors.selector import value_text
 from ctxbench.tuning.fit_examples import ALL, METRIC, labelled_queries, make_examples
 from ctxbench.tuning.held_out import NextStep
 from ctxbench.tuning.inputs import TuningInputs
-from ctxbench.tuning.linear_fits import WeightFigures, fit_columns, linear_index
+from ctxbench.tuning.linear_fits import WeightFigures, fit_columns, linear_index, parse_objective
 from ctxbench.tuning.policy import PolicyFile, read_policies
 from ctxbench.tuning.preset_files import (
     BudgetSetting,
@@ -555,7 +555,7 @@ def _fitted(
     request: FitRequest, pipeline: Pipeline, *, linear: bool
 ) -> tuple[dict[str, Fit], dict[str, FoldFigures | WeightFigures]]:
     """The fits by dataset, and with folds the figures of each on requests that it was not fitted to."""
-    embedder, metric = open_embedder(request.embedder), parse_metric(request.metric or METRIC)
+    embedder, metric = open_embedder(request.embedder), parse_objective(request.metric or METRIC)
     fits: dict[str, Fit] = {}
     figures: dict[str, FoldFigures | WeightFigures] = {}
     with progress() as bar:

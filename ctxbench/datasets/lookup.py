@@ -260,11 +260,12 @@ class FileImporter:
         """
         recipe = recipes()[self.source.name]
         card = recipe["datasets"][name]
-        source = self._expected.card(*card.get("files", recipe["files"]))
+        paths = [file.path for file in self._expected.files] if self._is_own else card.get("files", recipe["files"])
+        source = self._expected.card(*paths)
         remarks = [*recipe["remarks"], *card.get("remarks", ())]
         if self._is_own:
             source = {"form": source["url"], "sha256": source["sha256"]}
-            remarks.insert(0, str(Message("datasets.own-files")))
+            remarks = [str(Message("datasets.own-files")), *recipe["remarks"]]
         return Dataset(
             name=name,
             version=self.version,

@@ -27,12 +27,14 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 from ctxbench.datasets.dataset import Dataset, split_of
-from ctxbench.datasets.lookup import OWNER, FileImporter, json_entries, recipes, text_key
+from ctxbench.datasets.lookup import OWNER, FileImporter, SourceFile, json_entries, recipes, text_key
 from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_pairs, minimal_groups
 from ctxbench.io.errors import Fault, Message, raise_faults
 from ctxbench.io.rows import Row
@@ -48,7 +50,7 @@ MONTHS = (
     *("august", "september", "october", "november", "december"),
 )  # English in every locale
 
-_TURN_ID = re.compile(r"D:?(\d+):(\d+)")
+_TURN_ID = re.compile(r"D:?(\d+)[:;](\d+)")
 _TIME = re.compile(r"(\d{1,2}):(\d{2}) ([ap])m on (\d{1,2}) ([A-Za-z]+), (\d{4})")
 
 
@@ -61,9 +63,43 @@ class LoCoMo(FileImporter, recipe="locomo"):
     `<conversation>/obs/<session>/<speaker>/<index>`. A conversation is the scope and the group of its questions,
     which are tagged by category. In `locomo-memory` the turns are memories with workspace, time and session, and the
     questions have workspace and time instead of a scope.
+
+    A file of the user's holds a list of conversations or one conversation. Its name is `sample_id`, else that of the
+    file; sessions may be fields of its own; a turn may have `clean_text` in place of `text`, and a `date_time` such as
+    `29.12.2023, 22:42:04` (REALTALK, arXiv 2502.13270).
     """
 
     revision: ClassVar[int] = 2
+    takes_own: ClassVar[bool] = True
+
+    def with_own(self, folder: Path) -> Self:
+        """The same importer for the user's files: the file, `locomo10.json` in the folder, or else all its `.json`."""
+        paths = sorted(folder.glob("*.json")) if folder.is_dir() else [folder]
+        names = [path.name for path in paths if path.name in ("locomo10.json", folder.name)]
+        names = names or [path.name for path in paths]
+        if not names:
+            return super().with_own(folder)
+        files = tuple(SourceFile(path=name, published=name, size=0, sha256="") for name in names)
+        return type(self)(folder, expected=replace(self._expected, files=files), is_own=True)
+
+    def _conversations(self) -> list[dict[str, Any]]:
+        """The conversations of all files, in the published form.
+
+        Raises:
+            InputError: a file of the user's has another form: all faults.
+        """
+        if not self._is_own:
+            return list(json.loads(self.read("locomo10.json").text))
+        conversations, faults = [], list[Fault]()
+        for file in self._expected.files:
+            source = self.read(file.path)
+            text = source.text if source.text.lstrip().startswith("[") else f"[{source.text}]"
+            rows = json_entries(replace(source, text=text), faults, expected="conversations")
+            conversations += [_published_form(row, source.path.stem) for row in rows]
+        n_by_name = Counter(conversation["sample_id"] for conversation in conversations)
+        faults += [Fault(Message("labelling.conversation-twice", name=x, n=n)) for x, n in n_by_name.items() if n > 1]
+        raise_faults(faults, subject="LoCoMo")
+        return conversations
 
     def make(self, name: str) -> Dataset:
         """Make one of the datasets; about a second."""
@@ -71,7 +107,8 @@ class LoCoMo(FileImporter, recipe="locomo"):
         queries: list[DatasetQuery] = []
         labels: list[Label] = []
         scopes: dict[str, tuple[ItemKey, ...]] = {}
-        for entry in json.loads(self.read("locomo10.json").text):
+        conversations, counted = self._conversations(), Counter[str]()
+        for entry in conversations:
             conversation = entry["sample_id"]
             turns = {item.name.partition("/")[2]: item for item in _turns(entry, as_memories=name == MEMORIES)}
             candidates = list(_observations(entry) if name == OBSERVATIONS else turns.values())
@@ -85,7 +122,8 @@ class LoCoMo(FileImporter, recipe="locomo"):
                 fields = {"workspace": conversation, "time": (end + timedelta(days=1)).isoformat()}
             else:
                 scopes[conversation] = fields["available"]
-            disputed = recipes()["locomo"]["disputed"].get(conversation, ()) if name == MEMORIES else ()
+            is_published = name == MEMORIES and not self._is_own
+            disputed = recipes()["locomo"]["disputed"].get(conversation, ()) if is_published else ()
             for number, question in enumerate(entry["qa"]):
                 category, query = CATEGORIES[question["category"]], f"{conversation}/q{number}"
                 if name == ANSWERABLE and category == ADVERSARIAL:
@@ -95,6 +133,11 @@ class LoCoMo(FileImporter, recipe="locomo"):
                 keys = [keys_by_turn.get(turn, []) for turn in ids if turn in turns]
                 query_labels, is_complete = _labels(query, keys, "derived" if name == OBSERVATIONS else OWNER)
                 labels += query_labels
+                counted["evidence of no turn, left out"] += len(set(ids) - turns.keys()) + sum(
+                    not _TURN_ID.search(text) for text in question["evidence"]
+                )
+                counted["queries without a label"] += not query_labels
+                counted["queries labelled in part"] += bool(query_labels) and (is_unresolved or not is_complete)
                 tags = {category: True, "unresolved": is_unresolved, "disputed": number in disputed}
                 queries.append(
                     DatasetQuery(
@@ -106,7 +149,40 @@ class LoCoMo(FileImporter, recipe="locomo"):
                         partly_labelled=bool(query_labels) and (is_unresolved or not is_complete),
                     )
                 )
-        return self.dataset(name, items, queries, labels, scopes=scopes)
+        counts = {"questions published": len(queries), **counted} if self._is_own else None
+        return self.dataset(name, items, queries, labels, scopes=scopes, counted=counts)
+
+
+def _published_form(entry: Row, file_name: str) -> dict[str, Any]:
+    """A conversation of the user's as LoCoMo publishes them, without what is noted as a fault."""
+    fields: Any = entry.data.get("conversation", entry.data)
+    sessions: dict[str, Any] = {}
+    ids = set[str]()
+    for number, turns in _sessions(fields if isinstance(fields, dict) else {}, r"session_(\d+)"):
+        session = f"session_{number}"
+        session_time = sessions[f"{session}_date_time"] = fields.get(f"{session}_date_time")
+        sessions[session] = []
+        for index, turn in enumerate(turns if isinstance(turns, list) else [turns], start=1):
+            data = entry.nested(turn).data
+            text, id_ = data.get("text", data.get("clean_text")), data.get("dia_id")
+            values = (text, id_, data.get("speaker"), data.get("date_time", session_time))
+            if not all(isinstance(value, str) for value in values) or id_ in ids or not _is_time(str(values[-1])):
+                entry.fault(Message("labelling.locomo-turn", name=file_name, session=session, turn=index, got=turn))
+                continue
+            ids.add(str(id_))
+            sessions[session].append({**data, "text": text})
+    if not ids:
+        entry.fault(Message("labelling.no-sessions", name=file_name))
+    questions = entry.take("qa", list, [], required=True)
+    for index, question in enumerate(questions, start=1):
+        data = entry.nested(question).data
+        text, category, evidence = (data.get(name) for name in ("question", "category", "evidence"))
+        is_list = isinstance(evidence, list) and all(isinstance(turn, str) for turn in evidence)
+        if not isinstance(text, str) or category not in tuple(CATEGORIES) or not is_list:
+            entry.fault(Message("labelling.locomo-question", name=file_name, index=index, got=question))
+    observations = entry.take("observation", dict, {})
+    name = entry.filled("sample_id") or file_name
+    return {"sample_id": name, "conversation": sessions, "observation": observations, "qa": questions}
 
 
 def _sessions(mapping: Mapping[str, Any], pattern: str) -> Iterator[tuple[int, Any]]:
@@ -115,23 +191,35 @@ def _sessions(mapping: Mapping[str, Any], pattern: str) -> Iterator[tuple[int, A
     yield from sorted(((int(match[1]), value) for match, value in matches), key=lambda session: session[0])
 
 
-def _locomo_time(text: str) -> datetime:
-    """A time such as `1:56 pm on 8 May, 2023`."""
-    hour, minute, half, day, month, year = next(_TIME.finditer(text)).groups()
-    hours = int(hour) % 12 + (12 if half == "p" else 0)
-    return datetime(int(year), MONTHS.index(month.lower()) + 1, int(day), hours, int(minute))  # noqa: DTZ001
+def _time_of(text: str) -> datetime:
+    """A time such as `1:56 pm on 8 May, 2023` or `29.12.2023, 22:42:04`.
+
+    Raises:
+        ValueError: it is another text.
+    """
+    if match := _TIME.search(text):
+        hour, minute, half, day, month, year = match.groups()
+        hours = int(hour) % 12 + (12 if half == "p" else 0)
+        return datetime(int(year), MONTHS.index(month.lower()) + 1, int(day), hours, int(minute))  # noqa: DTZ001
+    return datetime.strptime(text, "%d.%m.%Y, %H:%M:%S")  # noqa: DTZ007
+
+
+def _is_time(text: str) -> bool:
+    with suppress(ValueError):
+        return bool(_time_of(text))
+    return False
 
 
 def _turns(entry: Mapping[str, Any], *, as_memories: bool) -> Iterator[Item]:
-    """The turns of a conversation, in order; as memories, the turns of a session are a second apart."""
+    """The turns of a conversation, in order; as memories, turns with the time of their session are a second apart."""
     conversation = entry["sample_id"]
     for session, turns in _sessions(entry["conversation"], r"session_(\d+)"):
-        published_time = entry["conversation"][f"session_{session}_date_time"]
-        time = _locomo_time(published_time)
+        session_time = entry["conversation"].get(f"session_{session}_date_time")
         for index, turn in enumerate(turns):
+            time = _time_of(turn.get("date_time", session_time))
             picture = f" and shared {turn['blip_caption']}." if turn.get("blip_caption") else ""
             name, speaker = f"{conversation}/{turn['dia_id']}", turn["speaker"]
-            text = f'({published_time}) {speaker} said, "{turn["text"]}"{picture}'
+            text = f'({_written(time)}) {speaker} said, "{turn["text"]}"{picture}'
             if as_memories:
                 yield Item(
                     type="memory",
@@ -141,18 +229,24 @@ def _turns(entry: Mapping[str, Any], *, as_memories: bool) -> Iterator[Item]:
                     kind="turn",
                     workspace=conversation,
                     conversation=f"{conversation}/session_{session}",
-                    created=(time + timedelta(seconds=index)).isoformat(),
+                    created=(time + timedelta(seconds=0 if "date_time" in turn else index)).isoformat(),
                 )
             else:
                 metadata = {"conversation": conversation, "speaker": speaker, "time": time.isoformat()}
                 yield Item(type="message", name=name, text=text, metadata=metadata)
 
 
+def _written(time: datetime) -> str:
+    """A time as LoCoMo writes it."""
+    half = "pm" if time.hour >= 12 else "am"
+    return f"{time.hour % 12 or 12}:{time.minute:02} {half} on {time.day} {MONTHS[time.month - 1].title()}, {time.year}"
+
+
 def _observations(entry: Mapping[str, Any]) -> Iterator[Item]:
     """The sentences that a model wrote about turns, with the ids of the turns."""
     conversation = entry["sample_id"]
     for session, speakers in _sessions(entry["observation"], r"session_(\d+)_observation"):
-        time = _locomo_time(entry["conversation"][f"session_{session}_date_time"]).isoformat()
+        time = _time_of(entry["conversation"][f"session_{session}_date_time"]).isoformat()
         for speaker, facts in speakers.items():
             for index, (text, turns) in enumerate(facts):
                 ids = _turn_ids(turns if isinstance(turns, list) else [turns])

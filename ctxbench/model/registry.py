@@ -78,6 +78,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "conversation": "ctxbench.pipelines.feature_families:InConversation",
         "fields": "ctxbench.pipelines.feature_families:Fields",
         "fusion": "ctxbench.pipelines.feature_families:Fusion",
+        "turn": "ctxbench.pipelines.feature_families:Turns",
         "item": "ctxbench.pipelines.feature_families:Items",
         "labelled": "ctxbench.pipelines.feature_families:SimilarRequests",
         "memory": "ctxbench.pipelines.feature_families:Memories",

@@ -18,7 +18,7 @@ from ctxbench.io.rows import instant
 from ctxbench.model.arrays import EARLIEST, FloatArray, IntArray
 from ctxbench.model.candidates import Candidates, Mode, part_of, part_text
 from ctxbench.model.items import Catalog, Item
-from ctxbench.model.requests import Query, whole_texts
+from ctxbench.model.requests import Batch, Query, whole_texts
 from ctxbench.model.resources import Resources, index_over, row_over
 from ctxbench.pipelines.features import (
     LABELLED,
@@ -513,7 +513,10 @@ MEMORY_HALF_LIFE = 30
 """Days in which `memory.half_life` falls by half."""
 
 REACH = 3
-"""How many items away `conversation.near` looks."""
+"""How many items away `conversation.near` and `turn.near` look."""
+
+SHARPNESS = 10.0
+"""Log odds for a unit of score in the softmax of `turn.near`."""
 
 
 @dataclass(frozen=True)
@@ -546,6 +549,42 @@ class Memories(RequestFamily):
         return np.stack([is_dated / (1.0 + days), is_dated * half_life, sure, length[item]], axis=1)
 
 
+@dataclass(frozen=True, eq=False)
+class _Order:
+    """The place of candidates in their conversations, as far as the request may see these.
+
+    Attributes:
+        visible: catalog positions of items of conversations: by conversation, `created` and position.
+        at: the index of each candidate in `visible`; -1 if it is of no conversation.
+        conversation: of each candidate, by number.
+    """
+
+    visible: IntArray
+    at: IntArray
+    conversation: IntArray
+    code: IntArray
+
+    @classmethod
+    def of(cls, inputs: FeatureInput, request: int, item: IntArray) -> _Order:
+        """The order for some items of a request."""
+        batch, catalog = inputs.query.batch, inputs.query.batch.catalog
+        order = index_over(
+            catalog, inputs.resources, "conversations", over=("conversation", "created"), make=lambda: _ordered(catalog)
+        )
+        visible, rank = order[batch.visible[request][order]], np.full(len(catalog), -1, dtype=np.int64)
+        rank[visible] = np.arange(len(visible))
+        code = catalog.facts.conversation.code
+        return cls(visible, rank[item], code[item], code)
+
+    def neighbours(self, steps: int) -> IntArray:
+        """The item that comes so many steps after each candidate in its conversation; -1 = none."""
+        rows = np.flatnonzero((self.at >= 0) & (self.at + steps >= 0) & (self.at + steps < len(self.visible)))
+        rows = rows[self.code[self.visible[self.at[rows] + steps]] == self.conversation[rows]]
+        out = np.full(len(self.at), -1, dtype=np.int64)
+        out[rows] = self.visible[self.at[rows] + steps]
+        return out
+
+
 @dataclass(frozen=True)
 class InConversation(RequestFamily):
     """BM25 of an item and of the messages around it, if the request may see its conversation.
@@ -565,33 +604,68 @@ class InConversation(RequestFamily):
 
     def of_request(self, inputs: FeatureInput, request: int, span: slice) -> npt.ArrayLike:
         """The 4 columns."""
-        batch, item, resources = inputs.query.batch, inputs.item[span], inputs.resources
-        catalog, code = batch.catalog, batch.catalog.facts.conversation.code
-        order = index_over(
-            catalog, resources, "conversations", over=("conversation", "created"), make=lambda: _ordered(catalog)
-        )
-        in_order = order[batch.visible[request][order]]
-        rank = np.full(len(catalog), -1, dtype=np.int64)
-        rank[in_order] = np.arange(len(in_order))
-        at, conversation = rank[item], code[item]
-        bm25 = item_bm25(catalog, resources).scores(batch.requests[request].text, counted=batch.visible[request])
-        fits = np.append(bm25, 0.0)  # the last is nothing
-        asks = row_over(catalog, resources, "texts that ask", over=("text",), make=_asks)
-
-        def neighbours(steps: int) -> IntArray:
-            """The item that comes so many steps after each item in its conversation; -1 = none."""
-            rows = np.flatnonzero((at >= 0) & (at + steps >= 0) & (at + steps < len(in_order)))
-            rows = rows[code[in_order[at[rows] + steps]] == conversation[rows]]
-            out = np.full(len(item), -1, dtype=np.int64)
-            out[rows] = in_order[at[rows] + steps]
-            return out
-
+        batch, item, catalog = inputs.query.batch, inputs.item[span], inputs.query.batch.catalog
+        order = _Order.of(inputs, request, item)
+        fits = np.append(_visible_bm25(inputs, request), 0.0)  # the last is nothing
         best = np.zeros(len(catalog.facts.conversation.names) + 1)
-        np.maximum.at(best, code[in_order], fits[in_order])
-        near = np.max([fits[neighbours(steps)] for steps in range(-REACH, REACH + 1) if steps], axis=0)
-        before = neighbours(-1)
-        best_or_item = np.where(at >= 0, best[conversation], fits[item])
-        return np.stack([fits[item], best_or_item, fits[before] * asks[before], near], axis=1)
+        np.maximum.at(best, order.code[order.visible], fits[order.visible])
+        near = np.max([fits[order.neighbours(steps)] for steps in range(-REACH, REACH + 1) if steps], axis=0)
+        before = order.neighbours(-1)
+        best_or_item = np.where(order.at >= 0, best[order.conversation], fits[item])
+        return np.stack(
+            [fits[item], best_or_item, fits[before] * _asking(batch, inputs.resources)[before], near], axis=1
+        )
+
+
+@dataclass(frozen=True)
+class Turns(RequestFamily):
+    """How well a turn of a conversation matches the request, the turns around it, and who speaks.
+
+    * `share`: its BM25 as a share of the highest that the request may see, in [0, 1]; 0 where none shares a word.
+    * `near`: the probabilities of the three items before it in its conversation and the three after, halved with each
+      step away and added up, in [0, 1]. That of a candidate is the softmax, over those of the request, of 10 x (cosine
+      similarity + 0.5 x `share`); that of others is 0.
+    * `asked`: the similarity of the item before it if that is a candidate and ends with a question; else 0.
+    * `named`: 1 where the request has the first name of the `speaker` in the item's metadata; else 0.
+
+    BM25 and order are those of the family `conversation`. Source: ours; see there for neighbours. The 10 is about the
+    weight of similarity in a softmax that is fitted to labels.
+    """
+
+    columns: ClassVar[tuple[str, ...]] = ("share", "near", "asked", "named")
+    uses: ClassVar[tuple[str, ...]] = ("embedder",)
+
+    def of_request(self, inputs: FeatureInput, request: int, span: slice) -> npt.ArrayLike:
+        """The 4 columns."""
+        batch, item, catalog = inputs.query.batch, inputs.item[span], inputs.query.batch.catalog
+        order, bm25 = _Order.of(inputs, request, item), _visible_bm25(inputs, request)
+        share = bm25[item] / (float(bm25.max(initial=0.0)) or 1.0)
+        score = inputs.similarity[request].max(axis=0) if request in inputs.similarity else np.zeros(len(item))
+        fused = score + 0.5 * share
+        powers = np.array([math.exp(SHARPNESS * x) for x in (fused - fused.max()).tolist()])  # the same bits anywhere
+        likely, similar = np.zeros((2, len(catalog) + 1))  # the last is nothing
+        likely[item], similar[item] = powers / math.fsum(powers.tolist()), score
+        near = np.zeros(len(item))
+        for steps in range(1, REACH + 1):
+            near += (likely[order.neighbours(-steps)] + likely[order.neighbours(steps)]) / 2 ** (steps - 1)
+        before = order.neighbours(-1)
+        asked = similar[before] * _asking(batch, inputs.resources)[before]
+        of_request = set(name_parts(batch.requests[request].text))
+        speakers = [str(catalog[position].metadata.get("speaker", "")) for position in item.tolist()]
+        named = [float(not of_request.isdisjoint(name_parts(speaker)[:1])) for speaker in speakers]
+        return np.stack([share, near, asked, np.array(named)], axis=1)
+
+
+def _visible_bm25(inputs: FeatureInput, request: int) -> FloatArray:
+    """BM25 of all items of the catalog, with words counted over what the request may see, shape (n_items,)."""
+    batch = inputs.query.batch
+    index = item_bm25(batch.catalog, inputs.resources)
+    return index.scores(batch.requests[request].text, counted=batch.visible[request])
+
+
+def _asking(batch: Batch, resources: Resources) -> FloatArray:
+    """1 for each item that ends with a question, else 0, shape (n_items,)."""
+    return row_over(batch.catalog, resources, "texts that ask", over=("text",), make=_asks)
 
 
 def _ordered(catalog: Catalog) -> IntArray:

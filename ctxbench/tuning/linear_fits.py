@@ -9,6 +9,7 @@ Statistical Machine Translation, ACL 2003; Macherey et al., Lattice-based Minimu
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.evaluation.comparisons import grouped_compare
 from ctxbench.evaluation.metric_kernels import NEVER, Joined
-from ctxbench.evaluation.metrics import Metric, mean
+from ctxbench.evaluation.metrics import Metric, mean, parse_metric
 from ctxbench.evaluation.statistics import Comparison
 from ctxbench.io.errors import ParameterError
 from ctxbench.model.arrays import (
@@ -45,6 +46,31 @@ from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.tuning.fit_examples import folds_of, groups_of, labelled_queries
 
 METRICS = ("nDCG", "R", "Comp", "Success", "RR", "AP", "P")
+_WITHIN = re.compile(r"(R|Comp|Success)@([1-9]\d{0,8})tokens")
+
+
+@dataclass(frozen=True, order=True)
+class WithinTokens(Metric):
+    """A metric of the first items of a ranking that fit into a token count, as in `R@500tokens`.
+
+    Rankings are then compared at equal tokens: long items leave room for fewer. The first item that does not fit ends
+    the ranking, and so does the 100th.
+    """
+
+    token_count: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.token_count}tokens"
+
+
+def parse_objective(text: str) -> Metric:
+    """Read what weights maximise: a metric, or R, Comp or Success within a token count (`Comp@500tokens`).
+
+    Raises:
+        UnknownNameError, ParameterError: as of `parse_metric`.
+    """
+    match = _WITHIN.fullmatch(text.strip())
+    return WithinTokens(match[1], DEPTH, token_count=int(match[2])) if match else parse_metric(text)
 
 
 def check_objective(metric: Metric) -> None:
@@ -67,6 +93,7 @@ class LinearCases:
         item: the catalog position of each candidate, shape (n,); at most once per query.
         judgments: the labels of the queries.
         session: the items of their sessions, none of them a candidate; None = no items.
+        tokens: of each candidate, shape (n,); None = not counted, and no metric is `WithinTokens`.
     """
 
     values: FloatArray
@@ -74,6 +101,7 @@ class LinearCases:
     item: IntArray
     judgments: Judgments
     session: OfferedItems | None = None
+    tokens: IntArray | None = None
 
     def joined(self) -> Joined:
         """The labels, joined to the items of the sessions and to the candidates."""
@@ -167,6 +195,7 @@ class _Block:
         required: indices of needed candidates among all of them, shape (n_needed,).
         query, position: row and column of each in this block, shape (n_needed,).
         first: whether a candidate comes before a needed one in the catalog, shape (n_needed, width).
+        size: what each candidate counts above others: 1, or its tokens; 0 in the padding, shape (n_queries, width).
     """
 
     columns: FloatArray
@@ -175,6 +204,7 @@ class _Block:
     query: IntArray
     position: IntArray
     first: BoolArray
+    size: IntArray
 
     def scores(self, weights: FloatArray) -> FloatArray:
         """Shape (n_queries, width), added like `linear_scores`; a weight of 0 adds nothing."""
@@ -188,16 +218,17 @@ class _Block:
         return np.asarray(values[self.query] - values[self.query, self.position][:, None])
 
     def above(self, weights: FloatArray) -> IntArray:
-        """How many candidates rank above each needed one, shape (n_needed,)."""
+        """The size of the candidates that rank above each needed one, shape (n_needed,)."""
         away = self.away(self.scores(weights))
-        return np.asarray(((away > 0) | ((away == 0) & self.first)).sum(axis=1))
+        is_above = (away > 0) | ((away == 0) & self.first)
+        return np.asarray(np.where(is_above, self.size[self.query], 0).sum(axis=1))
 
-    def crossings(self, column: int, weights: FloatArray, depth: int) -> tuple[FloatArray, FloatArray]:
-        """The weights at which candidates start, and stop, to rank above a needed one.
+    def crossings(self, column: int, weights: FloatArray, depth: int) -> tuple[FloatArray, IntArray]:
+        """The weights at which candidates start, and stop, to rank above a needed one, and the sizes of these.
 
         Returns:
-            The `depth` lowest starts (minus infinity = always above) and the `depth` highest stops, shape (n_needed,
-            depth) each; others do not change the first ranks.
+            The `depth` lowest starts (minus infinity = always above), then the `depth` highest stops, shape (n_needed,
+            2 x depth) each; others do not change the first ranks.
         """
         rest = weights.copy()
         rest[column] = 0.0
@@ -206,7 +237,9 @@ class _Block:
             ends = away / slope
         begins = np.where(slope > 0, -ends, np.inf)
         begins[(slope == 0) & ((away > 0) | ((away == 0) & self.first))] = -np.inf
-        return _lowest(begins, depth), -_lowest(np.where(slope < 0, ends, np.inf), depth)
+        stops, size = np.where(slope < 0, ends, np.inf), self.size[self.query]
+        low, high = _lowest(begins, size, depth), _lowest(stops, size, depth)
+        return np.concatenate([low[0], -high[0]], axis=1), np.concatenate([low[1], high[1]], axis=1)
 
 
 class LineSearch:
@@ -225,6 +258,7 @@ class LineSearch:
         """
         check_objective(metric)
         self._metric, self._labels, self.spread = metric, cases.joined(), _spread(cases)
+        self._limit = metric.token_count if isinstance(metric, WithinTokens) else 0
         self._depth, all_queries, none = metric.k or DEPTH, np.arange(self._labels.n), np.empty(0, dtype=np.int64)
         self.applies = ~np.isnan(self._values(all_queries, none, none, none))
         if queries is not None:
@@ -236,11 +270,21 @@ class LineSearch:
         label = self._labels.label_of(cases.query, cases.item)
         required = np.flatnonzero(np.append(useful, False)[label] & self.applies[cases.query])
         self._label, self._query = label[required], cases.query[required]
-        self._blocks = tuple(_blocks(cases, required))
+        size = cases.tokens if self._limit else np.ones(len(cases.query), dtype=np.int64)
+        if size is None:
+            raise ParameterError(f"{metric} needs the tokens of the candidates")
+        self._own = size[required] if self._limit else np.zeros(len(required), dtype=np.int64)
+        self._blocks = tuple(_blocks(cases, required, size))
 
     def _values(self, query: IntArray, state: IntArray, label: IntArray, above: IntArray) -> FloatArray:
-        """The metric of states, shape (n_states,), from the number of candidates above each labelled item."""
-        rank = np.where(above < self._depth, above + 1.0, NEVER)
+        """The metric of states, shape (n_states,), from the size of the candidates above each labelled item.
+
+        Within a token count the size is that with the item, and every item that fits has rank 1.
+        """
+        if self._limit:
+            rank = np.where(above <= self._limit, 1.0, NEVER)
+        else:
+            rank = np.where(above < self._depth, above + 1.0, NEVER)
         compute: Any = self._metric.declaration.compute
         return np.asarray(compute(RankStates(self._labels, query, state, label, rank), self._metric.k))
 
@@ -252,7 +296,7 @@ class LineSearch:
         above = np.zeros(len(self._label), dtype=np.int64)
         for block in self._blocks:
             above[block.required] = block.above(weights)
-        return self._by_query(above)
+        return self._by_query(above + self._own)
 
     def mean(self, weights: FloatArray) -> float:
         """The mean of the metric, from an exact sum."""
@@ -262,15 +306,19 @@ class LineSearch:
         """The mean of the metric for every weight of a column within the searched range; the others are fixed."""
         strongest = float((np.abs(weights) * self.spread)[np.arange(len(weights)) != column].max(initial=0.0))
         high = MOST * (strongest or 1.0) / self.spread[column]
-        begins, ends = np.empty((2, len(self._label), self._depth))
+        at, size = (
+            np.empty((len(self._label), 2 * self._depth)),
+            np.empty((len(self._label), 2 * self._depth), np.int64),
+        )
         for block in self._blocks:
-            begins[block.required], ends[block.required] = block.crossings(column, weights, self._depth)
-        above = (begins <= -high).sum(axis=1) + (ends > -high).sum(axis=1)
-        at = np.concatenate([begins, ends], axis=1)
+            at[block.required], size[block.required] = block.crossings(column, weights, self._depth)
+        is_start = np.arange(2 * self._depth) < self._depth
+        above = self._own + np.where(np.where(is_start, at <= -high, at > -high), size, 0).sum(axis=1)
         owner, position = np.nonzero(np.abs(at) < high)
+        step = np.where(is_start, size, -size)[owner, position]
         at = at[owner, position]
         by_place = np.lexsort((at, self._query[owner]))
-        at, owner, step = at[by_place], owner[by_place], np.where(position < self._depth, 1, -1)[by_place]
+        at, owner, step = at[by_place], owner[by_place], step[by_place]
         first, after = self._by_query(above), self._after(above, owner, step)
         query = self._query[owner]
         change = after - np.where(firsts(query), first[query], np.append(0.0, after[:-1]))
@@ -285,8 +333,8 @@ class LineSearch:
         """The metric of the query after each crossing, shape (n_crossings,).
 
         Args:
-            above: how many rank above each needed candidate before all crossings, shape (n_needed,).
-            owner, step: the needed candidate of each crossing, by query and position, and 1 or -1 candidates above it.
+            above: the size above each needed candidate before all crossings, shape (n_needed,).
+            owner, step: the needed candidate of each crossing, by query and position, and the change of its size.
         """
         query = self._query[owner]
         begin, end = (np.searchsorted(query, self._query, side=side) for side in ("left", "right"))
@@ -358,11 +406,13 @@ def _starts(spread: FloatArray, initial: FloatArray | None, seed: int) -> Iterat
     yield from np.random.default_rng(seed).standard_normal((_DRAWS, len(spread))) * scale
 
 
-def _lowest(values: FloatArray, n: int) -> FloatArray:
-    """The n lowest of each row, in any order, shape (n_rows, n); infinite if there are fewer."""
+def _lowest(values: FloatArray, size: IntArray, n: int) -> tuple[FloatArray, IntArray]:
+    """The n lowest of each row, in any order, and their sizes, shape (n_rows, n); infinite, of size 0, if fewer."""
     if values.shape[1] > n:
-        return np.asarray(np.partition(values, n - 1, axis=1)[:, :n])
-    return np.pad(values, ((0, 0), (0, n - values.shape[1])), constant_values=np.inf)
+        index = np.argpartition(values, n - 1, axis=1)[:, :n]
+        return np.take_along_axis(values, index, axis=1), np.take_along_axis(size, index, axis=1)
+    pad = ((0, 0), (0, n - values.shape[1]))
+    return np.pad(values, pad, constant_values=np.inf), np.pad(size, pad)
 
 
 def _spread(cases: LinearCases) -> FloatArray:
@@ -376,7 +426,7 @@ def _spread(cases: LinearCases) -> FloatArray:
     return out
 
 
-def _blocks(cases: LinearCases, row: IntArray) -> Iterator[_Block]:
+def _blocks(cases: LinearCases, row: IntArray, size_of: IntArray) -> Iterator[_Block]:
     """The queries of needed candidates in blocks, ordered by their number of candidates."""
     query, count = cases.query[row], np.bincount(cases.query)
     start = starts(count)
@@ -391,9 +441,11 @@ def _blocks(cases: LinearCases, row: IntArray) -> Iterator[_Block]:
         columns, item, padding = np.zeros((cases.values.shape[1], *shape)), np.full(shape, -1), np.full(shape, -np.inf)
         columns[:, owner, position] = cases.values[rows].T
         item[owner, position], padding[owner, position] = cases.item[rows], 0.0
+        size = np.zeros(shape, dtype=np.int64)
+        size[owner, position] = size_of[rows]
         block_query = np.searchsorted(part, query[required])
         first = item[block_query] < cases.item[row[required]][:, None]
-        yield _Block(columns, padding, required, block_query, row[required] - start[query[required]], first)
+        yield _Block(columns, padding, required, block_query, row[required] - start[query[required]], first, size)
 
 
 @dataclass(frozen=True)
@@ -474,6 +526,7 @@ class LinearExamples:
             session=OfferedItems(
                 start=table.starts_of(session), item=table.item[session], origin=table.origin[session]
             ),
+            tokens=np.asarray(resources.tokens(dataset.catalog, searched.item)[searched.item], dtype=np.int64),
         )
         return cls(dataset, columns, np.array(list(weights.values())), cases)
 

@@ -164,7 +164,7 @@ def test_what_a_search_may_not_see_moves_no_score(store, engine):
     then = SearchOptions(time="2026-03-10T09:00:00Z", user="ana")
 
     before = engine.search("flat tyre", "home", then).explained()
-    assert "conversation.best" in before[0]["scores"]
+    assert "turn.near" in before[0]["scores"]
     for n in range(5):
         store.insert(Memory(id=f"ben{n}", workspace="home", content="A flat tyre, again.", user="ben"))
         store.insert(Memory(id=f"late{n}", workspace="home", content="Flat, flat, flat.", created="2026-03-20"))
@@ -352,7 +352,7 @@ def test_vectors_that_were_made_before_are_made_by_no_search(engine, store, tmp_
 def test_every_candidate_is_explained_by_its_scores_and_what_left_it_out(engine):
     first, *others = engine.search("flat tyre", "home", SearchOptions(limit=1)).explained()
     assert (first["id"], first["rule"]) == ("tyre", None)
-    assert {"bm25", "dense", "similarity.score", "conversation.best"} <= first["scores"].keys()
+    assert {"bm25", "dense", "similarity.score", "turn.near"} <= first["scores"].keys()
     assert all(one["rule"] == "beyond the first n=1" for one in others)
     assert [one["ranking"] for one in others] == sorted((one["ranking"] for one in others), reverse=True)
 

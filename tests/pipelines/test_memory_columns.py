@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from ctxbench import testing
 from ctxbench.model.candidates import Candidates
@@ -65,6 +66,43 @@ def test_an_item_stands_among_those_of_its_conversation_in_order_of_time():
     assert found[D] == (0.0, fits[C], fits[C], fits[C])  # what stands before it is a question
     assert found[X] == (fits[X], fits[X], 0.0, 0.0)
     assert found[ALONE] == (fits[ALONE], fits[ALONE], 0.0, 0.0)
+
+
+def test_turns_are_ranked_with_those_around_them():
+    fits, resources = bm25(), testing.mock_resources()
+    columns = ("turn.share", "turn.near", "turn.asked", "turn.named")
+    found = rows("similarity.score", *columns, resources=resources)
+    score = {item: row[0] for item, row in found.items()}
+    share = {item: fits[item] / max(fits) for item in found}
+    assert {item: row[1] for item, row in found.items()} == share
+    power = {item: math.exp(10 * (score[item] + 0.5 * share[item])) for item in found}
+    likely = {item: value / sum(power.values()) for item, value in power.items()}
+    near = {item: row[2] for item, row in found.items()}
+    assert near[D] == pytest.approx(likely[C] + likely[B] / 2 + likely[A] / 4)
+    assert near[B] == pytest.approx(likely[A] + likely[C] + likely[D] / 2)
+    assert (near[X], near[ALONE]) == (0.0, 0.0)
+    assert {item: row[3] for item, row in found.items() if row[3]} == {D: score[C]}  # what stands before it asks
+    assert rows(*columns, only=[D])[D][1:] == (0.0, 0.0, 0.0)  # neighbours count if the search found them
+
+
+def test_a_request_names_who_speaks_by_the_first_name():
+    speakers = ("Ada Lovelace", "Finn", "", None)
+    items = [
+        said(f"{n}", "Hello.", n + 1, metadata={"speaker": one} if one is not None else {})
+        for n, one in enumerate(speakers)
+    ]
+
+    def named(text):
+        return [row[0] for row in rows("turn.named", catalog=Catalog(items), text=text).values()]
+
+    assert named("What is Ada's name?") == [1.0, 0.0, 0.0, 0.0]
+    assert named("Do ADA and finn agree?") == [1.0, 1.0, 0.0, 0.0]
+    assert named("Who is Lovelace?") == [0.0] * 4
+
+
+def test_without_a_word_or_a_text_turns_have_no_share():
+    assert {row[0] for row in rows("turn.share", text="zzz").values()} == {0.0}
+    assert np.isfinite(list(rows("turn.share", "turn.near", text="").values())).all()
 
 
 def test_near_looks_three_items_away_and_no_further():
@@ -135,13 +173,13 @@ def test_length_is_the_logarithm_of_the_number_of_words():
 
 def test_a_catalog_that_grew_is_read_like_a_new_one():
     resources, grown = testing.mock_resources(), Catalog(CHAT[:3])
-    columns = [*AROUND, *AGE, "memory.length", "memory.confidence"]
+    columns = [*AROUND, *AGE, "memory.length", "memory.confidence", "turn.share", "turn.near", "turn.asked"]
     rows(*columns, catalog=grown, resources=resources)
     assert rows(*columns, catalog=grown.extended(CHAT[3:]), resources=resources) == rows(*columns)
 
 
 def test_a_batch_gives_the_bits_of_one_request_by_itself():
-    columns = [one for one in column_names() if one.partition(".")[0] in ("conversation", "memory")]
+    columns = [one for one in column_names() if one.partition(".")[0] in ("conversation", "memory", "turn")]
     texts = ["bicycle colour", "", "Ann rides", "blue morning bicycle", "which?"]
     requests = [
         Request(id=str(n), text=text, time=f"2026-01-{2 + n:02d}T07:00:00.123456") for n, text in enumerate(texts)

@@ -9,6 +9,8 @@ import pytest
 
 from ctxbench.datasets.dataset import split_of
 from ctxbench.datasets.files import read_dataset, write_dataset
+from ctxbench.datasets.lookup import import_own
+from ctxbench.io.errors import InputError, message_code
 from ctxbench.labelling.benchmarks import LoCoMo
 
 
@@ -165,6 +167,95 @@ def test_questions_whose_evidence_is_disputed_are_tagged_among_memories_alone(ma
     tagged = [query.id for query in make("locomo-memory", [chat]).queries if "disputed" in query.tags]
     assert tagged == [f"conv-26/q{number}" for number in (1, 4) if number < len(chat["qa"])]
     assert not any("disputed" in query.tags for query in make("locomo", [chat]).queries)
+
+
+def said(dia_id, text, time, speaker="Cy", **more):
+    """A turn with the fields of REALTALK."""
+    fields = {"clean_text": text, "date_time": time, "img_file": [], "img_url": []}
+    return {"speaker": speaker, "dia_id": dia_id, **fields, **more}
+
+
+CHAT_OF_PEOPLE = {
+    "name": {"speaker_1": "Cy", "speaker_2": "Di"},
+    "session_1": [
+        said("D1:1", "Made soup?", "29.12.2023, 22:42:04"),
+        said("D1:2", "Leek soup.", "29.12.2023, 22:45:00", "Di", blip_caption="a bowl"),
+    ],
+    "session_1_date_time": "29.12.2023",
+    "events_session_1": {"Cy": []},
+    "session_2": [said("D2:1", "Bus was late.", "30.12.2023, 08:01:09")],
+    "qa": [
+        question("Which soup?", 1, "D1:2", "D1;1"),
+        question("Late when?", 2, "D2:1", "D2:7", ""),
+        question("Lost?", 3, "D9:9"),
+    ],
+}
+
+
+@pytest.fixture
+def own(tmp_path):
+    def load(name="locomo-memory", **chats):
+        for file, chat in chats.items():
+            (tmp_path / f"{file}.json").write_text(json.dumps(chat))
+        return import_own(name, tmp_path, called="mine")
+
+    return load
+
+
+def test_a_folder_of_chats_with_the_fields_of_realtalk(own, required):
+    second = {**CHAT_OF_PEOPLE, "qa": [question("Soup?", 3, "D1:1")]}
+    dataset = own(Chat_1=CHAT_OF_PEOPLE, Chat_2=second)
+    soup, leek, bus, *others = dataset.catalog
+    assert soup.text == '(10:42 pm on 29 December, 2023) Cy said, "Made soup?"'
+    assert leek.text == '(10:45 pm on 29 December, 2023) Di said, "Leek soup." and shared a bowl.'
+    assert [item.created for item in (soup, leek, bus)] == [
+        *("2023-12-29T22:42:04", "2023-12-29T22:45:00", "2023-12-30T08:01:09"),
+    ]
+    assert (bus.name, bus.workspace, bus.conversation) == ("Chat_1/D2:1", "Chat_1", "Chat_1/session_2")
+    assert [item.workspace for item in others] == ["Chat_2"] * 3
+    assert required(dataset) == {
+        "Chat_1/q0": ["memory:Chat_1%2FD1%3A1", "memory:Chat_1%2FD1%3A2"],
+        "Chat_1/q1": ["memory:Chat_1%2FD2%3A1"],
+        "Chat_1/q2": [],
+        "Chat_2/q0": ["memory:Chat_2%2FD1%3A1"],
+    }
+    assert dataset.unlabelled == ("Chat_1/q1", "Chat_1/q2")
+    assert dataset.queries[0].request.time == "2023-12-31T08:01:09"
+    counted = dataset.card["notes"]["counted"]
+    assert counted["evidence of no turn, left out"] == 3
+    assert (counted["queries without a label"], counted["queries labelled in part"]) == (1, 1)
+    assert set(dataset.card["source"]["sha256"]) == {"Chat_1.json", "Chat_2.json"}
+
+
+def test_ones_own_list_in_the_published_form_is_read_alike(own, make):
+    dataset, published = own(locomo10=[CHAT, other()], else_where={"no": "chat"}), make("locomo-memory")
+    assert (dataset.catalog.hash, dataset.labels) == (published.catalog.hash, published.labels)
+    assert dataset.card["notes"]["counted"]["evidence of no turn, left out"] == 3
+    assert len(own("locomo-observations").catalog) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"session_2": [said("D1:1", "Again.", "30.12.2023, 08:01:09")]}, "CTX6702"),
+        ({"session_2": [said("D2:1", "When?", "tomorrow")]}, "CTX6702"),
+        ({"session_2": "Hello"}, "CTX6702"),
+        ({"session_1": [], "session_2": []}, "CTX6703"),
+        ({"qa": [question("Which?", 9, "D1:1")]}, "CTX6704"),
+        ({"qa": ["Which?"]}, "CTX6704"),
+    ],
+)
+def test_chats_in_another_form_are_refused(own, change, code):
+    with pytest.raises(InputError) as caught:
+        own(chat={**CHAT_OF_PEOPLE, **change})
+    assert code in [message_code(fault.message) for fault in caught.value.faults]
+
+
+def test_two_chats_of_one_name_are_refused(own):
+    named = {**CHAT_OF_PEOPLE, "sample_id": "c"}
+    with pytest.raises(InputError) as caught:
+        own(one=named, two=named)
+    assert [message_code(fault.message) for fault in caught.value.faults] == ["CTX6701"]
 
 
 def test_counts_of_the_published_data(published, tmp_path):

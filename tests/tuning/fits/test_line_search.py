@@ -9,17 +9,21 @@ from hypothesis import strategies as st
 
 from ctxbench import testing
 from ctxbench.evaluation.metrics import Metric, evaluate, parse_metric
-from ctxbench.io.errors import ParameterError
-from ctxbench.model.arrays import Evidence, FloatArray, Judgments, OfferedItems, Rankings, starts
+from ctxbench.io.errors import ParameterError, UserError
+from ctxbench.model.arrays import Evidence, FloatArray, IntArray, Judgments, OfferedItems, Rankings, starts
 from ctxbench.model.candidates import Candidates
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch, Query, Request
 from ctxbench.pipelines.strategies.rank import Linear
-from ctxbench.tuning.linear_fits import LinearCases, LineSearch, fit_linear
+from ctxbench.tuning.linear_fits import LinearCases, LineSearch, WithinTokens, fit_linear, parse_objective
 
 COLUMNS = ("similarity.score", "words.bm25", "sentence.margin")  # only names; the values are made here
 METRICS = [
-    parse_metric(name) for name in ("R@1", "R@3", "Comp@2", "RR", "RR@2", "Success@2", "nDCG@3", "nDCG", "AP@3", "P@2")
+    parse_objective(name)
+    for name in (
+        *("R@1", "R@3", "Comp@2", "RR", "RR@2", "Success@2", "nDCG@3", "nDCG", "AP@3", "P@2"),
+        *("R@12tokens", "Comp@20tokens", "Success@7tokens"),
+    )
 ]
 N_ITEMS = 9
 
@@ -49,6 +53,7 @@ def drawn(seed: int, *, n_queries: int = 6, n_items: int = N_ITEMS, largest: int
         session=OfferedItems(
             start=starts([len(one) for one in held]), item=np.concatenate(held), origin=np.zeros(sum(map(len, held)))
         ),
+        tokens=rng.integers(1, 10, len(item)),
     )
 
 
@@ -84,6 +89,9 @@ class Reranked:
     def by_query(self, metric: Metric, weights: FloatArray) -> FloatArray:
         given = dict(zip(COLUMNS, weights.tolist(), strict=False))
         start, item = Linear(weights=given)(self.query, self.table, self.resources).ranking()
+        if isinstance(metric, WithinTokens):
+            start, item = self.within(start, item, metric.token_count)
+            metric = parse_metric(f"{metric.name}@{metric.k}")
         none = np.empty(0, dtype=np.int64)
         nothing = OfferedItems(start=np.zeros_like(start), item=none, origin=none)
         evidence = Evidence(
@@ -92,6 +100,16 @@ class Reranked:
             rankings=Rankings(start=start, item=item),
         )
         return np.asarray(evaluate([metric], evidence)[metric])
+
+    def within(self, start: IntArray, item: IntArray, limit: int) -> tuple[IntArray, IntArray]:
+        """Each ranking up to the last item that fits into the tokens."""
+        tokens = dict(zip(zip(self.cases.query, self.cases.item, strict=True), self.cases.tokens, strict=True))
+        kept = []
+        for query in range(len(start) - 1):
+            ranking = item[start[query] : start[query + 1]]
+            spent = np.cumsum([tokens[query, one] for one in ranking.tolist()])
+            kept.append(ranking[: np.count_nonzero(spent <= limit)])
+        return starts([len(ranking) for ranking in kept]), np.concatenate(kept)
 
     def mean(self, metric: Metric, weights: FloatArray) -> float:
         return float(np.nanmean(self.by_query(metric, weights)))
@@ -130,17 +148,18 @@ def test_a_line_says_what_the_step_and_the_metric_say(seed, metric, weights, col
             assert said(line, moved[column]) == pytest.approx(rerun.mean(metric, moved), abs=1e-9)
 
 
-@pytest.mark.parametrize("metric", ["R@10", "Comp@10", "RR", "nDCG@10"])
+@pytest.mark.parametrize("metric", ["R@10", "Comp@10", "RR", "nDCG@10", "R@50tokens"])
 def test_two_hundred_weights_of_many_candidates(metric):
     """Values of any kind: two scores that differ by rounding alone do not come up."""
     rng = np.random.default_rng(3)
-    cases, wanted = drawn(5, n_queries=40, n_items=120), parse_metric(metric)
+    cases, wanted = drawn(5, n_queries=40, n_items=120), parse_objective(metric)
     cases = LinearCases(
         values=rng.standard_normal(cases.values.shape),
         query=cases.query,
         item=cases.item,
         judgments=cases.judgments,
         session=cases.session,
+        tokens=cases.tokens,
     )
     rerun, search, weights = Reranked(cases), LineSearch(cases, wanted), rng.standard_normal(3)
     line = search.along(1, weights)
@@ -148,6 +167,17 @@ def test_two_hundred_weights_of_many_candidates(metric):
     for weight in rng.uniform(line.edges[0], line.edges[-1], 200):
         moved = np.array([weights[0], weight, weights[2]])
         assert said(line, weight) == pytest.approx(rerun.mean(wanted, moved), abs=1e-9)
+
+
+def test_an_objective_within_tokens():
+    metric = parse_objective(" Comp@500tokens ")
+    assert (str(metric), metric.name, metric.k) == ("Comp@500tokens", "Comp", 100)
+    assert parse_objective("R@5") == parse_metric("R@5")
+    for text in ("R@0tokens", "nDCG@500tokens", "R@tokens"):
+        with pytest.raises(UserError):
+            parse_objective(text)
+    with pytest.raises(ParameterError, match="tokens"):
+        LineSearch(made([[0, 1]], [[1], [0]], [[[0]]]), metric)
 
 
 def test_a_line_worked_by_hand():

@@ -14,7 +14,7 @@ from ctxbench.model.arrays import Evidence, OfferedItems, Rankings
 from ctxbench.pipelines.fits import describe_context, read_calibrations, write_calibrations
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.tuning import linear_fits
-from ctxbench.tuning.linear_fits import fit_columns, linear_index
+from ctxbench.tuning.linear_fits import fit_columns, linear_index, parse_objective
 from tests.tuning.fits.fit_cases import dataset, query, words_dataset
 
 RR = parse_metric("RR")
@@ -33,6 +33,15 @@ def data():
 @pytest.fixture(scope="module")
 def resources():
     return testing.mock_resources()
+
+
+def test_weights_are_fitted_within_a_token_count(data, resources):
+    budget = int(np.median(resources.tokens(data.catalog, np.arange(len(data.catalog)))))
+    fit, figures = fit_columns(data, pipeline(weights=WRONG), resources, parse_objective(f"R@{budget}tokens"), folds=4)
+    assert fit.values["metric"] == figures.as_dict()["metric"] == f"R@{budget}tokens"
+    assert fit.values["before"] < fit.values["value"] <= 1.0
+    wide, _ = fit_columns(data, pipeline(weights=WRONG), resources, parse_objective("R@99999tokens"))
+    assert wide.values["before"] == wide.values["value"] == 1.0  # everything fits
 
 
 def measured(made, one: Pipeline, resources) -> float:
