@@ -167,11 +167,13 @@ def choose(policy: Policy, optima: Mapping[str, Optimum], ties: Ties[Setting] | 
 
 def _without_tie(policy: Policy, choice: Choice, optima: Mapping[str, Optimum], ties: Ties[Setting]) -> Choice:
     """The choice of another selector than the base's, or that of the base's if they are tied."""
-    optimum = optima[ties.base]
+    optimum = optima.get(ties.base)
+    if optimum is None or choice.setting is None:
+        return choice
     best = optimum.best
     if best is not None and _few_reason(optimum, best):
         best = None
-    if choice.setting is None or (best is None and math.isnan(optimum.to_beat)):
+    if best is None and math.isnan(optimum.to_beat):
         return choice
     settings = (choice.selector, choice.setting.rounded), (ties.base, (best or DEFAULT).rounded)
     choice = replace(choice, base=best or DEFAULT)
