@@ -88,10 +88,12 @@ class TestTuningSet:
         choice = chosen(CHEAPEST, values(150, 90), learned=values(150, 60), semantic=values(150, 59.9))
         assert (choice.selector, choice.tied_with) == ("learned", "semantic")
 
-    def test_without_a_setting_of_the_base_the_default_is_what_must_be_beaten(self):
+    def test_without_a_setting_of_the_base_the_default_must_be_beaten_where_the_objective_is_maximised(self):
         choice = chosen(WITHIN, values(150, 50), learned=None, semantic=values(153, 40))
         assert (choice.setting, choice.tied_with, choice.reason.code) == (None, "semantic", "CTX5713")
         assert choice.needed[0] > 0
+        choice = chosen(CHEAPEST, values(150, 90), learned=None, semantic=values(150, 89.9))
+        assert (choice.selector, choice.base) == ("semantic", None)  # the limits of the policy are enough
         choice = chosen(WITHIN, values(150, 50), learned=None, semantic=values(175, 40))
         assert (choice.selector, choice.base) == ("semantic", DEFAULT)
 
