@@ -614,7 +614,7 @@ def _notes(dataset: DatasetTuning) -> Iterator[str]:
         if outcome.replaced is not None and not dataset.all_decide:
             decided = (
                 f"{outcome.tied_with} is not significantly better than the selector of the base"
-                if outcome.tied_with
+                if outcome.replaced.selector == outcome.tied_with
                 else "what ships is better than what was chosen"
             )
             yield (

@@ -375,12 +375,11 @@ def _selector_with(chosen: SettingResult) -> str:
 
 def _replaced_text(outcome: PolicyOutcome) -> str:
     """The tuned setting that a shipped preset beats, or the selector that is tied; empty where there is none."""
-    if outcome.tied_with:
-        return f"; {outcome.tied_with} is not significantly better by {outcome.policy.objective}"
-    if outcome.replaced is None:
-        return ""
+    tie = f"; {outcome.tied_with} is not significantly better by {outcome.policy.objective}" * bool(outcome.tied_with)
+    if outcome.replaced is None or outcome.replaced.selector == outcome.tied_with:
+        return tie
     tuned = _selector_with(outcome.replaced)
-    return f"; it is at least as complete as the tuned {tuned}, for no more tokens"
+    return f"{tie}; it is at least as complete as the tuned {tuned}, for no more tokens"
 
 
 def _aims(outcome: PolicyOutcome) -> str:

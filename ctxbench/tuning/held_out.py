@@ -557,7 +557,8 @@ class HeldOut(Generic[T]):
                 if name := best_preset(policy, self.means(chosen), passing):
                     preset = next(shipped for shipped in self.shipped if shipped.name == name)
                     is_default = self.first(self.presets[name]).role == DEFAULTS
-                    choice = replacing_choice(preset, choice, is_default=is_default)
+                    tied_with = choice.tied_with
+                    choice = replace(replacing_choice(preset, choice, is_default=is_default), tied_with=tied_with)
             if choice is not choices[policy.name]:
                 yield policy, choice
 

@@ -49,7 +49,9 @@ def service():
 @contextmanager
 def served(app):
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
+        # a busy machine may let a connection wait for longer than the usual 5 s, after which it is closed
+        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_keep_alive=600)
+        server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
         try:

@@ -88,15 +88,26 @@ class TestTuningSet:
         choice = chosen(CHEAPEST, values(150, 90), learned=values(150, 60), semantic=values(150, 59.9))
         assert (choice.selector, choice.tied_with) == ("learned", "semantic")
 
-    def test_without_a_setting_of_the_base_the_default_is_what_must_be_beaten(self):
+    def test_without_a_setting_of_the_base_the_default_must_be_beaten_where_the_objective_is_maximised(self):
         choice = chosen(WITHIN, values(150, 50), learned=None, semantic=values(153, 40))
         assert (choice.setting, choice.tied_with, choice.reason.code) == (None, "semantic", "CTX5713")
         assert choice.needed[0] > 0
+        choice = chosen(CHEAPEST, values(150, 90), learned=None, semantic=values(150, 89.9))
+        assert (choice.selector, choice.base) == ("semantic", None)  # the limits of the policy are enough
         choice = chosen(WITHIN, values(150, 50), learned=None, semantic=values(175, 40))
         assert (choice.selector, choice.base) == ("semantic", DEFAULT)
 
     def test_a_default_that_misses_the_policy_is_no_rival(self):
         choice = chosen(WITHIN, values(150, 500), learned=None, semantic=values(151, 40))
+        assert (choice.selector, choice.base) == ("semantic", None)
+
+    def test_a_base_that_does_not_compete_is_no_rival(self):
+        """One setting for several datasets is chosen among the selectors that can be swept."""
+        means = {measure: float(row.mean()) for measure, row in values(100, 50).items()}
+        optimum = Optimum(WITHIN, base=means)
+        optimum.limits = ()
+        optimum.add(line(values(150, 60)))
+        choice = choose(WITHIN, {"semantic": optimum}, Ties("learned", lambda *_: (0.0, 1.0)))
         assert (choice.selector, choice.base) == ("semantic", None)
 
     def test_of_two_others_the_better_is_compared(self):
@@ -194,6 +205,11 @@ class TestEvaluationSet:
         choice = self.replaced(0.03, selector="learned", presets=["semantic/normal"])["within"]
         assert choice.selector == "semantic"
         assert self.replaced(0.01, selector="learned", presets=["learned/normal"])["within"].selector == "learned"
+
+    def test_a_preset_may_replace_the_setting_of_the_base_that_won_a_tie(self):
+        best = BestSetting(values={"n": 4}, rounded={"n": 4}, means={}, n={}, bounds={})
+        choice = self.replaced(0.01, base=best, presets=["learned/normal"])["within"]
+        assert (choice.selector, choice.setting.values, choice.tied_with) == ("learned", {"n": 3}, "semantic")
 
 
 def test_a_copy_of_the_base_that_ranks_one_request_better_is_not_recommended(ready, tmp_path):

@@ -52,6 +52,16 @@ def test_what_is_taken_from_a_stricter_policy_is_said(made):
     assert advice(made.dataset(), outcome) == OFFERS + said
 
 
+def test_a_tie_names_the_selector_that_gave_way_and_the_labels_that_would_decide(made):
+    outcome = made.outcome(tied_with="bm25")
+    assert "; bm25 is not significantly better by tokens; " in advice(made.dataset(), outcome)
+    replaced = replace(outcome, replaced=replace(outcome.chosen, selector="bm25"))
+    assert advice(made.dataset(), replaced) == advice(made.dataset(), outcome)
+    default = replace(made.nothing(), tied_with="bm25", reason="because of a tie", needed=(30, 70))
+    assert "; because of a tie; label about 30 to 70 more requests" in advice(made.dataset(), default)
+    assert advice(made.dataset(), replace(default, needed=None)).endswith("; because of a tie.")
+
+
 def test_without_constraints_nothing_is_said_of_targets(made):
     assert advice(made.dataset(), made.outcome(verdicts=())) == OFFERS + "."
 
