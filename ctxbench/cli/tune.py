@@ -17,7 +17,6 @@ from ctxbench.cli.init import EXPERIMENT
 from ctxbench.cli.select import find_catalog
 from ctxbench.datasets.layout import agent_of
 from ctxbench.datasets.lookup import open_dataset
-from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.run_folder import comparison_dict, estimate_dict, finite
 from ctxbench.evaluation.statistics import Estimate
 from ctxbench.io.cache import files_in, refuse_outputs, refuse_unwritable
