@@ -560,18 +560,6 @@ class Prices:
         rank, cost = place_among(table, alive)[rows], table.prices(item_tokens)[rows]
         return cls(table.request[rows], rank, table.score[rows], cost, table.n_requests, (ceiling, lowest))
 
-    def select_requests(self, requests: BoolArray) -> Prices:
-        """The prices of the requests where `requests`, shape (n_requests,), is True."""
-        rows, new = requests[self.request], np.cumsum(requests) - 1
-        return replace(
-            self,
-            request=new[self.request[rows]],
-            rank=self.rank[rows],
-            score=self.score[rows],
-            cost=self.cost[rows],
-            n=int(requests.sum()),
-        )
-
     def offered(self, max_items: int, threshold: float) -> BoolArray:
         """The rows that are offered; the best item of each request always is."""
         return (self.rank < max_items) & ((self.score >= threshold) | (self.rank < 1))

@@ -85,7 +85,8 @@ def sure_lead(pool: Sequence[Examples], families: Sequence[str]) -> float:
     """How far the likeliest item must lead, in log odds, to be required more often than not.
 
     Of items that lead by so much, to `STEP` more, at least `OFTEN` are required, by fits that have not seen the family
-    of the dataset, over all queries that need something. It is the smallest multiple of `STEP` with this property.
+    of the dataset, over all queries that need something. It is the smallest multiple of `STEP` with this property, and
+    one above the largest lead if there is none.
     """
     leads, labels = [], []
     for family in dict.fromkeys(families):
@@ -100,7 +101,6 @@ def sure_lead(pool: Sequence[Examples], families: Sequence[str]) -> float:
             leads.append(odds[order[first]] - odds[order[first + 1]])
             labels.append(examples.label[order[first]])
     lead, label = np.concatenate(leads), np.concatenate(labels)
-    step = 0
-    while label[(lead >= step * STEP) & (lead < (step + 1) * STEP)].mean() < OFTEN:
-        step += 1
-    return step * STEP
+    steps = np.floor(lead / STEP).astype(np.int64)
+    often = [step for step in np.unique(steps).tolist() if label[steps == step].mean() >= OFTEN]
+    return STEP * min(often, default=int(steps.max(initial=0)) + 1)

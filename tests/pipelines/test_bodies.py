@@ -1,4 +1,4 @@
-"""The body of a skill, which the model loads on demand, is searched where a retriever is asked to."""
+"""Bodies of skills and parameters of tools are searched where a retriever is asked to."""
 
 from __future__ import annotations
 
@@ -84,3 +84,71 @@ def test_mmr_splits_items_as_the_retriever_does():
     assert refined(bodies=True).candidates.chosen.sum() == 1
     with pytest.raises(SelectorError, match=r"has no chunk 2 by 'paragraphs'; give chunks, split_tools and bodies"):
         refined()
+
+
+SCHEMA = {
+    "description": "of the whole",
+    "properties": {
+        "dueDate": {"type": "string", "description": "When the invoice is paid", "enum": ["never"]},
+        "who": {"items": {"properties": {"team": {"description": "Its nickname"}}}},
+    },
+}
+TOOLS = Catalog(
+    [
+        Item(type="tool", server="s", name="plan", description="Make a plan", schema=SCHEMA),
+        Item(type="tool", server="s", name="invoice", description="Send an invoice"),
+        Item(type="skill", name="pdf", description="Work with documents", text="Name the team."),
+    ]
+)
+
+
+def names_found(text, catalog=TOOLS, resources=None, **options):
+    pipeline = Pipeline.of({"analyse": "whole", "retrieve": {"bm25": options}, "refine": []})
+    batch = Batch.of(catalog, [Request(id="q", text=text)])
+    table = pipeline.run(batch, resources or testing.mock_resources()).candidates
+    return [catalog[item].name for item in table.item.tolist()]
+
+
+@pytest.mark.parametrize("text", ["due", "date", "paid", "nickname", "team"])
+def test_words_of_parameters_are_found_only_where_parameters_are_searched(text):
+    assert names_found(text) == []
+    assert names_found(text, parameters=True) == ["plan"]
+
+
+@pytest.mark.parametrize("text", ["whole", "never", "string"])
+def test_other_parts_of_a_schema_are_not_searched(text):
+    assert names_found(text, parameters=True) == []
+
+
+def test_bodies_and_parameters_are_searched_each_for_itself():
+    resources = testing.mock_resources()  # with the same resources: no index is taken for another
+    assert names_found("team", resources=resources) == []
+    assert names_found("team", resources=resources, bodies=True) == ["pdf"]
+    assert names_found("team", resources=resources, parameters=True) == ["plan"]
+    assert names_found("team", resources=resources, bodies=True, parameters=True) == ["pdf", "plan"]
+
+
+def test_a_description_of_a_parameter_moves_the_rank_of_its_tool():
+    assert names_found("invoice") == ["invoice"]
+    assert names_found("invoice", parameters=True) == ["invoice", "plan"]  # the shorter text first
+
+
+def test_without_parameters_nothing_changes_and_nothing_is_described():
+    assert Bm25() == Bm25(parameters=False)
+    assert "parameters" not in Step("retrieve", "bm25", Bm25()).describe()
+    assert Step("retrieve", "bm25", Bm25(parameters=True)).describe()["parameters"] is True
+
+
+def test_a_catalog_that_grows_by_a_parameter_has_an_index_that_knows_it():
+    resources = testing.mock_resources()
+    old = Catalog(list(TOOLS)[1:])
+    assert names_found("nickname", old, resources, parameters=True) == []
+    assert names_found("nickname", old.extended([TOOLS[0]]), resources, parameters=True) == ["plan"]
+    other = Item(type="tool", server="s", name="plan", description="Make a plan", schema={"properties": {"nick": {}}})
+    changed = Catalog([other, *old])
+    assert names_found("nickname", changed, resources, parameters=True) == []
+    assert names_found("nick", changed, resources, parameters=True) == ["plan"]
+
+
+def test_bm25_conforms_with_parameters():
+    testing.check_step("retrieve", "bm25", {"parameters": True}, processes=0)

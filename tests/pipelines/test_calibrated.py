@@ -249,12 +249,37 @@ class TestAtLeast:
             ({"threshold": 0.95, "at_least": 1, "at_most": 2}, [0]),
             ({"threshold": 0.0}, [0, 1, 2]),
             ({"threshold": 1.0}, []),
+            ({"threshold": 1.5}, []),
             ({"threshold": 0.0, "at_most": 0}, []),
         ],
     )
     def test_a_prefix_is_offered(self, parameters, kept):
         after = AtLeast(**parameters)(asked("x"), table([0.9, 0.5, 0.4]), RESOURCES)
         assert offered(after) == [kept]
+
+    @pytest.mark.parametrize(
+        ("parameters", "kept"),
+        [
+            ({"threshold": -7.5}, [0, 1]),  # at least, not above
+            ({"threshold": -7.0}, [0]),
+            ({"threshold": -7.0, "at_least": 3}, [0, 1, 2]),
+            ({"threshold": 0.0, "at_least": 1}, [0]),
+            ({"threshold": 0.0}, []),
+            ({"threshold": -20.0, "at_most": 2}, [0, 1]),
+            ({"threshold": -20.0}, [0, 1, 2, 3]),
+        ],
+    )
+    def test_scores_below_0_are_cut_likewise(self, parameters, kept):
+        after = AtLeast(**parameters)(asked("x"), table([-3.0, -7.5, -9.0, -20.0]), RESOURCES)
+        assert offered(after) == [kept]
+        out = {str(after.rules[rule]) for rule in after.out if rule}
+        assert out <= {f"its score is below threshold={parameters['threshold']:g}", "beyond the first at_most=2"}
+
+    @pytest.mark.parametrize(("score", "threshold"), [(-7.0, -7.001), (-7.1234, -7.124), (-0.0004, -0.001)])
+    def test_a_lower_threshold_lets_in_what_scores_below_0(self, score, threshold):
+        wider = AtLeast(threshold=-0.0001).wider(rank=2, score=score, best=0.5)
+        assert wider == {"threshold": threshold}
+        assert offered(AtLeast(**wider)(asked("x"), table([0.5, score]), RESOURCES)) == [[0, 1]]
 
     def test_the_rules_say_why(self):
         after = AtLeast(threshold=0.5, at_most=1)(asked("x"), table([0.9, 0.6, 0.4]), RESOURCES)
@@ -272,8 +297,7 @@ class TestAtLeast:
     @pytest.mark.parametrize(
         ("parameters", "message"),
         [
-            ({"threshold": 1.5}, "threshold must be 0 to 1, got 1.5"),
-            ({"threshold": -0.1}, "threshold must be 0 to 1"),
+            ({"threshold": float("nan")}, "threshold must be a number, got nan"),
             ({"threshold": 0.5, "at_least": -1}, "at_least must be 0 or more, got -1"),
             ({"threshold": 0.5, "at_least": 2, "at_most": 1}, "at_most must be at_least or more, which is 2, got 1"),
         ],
@@ -366,7 +390,9 @@ def test_abstain_conforms(for_mocks):
     testing.check_step("cut", "abstain", {"calibration": for_mocks, "threshold": 0.4}, processes=1)
 
 
-@pytest.mark.parametrize("parameters", [{"threshold": 0.3}, {"threshold": 0.3, "at_least": 1, "at_most": 2}])
+@pytest.mark.parametrize(
+    "parameters", [{"threshold": 0.3}, {"threshold": 0.3, "at_least": 1, "at_most": 2}, {"threshold": -0.3}]
+)
 def test_at_least_conforms(parameters):
     testing.check_step("cut", "at_least", parameters, processes=0)
 

@@ -68,6 +68,14 @@ def by_item(batch: Batch, retrieve: object, columns: tuple[str, ...]) -> dict[tu
     return dict(zip(keys, values.tolist(), strict=True))
 
 
+SIGNED = {
+    "similarity.score": 1,
+    "fields.name": 1,
+    "fields.description": 1,
+    "fusion.score": 2.5,
+}  # and their largest size
+
+
 class TestNames:
     def test_families_and_columns(self):
         names = column_names()
@@ -76,7 +84,7 @@ class TestNames:
         assert {name.partition(".")[0] for name in names} == set(registry.names("feature"))
 
     def test_those_that_carry_over_say_nothing_of_an_item_or_a_request_alone(self):
-        assert {name.partition(".")[0] for name in TEXT} == {"similarity", "words", "sentence"}
+        assert {name.partition(".")[0] for name in TEXT} == {"similarity", "words", "sentence", "fields", "fusion"}
 
     def test_resources_are_those_of_the_families(self):
         assert resources_of(["words.bm25", "item.tool"]) == ()
@@ -194,7 +202,8 @@ class TestEqualities:
         for name, column in named.items():
             if "_in_" in name or name.endswith(("share", "filled")):
                 assert ((column >= 0) & (column <= 1)).all(), name
-            elif name not in ("similarity.score", "retrieved.score"):
+            elif name not in (*SIGNED, "retrieved.score"):
                 assert (column >= 0).all(), name
         assert (named["sentence.fusion"] <= 2).all()
-        assert (np.abs(named["similarity.score"]) <= 1 + 1e-6).all()
+        for name, most in SIGNED.items():
+            assert (np.abs(named[name]) <= most + 1e-6).all(), name

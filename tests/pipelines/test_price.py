@@ -12,8 +12,9 @@ from ctxbench.io.errors import ParameterError
 from ctxbench.model.candidates import Candidates
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch, Query, Request
+from ctxbench.model.strategies import Step
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.pipelines.strategies.rank import PROBABILITY_COLUMN, Price
+from ctxbench.pipelines.strategies.rank import PROBABILITY_COLUMN, WAIVED, Price
 
 CATALOG = Catalog([Item(type="tool", name=name) for name in ("one", "two", "three", "four")])
 COSTS = (50, 150, 50, 0)
@@ -27,16 +28,26 @@ class Costs:
         return np.array(COSTS, dtype=np.int64)
 
 
-def priced(scores: list[float], *, overhead: int = 50, origin: list[int] | None = None) -> Candidates:
-    query = Query.of_chunks(Batch.of(CATALOG, [Request(id="0", text="x")]), [["x"]])
-    n = len(scores)
-    given = {} if origin is None else {"origin": np.array(origin)}
-    table = Candidates.build(1, np.zeros(n, np.int64), np.arange(n), score=np.array(scores, np.float64), **given)
-    return Price(overhead)(query, table, Costs())
+def priced(
+    *scores: list[float], overhead: int = 50, sure: float | None = None, origin: list[int] | None = None
+) -> Candidates:
+    """Items 0, 1, ... of each request with these probabilities, priced."""
+    requests = [Request(id=str(i), text="x") for i in range(len(scores))]
+    query = Query.of_chunks(Batch.of(CATALOG, requests), [["x"]] * len(scores))
+    columns = {} if origin is None else {"origin": np.array(origin)}
+    request = np.repeat(np.arange(len(scores)), [len(row) for row in scores])
+    item = np.concatenate([np.arange(len(row)) for row in scores]).astype(np.int64)
+    score = np.concatenate(scores).astype(np.float64)
+    table = Candidates.build(len(scores), request, item, score=score, **columns)
+    return Price(overhead, sure)(query, table, Costs())
 
 
 def by_item(values: np.ndarray, table: Candidates) -> list[float]:
     return values[np.argsort(table.item)].tolist()
+
+
+def by_request(values: np.ndarray, table: Candidates) -> list[list[float]]:
+    return [values[table.rows(request)].tolist() for request in range(table.n_requests)]
 
 
 def test_log_odds_less_the_log_of_the_price():
@@ -112,6 +123,91 @@ def test_twice_is_an_error():
         pipeline.run(Batch.of(testing.mock_catalog(), testing.mock_requests()), testing.mock_resources())
 
 
+class TestSure:
+    """Item 1 costs 200 with the overhead, items 0 and 2 cost 100, item 3 costs 50."""
+
+    LEAD = math.log(7 / 3) - math.log(6 / 4)  # log odds of 0.7 less those of 0.6
+
+    def test_an_item_that_leads_by_the_bound_comes_first_whatever_it_costs(self):
+        after = priced([0.6, 0.7, 0.5], sure=self.LEAD - 1e-9)
+        assert after.item.tolist() == [1, 0, 2]
+        assert after.columns[WAIVED].tolist() == [1.0, 0.0, 0.0]
+        assert after.chunk_rank.tolist() == [0, 1, 2]
+        assert 0 < after.score[0] - after.score[1] < 1e-4  # just above what would be first at its price
+        assert after.columns[PROBABILITY_COLUMN].tolist() == [0.7, 0.6, 0.5]
+
+    def test_the_others_keep_their_scores(self):
+        plain, after = priced([0.6, 0.7, 0.5]), priced([0.6, 0.7, 0.5], sure=self.LEAD - 1e-9)
+        assert by_item(after.score, after)[::2] == by_item(plain.score, plain)[::2]
+
+    def test_below_the_bound_the_price_counts(self):
+        plain, after = priced([0.6, 0.7, 0.5]), priced([0.6, 0.7, 0.5], sure=self.LEAD + 1e-9)
+        assert after.item.tolist() == plain.item.tolist() == [0, 1, 2]
+        assert after.score.tolist() == plain.score.tolist()
+        assert after.columns[WAIVED].tolist() == [0.0, 0.0, 0.0]
+
+    def test_the_bound_itself_is_enough(self):
+        lead = (math.log(0.625) - math.log1p(-0.625)) - (math.log(0.5) - math.log1p(-0.5))
+        assert priced([0.5, 0.625], sure=lead).columns[WAIVED].tolist() == [1.0, 0.0]
+        assert priced([0.5, 0.625], sure=np.nextafter(lead, np.inf)).columns[WAIVED].tolist() == [0.0, 0.0]
+
+    def test_an_item_that_is_first_at_its_price_has_nothing_waived(self):
+        plain, after = priced([0.9, 0.2, 0.2]), priced([0.9, 0.2, 0.2], sure=0.5)
+        assert after.score.tolist() == plain.score.tolist()
+        assert after.columns[WAIVED].tolist() == [0.0, 0.0, 0.0]
+
+    def test_of_items_that_are_as_likely_none_leads(self):
+        after = priced([0.4, 0.9, 0.9], sure=0.1)
+        assert after.item.tolist() == [2, 1, 0]  # the cheaper of both
+        assert after.columns[WAIVED].tolist() == [0.0, 0.0, 0.0]
+
+    def test_with_a_bound_of_0_the_first_of_those_leads(self):
+        after = priced([0.4, 0.9, 0.9], sure=0.0)
+        assert after.item.tolist() == [1, 2, 0]
+        assert after.columns[WAIVED].tolist() == [1.0, 0.0, 0.0]
+
+    def test_a_single_item_leads_and_has_nothing_waived(self):
+        plain, after = priced([0.2]), priced([0.2], sure=20.0)
+        assert (after.score.tolist(), after.columns[WAIVED].tolist()) == (plain.score.tolist(), [0.0])
+
+    def test_each_request_has_its_own_leader(self):
+        after = priced([0.6, 0.7], [0.7, 0.6], [], [0.3, 0.9, 0.2], [0.5], sure=self.LEAD - 1e-9)
+        assert by_request(after.item, after) == [[1, 0], [0, 1], [], [1, 0, 2], [0]]
+        assert by_request(after.columns[WAIVED], after) == [[1.0, 0.0], [0.0, 0.0], [], [0.0, 0.0, 0.0], [0.0]]
+
+    def test_a_batch_equals_its_requests(self):
+        requests = [[0.6, 0.7], [0.7, 0.6, 0.1, 0.1], [0.3, 0.9, 0.2], [0.5], [0.999, 0.9999, 1.0, 0.0]]
+        whole = priced(*requests, sure=0.4)
+        for row, scores in enumerate(requests):
+            alone = priced(scores, sure=0.4)
+            assert alone.score.tobytes() == whole.score[whole.rows(row)].tobytes()
+            assert alone.item.tolist() == whole.item[whole.rows(row)].tolist()
+            assert alone.columns[WAIVED].tolist() == whole.columns[WAIVED][whole.rows(row)].tolist()
+
+    def test_session_items_neither_lead_nor_are_led(self):
+        after = priced([math.nan, 0.7, 0.6], origin=[0, 1, 1], sure=self.LEAD - 1e-9)
+        assert by_item(after.columns[WAIVED], after)[1:] == [1.0, 0.0]
+        assert np.isnan(by_item(after.columns[WAIVED], after)[0])
+        assert math.isnan(by_item(after.score, after)[0])
+
+    def test_nothing_found_has_no_leader(self):
+        assert priced([], sure=1.0).columns[WAIVED].tolist() == []
+
+    def test_without_a_bound_nothing_is_waived_and_there_is_no_column(self):
+        after = priced([0.001, 0.999])
+        assert WAIVED not in after.columns
+        assert Price() == Price(50, None)
+
+    def test_what_was_stored_before_there_was_a_bound_is_described_as_it_was(self):
+        assert "sure" not in Step("rank", "price", Price()).describe()
+        assert Step("rank", "price", Price(sure=1.25)).describe()["sure"] == 1.25
+
+    @pytest.mark.parametrize("sure", [-0.1, math.nan])
+    def test_a_bound_below_0_is_refused(self, sure):
+        with pytest.raises(ParameterError, match=f"sure must be 0 or more, got {sure}"):
+            Price(sure=sure)
+
+
 @pytest.mark.parametrize("overhead", [0, -1])
 def test_an_overhead_below_1_is_refused(overhead):
     with pytest.raises(ParameterError, match=f"overhead must be 1 or more, got {overhead}"):
@@ -122,6 +218,6 @@ def test_it_declares_the_tokens():
     assert Price().uses == ("tokens",)
 
 
-@pytest.mark.parametrize("parameters", [{}, {"overhead": 1}])
+@pytest.mark.parametrize("parameters", [{}, {"overhead": 1}, {"sure": 0.1}])
 def test_it_conforms_behind_scores_from_0_to_1(parameters):
     testing.check_step("rank", "price", parameters, retrieve="random", processes=0)

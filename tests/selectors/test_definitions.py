@@ -187,7 +187,7 @@ class TestSwitches:
         values = found.values(None, {"contextSearchEnabled": False})
         assert found.in_force(values) == {"contextSearchEnabled": False}
         assert found.refining(values) == []
-        other = next(one for one in found.parameters if one.endswith(("TopK", "margin")))
+        other = next(one for one in found.parameters if one.endswith(("TopK", "threshold")))
         with pytest.raises(ParameterError, match=f"{other} has no effect while contextSearchEnabled is false"):
             found.values(None, {"contextSearchEnabled": False, other: found.parameters[other].default})
 

@@ -10,14 +10,15 @@ import pytest
 
 from ctxbench.datasets.lookup import importers
 from ctxbench.model.candidates import Candidates, Origin
-from ctxbench.model.items import Catalog
+from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch, Request
 from ctxbench.pipelines import fits as calibrations
-from ctxbench.pipelines.features import RETRIEVED, TEXT
+from ctxbench.pipelines.features import RETRIEVED, VERSION
 from ctxbench.pipelines.fits import SHIPPED, open_calibrations
-from ctxbench.pipelines.strategies.rank import PROBABILITY_COLUMN
+from ctxbench.pipelines.strategies.rank import PROBABILITY_COLUMN, WAIVED
 from ctxbench.selectors.definitions import definition
 from ctxbench.testing import mock_catalog, mock_requests, mock_resources
+from ctxbench.tuning.query_fits import columns_of
 
 LEARNED = definition("learned")
 CATALOG = mock_catalog()
@@ -54,7 +55,7 @@ class TestBatch:
 
     def test_columns_say_how_it_came_to_its_order(self):
         table = run(asked("Open a new issue with the label bug"))
-        assert {*TEXT, RETRIEVED, PROBABILITY_COLUMN} <= set(table.columns)
+        assert {RETRIEVED, PROBABILITY_COLUMN, WAIVED} <= set(table.columns)
         searched = table.origin == Origin.SEARCH
         probability = table.columns[PROBABILITY_COLUMN][searched]
         assert ((probability >= 0) & (probability <= 1)).all()
@@ -62,10 +63,10 @@ class TestBatch:
 
 
 class TestSizes:
-    @pytest.mark.parametrize("margin", LEARNED.parameters["margin"].ends)
-    def test_a_budget_of_one_item_is_kept(self, margin):
+    @pytest.mark.parametrize("threshold", LEARNED.parameters["threshold"].ends)
+    def test_a_budget_of_one_item_is_kept(self, threshold):
         batch = Batch.of(CATALOG, mock_requests())
-        table = run(batch, margin=margin, at_least=1, at_most=1)
+        table = run(batch, threshold=threshold, at_least=1, at_most=1)
         searched = table.origin == Origin.SEARCH
         count = np.bincount(table.request[searched & table.chosen], minlength=len(batch))
         some = np.bincount(table.request[searched], minlength=len(batch)) > 0
@@ -133,6 +134,20 @@ class TestOrder:
         places = {item: place for place, item in enumerate(table.item.tolist())}
         assert places[rule] < places[reference]
 
+    def test_the_likeliest_by_far_stands_first_whatever_it_costs(self):
+        """The costs of the mock catalog differ too little, so that one item gets a long schema that is not searched."""
+        schema = {"properties": {"label": {"enum": ["word"] * 20_000}}}
+        long = Item(type="tool", server="s", name="close_issue", description="Close an issue", schema=schema)
+        batch = asked("Close an issue", catalog=Catalog([*(item for item in CATALOG if item.name != long.name), long]))
+        first = {}
+        for sure in LEARNED.parameters["sure"].ends:
+            table = run(batch, sure=sure)
+            best = int(np.flatnonzero((table.origin == Origin.SEARCH) & table.chosen)[0])
+            first[sure] = (batch.catalog[table.item[best]].name, table.columns[WAIVED][best])
+        assert first[0.0] == ("close_issue", 1.0)
+        assert first[20.0][0] != "close_issue"
+        assert first[20.0][1] == 0.0
+
     def test_another_order_of_items_changes_nothing(self):
         scores = []
         for items in ([*CATALOG], [*CATALOG][::-1]):
@@ -158,10 +173,15 @@ class TestFit:
         (fit,) = open_calibrations(SHIPPED).fits
         assert fit.queries > 1000
 
-    def test_its_columns_are_those_that_the_step_makes(self):
-        """In the same order, since what is fitted around it is made of them."""
+    def test_its_columns_are_among_those_of_a_fit_to_labels(self):
+        """Only then does such a fit start from its weights."""
         (fit,) = open_calibrations(SHIPPED).fits
-        assert tuple(fit.values["columns"]) == TEXT
+        assert set(fit.values["columns"]) <= set(columns_of(requests=False))
+        assert fit.values["features"] == VERSION
+
+    def test_the_lead_that_was_fitted_is_the_default(self):
+        (fit,) = open_calibrations(SHIPPED).fits
+        assert LEARNED.values()["sure"] == fit.values["sure"]
 
     def test_it_was_made_behind_what_it_stands_behind(self):
         (fit,) = open_calibrations(SHIPPED).fits

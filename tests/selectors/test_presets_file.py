@@ -501,3 +501,14 @@ def test_presets_of_before_parameters_were_added_hold_still(tmp_path):
 def test_an_earlier_hash_is_no_part_of_the_hash():
     assert definition_hash(replace(SEMANTIC, earlier=())) == definition_hash(SEMANTIC)
     assert definition_hash(SEMANTIC) not in SEMANTIC.earlier
+
+
+def test_a_preset_of_learned_from_before_it_had_a_threshold_is_outdated(tmp_path):
+    before = "0656172bd166ddd254de655ee93ca332ad73d61387bcdd929fd7ecfd6a69b4c0"
+    (tmp_path / "old.yaml").write_text(
+        f"format: 1\ntuned: {{dataset: desk}}\ndefinitions:\n  {before}: {{margin: 0.0 to 20.0}}\n"
+        f"presets:\n  normal:\n    selector: learned\n    definition: {before}\n    set: {{margin: 5.0}}\n"
+    )
+    with pytest.raises(InputError) as caught:
+        read_presets(tmp_path / "old.yaml")
+    assert [fault.message.key for fault in caught.value.faults] == ["selectors.preset-outdated"]

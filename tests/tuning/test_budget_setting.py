@@ -30,19 +30,25 @@ def prices(*scores: list[float], ceiling: int = 100) -> Prices:
 class TestPrices:
     def test_what_a_setting_costs(self):
         held = prices([5.0, 4.0, 1.0], [3.0, 2.5])
-        assert held.tokens(1, 20.0) == 10.0
-        assert held.tokens(3, 20.0) == (10 + 20 + 40 + 10 + 20) / 2
-        assert held.tokens(3, 0.5) == (10 + 10 + 20) / 2
-        assert held.items(3, 0.5) == 1.5
+        assert held.tokens(1, -20.0) == 10.0
+        assert held.tokens(3, -20.0) == (10 + 20 + 40 + 10 + 20) / 2
+        assert held.tokens(3, 4.0) == (10 + 20 + 10) / 2
+        assert held.items(3, 4.0) == 1.5
+        assert held.tokens(3, 20.0) == 10.0  # the best item of a request is offered whatever it scores
 
-    def test_a_cap_comes_before_a_margin(self):
+    def test_a_cap_comes_before_a_threshold(self):
         held = prices([5.0, 4.0, 1.0], [3.0, 2.5])
-        most, margin = held.setting_within(
-            20.0
-        )  # two items each cost 30 on average, so that a cap of 2 reaches it, and one more
-        assert most == 3
-        assert 0.5 <= margin < 1.0
-        assert held.tokens(most, margin) == 20.0
+        # two items each cost 30 on average, so that a cap of 2 reaches it, and one more
+        at_most, threshold = held.setting_within(20.0)
+        assert at_most == 3
+        assert 2.5 < threshold <= 4.0
+        assert held.tokens(at_most, threshold) == 20.0
+
+    def test_the_threshold_is_within_its_range(self):
+        held = prices([5.0, -7.0, -30.0])
+        at_most, threshold = held.setting_within(1000.0)
+        assert -20.0 <= threshold <= -7.0
+        assert held.tokens(at_most, threshold) == 10 + 20
 
     def test_the_budget_is_never_exceeded(self):
         held = prices([5.0, 4.0, 1.0, 0.5], [3.0, 2.5, 2.4, 2.3])
@@ -68,14 +74,14 @@ class TestPrices:
 
     def test_tokens_by_request_have_the_mean_that_a_setting_costs(self):
         held = prices([5.0, 4.0, 1.0], [3.0, 2.5], [])
-        assert held.by_request(3, 0.5).tolist() == [10.0, 30.0, 0.0]
-        assert held.by_request(3, 0.5).mean() == held.tokens(3, 0.5)
+        assert held.by_request(3, 4.0).tolist() == [30.0, 10.0, 0.0]
+        assert held.by_request(3, 4.0).mean() == held.tokens(3, 4.0)
 
     def test_the_mean_on_other_requests_is_as_uncertain_as_its_standard_error_says(self):
         held = prices(*[[5.0, 4.9], [5.0, 1.0]] * 20)
-        assert held.by_request(2, 0.5).tolist() == [30.0, 10.0] * 20
-        assert held.uncertainty(2, 0.5) == pytest.approx(1.959964 * 10.0 / np.sqrt(40) / 20.0)
-        assert held.uncertainty(2, 9.0) == 0.0  # all cost the same
+        assert held.by_request(2, 2.0).tolist() == [30.0, 10.0] * 20
+        assert held.uncertainty(2, 2.0) == pytest.approx(1.959964 * 10.0 / np.sqrt(40) / 20.0)
+        assert held.uncertainty(2, 0.0) == 0.0  # all cost the same
 
     @pytest.mark.parametrize(("times", "most"), [(20, 2), (60, 3)])
     def test_fewer_items_are_allowed_where_requests_would_cost_too_unevenly(self, times, most):
@@ -84,11 +90,6 @@ class TestPrices:
         setting = held.setting_within(20.0)
         assert setting[0] == most
         assert held.tokens(*setting) == 20.0
-
-    def test_a_half_is_what_the_half_would_give(self):
-        held = prices([5.0, 4.0, 1.0], [3.0, 2.5])
-        part = held.select_requests(np.array([False, True]))
-        assert part.tokens(5, 20.0) == 30.0
 
 
 class TestSetting:

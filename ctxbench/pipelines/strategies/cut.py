@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from ctxbench.io.errors import ParameterError, SelectorError, check_range
+from ctxbench.io.errors import ParameterError, SelectorError, check_range, number_within
 from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, firsts
 from ctxbench.model.candidates import BEYOND_CHUNKS, Candidates, Rule, place_among
 from ctxbench.model.items import Catalog
@@ -593,7 +593,7 @@ class AtLeast(Strategy):
     }
 
     def __post_init__(self) -> None:
-        check_range("threshold", self.threshold, -math.inf)
+        number_within("threshold", self.threshold, -math.inf)
         check_range("at_least", self.at_least, 0)
         if self.at_most is not None and self.at_most < self.at_least:
             raise ParameterError(f"at_most must be at_least or more, which is {self.at_least}, got {self.at_most}")

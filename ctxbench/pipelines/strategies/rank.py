@@ -668,6 +668,7 @@ class Price(Strategy):
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {"overhead": (1, math.inf)}
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.sure is not None:
             check_range("sure", self.sure, 0)
 

@@ -186,10 +186,11 @@ class TestProbability:
         made = make_examples("probability", data, PIPELINE, resources, columns=columns_of(requests=True))
         assert found.values == fit_with_prior(made, known) == fit_values(made)
         own = Logistic.read(found.values)
-        assert own.columns == known.columns
-        assert own.scale.tolist() == known.scale.tolist()
-        assert (own.low <= known.low).all()
-        assert (own.high >= known.high).all()
+        assert own.columns == TEXT
+        shipped = [own.columns.index(name) for name in known.columns]
+        assert own.scale[shipped].tolist() == known.scale.tolist()
+        assert (own.low[shipped] <= known.low).all()
+        assert (own.high[shipped] >= known.high).all()
 
     def test_where_requests_repeat_themselves_it_keeps_them(self, repeated, resources):
         found = fit("probability", repeated, PIPELINE, resources)
@@ -241,9 +242,9 @@ class TestProbability:
         data = repeated
         found = fit("probability", data, PIPELINE, resources, requests=False)
         known = Logistic.read(shipped_fit().values)
-        made = make_examples("probability", data, PIPELINE, resources, columns=known.columns)
+        made = make_examples("probability", data, PIPELINE, resources, columns=TEXT)
         assert found.values == fit_with_prior(made, known)
-        assert Logistic.read(found.values).columns == known.columns
+        assert Logistic.read(found.values).columns == TEXT
         assert "requests" not in found.values
 
     def test_with_no_shipped_column_it_keeps_the_requests_that_its_columns_need(self, repeated, resources):
@@ -255,8 +256,15 @@ class TestProbability:
         known = Logistic.read(shipped_fit().values)
         made = make_examples("probability", data, PIPELINE, resources)
         few = made.select_queries(np.arange(made.n_queries) < 3)
-        far, near = (Logistic.read(fit_with_prior(one, known)).weights - known.weights for one in (made, few))
-        assert np.abs(near * known.scale).sum() < np.abs(far * known.scale).sum()
+        shipped = dict(zip(known.columns, known.weights.tolist(), strict=True))
+        far, near = (
+            sum(
+                abs(weight - shipped.get(name, 0.0)) * scale
+                for name, weight, scale in zip(model.columns, model.weights, model.scale, strict=True)
+            )
+            for model in (Logistic.read(fit_with_prior(examples, known)) for examples in (made, few))
+        )
+        assert 0 < near < far
 
     def test_alone_it_goes_by_the_labels_only(self, data, resources):
         made = make_examples("probability", data, PIPELINE, resources)
@@ -297,13 +305,15 @@ class TestPooled:
         return replace(dataset([query("a", "Where does water flow"), query("b", "the garden")], labels), name="small")
 
     def test_what_stands_in_it(self, data, other, resources):
-        found = POOLED.fit_pooled([data, other], PIPELINE, resources)
+        found = POOLED.fit_pooled({"first": [data], "second": [other]}, PIPELINE, resources)
         assert (found.kind, found.dataset, found.catalog, found.queries) == ("probability", "made + small", "", 26)
         assert found.values["datasets"] == ["made", "small"]
-        assert tuple(found.values["columns"]) == TEXT
+        assert tuple(found.values["columns"]) == POOLED.COLUMNS
+        assert found.values["sure"] >= 0
         assert found.behind == describe_context(PIPELINE)
         assert found.embedder == resources.identity("embedder")
-        assert found.dataset_hash != POOLED.fit_pooled([other, data], PIPELINE, resources).dataset_hash
+        back = POOLED.fit_pooled({"second": [other], "first": [data]}, PIPELINE, resources)
+        assert found.dataset_hash != back.dataset_hash
         Logistic.read(found.values)
 
     def test_a_dataset_with_its_queries_twice_weighs_no_more(self, data, other, resources):
@@ -315,21 +325,33 @@ class TestPooled:
             ids=(*two.ids, "a2", "b2"),
             groups=two.groups * 2,
         )
-        before, after = Logistic.read(POOLED.fit_examples([one, two])), Logistic.read(POOLED.fit_examples([one, twice]))
+        families = ["first", "second"]
+        before, after = (Logistic.read(POOLED.fit_examples(pool, families)) for pool in ([one, two], [one, twice]))
         # what all datasets count together rises with their queries, 28 for 26; the share of each does not
-        scaled = Logistic.read(POOLED.fit_examples([one, two, one, two]))
+        scaled = Logistic.read(POOLED.fit_examples([one, two, one, two], families * 2))
         assert after.scale == pytest.approx(before.scale, rel=1e-5)
-        assert after.probabilities(one.features) == pytest.approx(before.probabilities(one.features), abs=0.02)
+        features = one.columns(POOLED.COLUMNS)
+        assert after.probabilities(features) == pytest.approx(before.probabilities(features), abs=0.02)
         assert scaled.scale == pytest.approx(before.scale, rel=1e-5)
+
+    def test_a_family_of_two_datasets_weighs_no_more_than_one_of_one(self, data, other, resources):
+        """The scale of a feature is its weighted deviation."""
+        one, two = (make_examples("probability", some, PIPELINE, resources) for some in (data, other))
+        alone, family, apart = (
+            Logistic.read(POOLED.fit_examples(pool, families)).scale
+            for pool, families in (([one, two], "ab"), ([one, one, two], "aab"), ([one, one, two], "abc"))
+        )
+        assert family == pytest.approx(alone, rel=1e-5)
+        assert apart != pytest.approx(alone, rel=1e-3)
 
     def test_the_order_of_datasets_does_not_matter(self, data, other, resources):
         pool = [make_examples("probability", some, PIPELINE, resources) for some in (data, other)]
-        one, back = Logistic.read(POOLED.fit_examples(pool)), Logistic.read(POOLED.fit_examples(pool[::-1]))
+        one, back = (Logistic.read(POOLED.fit_examples(pool[::step], "ab"[::step])) for step in (1, -1))
         assert back.weights == pytest.approx(one.weights, rel=1e-4, abs=1e-5)
 
     def test_a_dataset_without_labels_is_refused(self, data, resources):
         with pytest.raises(ParameterError, match="dataset made has no labelled query in split tuning"):
-            POOLED.fit_pooled([data, dataset([query("a", "area")], [])], PIPELINE, resources)
+            POOLED.fit_pooled({"a": [data], "b": [dataset([query("a", "area")], [])]}, PIPELINE, resources)
 
 
 class TestInFront:

@@ -183,7 +183,7 @@ def families(step, alone):
         counts = Counts("", (step.at_least,)), None if step.at_most is None else Counts("", (step.at_most,))
         one, every = (
             ThresholdFamily(span, *counts)
-            for span in (ThresholdSpan.fixed("", step.threshold), ThresholdSpan("t", 0.0, 1.0))
+            for span in (ThresholdSpan.fixed("", step.threshold), ThresholdSpan("t", -20.0, 10.0))
         )
         return one, {}, every, step.threshold
     if isinstance(step, Margin) and alone:
