@@ -681,7 +681,8 @@ class Price(Strategy):
         old = math.log(before + self.overhead)
         moved = score - (math.log(after + self.overhead) - old)
         odds = max((rival + math.log(tokens + self.overhead) for rival, tokens in rivals), default=-math.inf)
-        if self.sure is None or score + old - odds < self.sure:
+        ahead = score + old - odds
+        if self.sure is None or ahead < self.sure or ahead <= 0:
             return moved
         first = max((rival for rival, _ in rivals), default=-math.inf) + _AHEAD
         return max(moved if score > first + MARGIN else score, first)
@@ -720,7 +721,7 @@ class Price(Strategy):
 
 
 def _leading(rows: IntArray, request: IntArray, odds: FloatArray, lead: float) -> IntArray:
-    """Of each request, the row whose log odds are at least `lead` above those of all its others, if there is one.
+    """Of each request, the row whose log odds are above those of all its others, at least by `lead`, if there is one.
 
     Args:
         rows: which rows count, rising.
@@ -731,7 +732,8 @@ def _leading(rows: IntArray, request: IntArray, odds: FloatArray, lead: float) -
     is_first = firsts(request[order])
     second = np.append(order[1:], order[:1])
     is_alone = np.append(is_first[1:], True)[: len(order)]
-    is_leading = is_first & (is_alone | (odds[order] - odds[second] >= lead))
+    ahead = odds[order] - odds[second]
+    is_leading = is_first & (is_alone | ((ahead >= lead) & (ahead > 0)))  # of equal ones none leads
     return np.asarray(order[is_leading])
 
 
