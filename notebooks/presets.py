@@ -64,8 +64,8 @@ policies = {
 # ## 2. Tune
 #
 # Every setting of the cut is evaluated: each number of items with every threshold at which anything changes. The
-# figures are those that running the selector with each of them would give. What was chosen is then measured on the test split,
-# which is read once.
+# figures are those that running the selector with each of them would give. What was chosen is then measured on the test
+# split, which is read once.
 
 # %%
 t = ctxbench.tune(ds, selector, policies=policies, sample=150, labels="split")
