@@ -63,9 +63,9 @@ policies = {
 # %% [markdown]
 # ## 2. Tune
 #
-# Every setting of the cut is evaluated: each number of items with every margin at which anything changes. The figures
-# are those that running the selector with each of them would give. What was chosen is then measured on the test split,
-# which is read once.
+# Every setting of the cut is evaluated: each number of items with every threshold at which anything changes. The
+# figures are those that running the selector with each of them would give. What was chosen is then measured on the test
+# split, which is read once.
 
 # %%
 t = ctxbench.tune(ds, selector, policies=policies, sample=150, labels="split")
@@ -93,7 +93,7 @@ t.to_frame()[["contender", "role", "completeness", "completeness low", "complete
 # is steep, a small change of the data may ask for others.
 
 # %%
-t.plot.heat("at_most", "margin", metric="tokens")
+t.plot.heat("at_most", "threshold", metric="tokens")
 
 # %% [markdown]
 # ## 5. Requests made worse

@@ -37,13 +37,13 @@ print(t.advice)
 # %% [markdown]
 # ## The front
 #
-# A row is a setting that no other one beats: to be more complete costs more tokens. The margin is between two
-# values at which something changes, so that no margin is left out.
+# A row is a setting that no other one beats: to be more complete costs more tokens. The threshold is between two
+# values at which something changes, so that no threshold is left out.
 
 # %%
 front = t.front()
 best = front[front["line"] == "learned: front"]
-best[["completeness", "tokens", "items", "margin", "at_least", "at_most"]].iloc[::5].round(3)
+best[["completeness", "tokens", "items", "threshold", "at_least", "at_most"]].iloc[::5].round(3)
 
 # %% [markdown]
 # Drawn, with what was compared. The dashed line is the first 1, 2, 3, ... items of the same ranking: where the front
@@ -69,10 +69,10 @@ t.to_frame()[["contender", "role", "completeness", "completeness low", "complete
 # hardly matters, and need not be tuned again; where it is steep, other data may ask for another value.
 
 # %%
-t.plot.heat("at_most", "margin", metric="completeness")
+t.plot.heat("at_most", "threshold", metric="completeness")
 
 # %%
-t.plot.heat("at_most", "margin", metric="tokens")
+t.plot.heat("at_most", "threshold", metric="tokens")
 
 # %% [markdown]
 # ## Requests made worse

@@ -42,6 +42,7 @@ PARAMETERS = {
         {"k1": 0.0, "b": 1.0, "depth": 2},
         {"variant": "bm25+", "words": "plain", "stop": False, "stem": False, "server": False},
         {"variant": "robertson", "bodies": True},
+        {"bodies": True, "parameters": True},
     ],
     "bm25f": [{"weights": {"name": 0.0}, "b": {"text": 0.0}, "k1": 0.0, "depth": 2}],
     "full_text": [
@@ -86,6 +87,8 @@ PARAMETERS = {
             }
         },
         {"weights": {"similarity.score": 1.0, "words.bm25_share": -0.5}},
+        {"weights": {f"fields.{name}": 0.5 for name in ("name", "description", "bm25_share")}},
+        {"weights": {f"fusion.{name}": 0.5 for name in ("score", "margin", "rank")}},
         {
             "weights": {
                 f"code.{name}": 0.2 for name in ("words", "path", "named", "touches", "history", "cochange", "symbols")
@@ -94,7 +97,7 @@ PARAMETERS = {
         {"weights": {f"assembly.{name}": 0.2 for name in ("tf", "tfidf", "keywords", "recency", "source", "uses")}},
     ],
     "file_kinds": [{"documents": 0.5, "tests": 2.0}],
-    "price": [{"overhead": 1}],
+    "price": [{"overhead": 1}, {"sure": 0.0}, {"sure": 1.25}],
     "weighted": [{"normalise": "z"}, {"weights": {"dense": 0.7, "bm25": 0.3}}],
     "sentences": [{"limit": 7}, {"rule": "marked"}],
     "clauses": [{"shortest": 1, "limit": 20}],
@@ -120,7 +123,7 @@ PARAMETERS = {
     ],
     "tool_rules": [{"rules": {"*/create_issue": ["close_issue"]}, "agent": {"close_issue": []}, "when": "either"}],
     "links": [{"depth": 3, "types": ["about"]}, {"direction": "out"}, {"depth": 0}],
-    "at_least": [{"threshold": 0.2, "at_least": 1, "at_most": 3}, {"threshold": 1.0}],
+    "at_least": [{"threshold": -9.0, "at_least": 1, "at_most": 3}, {"threshold": 1.0}],
     "citations": [{"marks": False, "system": "Name your sources."}],
     "messages": [{"system": "Be kind."}],
     "template": [

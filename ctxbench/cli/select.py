@@ -54,11 +54,12 @@ _VERSION = re.compile(r"@[0-9a-f]{12}(\.\d+)?$")  # behind a file's name, where 
 
 
 def candidate_lines(
-    rows: tuple[Explained, ...], *, pairs: bool, headed: bool = False, paths: bool = False
+    rows: tuple[Explained, ...], *, pairs: bool, headed: bool = False, paths: bool = False, sure: float | None = None
 ) -> list[str]:
     """One candidate per line: score, mode, tokens and id; below it the exclusion rule and the best matching pair.
 
-    With `paths` files and their parts are named by path, such as `src/core.py::Context`, not by id.
+    With `paths` files and their parts are named by path, such as `src/core.py::Context`, not by id. With `sure`, that
+    of the step `price`, an item that is first only by it has a line that says so.
     """
     required = any(candidate.probability is not None for candidate in rows)
     columns = ["score", *["probability required"] * required, "include mode", "tokens", "item"]
@@ -70,6 +71,9 @@ def candidate_lines(
         lines.append(f"{score}{likely}  {candidate.offered.mode:<9} {candidate.tokens:>5} tokens  {name}")
         if candidate.offered.rule:
             lines.append(f"        {candidate.offered.rule}")
+        if candidate.price_waived and sure is not None:
+            lead = f"the most likely item by sure={sure:g} log odds or more"
+            lines.append(f"        offered first whatever it costs: {lead}")
         if candidate.loads:
             lines.append(f"        loads {candidate.loads:,} tokens more where the model asks for it")
         if candidate.offered.span:
@@ -394,7 +398,7 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
         print_json({**facts, **explanation.as_dict(near=near)})
     else:
         end = ["", ITS_OWN] if isinstance(explanation, OwnExplanation) else _score_words(pipeline, explanation)
-        say(*_lines(explanation, label, counter.name, near), *end)
+        say(*_lines(pipeline, explanation, label, counter.name, near), *end)
 
 
 def _request(
@@ -548,7 +552,7 @@ def _parsed(text: str) -> Value | None:
         return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def _lines(explanation: Explanation, label: str, counter: str, near: int) -> list[str]:
+def _lines(pipeline: Pipeline, explanation: Explanation, label: str, counter: str, near: int) -> list[str]:
     n = len(explanation.chosen)
     n_session = sum(candidate.offered.origin == "session" for candidate in explanation.chosen)
     modes = {candidate.offered.mode for candidate in explanation.chosen if candidate.offered.origin == "session"}
@@ -560,6 +564,8 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
     is_external = isinstance(explanation, OwnExplanation)
     reasons = ", ".join(f"{n} {reason}" for reason, n in explanation.not_searched.items())
     out = explanation.left_out[:near]
+    priced = [step.call for step in all_steps(pipeline.refine) if step.declared("includes_tokens")]
+    sure = next((getattr(step, "sure", None) for step in priced), None)
     title = f"nearest that stayed out ({len(out)} of {count(len(explanation.left_out), 'candidate')}):"
     return [
         f"{label}: {offered}, {tokens}",
@@ -567,7 +573,7 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
         *([f"{'may not be offered' if is_external else 'not searched'}: {reasons}"] if reasons else []),
         *(own_lines(explanation) if isinstance(explanation, OwnExplanation) else _search_lines(explanation)),
         *(
-            candidate_lines(explanation.chosen, pairs=True, headed=True, paths=True)
+            candidate_lines(explanation.chosen, pairs=True, headed=True, paths=True, sure=sure)
             if n
             else ["", "nothing is offered"]
         ),

@@ -294,8 +294,9 @@ def grown_price(change: ChangeContext, pair: SnapshotPair) -> GrownPrice | None:
     if before is None or after is None or after.tokens <= before.tokens or pair.head.identity.external:
         return None
     steps = pair.steps[1] or ()
-    enough = head_row is not None and is_kept(_at_price(head_row, before.tokens, steps), change, steps)
-    alone = base_row is not None and not is_found_again(change, pair) and is_kept(base_row, change, steps)
+    enough = head_row is not None and is_kept(_at_price(head_row, before.tokens, change, steps), change, steps)
+    found = base_row is not None and is_kept(_at_price(base_row, before.tokens, change, steps), change, steps)
+    alone = found and not is_found_again(change, pair)
     return GrownPrice(before.tokens, after.tokens, enough) if enough or alone else None
 
 
@@ -306,17 +307,22 @@ def is_found_again(change: ChangeContext, pair: SnapshotPair) -> bool:
     """
     row, after = change.base.rows.get(change.item), pair.head.items.get(change.item)
     steps = pair.steps[1] or ()
-    return row is not None and after is not None and is_kept(_at_price(row, after.tokens, steps), change, steps)
+    return row is not None and after is not None and is_kept(_at_price(row, after.tokens, change, steps), change, steps)
 
 
-def _at_price(row: Candidate, tokens: int, steps: Sequence[FlatStep]) -> Candidate:
-    """The candidate with the tokens that are given, and the score that it has at them."""
+def _at_price(row: Candidate, tokens: int, change: ChangeContext, steps: Sequence[FlatStep]) -> Candidate:
+    """The item of a change as this candidate, with these tokens and its score at them among its rivals at the head."""
     if row.score is None:
         return replace(row, tokens=tokens)
     score = row.score
     for step in steps:
         if step.kind == "rank" and row.type in step.types:
-            score = step.built.declared("score_at")(score, row.tokens, tokens)
+            rivals = [
+                (rival.score, rival.tokens)
+                for name, rival in change.head.rows.items()
+                if name != change.item and rival.score is not None and rival.type in step.types
+            ]
+            score = step.built.declared("score_at")(score, row.tokens, tokens, rivals)
     return replace(row, tokens=tokens, score=score)
 
 

@@ -16,7 +16,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -220,8 +220,20 @@ class Strategy:
         """
         return {}
 
-    def score_at(self, score: float, before: int, after: int) -> float:  # noqa: ARG002
-        """The score of an item if it cost `after` tokens instead of `before`."""
+    def score_at(
+        self,
+        score: float,
+        before: int,  # noqa: ARG002
+        after: int,  # noqa: ARG002
+        rivals: Sequence[tuple[float, int]] = (),  # noqa: ARG002
+    ) -> float:
+        """The score of an item if it cost `after` tokens instead of `before`.
+
+        Args:
+            score, before: of the item.
+            after: its other tokens.
+            rivals: score and tokens of every other candidate of the request.
+        """
         return score
 
     def leaves_all(self, before: Any) -> bool:  # noqa: ARG002

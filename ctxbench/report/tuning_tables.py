@@ -179,6 +179,7 @@ _PARAMETERS = {
     "at_most": "most items offered",
     "at_least": "fewest",
     "margin": "how far below the best score an item may lie",
+    "threshold": "the lowest score that is offered",
 }
 
 

@@ -22,7 +22,7 @@ from ctxbench.model.strategies import Merge, Step
 from ctxbench.pipelines.fits import PROBABILITY, all_steps
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.pipelines.strategies.format import Messages
-from ctxbench.pipelines.strategies.rank import PROBABILITY_COLUMN
+from ctxbench.pipelines.strategies.rank import PROBABILITY_COLUMN, WAIVED
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.selector import Selector, check_fits
@@ -42,6 +42,7 @@ class Explained:
         query_chunk, item_chunk: the winning pair of texts; empty where there is none. Where another item led here
             (`offered.via`), the first is a chunk of that item.
         probability: that it is required, if the score was computed from one; else None.
+        price_waived: True for the item that is first whatever it costs (`sure` of the step `price`); else None.
         loads: tokens of what the model loads on demand, the body of a skill; None where there is none, or it cannot be
             counted.
     """
@@ -52,13 +53,15 @@ class Explained:
     query_chunk: str
     item_chunk: str
     probability: float | None = None
+    price_waived: bool | None = None
     loads: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The candidate as JSON."""
         offered = {name: value for name, value in self.offered.as_dict().items() if name != "pair"}
         pair = {"query_chunk": self.query_chunk, "item_chunk": self.item_chunk} if self.item_chunk else None
-        row = {**offered, "tokens": self.tokens, "probability": self.probability, "loads": self.loads, "pair": pair}
+        said = {"probability": self.probability, "price_waived": self.price_waived, "loads": self.loads}
+        row = {**offered, "tokens": self.tokens, **said, "pair": pair}
         return {name: value for name, value in row.items() if value is not None}
 
 
@@ -179,7 +182,9 @@ class _Explainer:
         self._resources = resources
         self._chunkings = Chunkings.of(pipeline)
         self._tokens = table.prices(resources.tokens(catalog, table.item)).tolist()
-        self._probability = table.columns.get(PROBABILITY_COLUMN, np.full(len(table), np.nan)).tolist()
+        unknown = np.full(len(table), np.nan)
+        self._probability = table.columns.get(PROBABILITY_COLUMN, unknown).tolist()
+        self._waived = table.columns.get(WAIVED, unknown) == 1
         self._row = {item: row for row, item in enumerate(table.item.tolist())}
 
     def __call__(self, offered: Offered) -> Explained:
@@ -194,6 +199,7 @@ class _Explainer:
             query_chunk=query_chunk,
             item_chunk=item_chunk,
             probability=None if math.isnan(probability) else probability,
+            price_waived=bool(self._waived[self._row[position]]) or None,
             loads=self._loads(self._catalog[position]),
         )
 

@@ -98,18 +98,35 @@ def test_by_default_the_shipped_fit_says_how_likely_each_item_is(select):
     lines = done.out.splitlines()
     assert lines[0].startswith("learned: ")
     assert lines[1] == "score | probability required | include mode | tokens | item"
-    assert lines[-1] == (
-        "Score: log likelihood minus price; comparable within one request only. Items more than 5 below the best are "
-        "excluded."
-    )
+    assert lines[-1].startswith("Score: ")
+    assert "below -9 " in lines[-1]
     assert "Score: " not in select("alpha beta gamma", *SEMANTIC).out
     assert re.match(r" ?-?\d+\.\d{3} +\d+% likely +agent ", lines[3])
     assert lines[3].split()[-1] == "tool:alpha"
     data = select("alpha beta gamma", "--json").json
-    assert list(data["parameters"]) == ["margin", "at_least", "at_most"]
+    assert data["parameters"] == {"threshold": -9.0, "sure": 1.25, "at_least": 1, "at_most": 5}
     always, best, *_ = data["items"]
     assert "probability" not in always
     assert (best["id"], 0 < best["probability"] < 1) == ("tool:alpha", True)
+
+
+def test_an_item_that_is_first_whatever_it_costs_says_so(select, catalog):
+    """Its schema costs so much that, by its price, an item comes first that is far less likely."""
+    properties = {f"field_{n}": {"type": "string"} for n in range(2000)}
+    huge = {"_id": "tool:refund_order", "description": "Refund an order.", "schema": {"properties": properties}}
+    orders = {"_id": "tool:orders", "description": "List all orders of a customer."}
+    small = [{"_id": "tool:maps", "description": "Show a map."}, orders]
+    catalog.write_text("".join(f"{json.dumps(row)}\n" for row in (*small, huge)))
+    first, *rest = select("refund an order", "--json").json["items"]
+    assert (first["id"], first["price_waived"]) == ("tool:refund_order", True)
+    assert first["tokens"] > 5000
+    assert not any("price_waived" in row for row in rest)
+    line = "offered first whatever it costs: the most likely item by sure=1.25 log odds or more"
+    lines = select("refund an order").out.splitlines()
+    assert [lines[n - 1].split()[-1] for n, text in enumerate(lines) if text.strip() == line] == ["tool:refund_order"]
+    priced = select("refund an order", "--json", "--set", "sure=20").json["items"]
+    assert priced[0]["id"] == "tool:orders"
+    assert not any("price_waived" in row for row in priced)
 
 
 def test_messages_are_the_prompt_of_the_pipeline(select, catalog):

@@ -71,7 +71,7 @@ def test_a_budget_is_set_on_the_agents_own_selector(tmp_path, monkeypatch):
         ("{command: [python, mine.py]}", "the selector of agent.yaml is a command of your own, on which no budget can"),
         (
             "bm25",
-            "a budget needs a selector that ends with the cut `margin`",
+            "a budget needs a selector that ends with the cut `at_least`",
         ),
     ],
 )

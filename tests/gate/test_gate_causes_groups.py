@@ -200,6 +200,24 @@ def test_the_price_is_part_of_a_score_that_is_made_of_it():
     assert found.endswith(": its token count excludes it (50 -> 150 prompt tokens)")
 
 
+@pytest.mark.parametrize(
+    ("sure", "old", "score", "is_price"),
+    [
+        (None, 50, -2.5, True),
+        (1.0, 50, -2.5, False),  # it led by 1.5 log odds, so it would be first at any token count
+        (2.0, 50, -2.5, True),
+        (1.0, 500, -3.99998, False),  # it was first only because it led, right above `a`
+    ],
+)
+def test_the_price_of_an_item_that_leads_does_not_exclude_it(sure, old, score, is_price):
+    steps = [{"price": {} if sure is None else {"sure": sure}}, {"first": {"n": 1}}]
+    given = {"required": {"q": ["b"]}, "tokens": {"a": 50, "b": old}}
+    base = scored({"q": {"a": -4.0, "b": score}}, steps, texts={"b": "Send a message. Say who."}, **given)
+    given["tokens"] = {"a": 50, "b": 1000}
+    head = scored({"q": {"a": -4.0, "b": -8.0}}, steps, texts={"b": "Send a message, at length."}, **given)
+    assert ("its token count excludes it" in fix(base, head)) is is_price
+
+
 def test_no_sentence_is_quoted_that_would_not_bring_the_item_back():
     cut = [{"first": {"n": 2}}]
     base = scored({"q": ROW}, cut, required={"q": ["b"]}, texts={"b": "Send a message. Say who."})

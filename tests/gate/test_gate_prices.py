@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,9 @@ from ctxbench.gate.differences import with_prices
 from ctxbench.gate.gate import SnapshotPairs, check
 from ctxbench.gate.results import CauseKind, TokenChange, Verdict
 from ctxbench.gate.settings import CheckSettings
+from ctxbench.model.candidates import MARGIN, Candidates
+from ctxbench.model.items import Catalog
+from ctxbench.pipelines.strategies.rank import WAIVED, Price
 from tests.gate.cause_cases import as_baseline, scored
 from tests.gate.gate_cases import identity, item, item_id, offered, snapshot
 
@@ -194,3 +198,41 @@ def test_no_price_is_said_that_a_replay_does_not_give():
     assert "raise n to 3" in map(str, fixes(base, odd))
     completeness = (parse_metric("completeness"),)
     assert [one.price for one in fixes(base, head, metrics=completeness)] == [""]  # tokens are not judged
+
+
+# ------------------------------------------------------------------------------------- scores at another token count
+
+ODDS = st.lists(st.tuples(st.floats(-6, 6), st.integers(0, 20_000)), min_size=1, max_size=6)
+
+
+@settings(max_examples=200, deadline=None, database=None, derandomize=True)
+@given(ODDS, st.integers(0, 20_000), st.sampled_from([None, 0.5, 1.25, 4.0]))
+def test_the_score_at_another_token_count_is_that_of_the_step(items, after, sure):
+    """Of the first item; where it was first only because it leads, its score with fewer tokens is at least this."""
+    step, odds = Price(sure=sure), [item[0] for item in items]
+    tokens = [item[1] for item in items]
+    scores, waived = priced(step, odds, tokens)
+    expected, _ = priced(step, odds, [after, *tokens[1:]])
+    others = list(zip(expected[1:], tokens[1:], strict=True))
+    found = step.score_at(scores[0], tokens[0], after, others)
+    if waived[0] and after < tokens[0]:
+        assert max((score for score, _ in others), default=-np.inf) < found <= expected[0] + 3 * MARGIN
+    elif not any(waived[1:]):
+        assert found == pytest.approx(expected[0], abs=3 * MARGIN)
+
+
+def priced(step, odds, tokens):
+    """The scores of the step `price`, and which were waived, in the order of the items."""
+    catalog = Catalog([item(f"i{n}") for n in range(len(odds))])
+    table = Candidates.build(
+        1,
+        np.zeros(len(odds), dtype=np.int64),
+        np.arange(len(odds), dtype=np.int64),
+        score=1 / (1 + np.exp(-np.array(odds))),
+    )
+    query = SimpleNamespace(batch=SimpleNamespace(catalog=catalog))
+    resources = SimpleNamespace(tokens=lambda _catalog, _items: np.array(tokens))
+    after = step(query, table, resources)
+    order = np.argsort(after.item)
+    flags = after.columns.get(WAIVED, np.zeros(len(odds)))
+    return after.score[order].tolist(), (flags[order] == 1).tolist()

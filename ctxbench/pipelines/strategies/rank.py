@@ -644,6 +644,7 @@ PROBABILITY_COLUMN = "probability.score"
 WAIVED = "price.waived"
 """Column: 1 for the item that comes first whatever it costs, since it is the most likely one by far; else 0."""
 
+_AHEAD = 2 * MARGIN  # of the best other score, that an order by rounded scores, as a baseline has them, is the same
 _LEAST = 1e-15  # probabilities nearer to 0 or 1 count as this near
 
 
@@ -672,9 +673,20 @@ class Price(Strategy):
         if self.sure is not None:
             check_range("sure", self.sure, 0)
 
-    def score_at(self, score: float, before: int, after: int) -> float:
-        """The score with the logarithm of the new tokens."""
-        return score - (math.log(after + self.overhead) - math.log(before + self.overhead))
+    def score_at(self, score: float, before: int, after: int, rivals: Sequence[tuple[float, int]] = ()) -> float:
+        """The score with the logarithm of the new tokens; an item that leads by `sure` stays first.
+
+        The score of an item that was first only by that does not say its odds. With fewer tokens, it counts as first by
+        no more than before: the least that its score can be.
+        """
+        old = math.log(before + self.overhead)
+        moved = score - (math.log(after + self.overhead) - old)
+        odds = max((rival + math.log(tokens + self.overhead) for rival, tokens in rivals), default=-math.inf)
+        ahead = score + old - odds
+        if self.sure is None or ahead < self.sure or ahead <= 0:
+            return moved
+        first = max((rival for rival, _ in rivals), default=-math.inf) + _AHEAD
+        return max(moved if score > first + MARGIN else score, first)
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Replace the score by this value.
@@ -705,12 +717,12 @@ class Price(Strategy):
             waived = np.where(searched, 0.0, np.nan)
             waived[first] = 1.0
             table = table.with_columns(**{WAIVED: waived})
-            score[first] = np.nextafter(best[table.request[first]], np.inf)
+            score[first] = best[table.request[first]] + _AHEAD
         return reranked(table, score)
 
 
 def _leading(rows: IntArray, request: IntArray, odds: FloatArray, lead: float) -> IntArray:
-    """Of each request, the row whose log odds are at least `lead` above those of all its others, if there is one.
+    """Of each request, the row whose log odds are above those of all its others, at least by `lead`, if there is one.
 
     Args:
         rows: which rows count, rising.
@@ -721,7 +733,8 @@ def _leading(rows: IntArray, request: IntArray, odds: FloatArray, lead: float) -
     is_first = firsts(request[order])
     second = np.append(order[1:], order[:1])
     is_alone = np.append(is_first[1:], True)[: len(order)]
-    is_leading = is_first & (is_alone | (odds[order] - odds[second] >= lead))
+    ahead = odds[order] - odds[second]
+    is_leading = is_first & (is_alone | ((ahead >= lead) & (ahead > 0)))  # of equal ones none leads
     return np.asarray(order[is_leading])
 
 

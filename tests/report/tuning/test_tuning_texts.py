@@ -118,10 +118,10 @@ def test_words_of_the_advice_and_p_values_are_explained_once(made):
         "The base, or default, with which all is compared: semantic with the specification's defaults."
     )
     outcome = made.outcome()
-    chosen = replace(outcome.chosen, values={"margin": 2.0, "at_least": 4, "at_most": 5})
+    chosen = replace(outcome.chosen, values={"threshold": -9.0, "at_least": 4, "at_most": 5})
     named = tuning_tables.terms(made.tuning(made.dataset(outcomes=(replace(outcome, chosen=chosen),))))
     assert named.startswith(
-        "at_most: most items offered. at_least: fewest. margin: how far below the best score an item may lie. Fixed k: "
+        "at_most: most items offered. at_least: fewest. threshold: the lowest score that is offered. Fixed k: "
     )
     assert tuning_tables.terms(made.tuning(made.dataset(outcomes=()))) == ""
 
