@@ -25,7 +25,7 @@ from world import FAMILIES, ROOT, TEST, TUNING, Half, cut, halves, mean, resourc
 from ctxbench.cli.common import run_script
 from ctxbench.evaluation.comparisons import Curve, at_equal_tokens
 from ctxbench.evaluation.statistics import Comparison, compare
-from ctxbench.model.arrays import FloatArray
+from ctxbench.model.arrays import BoolArray, FloatArray
 from ctxbench.pipelines.features import Logistic
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.selectors.definitions import definition
@@ -187,12 +187,19 @@ def _budget(prices: Prices, tokens: float) -> Budget:
     rng, shares = np.random.default_rng(0), []
     for _ in range(DRAWS):
         drawn = rng.permutation(prices.n) < REQUESTS
-        part = prices.select_requests(drawn)
+        part = _selected(prices, drawn)
         setting = part.setting_within(max(tokens, part.tokens(1, -np.inf)))
-        shares.append(prices.select_requests(~drawn).tokens(*setting) / part.tokens(*setting))
+        shares.append(_selected(prices, ~drawn).tokens(*setting) / part.tokens(*setting))
     spent = prices.by_request(*prices.setting_within(tokens))
     chance = float(spent.std() / spent.mean() * np.sqrt(1 / REQUESTS + 1 / (prices.n - REQUESTS)))
     return Budget(shares=tuple(shares), chance=chance)
+
+
+def _selected(prices: Prices, requests: BoolArray) -> Prices:
+    """The prices of the requests where `requests`, shape (n_requests,), is True."""
+    rows, number = requests[prices.request], np.cumsum(requests) - 1
+    arrays = {name: getattr(prices, name)[rows] for name in ("rank", "score", "cost")}
+    return replace(prices, request=number[prices.request[rows]], n=int(requests.sum()), **arrays)
 
 
 def _joined(parts: Sequence[Prices]) -> Prices:
