@@ -32,7 +32,7 @@ from ctxbench.pipelines.fits import all_steps, fit_notices
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.search.embedders import open_embedder, open_vectors
 from ctxbench.search.resources import LocalResources
-from ctxbench.search.tokens import open_counter
+from ctxbench.search.tokens import BUDGET, open_counter
 from ctxbench.selectors.conversations import ConversationStore, read_message, read_session
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import (
@@ -575,10 +575,18 @@ def _lines(pipeline: Pipeline, explanation: Explanation, label: str, counter: st
         *(
             candidate_lines(explanation.chosen, pairs=True, headed=True, paths=True, sure=sure)
             if n
-            else ["", "nothing is offered"]
+            else ["", f"nothing is offered{_too_large(explanation)}"]
         ),
         *(["", title, "", *candidate_lines(out, pairs=False, paths=True)] if out else []),
     ]
+
+
+def _too_large(explanation: Explanation) -> str:
+    """Why the first item keeps out all others, if it does not fit into the token budget; else empty."""
+    first = next(iter(explanation.left_out), None)
+    if first is None or first.offered.rule is None or first.offered.rule.code != BUDGET:
+        return ""
+    return f": the first item, of {first.tokens:,} tokens, does not fit into the token budget and ends the list"
 
 
 def _search_lines(explanation: Explanation) -> Iterator[str]:
@@ -599,6 +607,7 @@ def _score_words(pipeline: Pipeline, explanation: Explanation) -> list[str]:
     steps = list(all_steps(pipeline.refine))
     if not scored or not any(step.declared("includes_tokens") for step in steps):
         return []
+    waived = any(candidate.price_waived for candidate in explanation.chosen)
     thresholds = {
         (lowest, step.declared("floor"))
         for step in steps
@@ -609,4 +618,5 @@ def _score_words(pipeline: Pipeline, explanation: Explanation) -> list[str]:
         ((lowest, floor),) = thresholds
         kept = f", but not the first {'item' if floor == 1 else floor}" if floor else ""
         cut = f" Items below {lowest:g} are excluded{kept}."
-    return ["", f"Score: log odds of being required minus log tokens.{cut}"]
+    first = " An item that is first whatever it costs counts as just above the next." if waived else ""
+    return ["", f"Score: log odds of being required minus log(tokens + overhead).{cut}{first}"]

@@ -81,7 +81,7 @@ class Fields:
     * `name`, `description`: cosine similarity of the request's best chunk and the field, in [-1, 1]; 0 for an item
       without the field, a message or memory, and a request without chunks.
     * `bm25_share`: BM25 over server, name, description, parameters, text and body, as a share of the best among what
-      was found, in [0, 1]; 0 where none shares a word.
+      was found, in [0, 1]; 0 where none shares a word. Words are counted over what the request may see.
 
     Source: ours; fields are scored apart as in Robertson and Zaragoza, BM25 and Beyond, 2009.
     """
@@ -95,9 +95,11 @@ class Fields:
         for column, field in enumerate(("name", "description")):
             for request, similarity in inputs.field_similarity(field).items():
                 out[int(inputs.start[request]) : int(inputs.start[request + 1]), column] = similarity
-        bm25 = field_bm25(inputs.query.batch.catalog, inputs.resources)
+        batch, bm25 = inputs.query.batch, field_bm25(inputs.query.batch.catalog, inputs.resources)
         for request, span in inputs.spans():
-            scores = bm25.scores(inputs.query.batch.requests[request].text)[inputs.item[span]]
+            visible = batch.visible[request]
+            counted = None if visible.all() else visible
+            scores = bm25.scores(batch.requests[request].text, counted=counted)[inputs.item[span]]
             highest = float(scores.max(initial=0.0))
             out[span, 2] = scores / highest if highest > 0 else scores
         return out
@@ -113,7 +115,7 @@ class Fusion:
 
     * `score`: as it is; `margin`: how far below the best of the request, >= 0; `rank`: log(1 + how many are better).
 
-    Source: ours; the weights were chosen on the tuning splits of fourteen datasets, each family left out in turn; a sum
+    Source: ours; the weights were chosen on the tuning splits of thirteen datasets, each family left out in turn; a sum
     of scores as in Bruch, Gai and Ingber, An Analysis of Fusion Functions for Hybrid Retrieval, TOIS 2023.
     """
 

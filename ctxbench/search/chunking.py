@@ -396,10 +396,10 @@ class ItemChunking:
 
 def searched(item: Item, *, bodies: bool, parameters: bool = False) -> str:
     """The search text of an item, and if asked for the body of a skill and the parameters of a tool."""
-    parts = [item.search_text, item.body if bodies else ""]
+    parts = [item.body if bodies else ""]
     if parameters:
-        parts += [f"{name} {description}" for name, description in parameters_of(item.schema)]
-    return "\n\n".join(filter(None, parts)) or item.search_text
+        parts += [f"{name} {description}".strip() for name, description in parameters_of(item.schema)]
+    return "\n\n".join([item.search_text, *filter(None, parts)])
 
 
 DOCUMENTS = ItemChunking()

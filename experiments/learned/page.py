@@ -62,7 +62,7 @@ class Pooled:
 
 
 def _over(rows: Sequence[Row], name: str) -> Pooled:
-    return Pooled.of([row.gains[name] for row in rows])
+    return Pooled.of([row.gains[name] for row in rows if name in row.gains])
 
 
 def _of_kind(rows: Sequence[Row], kind: str) -> list[Row]:
@@ -175,6 +175,8 @@ def _preset_cell(row: Row, name: str) -> str:
 
 def _budgets(rows: Sequence[Row]) -> Iterator[str]:
     drawn = [row for row in rows if row.budgets["normal"].shares]
+    if not drawn:
+        return
     shares = np.array([share for row in drawn for budget in row.budgets.values() for share in budget.shares])
     yield ""
     yield "## Budgets without labels"

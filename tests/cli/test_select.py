@@ -525,3 +525,11 @@ class TestOnesOwn:
         agent(self.COMMAND)
         done = cli("latency", "--catalog", "agent.yaml")
         assert "the selector of agent.yaml is a command of your own" in done.err
+
+
+def test_a_first_item_beyond_the_budget_is_named(cli, place):
+    (place / "one.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
+    budget = ("--set", "contextTokenBudgetEnabled=true", "--set", "contextTokenBudget=1")
+    done = cli("select", "delta", "-c", "one.jsonl", "--embedder", "hashing", *SEMANTIC, *budget)
+    assert done.code == 0
+    assert "nothing is offered: the first item, of " in done.out
