@@ -29,7 +29,7 @@ from ctxbench.datasets.queries import unlabelled_words
 from ctxbench.io.cache import refuse_outputs, row_with
 from ctxbench.io.console import progress, say
 from ctxbench.io.documents import dump_json, dump_jsonl, dump_yaml
-from ctxbench.io.errors import Fault, InputError, ParameterError, UnknownNameError, UserError, count, quoted
+from ctxbench.io.errors import Fault, InputError, ParameterError, UnknownNameError, UserError, count, first_few, quoted
 from ctxbench.io.files import write_atomic
 from ctxbench.labelling import judgment_files, published, record_files
 from ctxbench.labelling.conversion import FIELD_NAMES, ImportSettings, read_grades
@@ -182,6 +182,10 @@ def import_dataset(
             create_dataset(dataset, out)
             done = "written" if own_files else "copied"
             bar.say(f"dataset {name}: {len(dataset)} queries over {len(dataset.catalog)} items {done} to {out}")
+            partly = {query.id for query in dataset.queries if query.partly_labelled}
+            if own_files and (bare := [query for query in dataset.unlabelled if query not in partly]):
+                why = "no turn is given as evidence, or none of these is an item"
+                bar.say(f"{count(len(bare), 'query', 'queries')} without a label: {first_few(bare)}; {why}")
     if as_json:
         print_json(
             {

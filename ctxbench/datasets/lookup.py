@@ -262,7 +262,7 @@ class FileImporter:
         card = recipe["datasets"][name]
         paths = [file.path for file in self._expected.files] if self._is_own else card.get("files", recipe["files"])
         source = self._expected.card(*paths)
-        remarks = [*recipe["remarks"], *card.get("remarks", ())]
+        remarks = [*recipe.get("remarks-published", ()), *recipe["remarks"], *card.get("remarks", ())]
         if self._is_own:
             source = {"form": source["url"], "sha256": source["sha256"]}
             remarks = [str(Message("datasets.own-files")), *recipe["remarks"]]
@@ -302,8 +302,10 @@ class FileImporter:
     def _digest(self, file: SourceFile) -> tuple[Path, str]:
         """The path of a file, and its SHA-256."""
         if (location := self._find(file)) is None:
-            missing = (self._folder or self._expected.folder) / file.path
-            raise StorageError(f"cannot read {missing}: no such file; {self._fix()}")
+            folder = self._folder or self._expected.folder
+            if self._is_own:
+                raise StorageError(f"cannot read {folder / file.path if folder.is_dir() else folder}: no such file")
+            raise StorageError(f"cannot read {folder / file.path}: no such file; {self._fix()}")
         return location, sha256_of(location, fix=self._fix())
 
     def _find(self, file: SourceFile) -> Path | None:

@@ -36,7 +36,7 @@ from typing import Any, ClassVar, Self
 from ctxbench.datasets.dataset import Dataset, split_of
 from ctxbench.datasets.lookup import OWNER, FileImporter, SourceFile, json_entries, recipes, text_key
 from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_pairs, minimal_groups
-from ctxbench.io.errors import Fault, Message, raise_faults
+from ctxbench.io.errors import Fault, Message, StorageError, raise_faults
 from ctxbench.io.rows import Row
 from ctxbench.model.arrays import Grade
 from ctxbench.model.items import Item, ItemKey
@@ -66,24 +66,28 @@ class LoCoMo(FileImporter, recipe="locomo"):
 
     A file of the user's holds a list of conversations or one conversation. Its name is `sample_id`, else that of the
     file; sessions may be fields of its own; a turn may have `clean_text` in place of `text`, and a `date_time` such as
-    `29.12.2023, 22:42:04` (REALTALK, arXiv 2502.13270).
+    `29.12.2023, 22:42:04` (REALTALK, arXiv 2502.13270). Any text that is unique in its conversation is a `dia_id`.
     """
 
     revision: ClassVar[int] = 2
     takes_own: ClassVar[bool] = True
 
     def with_own(self, folder: Path) -> Self:
-        """The same importer for the user's files: the file, `locomo10.json` in the folder, or else all its `.json`."""
+        """The same importer for the user's files: the file, `locomo10.json` in the folder, or else all its `.json`.
+
+        Raises:
+            StorageError: there is no such file, or it cannot be read.
+        """
         paths = sorted(folder.glob("*.json")) if folder.is_dir() else [folder]
+        if not paths:
+            raise StorageError(f"cannot import {folder}: no .json file in the folder")
         names = [path.name for path in paths if path.name in ("locomo10.json", folder.name)]
         names = names or [path.name for path in paths]
-        if not names:
-            return super().with_own(folder)
         files = tuple(SourceFile(path=name, published=name, size=0, sha256="") for name in names)
         return type(self)(folder, expected=replace(self._expected, files=files), is_own=True)
 
-    def _conversations(self) -> list[dict[str, Any]]:
-        """The conversations of all files, in the published form.
+    def _conversations(self, *, with_observations: bool) -> list[dict[str, Any]]:
+        """The conversations of all files, in the published form; those of the user's with observations only if asked.
 
         Raises:
             InputError: a file of the user's has another form: all faults.
@@ -95,7 +99,10 @@ class LoCoMo(FileImporter, recipe="locomo"):
             source = self.read(file.path)
             text = source.text if source.text.lstrip().startswith("[") else f"[{source.text}]"
             rows = json_entries(replace(source, text=text), faults, expected="conversations")
-            conversations += [_published_form(row, source.path.stem) for row in rows]
+            for row in rows:
+                conversations.append(_published_form(row, source.path.stem))
+                if with_observations:
+                    conversations[-1]["observation"] = _checked_observations(row, conversations[-1])
         n_by_name = Counter(conversation["sample_id"] for conversation in conversations)
         faults += [Fault(Message("labelling.conversation-twice", name=x, n=n)) for x, n in n_by_name.items() if n > 1]
         raise_faults(faults, subject="LoCoMo")
@@ -107,11 +114,15 @@ class LoCoMo(FileImporter, recipe="locomo"):
         queries: list[DatasetQuery] = []
         labels: list[Label] = []
         scopes: dict[str, tuple[ItemKey, ...]] = {}
-        conversations, counted = self._conversations(), Counter[str]()
+        conversations = self._conversations(with_observations=name == OBSERVATIONS)
+        counted = Counter[str]()
         for entry in conversations:
             conversation = entry["sample_id"]
-            turns = {item.name.partition("/")[2]: item for item in _turns(entry, as_memories=name == MEMORIES)}
-            candidates = list(_observations(entry) if name == OBSERVATIONS else turns.values())
+            turns = {
+                item.name.removeprefix(f"{conversation}/"): item for item in _turns(entry, as_memories=name == MEMORIES)
+            }
+            ids_by_text = {_plain_id(turn): turn for turn in turns} | {turn: turn for turn in turns}
+            candidates = list(_observations(entry, ids_by_text) if name == OBSERVATIONS else turns.values())
             items += candidates
             keys_by_turn = {turn: [item.key] for turn, item in turns.items()}
             if name == OBSERVATIONS:
@@ -128,14 +139,12 @@ class LoCoMo(FileImporter, recipe="locomo"):
                 category, query = CATEGORIES[question["category"]], f"{conversation}/q{number}"
                 if name == ANSWERABLE and category == ADVERSARIAL:
                     continue
-                ids = _turn_ids(question["evidence"])
-                is_unresolved = not turns.keys() >= set(ids) or not all(map(_TURN_ID.search, question["evidence"]))
+                ids = _turn_ids(question["evidence"], ids_by_text)
+                is_unresolved = not turns.keys() >= set(ids)
                 keys = [keys_by_turn.get(turn, []) for turn in ids if turn in turns]
                 query_labels, is_complete = _labels(query, keys, "derived" if name == OBSERVATIONS else OWNER)
                 labels += query_labels
-                counted["evidence of no turn, left out"] += len(set(ids) - turns.keys()) + sum(
-                    not _TURN_ID.search(text) for text in question["evidence"]
-                )
+                counted["evidence of no turn, left out"] += len(set(ids) - turns.keys())
                 counted["queries without a label"] += not query_labels
                 counted["queries labelled in part"] += bool(query_labels) and (is_unresolved or not is_complete)
                 tags = {category: True, "unresolved": is_unresolved, "disputed": number in disputed}
@@ -157,21 +166,35 @@ def _published_form(entry: Row, file_name: str) -> dict[str, Any]:
     """A conversation of the user's as LoCoMo publishes them, without what is noted as a fault."""
     fields: Any = entry.data.get("conversation", entry.data)
     sessions: dict[str, Any] = {}
-    ids = set[str]()
+    ids, has_turns = set[str](), False
     for number, turns in _sessions(fields if isinstance(fields, dict) else {}, r"session_(\d+)"):
         session = f"session_{number}"
-        session_time = sessions[f"{session}_date_time"] = fields.get(f"{session}_date_time")
+        session_time = fields.get(f"{session}_date_time")
         sessions[session] = []
         for index, turn in enumerate(turns if isinstance(turns, list) else [turns], start=1):
+            has_turns = True
             data = entry.nested(turn).data
-            text, id_ = data.get("text", data.get("clean_text")), data.get("dia_id")
-            values = (text, id_, data.get("speaker"), data.get("date_time", session_time))
-            if not all(isinstance(value, str) for value in values) or id_ in ids or not _is_time(str(values[-1])):
-                entry.fault(Message("labelling.locomo-turn", name=file_name, session=session, turn=index, got=turn))
-                continue
-            ids.add(str(id_))
-            sessions[session].append({**data, "text": text})
-    if not ids:
+            time = data.get("date_time") or session_time
+            data = {
+                **data,
+                "text": data.get("text", data.get("clean_text")),
+                "date_time": data.get("date_time") or None,
+            }
+            where = {"name": file_name, "session": session, "turn": index}
+            id_ = data.get("dia_id")
+            if missing := [name for name in ("text", "speaker", "dia_id") if not isinstance(data.get(name), str)]:
+                names = "text (or clean_text)" if missing == ["text"] else " and ".join(missing)
+                entry.fault(Message("labelling.locomo-turn", **where, missing=names, got=turn))
+            elif id_ in ids:
+                entry.fault(Message("labelling.turn-twice", **where, id=id_))
+            elif not _is_time(time):
+                entry.fault(Message("labelling.turn-time", **where, time=time))
+            else:
+                sessions[session].append(data)
+                ids.add(str(id_))
+        first = sessions[session][0]["date_time"] if sessions[session] else None
+        sessions[f"{session}_date_time"] = session_time if _is_time(session_time) else first
+    if not has_turns:
         entry.fault(Message("labelling.no-sessions", name=file_name))
     questions = entry.take("qa", list, [], required=True)
     for index, question in enumerate(questions, start=1):
@@ -180,9 +203,32 @@ def _published_form(entry: Row, file_name: str) -> dict[str, Any]:
         is_list = isinstance(evidence, list) and all(isinstance(turn, str) for turn in evidence)
         if not isinstance(text, str) or category not in tuple(CATEGORIES) or not is_list:
             entry.fault(Message("labelling.locomo-question", name=file_name, index=index, got=question))
-    observations = entry.take("observation", dict, {})
     name = entry.filled("sample_id") or file_name
-    return {"sample_id": name, "conversation": sessions, "observation": observations, "qa": questions}
+    return {"sample_id": name, "conversation": sessions, "observation": {}, "qa": questions}
+
+
+def _checked_observations(entry: Row, conversation: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The observations of a conversation of the user's; a fault for each session that has them in another form."""
+    observations: Mapping[str, Any] = entry.take("observation", dict, {})
+    for number, speakers in _sessions(observations, r"session_(\d+)_observation"):
+        session = f"session_{number}"
+        has_form = isinstance(speakers, dict) and all(
+            isinstance(facts, list) and all(map(_is_observation, facts)) for facts in speakers.values()
+        )
+        if not has_form or conversation["conversation"].get(f"{session}_date_time") is None:
+            name = conversation["sample_id"]
+            entry.fault(Message("labelling.locomo-observation", name=name, session=session, got=speakers))
+    return observations
+
+
+def _is_observation(fact: Any) -> bool:
+    """Whether a value is a text with the id of a turn, or with a list of these."""
+    match fact:
+        case [str(), str()]:
+            return True
+        case [str(), [*ids]]:
+            return all(isinstance(id_, str) for id_ in ids)
+    return False
 
 
 def _sessions(mapping: Mapping[str, Any], pattern: str) -> Iterator[tuple[int, Any]]:
@@ -204,9 +250,9 @@ def _time_of(text: str) -> datetime:
     return datetime.strptime(text, "%d.%m.%Y, %H:%M:%S")  # noqa: DTZ007
 
 
-def _is_time(text: str) -> bool:
+def _is_time(value: object) -> bool:
     with suppress(ValueError):
-        return bool(_time_of(text))
+        return isinstance(value, str) and bool(_time_of(value))
     return False
 
 
@@ -216,7 +262,7 @@ def _turns(entry: Mapping[str, Any], *, as_memories: bool) -> Iterator[Item]:
     for session, turns in _sessions(entry["conversation"], r"session_(\d+)"):
         session_time = entry["conversation"].get(f"session_{session}_date_time")
         for index, turn in enumerate(turns):
-            time = _time_of(turn.get("date_time", session_time))
+            time = _time_of(turn.get("date_time") or session_time)
             picture = f" and shared {turn['blip_caption']}." if turn.get("blip_caption") else ""
             name, speaker = f"{conversation}/{turn['dia_id']}", turn["speaker"]
             text = f'({_written(time)}) {speaker} said, "{turn["text"]}"{picture}'
@@ -229,7 +275,7 @@ def _turns(entry: Mapping[str, Any], *, as_memories: bool) -> Iterator[Item]:
                     kind="turn",
                     workspace=conversation,
                     conversation=f"{conversation}/session_{session}",
-                    created=(time + timedelta(seconds=0 if "date_time" in turn else index)).isoformat(),
+                    created=(time + timedelta(seconds=0 if turn.get("date_time") else index)).isoformat(),
                 )
             else:
                 metadata = {"conversation": conversation, "speaker": speaker, "time": time.isoformat()}
@@ -242,24 +288,37 @@ def _written(time: datetime) -> str:
     return f"{time.hour % 12 or 12}:{time.minute:02} {half} on {time.day} {MONTHS[time.month - 1].title()}, {time.year}"
 
 
-def _observations(entry: Mapping[str, Any]) -> Iterator[Item]:
+def _observations(entry: Mapping[str, Any], ids_by_text: Mapping[str, str]) -> Iterator[Item]:
     """The sentences that a model wrote about turns, with the ids of the turns."""
     conversation = entry["sample_id"]
     for session, speakers in _sessions(entry["observation"], r"session_(\d+)_observation"):
         time = _time_of(entry["conversation"][f"session_{session}_date_time"]).isoformat()
         for speaker, facts in speakers.items():
             for index, (text, turns) in enumerate(facts):
-                ids = _turn_ids(turns if isinstance(turns, list) else [turns])
+                ids = _turn_ids(turns if isinstance(turns, list) else [turns], ids_by_text)
                 metadata = {"conversation": conversation, "speaker": speaker, "time": time, "turns": list(ids)}
                 yield Item(
                     type="memory", name=f"{conversation}/obs/{session}/{speaker}/{index}", text=text, metadata=metadata
                 )
 
 
-def _turn_ids(texts: Iterable[str]) -> tuple[str, ...]:
-    """The ids of turns in texts such as `D8:6; D9:17`, `D:11:26` and `D30:05`, each once, in order."""
-    ids = (match for text in texts for match in _TURN_ID.findall(text))
-    return tuple(dict.fromkeys(f"D{int(session)}:{int(turn)}" for session, turn in ids))
+def _turn_ids(texts: Iterable[str], ids_by_text: Mapping[str, str]) -> tuple[str, ...]:
+    """The ids of turns that texts name, each once, in order.
+
+    A text that is an id names that turn; of others, such as `D8:6; D9:17`, `D:11:26` and `D30:05`, each part of that
+    form names one. What names no turn is returned as it is.
+    """
+    ids = dict[str, None]()
+    for text in texts:
+        parts = [] if text in ids_by_text else [_plain_id(match[0]) for match in _TURN_ID.finditer(text)]
+        ids.update(dict.fromkeys(ids_by_text.get(part, part) for part in parts or [text]))
+    return tuple(ids)
+
+
+def _plain_id(text: str) -> str:
+    """An id such as `D:30:05` as `D30:5`; others as they are."""
+    match = _TURN_ID.fullmatch(text)
+    return f"D{int(match[1])}:{int(match[2])}" if match else text
 
 
 def _labels(query: str, keys: list[list[ItemKey]], source: str) -> tuple[list[Label], bool]:

@@ -76,11 +76,18 @@ _PLAIN_NAME = (  # words that name code as well, so that nothing may stand behin
     r"security|changes|history|news|releases?|release[_-](?:notes|announcements?)|upgrading|thanks|credits|install"
     r"|hacking|faq|bugs|roadmap|governance|support|patents|acknowledge?ments"
 )
-_DOCUMENT_NAME = re.compile(
-    rf"^(?:(?i:{_PROJECT_NAME})(?:[-_][\w+-]*)?(?:\.[A-Z\d][\w+-]*|\.\d+)*(?i:\.txt|\.rtf)?"
+_LICENCE_WORD = (
+    r"(?:(?:a|l)?gpl|apache|artistic|boost|bsd|cc0|epl|eupl|isc|lesser|lib|mit|mpl|ofl|openssl|psf|runtime|unlicense"
+    r"|zlib|zpl|third[-_]?party|3rd[-_]?party|cc-by)(?:[-_]?v?\d+\+?)?(?:-[\w+-]+)?"
+)
+_PLATFORM = r"debian|fedora|linux|mac(?:os)?|osx|unix|vms|win(?:32|64|dows)?"
+_DOCUMENT_NAME = re.compile(  # endings of code are in capitals, too: `.R`, `.C`, `.PL`, `.F90`
+    rf"^(?:(?i:{_PROJECT_NAME})(?:[-_][\w+-]*)?"
+    rf"(?:\.(?=[A-Z\d])(?i:{_LICENCE_WORD}|{_PLATFORM}|1st)|\.\d+\+?)*(?i:\.txt|\.rtf)?"
     rf"|(?i:readme|licen[cs]e)\.html?|(?i:{_PLAIN_NAME})(?i:\.txt)|(?=[A-Z])(?i:{_PLAIN_NAME})(?:-[\d.]+)?)$"
 )
-_MANUAL_PAGE = re.compile(r"^[a-z][\w+-]*\.[1-8]$")
+_LICENCE_TEXT = re.compile(rf"^{_LICENCE_WORD}(?:\.\d[\w+-]*)*$", re.IGNORECASE)  # `GPL-2.0-only`, `mit`
+_MANUAL_PAGE = re.compile(r"^(?:(?:[^/]+/)*(?:man\d?|man-?pages|docs?)/)?[a-z][\w+-]*\.[1-8]$")  # or at the top
 _FRAGMENT_FOLDERS = {"changelog", "changelog.d", "changelogs", "changes", "news", "newsfragments", ".changeset"}
 _FRAGMENT = re.compile(  # of a changelog, as reno, antsibull and towncrier read them
     r"(?:^|/)(?:(?:changelogs?/(?:fragments|unreleased)|releasenotes/notes)/[^/]+\.ya?ml"
@@ -124,11 +131,13 @@ def is_document_path(path: str) -> bool:
         return ending in _DOCUMENT_ENDINGS or ending[1:].isdigit() or _DOCUMENT_NAME.match(name) is not None
     if (_FRAGMENT_FOLDERS & folders and (ending == ".txt" or name.isdigit())) or _FRAGMENT.search(path):
         return True
-    if {"licenses", "licences"} & folders and (ending in ("", ".txt") or ending[1:].isdigit()):
+    if {"licenses", "licences"} & folders and (
+        ending == ".txt" or ending[1:].isdigit() or _LICENCE_TEXT.match(name) or not (ending or name.islower())
+    ):
         return True
     if not in_capitals and (_NO_PROSE if ending else _NO_PROSE | _SCRIPT_FOLDERS) & folders:
         return False
-    return _DOCUMENT_NAME.match(name) is not None or _MANUAL_PAGE.match(name) is not None
+    return _DOCUMENT_NAME.match(name) is not None or _MANUAL_PAGE.match(path) is not None
 
 
 def is_made_file(path: str, text: str = "") -> bool:

@@ -118,6 +118,17 @@ def test_a_file_of_ones_own_is_imported_in_the_form_of_a_public_dataset(tmp_path
     assert "--own needs the files, --from PLACE, and where the dataset goes, --out FOLDER" in capfd.readouterr().err
 
 
+def test_queries_of_ones_own_whose_evidence_names_no_turn_are_said(tmp_path, capfd):
+    turns = [{"dia_id": "m1", "speaker": "Ann", "text": "Hi.", "date_time": "29.12.2023, 22:42:04"}]
+    asked = [{"question": "Who?", "category": 4, "evidence": [turn]} for turn in ("m1", "m2")]
+    (tmp_path / "mine.json").write_text(json.dumps({"session_1": turns, "qa": asked}))
+    args = ["data", "import", "locomo-memory", "--from", str(tmp_path / "mine.json"), "--own"]
+    with pytest.raises(SystemExit) as ended:
+        main([*args, "--out", str(tmp_path / "chats")])
+    assert ended.value.code == 0
+    assert "1 query without a label: mine/q1;" in capfd.readouterr().err
+
+
 def test_what_is_there_is_listed_with_its_licence(there, capfd):
     fetch_source("toollens", as_json=False)
     out, err = capfd.readouterr()

@@ -10,7 +10,7 @@ import pytest
 from ctxbench.datasets.dataset import split_of
 from ctxbench.datasets.files import read_dataset, write_dataset
 from ctxbench.datasets.lookup import import_own
-from ctxbench.io.errors import InputError, message_code
+from ctxbench.io.errors import InputError, StorageError, message_code
 from ctxbench.labelling.benchmarks import LoCoMo
 
 
@@ -237,8 +237,11 @@ def test_ones_own_list_in_the_published_form_is_read_alike(own, make):
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        ({"session_2": [said("D1:1", "Again.", "30.12.2023, 08:01:09")]}, "CTX6702"),
-        ({"session_2": [said("D2:1", "When?", "tomorrow")]}, "CTX6702"),
+        ({"session_2": [said("D1:1", "Again.", "30.12.2023, 08:01:09")]}, "CTX6705"),
+        ({"session_2": [said("D2:1", "When?", "tomorrow")]}, "CTX6706"),
+        ({"session_2": [said("D2:1", "When?", None)]}, "CTX6706"),
+        ({"session_2": [said("D2:1", None, "30.12.2023, 08:01:09")]}, "CTX6702"),
+        ({"session_2": [said(1, "One.", "30.12.2023, 08:01:09")]}, "CTX6702"),
         ({"session_2": "Hello"}, "CTX6702"),
         ({"session_1": [], "session_2": []}, "CTX6703"),
         ({"qa": [question("Which?", 9, "D1:1")]}, "CTX6704"),
@@ -251,11 +254,84 @@ def test_chats_in_another_form_are_refused(own, change, code):
     assert code in [message_code(fault.message) for fault in caught.value.faults]
 
 
+def test_a_month_of_another_language_is_the_only_fault_and_is_shown(own):
+    sessions = {"session_1": [turn("D1:1", "Hi.")], "session_1_date_time": "1:56 pm on 8 Mai, 2023"}
+    with pytest.raises(InputError) as caught:
+        own(chat={**sessions, "qa": []})
+    (fault,) = caught.value.faults
+    assert message_code(fault.message) == "CTX6706"
+    assert "8 Mai, 2023" in fault.message
+
+
+def test_a_turn_whose_time_is_null_has_that_of_its_session(own):
+    turns = [turn("D1:1", "Hi.", date_time=None), turn("D1:2", "Ho.", date_time=None)]
+    chat = {"session_1": turns, "session_1_date_time": "1:56 pm on 8 May, 2023", "qa": [question("Who?", 4, "D1:2")]}
+    assert [item.created for item in own(chat=chat).catalog] == ["2023-05-08T13:56:00", "2023-05-08T13:56:01"]
+
+
+def test_observations_without_a_time_of_their_session_have_that_of_its_first_turn(own, required):
+    observation = {"session_1_observation": {"Di": [["Di cooks leek.", "D1:2"], ["Both talk.", ["D1:1", "D1:2"]]]}}
+    dataset = own("locomo-observations", chat={**CHAT_OF_PEOPLE, "observation": observation})
+    assert [item.metadata["time"] for item in dataset.catalog] == ["2023-12-29T22:42:04"] * 2
+    assert required(dataset)["chat/q0"] == ["memory:chat%2Fobs%2F1%2FDi%2F1"]
+
+
+@pytest.mark.parametrize(
+    "observation",
+    [
+        {"session_1_observation": ["x"]},
+        {"session_1_observation": {"Di": "x"}},
+        {"session_1_observation": {"Di": [["x"]]}},
+        {"session_1_observation": {"Di": [["x", [1]]]}},
+        {"session_1_observation": {"Di": [["x", None]]}},
+        {"session_7_observation": {"Di": [["x", "D7:1"]]}},
+    ],
+)
+def test_observations_in_another_form_are_refused_where_they_are_read(own, observation):
+    chat = {**CHAT_OF_PEOPLE, "observation": observation}
+    with pytest.raises(InputError) as caught:
+        own("locomo-observations", chat=chat)
+    assert [message_code(fault.message) for fault in caught.value.faults] == ["CTX6707"]
+    assert len(own("locomo-memory").catalog) == 3
+
+
+@pytest.mark.parametrize("name", ["locomo", "locomo-memory"])
+@pytest.mark.parametrize(
+    ("id_", "evidence"),
+    [("D1:01", "D1:01"), ("D1:01", "D1:1"), ("D1:1", "D1:01"), ("m1", "m1"), ("msg D1:2", "msg D1:2"), ("D;1", "D;1")],
+)
+def test_evidence_names_a_turn_by_any_id_and_a_conversation_may_have_a_slash(own, required, name, id_, evidence):
+    turns = [said(id_, "Hi.", "29.12.2023, 22:42:04"), said("D7:7", "Ho.", "29.12.2023, 22:43:04")]
+    dataset = own(name, chat={"sample_id": "team/c1", "session_1": turns, "qa": [question("Who?", 4, evidence)]})
+    (first, _), (groups,) = dataset.catalog, required(dataset).values()
+    assert first.name == f"team/c1/{id_}"
+    assert groups == [first.key.id]
+    assert dataset.unlabelled == ()
+
+
+def test_a_file_that_is_missing_and_an_empty_folder_are_told_without_a_command_that_fetches(tmp_path):
+    (tmp_path / "empty").mkdir()
+    for path, why in (("no.json", "no such file"), ("empty", "no .json file in the folder")):
+        with pytest.raises(StorageError) as caught:
+            import_own("locomo", tmp_path / path, called="mine")
+        assert str(caught.value).endswith(f"{tmp_path / path}: {why}")
+
+
+def test_the_card_of_ones_own_chats_says_nothing_about_the_published_labels(own, make):
+    published, mine = (
+        dataset.card["notes"]["remarks"] for dataset in (make("locomo"), own("locomo", a=CHAT_OF_PEOPLE))
+    )
+    about_published = [text for text in published if "per cent of the labels" in text or "locomo-answerable" in text]
+    assert len(about_published) == 2
+    assert mine[1:] == [text for text in published if text not in about_published]
+
+
 def test_two_chats_of_one_name_are_refused(own):
     named = {**CHAT_OF_PEOPLE, "sample_id": "c"}
     with pytest.raises(InputError) as caught:
         own(one=named, two=named)
     assert [message_code(fault.message) for fault in caught.value.faults] == ["CTX6701"]
+    assert "sample_id" in caught.value.faults[0].message
 
 
 def test_counts_of_the_published_data(published, tmp_path):

@@ -47,6 +47,16 @@ DOCUMENTS = (
         "doc/a.xml",
         "debian/copyright",
     ),
+    *(
+        "LICENSE.APACHE",
+        "LICENSE.Apache-2.0",
+        "COPYING.LIB",
+        "COPYING.GPLv3",
+        "LICENSE.MIT.txt",
+        "LICENSE.BSD-3-Clause",
+    ),
+    *("COPYING.RUNTIME", "src/LICENSE.MIT", "LICENSE-2.0", "README.2", "LICENSE-LGPL-2.1", "README.Debian"),
+    *("licenses/MIT", "licences/zlib", "LICENSES/GPL-2.0-only", "licenses/Foo", "licenses/foo.txt", "cmd/man/a.8"),
 )
 NO_DOCUMENTS = (
     *("docs/conf.py", "history.py", "requirements.txt", "src/news.rs", "a.toml", "src/news/a.html", "README.rs"),
@@ -69,6 +79,9 @@ NO_DOCUMENTS = (
         "src/news/Makefile",
         "app/changes/list",
     ),
+    *("R/license.R", "R/readme.R", "docs/license.R", "src/copying.C", "src/NOTICE.H", "notice.D", "src/todo.F90"),
+    *("src/LICENSE_CHECK.PL", "LICENSE.CC", "license.APACHE.R", "README.CPP", "src/v.2", "data/table.1"),
+    *("licences/check", "licenses/check.go", "licenses/mit.py"),
 )
 CODE = frozenset(
     (
