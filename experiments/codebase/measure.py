@@ -383,7 +383,7 @@ def page(shown: Views, made: Views, took: float) -> str:
     )
     return f"""# Which code does a change need?
 
-{paragraph(answer)}
+{answer}
 
 {paragraph(about)}
 

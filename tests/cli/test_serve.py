@@ -87,7 +87,7 @@ def test_the_lines_of_the_page_run(tmp_path, capsys, monkeypatch):
     assert answers[5].json()["openapi"] == "3.1.0"
     code, out, _ = run(capsys, *shlex.split(last)[1:])
     assert (code, out.splitlines()[0]) == (0, "labelled: 1 query, 1 item useful, 0 not")
-    assert json.loads((tmp_path / "labelled" / "queries.jsonl").read_text())["text"] == "what does Joel not eat?"
+    assert json.loads((tmp_path / "labelled" / "queries.jsonl").read_text())["text"] == "does Joel eat fish?"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

@@ -161,10 +161,10 @@ class TestSure:
         assert after.item.tolist() == [2, 1, 0]  # the cheaper of both
         assert after.columns[WAIVED].tolist() == [0.0, 0.0, 0.0]
 
-    def test_with_a_bound_of_0_the_first_of_those_leads(self):
+    def test_with_a_bound_of_0_none_of_those_leads_that_are_as_likely(self):
         after = priced([0.4, 0.9, 0.9], sure=0.0)
-        assert after.item.tolist() == [1, 2, 0]
-        assert after.columns[WAIVED].tolist() == [1.0, 0.0, 0.0]
+        assert after.item.tolist() == priced([0.4, 0.9, 0.9]).item.tolist()
+        assert after.columns[WAIVED].tolist() == [0.0, 0.0, 0.0]
 
     def test_a_single_item_leads_and_has_nothing_waived(self):
         plain, after = priced([0.2]), priced([0.2], sure=20.0)
