@@ -92,8 +92,10 @@ class Fields:
     def __call__(self, inputs: FeatureInput) -> FloatArray:
         """The columns, shape (n_found, 3)."""
         out = np.zeros((len(inputs), len(self.columns)), dtype=np.float64)
-        for column, field in enumerate(("name", "description")):
-            for request, similarity in inputs.field_similarity(field).items():
+        for column, similarities in enumerate(
+            [inputs.field_similarity("name"), inputs.field_similarity("description")]
+        ):
+            for request, similarity in similarities.items():
                 out[int(inputs.start[request]) : int(inputs.start[request + 1]), column] = similarity
         batch, bm25 = inputs.query.batch, field_bm25(inputs.query.batch.catalog, inputs.resources)
         for request, span in inputs.spans():
