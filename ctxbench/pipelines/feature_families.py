@@ -666,7 +666,7 @@ def _name_parts(text: str) -> list[str]:
 
 
 def _names(parts: Sequence[str], first: Sequence[str]) -> bool:
-    """Whether the parts of a text hold a first name; languages that are written without blanks hold it within a part."""
+    """Whether the parts of a text hold a first name; in languages without blanks it stands within a part."""
     name = "".join(first)
     if not name or name in STOP_WORDS:
         return False

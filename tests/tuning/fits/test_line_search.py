@@ -116,7 +116,7 @@ class Reranked:
         return np.asarray(evaluate([metric], evidence)[metric])
 
     def within(self, start: IntArray, item: IntArray, limit: int) -> tuple[IntArray, IntArray]:
-        """Each ranking up to the last item that fits into the tokens; labelled ones first, as metrics read 100 ranks."""
+        """Each ranking up to the last item that fits into the tokens, labelled ones first: metrics read 100 ranks."""
         tokens = dict(zip(zip(self.cases.query, self.cases.item, strict=True), self.cases.tokens, strict=True))
         kept = []
         for query in range(len(start) - 1):
