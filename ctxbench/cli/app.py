@@ -258,14 +258,19 @@ def tune(
         str | None,
         typer.Option(
             help=(
-                "With --unlabelled: a selector whose last step is the cut `margin`. Default: that of the agent, else "
-                "learned."
+                "With --unlabelled: a selector whose last step is the cut `at_least` with parameters `threshold` and "
+                "`at_most`, such as learned. Default: that of the agent, else learned."
             )
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="The output folder (default: runs/tune-POLICY-DATASET); with --unlabelled a presets file."),
+        typer.Option(
+            help=(
+                "The output folder (default: runs/tune-POLICY-DATASET); with --unlabelled a presets file (default: "
+                "runs/within-TOKENS-CATALOG.yaml)."
+            )
+        ),
     ] = None,
     markdown: MarkdownFile = None,
     no_text: Annotated[

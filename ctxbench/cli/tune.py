@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ctxbench.catalogs.agent_file import is_agent_file, own_kind, read_agent
 from ctxbench.cli.common import dataset_inputs, print_result, selector_inputs
 from ctxbench.cli.init import EXPERIMENT
@@ -349,9 +351,14 @@ def checked_budget(
         requests=unlabelled,
         tokens=tokens,
         selector=chosen,
-        out=out or Path("runs") / f"within-{tokens:g}.yaml",
+        out=out or Path("runs") / f"{_within(tokens)}-{catalog_name(datasets[0])}.yaml",
         note=note,
     )
+
+
+def _within(tokens: float) -> str:
+    """The name of the preset for a budget, in plain digits."""
+    return f"within-{np.format_float_positional(tokens, trim='-')}"
 
 
 def _selector_for(catalog: str) -> tuple[str, str]:
@@ -411,7 +418,7 @@ def tune_to_budget(budget: Budgeted, *, as_json: bool) -> None:
         "embedder": embedder.identity.as_dict(),
         "tokens": counter.name,
     }
-    write_presets(budget.out, tuned=tuned, presets={f"within-{budget.tokens:g}": tuned_preset}, test_split="")
+    write_presets(budget.out, tuned=tuned, presets={_within(budget.tokens): tuned_preset}, test_split="")
     setting = ", ".join(f"{key} {value:g}" for key, value in tuned_preset.set.items() if not isinstance(value, str))
     print_result(
         {
@@ -454,7 +461,7 @@ def _check(budget: Budgeted) -> None:
 def _lines(budget: Budgeted, setting: BudgetSetting, selector: str, counter: str) -> Iterator[str]:
     """What the setting costs, for people."""
     yield (
-        f"within-{budget.tokens:g}: {selector} offers {setting.tokens:,.0f} prompt tokens ({counter}), "
+        f"{_within(budget.tokens)}: {selector} offers {setting.tokens:,.0f} prompt tokens ({counter}), "
         f"{setting.items:.1f} items, on average over {setting.requests:,} requests"
     )
     if setting.tokens < 0.9 * budget.tokens:
@@ -470,10 +477,12 @@ def _lines(budget: Budgeted, setting: BudgetSetting, selector: str, counter: str
 def catalog_name(catalog: str) -> str:
     """What a presets file calls the catalog that it was made on."""
     path = Path(catalog)
-    return path.parent.name if path.name == "corpus.jsonl" and path.parent.name else path.stem
+    return path.parent.name if path.name == "corpus.jsonl" and path.parent.name else path.stem or path.resolve().name
 
 
 FEW = 30  # labelled queries below which it is said how few a fit has seen
+NO_GAIN = "no gain: keep the weights that it has"
+NO_SURE_GAIN = "no significant gain: keep the weights that it has, or label more requests"
 _HEADS = {
     "items": "items a query",
     "recall": "recall",
@@ -612,6 +621,7 @@ def _summary(fit: Fit) -> str:
         line += ": " + ", ".join(f"{name} {value:g}" for name, value in weights.items())
     if "before" in fit.values:
         line += "; {metric} {value:.3f} there, {before:.3f} with those it had".format(**fit.values)
+        line += f"; {NO_GAIN}" if fit.values["value"] <= fit.values["before"] else ""
     if requests := fit.values.get("requests"):
         line += f"; the file holds the texts of {count(len(requests), 'labelled request')} and what they need"
     return line
@@ -624,7 +634,8 @@ def _table(figures: FoldFigures | WeightFigures) -> list[str]:
         of = f"{figures.folds} folds of {count(comparison.n, 'query', 'queries')} in {count(figures.groups, 'group')}"
         means = f"{figures.metric} {comparison.other:.3f}, {comparison.base:.3f} with the weights it had"
         text = f"{means}: {comparison.difference:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
-        return [f"  Measured on requests it was not fitted on ({of}): {text}"]
+        verdict = "" if gain.low > 0 else f"; {NO_GAIN if comparison.difference <= 0 else NO_SURE_GAIN}"
+        return [f"  Measured on requests it was not fitted on ({of}): {text}{verdict}"]
 
     of_items = "items" in figures.columns
     statement = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ from ctxbench.pipelines.features import (
     query_stems,
     ranks_of,
 )
-from ctxbench.search.words import document_frequency, name_parts, words
+from ctxbench.search.words import STOP_WORDS, composed, document_frequency, name_parts, words
 
 RANK = 60  # k of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)
 
@@ -274,6 +275,7 @@ _DAY = re.compile(  # written small; otherwise they are names, and "may" is most
     r"\b(?:to(?:day|morrow|night)|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|june|july"
     r"|august|september|october|november|december)\b"
 )
+_LATIN = re.compile(r"[a-z0-9]")
 _CAPITALISED = re.compile(r"(?<=[^\s.!?] )[A-Z]\w+")
 
 
@@ -630,7 +632,8 @@ class Turns(RequestFamily):
       step away and added up, in [0, 1]. That of a candidate is the softmax, over those of the request, of 10 x (cosine
       similarity + 0.5 x `share`); that of others is 0.
     * `asked`: the similarity of the item before it if that is a candidate and ends with a question; else 0.
-    * `named`: 1 where the request has the first name of the `speaker` in the item's metadata; else 0.
+    * `named`: 1 where the request has the first name of the `speaker` in the item's metadata; else 0. Case and accents
+      do not count, `STOP_WORDS` name nobody, and a name without Latin letters may be a part of a word.
 
     BM25 and order are those of the family `conversation`. Source: ours; see there for neighbours. The 10 is about the
     weight of similarity in a softmax that is fitted to labels.
@@ -654,10 +657,24 @@ class Turns(RequestFamily):
             near += (likely[order.neighbours(-steps)] + likely[order.neighbours(steps)]) / 2 ** (steps - 1)
         before = order.neighbours(-1)
         asked = similar[before] * _asking(batch, inputs.resources)[before]
-        of_request = set(name_parts(batch.requests[request].text))
-        speakers = [str(catalog[position].metadata.get("speaker", "")) for position in item.tolist()]
-        named = [float(not of_request.isdisjoint(name_parts(speaker)[:1])) for speaker in speakers]
-        return np.stack([share, near, asked, np.array(named)], axis=1)
+        speakers = [str(catalog[position].metadata.get("speaker") or "") for position in item.tolist()]
+        of_request = _name_parts(batch.requests[request].text)
+        is_named = {speaker: _names(of_request, _name_parts(speaker)[:1]) for speaker in set(speakers)}
+        named = np.array([is_named[speaker] for speaker in speakers], dtype=np.float64)
+        return np.stack([share, near, asked, named], axis=1)
+
+
+def _name_parts(text: str) -> list[str]:
+    """The parts of a name in small letters, Latin ones without accents."""
+    return [composed(part) for part in name_parts(unicodedata.normalize("NFC", text))]
+
+
+def _names(parts: Sequence[str], first: Sequence[str]) -> bool:
+    """Whether the parts of a text hold a first name; in languages without blanks it stands within a part."""
+    name = "".join(first)
+    if not name or name in STOP_WORDS:
+        return False
+    return name in parts if _LATIN.search(name) else any(name in part for part in parts)
 
 
 def _visible_bm25(inputs: FeatureInput, request: int) -> FloatArray:

@@ -54,7 +54,7 @@ class WithinTokens(Metric):
     """A metric of the first items of a ranking that fit into a token count, as in `R@500tokens`.
 
     Rankings are then compared at equal tokens: long items leave room for fewer. The first item that does not fit ends
-    the ranking, and so does the 100th.
+    the ranking.
     """
 
     token_count: int = 0
@@ -306,17 +306,16 @@ class LineSearch:
         """The mean of the metric for every weight of a column within the searched range; the others are fixed."""
         strongest = float((np.abs(weights) * self.spread)[np.arange(len(weights)) != column].max(initial=0.0))
         high = MOST * (strongest or 1.0) / self.spread[column]
-        at, size = (
-            np.empty((len(self._label), 2 * self._depth)),
-            np.empty((len(self._label), 2 * self._depth), np.int64),
-        )
+        above, within = self._own.copy(), []
         for block in self._blocks:
-            at[block.required], size[block.required] = block.crossings(column, weights, self._depth)
-        is_start = np.arange(2 * self._depth) < self._depth
-        above = self._own + np.where(np.where(is_start, at <= -high, at > -high), size, 0).sum(axis=1)
-        owner, position = np.nonzero(np.abs(at) < high)
-        step = np.where(is_start, size, -size)[owner, position]
-        at = at[owner, position]
+            depth = block.size.shape[1] if self._limit else self._depth  # within tokens any number of items may count
+            at, size = block.crossings(column, weights, depth)
+            is_start = np.arange(2 * depth) < depth
+            above[block.required] += np.where(np.where(is_start, at <= -high, at > -high), size, 0).sum(axis=1)
+            row, position = np.nonzero(np.abs(at) < high)
+            step = np.where(is_start, size, -size)[row, position]
+            within.append((at[row, position], block.required[row], step))
+        at, owner, step = (np.concatenate(parts) for parts in zip(*within, strict=True))
         by_place = np.lexsort((at, self._query[owner]))
         at, owner, step = at[by_place], owner[by_place], step[by_place]
         first, after = self._by_query(above), self._after(above, owner, step)

@@ -594,8 +594,8 @@ class Prices:
         minimum = self.tokens(1, -np.inf)
         if tokens < minimum:
             raise ParameterError(
-                f"a budget of {tokens:g} tokens is below one item: the best item of a request costs {minimum:,.0f} on "
-                "average; give at least that"
+                f"a budget of {tokens:g} tokens is below one item: the best item of a request costs "
+                f"{math.ceil(minimum):,} on average; give at least that"
             )
         ceiling, lowest = self.limits
         reached = next((n for n in range(1, ceiling + 1) if self.tokens(n, lowest) >= tokens), ceiling)

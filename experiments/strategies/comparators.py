@@ -60,7 +60,7 @@ FUSIONS = {
     "whole request, k 3": ("whole", 3, ""),
     "dense by sentence, k 60": ("sentences", 60, ""),
     "dense by sentence, k 10": ("sentences", 10, ""),
-    "dense by sentence, k 3 (`hybrid`)": ("sentences", 3, ""),
+    "dense by sentence, k 3 (as `hybrid` with `ranks: true`)": ("sentences", 3, ""),
     "dense by sentence, k 1": ("sentences", 1, ""),
     "both by sentence, sum, k 60": ("sentences", 60, "sum"),
     "both by sentence, sum, k 3": ("sentences", 3, "sum"),
@@ -254,7 +254,8 @@ with k 60. bm25s is a library, here with its own defaults. `without stem` is `st
 {table(["reciprocal ranks of dense and `bm25`", "R@5", "completeness %", "tokens"], fusions)}
 
 To rank both sources for each sentence alone and add up is no better than dense by sentence beside one BM25 of the whole
-request, and much worse with k 60: a sentence that needs nothing ("Thanks!") counts like one that does.
+request, and much worse with k 60: a sentence that needs nothing ("Thanks!") counts like one that does. BM25 of `hybrid`
+has also searched parameters and bodies since 2026-11-29, so that `ranks: true` differs from its line here.
 
 ## The server of a tool: R@5
 

@@ -222,7 +222,7 @@ def page(rows: Sequence[Measured], embedder: str) -> str:
         "`tuned`": ("best", "tuned"),
         "`0.7 dense`: 0.7 dense + 0.3 BM25 everywhere": ("best", "0.7 dense"),
         "`rrf`: plain reciprocal rank fusion (k 60)": ("best", "rrf"),
-        f"`{SHARP}`: as the shipped `hybrid` fuses": ("best", SHARP),
+        f"`{SHARP}`: as `hybrid` with `ranks: true` fuses": ("best", SHARP),
         "`tuned, fields`: dense and BM25F": ("best", "tuned, fields"),
         "`tuned, four`: dense, BM25, BM25F and fuzzy": ("best", "tuned, four"),
     }
@@ -283,8 +283,9 @@ One hybrid, or one source, against another:
 * `python experiments/strategies/hybrid.py` (`make hybrid`) makes this page and its figure.
 * {METRIC} of the ranking; higher is better. Requests are searched whole (`analyse: whole`), every source finds 100
   items. Embeddings: {embedder}.
-* `dense` and `bm25` are the shipped comparators. `{SHARP}` fuses as the shipped `hybrid` does, which searches dense by
-  sentence (`reports/comparators.md`); its k was chosen over all queries of eleven datasets, test splits included.
+* `dense` and `bm25` are the shipped comparators. `{SHARP}` fuses as `hybrid` with `ranks: true` does, which searches
+  dense by sentence (`reports/comparators.md`); its k was chosen over all queries of eleven datasets, test splits
+  included.
 * `tuned` merges dense and BM25 and ranks by `weighted` (`normalise: min_max`)
   with the weight fitted on the tuning split, at most {DRAWN:,} queries of it (groups whole, drawn by hash): of 21
   weights the one whose gain over the better source, less {N_ERRORS} standard errors, is highest; one source alone where

@@ -8,7 +8,7 @@ import shutil
 import pytest
 import yaml
 
-from ctxbench.cli.tune import FitRequest, calibrate
+from ctxbench.cli.tune import NO_GAIN, NO_SURE_GAIN, FitRequest, calibrate
 from ctxbench.io.errors import ParameterError, UnknownNameError
 from ctxbench.pipelines.fits import read_calibrations
 
@@ -121,6 +121,7 @@ def test_the_weights_of_a_step_linear_are_fitted(run, tmp_path):
     assert fitted.startswith("tiny: weights of columns fitted on 10 queries of every split: similarity.score ")
     assert " there, 0." in fitted
     assert fitted.endswith(" with those it had")
+    assert NO_GAIN not in out
     assert held_out.startswith("  Measured on requests it was not fitted on (2 folds of ")
     assert " with the weights it had: +0." in held_out
     assert written == f"written to {path}"
@@ -128,7 +129,14 @@ def test_the_weights_of_a_step_linear_are_fitted(run, tmp_path):
     found = json.loads(out)["fits"]["tiny"]
     assert found["out_of_fold"]["metric"] == "RR"
     assert found["out_of_fold"]["after"] > found["out_of_fold"]["before"]
-    assert set(read_calibrations(path).fits[0].values["weights"]) == {"similarity.score", "words.bm25_share"}
+    weights = read_calibrations(path).fits[0].values["weights"]
+    assert set(weights) == {"similarity.score", "words.bm25_share"}
+    best = yaml.safe_load(LINEAR)
+    best["pipeline"]["refine"] = [{"linear": {"weights": dict(weights)}}]
+    (tmp_path / "summed.yaml").write_text(yaml.safe_dump(best), encoding="utf-8")
+    fitted, held_out, _ = run("weights", **asked)[1].splitlines()
+    assert fitted.endswith(NO_GAIN)
+    assert held_out.endswith((NO_GAIN, NO_SURE_GAIN))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.cli.tune import Budgeted, checked_budget, tune_to_budget
+from ctxbench.cli.tune import Budgeted, catalog_name, checked_budget, tune_to_budget
 from ctxbench.io.errors import ParameterError
 
 POLICY = Path("policy.yaml")
@@ -23,6 +23,23 @@ def test_a_policy_has_no_budget():
 def test_a_budget_is_set_on_the_default_selector_unless_another_is_named():
     assert budget(unlabelled="r.txt", tokens=300.0).selector == "learned"
     assert budget(unlabelled="r.txt", tokens=300.0, selector="mine.yaml").selector == "mine.yaml"
+
+
+@pytest.mark.parametrize(
+    ("catalog", "tokens", "name"),
+    [
+        ("shop", 400.0, "within-400-shop.yaml"),
+        ("lists/mill.json", 1e7, "within-10000000-mill.yaml"),
+        ("mill/corpus.jsonl", 0.5, "within-0.5-mill.yaml"),
+    ],
+)
+def test_presets_of_each_catalog_have_a_file_of_their_own(catalog, tokens, name):
+    assert budget(unlabelled="r.txt", tokens=tokens, datasets=(catalog,)).out == Path("runs") / name
+
+
+def test_a_folder_without_a_name_is_called_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert catalog_name(".") == tmp_path.name
 
 
 @pytest.mark.parametrize(

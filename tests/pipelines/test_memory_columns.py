@@ -100,6 +100,25 @@ def test_a_request_names_who_speaks_by_the_first_name():
     assert named("Who is Lovelace?") == [0.0] * 4
 
 
+@pytest.mark.parametrize(
+    ("speaker", "text", "is_named"),
+    [
+        (None, "None of them came?", False),
+        ("The assistant", "What did the plumber say?", False),
+        ("Élodie Martin", "Where does ELODIE live?", True),
+        ("Elodie", "Where does É\u0301lodie live?".replace("É", "E"), True),
+        ("José", "What does JOSÉ like?", True),
+        ("Ann", "Where is Annapolis?", False),
+        ("7", "What was in 2017?", False),
+        ("田中", "田中さんはどこに住んでいますか", True),
+        ("田中", "山田さんはどこに住んでいますか", False),
+    ],
+)
+def test_first_names_are_compared_as_words_are(speaker, text, is_named):
+    catalog = Catalog([said("a", "Hello.", 1, metadata={"speaker": speaker})])
+    assert list(rows("turn.named", catalog=catalog, text=text).values()) == [(float(is_named),)]
+
+
 def test_without_a_word_or_a_text_turns_have_no_share():
     assert {row[0] for row in rows("turn.share", text="zzz").values()} == {0.0}
     assert np.isfinite(list(rows("turn.share", "turn.near", text="").values())).all()

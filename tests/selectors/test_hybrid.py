@@ -91,6 +91,15 @@ def test_k_has_no_effect_without_ranks():
 
 
 @pytest.mark.parametrize("name", ["words", "name", "description"])
+def test_a_weight_has_no_effect_with_ranks(name):
+    values = HYBRID.values()
+    assert not HYBRID.idle(name, values)
+    assert HYBRID.idle(name, {**values, "ranks": True})
+    other = HYBRID.pipeline({**values, "ranks": True, name: 2.0}).run(BATCH, mock_resources()).candidates
+    assert_same_answers(run(ranks=True), other)
+
+
+@pytest.mark.parametrize("name", ["words", "name", "description"])
 @pytest.mark.parametrize("value", [-0.5, 11.0, "high"])
 def test_a_weight_out_of_range_is_refused(name, value):
     with pytest.raises(ParameterError, match=f"{name} must be"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -67,6 +68,12 @@ class TestPrices:
     def test_below_one_item_is_refused(self):
         with pytest.raises(ParameterError, match=r"a budget of 9 tokens is below one item: .* costs 10 on average"):
             prices([5.0, 4.0]).setting_within(9.0)
+
+    def test_the_least_budget_that_is_named_is_enough(self):
+        some = replace(prices([5.0], [3.0]), cost=np.array([10, 11]))
+        with pytest.raises(ParameterError, match="costs 11 on average"):
+            some.setting_within(10.0)
+        assert some.tokens(*some.setting_within(11.0)) == 10.5
 
     def test_nothing_found_is_refused(self):
         with pytest.raises(ParameterError, match="no item is found for any of the requests"):

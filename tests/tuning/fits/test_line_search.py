@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -57,6 +59,18 @@ def drawn(seed: int, *, n_queries: int = 6, n_items: int = N_ITEMS, largest: int
     )
 
 
+def many_small(n_items: int = 240) -> LinearCases:
+    """Two queries with more items than other metrics look at, of 1 or 2 tokens, and few of them required."""
+    rng = np.random.default_rng(4)
+    needed = [rng.permutation(n_items)[:4].tolist() for _ in range(2)]
+    cases = made(
+        [list(range(n_items))] * 2,
+        (rng.integers(0, 64, (2 * n_items, len(COLUMNS))) / 8).tolist(),
+        [[[i] for i in one] for one in needed],
+    )
+    return replace(cases, tokens=rng.integers(1, 3, 2 * n_items))
+
+
 def made(item: list[list[int]], values: list[list[float]], needed: list[list[list[int]]]) -> LinearCases:
     """Candidates and one column or more by query; needed groups of alternatives by query."""
     labels = [[(i, group) for group, alternatives in enumerate(one) for i in alternatives] for one in needed]
@@ -102,13 +116,15 @@ class Reranked:
         return np.asarray(evaluate([metric], evidence)[metric])
 
     def within(self, start: IntArray, item: IntArray, limit: int) -> tuple[IntArray, IntArray]:
-        """Each ranking up to the last item that fits into the tokens."""
+        """Each ranking up to the last item that fits into the tokens, labelled ones first: metrics read 100 ranks."""
         tokens = dict(zip(zip(self.cases.query, self.cases.item, strict=True), self.cases.tokens, strict=True))
         kept = []
         for query in range(len(start) - 1):
             ranking = item[start[query] : start[query + 1]]
             spent = np.cumsum([tokens[query, one] for one in ranking.tolist()])
-            kept.append(ranking[: np.count_nonzero(spent <= limit)])
+            ranking, judgments = ranking[: np.count_nonzero(spent <= limit)], self.cases.judgments
+            labelled = judgments.item[judgments.start[query] : judgments.start[query + 1]]
+            kept.append(ranking[np.argsort(~np.isin(ranking, labelled), kind="stable")])
         return starts([len(ranking) for ranking in kept]), np.concatenate(kept)
 
     def mean(self, metric: Metric, weights: FloatArray) -> float:
@@ -118,6 +134,28 @@ class Reranked:
 def said(line, weight: float) -> float:
     """What a line says for a weight that is no edge."""
     return float(line.means[np.searchsorted(line.edges, weight) - 1])
+
+
+@pytest.mark.parametrize("name", ["R@120tokens", "R@200tokens", "Comp@300tokens", "Success@90tokens"])
+@pytest.mark.parametrize("column", range(len(COLUMNS)))
+def test_within_tokens_more_than_a_hundred_small_items_count(name, column):
+    cases, metric, weights = many_small(), parse_objective(name), np.array([1.0, 0.5, -0.25])
+    search, rerun = LineSearch(cases, metric), Reranked(cases)
+    line = search.along(column, weights)
+    for weight in np.linspace(-4.0, 4.0, 41) + 1 / 4096:
+        moved = weights.copy()
+        moved[column] = weight
+        expected = rerun.mean(metric, moved)
+        assert search.mean(moved) == pytest.approx(expected, abs=1e-12)
+        assert said(line, weight) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_last_of_many_small_items_does_not_fit():
+    cases = made([list(range(200))], [[float(-i)] for i in range(200)], [[[199]]])
+    search = LineSearch(replace(cases, tokens=np.ones(200, dtype=np.int64)), parse_objective("R@120tokens"))
+    line = search.along(0, np.array([1.0]))
+    assert search.mean(np.array([1.0])) == said(line, 0.1) == 0.0
+    assert search.mean(np.array([-1.0])) == said(line, -0.1) == 1.0
 
 
 @settings(max_examples=60, deadline=None)
