@@ -310,12 +310,14 @@ def page(corpora: Mapping[str, Corpus], shipped: Mapping[str, float]) -> str:
     weight_rows = [[label, *(f"{row[name]:.3g}" for name in COLUMNS)] for label, row in named.items()]
     counts = ", ".join(f"{name} {len(c.examples.dataset):,} questions" for name, c in corpora.items())
     absent = "" if PEOPLE in corpora else f"\n* {PEOPLE} (`../shared/data/realtalk`) was not there and is not measured."
+    answer = (
+        "**Take `memory`: at the tokens of its first ten items it is significantly more often complete than `hybrid` on "
+        f"{' and '.join(better) or 'nothing'}, and not significantly so on {' and '.join(same) or 'nothing'}; by points "
+        f"(95% interval) {'; '.join(lead)}.**"
+    )
     return f"""# Which ranking for memories?
 
-**Take `memory`: at the tokens of its first ten items it is significantly more often complete than `hybrid` on
-{" and ".join(better) or "nothing"}, and not significantly so on {" and ".join(same) or "nothing"}; by points (95%
-interval)
-{"; ".join(lead)}.**
+{answer}
 
 With weights fitted without the conversation that is measured, R@10 on {GENERATED} is
 {np.nanmean(held_out.recall[10]):.3f}, {ahead:+.3f} compared with `hybrid`.
