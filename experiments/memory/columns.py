@@ -311,9 +311,9 @@ def page(corpora: Mapping[str, Corpus], shipped: Mapping[str, float]) -> str:
     counts = ", ".join(f"{name} {len(c.examples.dataset):,} questions" for name, c in corpora.items())
     absent = "" if PEOPLE in corpora else f"\n* {PEOPLE} (`../shared/data/realtalk`) was not there and is not measured."
     answer = (
-        "**Take `memory`: at the tokens of its first ten items it is significantly more often complete than `hybrid` on "
-        f"{' and '.join(better) or 'nothing'}, and not significantly so on {' and '.join(same) or 'nothing'}; by points "
-        f"(95% interval) {'; '.join(lead)}.**"
+        "**Take `memory`: at the tokens of its first ten items it is significantly more often complete than `hybrid` "
+        f"on {' and '.join(better) or 'nothing'}, and not significantly so on {' and '.join(same) or 'nothing'}; by "
+        f"points (95% interval) {'; '.join(lead)}.**"
     )
     return f"""# Which ranking for memories?
 
