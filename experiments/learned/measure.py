@@ -106,7 +106,7 @@ def main() -> None:
     """Measure, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "reports" / "learned.md", help="the page")
-    parser.add_argument("--draws", type=int, default=5, help="draws of labels a dataset and number of labels")
+    parser.add_argument("--draws", type=int, default=3, help="draws of labels a dataset and number of labels")
     given = parser.parse_args()
     began, opened = time.monotonic(), resources()
 
