@@ -40,7 +40,7 @@ class Interrupted:
     def result(self) -> Any:
         """What the other thread returned, once it has ended; there must have been one."""
         assert self._thread is not None
-        self._thread.join()
+        self._thread.join(timeout=60)
         return self._result
 
     def _run(self) -> None:
