@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,14 +19,10 @@ from ctxbench.pipelines.fits import ABSTENTION, PROBABILITY
 from ctxbench.selectors.selector import Selector
 from ctxbench.tuning.fit_examples import Examples, folds_of
 from ctxbench.tuning.query_fits import (
-    CutCurve,
-    CutPoint,
-    cut_point,
     out_of_fold,
     percentile_interval,
     request_probability,
     resample_groups,
-    roc_area,
 )
 
 RECALL, NOTHING, FALSE_ITEMS = (parse_metric(name) for name in ("recall", "abstention", "false_items"))
@@ -44,23 +38,6 @@ def similarity(examples: Examples) -> FloatArray:
 def fitted_probability(examples: Examples, folds: int = 5, *, earlier: Logistic | None = None) -> FloatArray:
     """The probability of each row by a fit on the other folds, from `earlier` or what ships, shape (n_rows,)."""
     return out_of_fold(examples, folds_of(examples.groups, folds), earlier=earlier)
-
-
-def cut_trial(examples: Examples, score: Score, *, items: float, folds: int = 5) -> CutPoint:
-    """Cut each fold at the threshold that gives a mean number of items on the other folds, out of fold there too.
-
-    Args:
-        examples: candidates.
-        score: gives the scores of examples, such as `similarity` or `fitted_probability`.
-        items: mean number of items a query.
-        folds: >= 2.
-    """
-    fold, own = folds_of(examples.groups, folds), score(examples)
-    thresholds = np.zeros(examples.n_queries)
-    for one in range(folds):
-        seen = examples.select_queries(fold != one)
-        thresholds[fold == one] = CutCurve.of(seen, score(seen)).threshold_for_items(items)
-    return cut_point(examples, own, thresholds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,26 +165,6 @@ def abstention_trial(whole: AbstentionData, score: Score, *, lost: Sequence[floa
     )
 
 
-def recall_of_first(examples: Examples, score: FloatArray, most: int) -> FloatArray:
-    """Mean recall of the best 1, 2, ... rows of each query, shape (most,); rows that tie all count as the last.
-
-    Args:
-        examples: candidates, rows by query.
-        score: shape (n_rows,).
-        most: >= 1.
-    """
-    start = np.searchsorted(examples.query, np.arange(examples.n_queries + 1))
-    place = [
-        float((score[start[query] : start[query + 1]] >= score[rows].max()).sum()) if len(rows) else np.inf
-        for query, rows in zip(examples.needed, examples.required_rows, strict=True)
-    ]
-    wanted = np.bincount(examples.needed, minlength=examples.n_queries)
-    held = [
-        np.bincount(examples.needed[np.array(place) <= n], minlength=examples.n_queries) for n in range(1, most + 1)
-    ]
-    return np.array([(one[wanted > 0] / wanted[wanted > 0]).mean() for one in held])
-
-
 def ratio_interval(
     top: FloatArray, bottom: FloatArray, groups: Sequence[str], *, level: float = LEVEL, seed: int = 0
 ) -> Interval:
@@ -225,45 +182,6 @@ def ratio_interval(
     above, below = (counts @ np.bincount(group, weights=one, minlength=counts.shape[1]) for one in (top, bottom))
     draws = np.divide(above, below, out=np.full(len(counts), np.nan), where=below != 0)
     return percentile_interval(draws, counts.shape[1], level)
-
-
-def roc_area_by_stratum(label: BoolArray, probability: FloatArray, stratum: IntArray) -> float:
-    """`roc_area` over pairs of rows of the same stratum only: what is left of it when the strata cannot help."""
-    pairs = right = 0.0
-    for one in np.unique(stratum):
-        rows = stratum == one
-        n = float(label[rows].sum()) * float((~label[rows]).sum())
-        if n:
-            pairs += n
-            right += n * roc_area(label[rows], probability[rows])
-    return right / pairs if pairs else math.nan
-
-
-@dataclass(frozen=True)
-class Bin:
-    """Rows whose probability is between two edges: how many, their mean probability, and the share that is positive."""
-
-    low: float
-    high: float
-    n: int
-    predicted: float
-    observed: float
-
-
-def reliability(label: BoolArray, probability: FloatArray, edges: Sequence[float]) -> tuple[Bin, ...]:
-    """Mean probability and share of positives between the edges.
-
-    Args:
-        label, probability: shape (n,).
-        edges: rising; a bin holds its lower one, the last bin the upper one as well. Bins without rows are left out.
-    """
-    place = np.clip(np.searchsorted(edges, probability, side="right") - 1, 0, len(edges) - 2)
-    found = []
-    for one, (low, high) in enumerate(itertools.pairwise(edges)):
-        rows = place == one
-        if rows.any():
-            found.append(Bin(low, high, int(rows.sum()), float(probability[rows].mean()), float(label[rows].mean())))
-    return tuple(found)
 
 
 def joined_groups(groups: Sequence[str], eligible: Iterable[BoolArray]) -> tuple[str, ...]:
