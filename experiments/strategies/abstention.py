@@ -149,8 +149,8 @@ def page(tables: Tables) -> Page:
             (
                 "A false inclusion is a request that needs nothing and is offered something (by query), or an item "
                 "that it is offered (by item). Recall is the share of required items that are offered, by requests "
-                f"that need some. The bar: at least {FEWER:.0%} gone, by query and by item, for at most {LOSS:g} of "
-                "recall."
+                f"that need some. The bar: at least {FEWER:.0%} gone, by query and by item, for at most {100 * LOSS:g} "
+                "points of recall. Queries: those that need nothing + those that need something."
             ),
             (
                 f"A fit of abstention is of one catalog, model and retrieval. Many queries of `{LISTED}` that need "
