@@ -8,6 +8,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,13 @@ def measure(
         gains = None if name == base else results.compare(name, metrics=[METRIC], by_group=True).set_index("dataset")
         for dataset, asked in results.datasets.items():
             value = frame.loc[(dataset, name)]
-            row = {"dataset": dataset, "requests": len(asked), "embedder": name, METRIC: value[METRIC]}
+            row = {
+                "measured": str(datetime.now(UTC).date()),
+                "dataset": dataset,
+                "requests": len(asked),
+                "embedder": name,
+            }
+            row[METRIC] = value[METRIC]
             row |= {end: value[f"{METRIC} {end}"] for end in ("low", "high")}
             row |= {metric: value[metric] for metric in ("completeness", "tokens")}
             gain = None if gains is None else gains.loc[dataset]
@@ -167,7 +174,8 @@ def page(tables: Tables) -> Page:
             ),
         ),
         made="`make embedders`, from *experiments/embedders.yaml*: one dense search of the whole request, queries of "
-        f"both splits, {_sizes(rows)}; nothing was tuned. Tests by group (sign flips), Holm-corrected over the "
+        f"both splits, {_sizes(rows)}; nothing was tuned. Measured on "
+        f"{', '.join(sorted(set(rows['measured'])))}. Tests by group (sign flips), Holm-corrected over the "
         "datasets of an embedder; intervals by query.",
     )
 

@@ -20,11 +20,11 @@ from pages import Page, Tables, run_page
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.lookup import open_dataset
 from ctxbench.evaluation.answers import Labels
-from ctxbench.evaluation.comparisons import grouped_compare
+from ctxbench.evaluation.comparisons import LENGTHS, AtTokens, Curve, at_equal_tokens
 from ctxbench.evaluation.inputs import count_tokens
 from ctxbench.evaluation.metrics import evaluate, parse_metric
 from ctxbench.evaluation.runner import answered
-from ctxbench.evaluation.statistics import Comparison, correct
+from ctxbench.evaluation.statistics import correct
 from ctxbench.model.arrays import FloatArray
 from ctxbench.model.resources import Resources
 from ctxbench.pipelines.pipeline import Pipeline
@@ -38,7 +38,7 @@ DEPENDENCY, COMPLETE, ITEMS, TOKENS = METRICS = tuple(
     parse_metric(name) for name in ("dependency_recall", "completeness", "items", "tokens")
 )
 SIZES = (5, 12)  # of what the search offers before the expansion adds to it
-TOPK, MOST = 100, 60  # chunk matches, so high that they do not limit; the largest topN that is compared with
+TOPK = 100  # chunk matches, so high that they do not limit
 TYPES = ["rule", "reference"]
 COMPARED: dict[str, dict[str, Any]] = {
     "all chunks": {"threshold": 0.0},
@@ -46,7 +46,8 @@ COMPARED: dict[str, dict[str, Any]] = {
     "graph, mean": {"by": "graph", "graph_threshold": 0.0, "similarity": "mean", "neighbours": 500},
     "graph, centroid": {"by": "graph", "graph_threshold": 0.0, "similarity": "centroid", "neighbours": 500},
 }
-DEFAULT, TUNED, ANY, CONTROL = "specification's default", "tuned", "tuned, any type", "control: the query alone"
+DEFAULT, CONTROL = "specification's default", "control: the request alone"
+TUNED = {"tuned for dependencies": DEPENDENCY, "tuned for completeness": COMPLETE}
 
 
 @dataclass(frozen=True)
@@ -62,28 +63,19 @@ class Arm:
         expand = [{"expansion": dict(self.expansion)}] if self.expansion else []
         return Pipeline.of({"retrieve": "dense", "refine": [{"standard": {"topK": TOPK, "topN": self.topN}}, *expand]})
 
-    def sizes(self) -> list[Arm]:
-        """The expansion behind every size of the search."""
-        return [replace(self, topN=n) for n in SIZES]
-
-    def but(self, **changes: Any) -> Arm:
-        """With other parameters of the expansion; None takes one away."""
-        merged = {**self.expansion, **changes}
-        return replace(self, expansion={key: value for key, value in merged.items() if value is not None})
-
 
 def grid() -> Iterator[Arm]:
-    """Everything that is tried: what is compared, how many items are added, and the query's share in their order."""
-    for how, added, share in itertools.product(COMPARED, (5, 8), (0.0, 0.5, 0.7)):
+    """Everything that is tried: topN, what is compared, how many are added, the request's share, the types."""
+    for n, how, added, share, types in itertools.product(SIZES, COMPARED, (5, 8), (0.0, 0.5, 0.7), (TYPES, None)):
         limit = "graph_topN" if how.startswith("graph") else "topN"
-        yield Arm(SIZES[0], {**COMPARED[how], limit: added, "query_weight": share, "types": TYPES})
+        yield Arm(n, COMPARED[how] | {limit: added, "query_weight": share} | ({"types": types} if types else {}))
 
 
 class Trial:
     """Runs arms on the requests of one dataset and split, each once."""
 
     def __init__(self, dataset: Dataset, resources: Resources, counter: TokenCounter) -> None:
-        self.dataset, self._resources, self._batch = dataset, resources, dataset.batch()
+        self._resources, self._batch = resources, dataset.batch()
         self._labels = Labels.of(dataset, count_tokens(counter, dataset.catalog))
         self._searched: dict[str, Any] = {}  # shared by all arms
         Pipeline.of({"retrieve": "dense"}).run(self._batch, resources, memo=self._searched)
@@ -98,34 +90,30 @@ class Trial:
             self._values[key] = evaluate(METRICS, self._labels.evidence(answered(selector, self._batch)))
         return self._values[key]
 
-    def raised(self, arm: Arm) -> Arm:
-        """The search alone with the smallest topN whose mean size is at least that of an arm."""
-        items = np.nanmean(self.values(arm)[ITEMS])
-        sizes = (Arm(n) for n in range(1, MOST + 1))
-        return next(plain for plain in sizes if np.nanmean(self.values(plain)[ITEMS]) >= items - 1e-9)
-
-    def pair(self, arms: Sequence[Arm], metric: Any) -> tuple[FloatArray, FloatArray]:
-        """By query, the search alone of at least the arms' size, and the arms, each averaged over the arms."""
-        base = np.mean([self.values(self.raised(arm))[metric] for arm in arms], axis=0)
-        return base, np.mean([self.values(arm)[metric] for arm in arms], axis=0)
-
 
 Trials = Mapping[str, Trial]
 
 
-def gain(trials: Sequence[tuple[Trial, Sequence[Arm]]], metric: Any) -> Comparison:
-    """The arms of each trial against the search alone, over the queries of all, by group."""
-    pairs = [trial.pair(arms, metric) for trial, arms in trials]
-    base, other = (np.concatenate(side) for side in zip(*pairs, strict=True))
-    return grouped_compare(base, other, [name for trial, _ in trials for name in trial.groups], scale="share")
+def gain(trials: Sequence[tuple[Trial, Arm]], metric: Any) -> AtTokens:
+    """An arm of each trial against the search alone with as many tokens, over the queries of all."""
+
+    def joined(arms: Sequence[Arm], of: Any) -> FloatArray:
+        return np.concatenate([trial.values(arm)[of] for (trial, _), arm in zip(trials, arms, strict=True)])
+
+    arms = [arm for _, arm in trials]
+    plain = [[Arm(n)] * len(trials) for n in LENGTHS]
+    curve = Curve(*(np.stack([joined(some, of) for some in plain]) for of in (metric, TOKENS)))
+    groups = np.unique([name for trial, _ in trials for name in trial.groups], return_inverse=True)[1]
+    return at_equal_tokens(joined(arms, metric), joined(arms, TOKENS), curve, groups=groups)
 
 
-def chosen(trials: Trials) -> Arm:
-    """The arm whose gain in dependency recall, over its standard error, is largest where that is smallest."""
+def chosen(trials: Trials, metric: Any) -> Arm:
+    """The arm with the surest gain: the largest over the width of its interval, on the dataset where that is least."""
 
     def strength(arm: Arm) -> float:
-        gains = [gain([(trial, arm.sizes())], DEPENDENCY) for trial in trials.values()]
-        return min(one.difference / max(one.interval.high - one.interval.low, 1e-9) for one in gains)
+        gains = [gain([(trial, arm)], metric).comparison for trial in trials.values()]
+        widths = [one.difference / max(one.interval.high - one.interval.low, 1e-9) for one in gains if one is not None]
+        return min(widths, default=-np.inf)
 
     return max(grid(), key=strength)
 
@@ -137,73 +125,62 @@ def measure(datasets: Sequence[str] = DATASETS) -> Tables:
     for split, name in itertools.product(SPLITS, datasets):
         dataset = open_dataset(str(ROOT / "datasets" / name)).split(split).judged()
         trials[split][name] = Trial(dataset, resources, counter)
-    tuned = {split: chosen(trials[other]) for split, other in SPLITS.items()}
-    arms = {
-        split: {
-            DEFAULT: [Arm(5, {"threshold": 0.75, "topN": 3})],
-            TUNED: arm.sizes(),
-            ANY: arm.but(types=None).sizes(),
-            CONTROL: arm.but(query_weight=1.0).sizes(),
-        }
-        for split, arm in tuned.items()
+    default = Arm(5, {"threshold": 0.75, "topN": 3})
+    arms: dict[str, dict[str, Arm]] = {DEFAULT: dict.fromkeys(SPLITS, default)}
+    for name, metric in TUNED.items():
+        arms[name] = {split: chosen(trials[other], metric) for split, other in SPLITS.items()}
+    first = arms[next(iter(TUNED))]
+    arms[CONTROL] = {
+        split: replace(arm, expansion={**arm.expansion, "query_weight": 1.0}) for split, arm in first.items()
     }
-    keys = [(name, arm) for name in datasets for arm in (DEFAULT, TUNED, ANY, CONTROL)]
     compared = {
-        (name, arm, metric): gain([(trials[split][name], arms[split][arm]) for split in SPLITS], metric)
-        for name, arm in keys
+        (name, arm, metric): gain([(trials[split][name], settings[split]) for split in SPLITS], metric)
+        for name in datasets
+        for arm, settings in arms.items()
         for metric in (DEPENDENCY, COMPLETE)
     }
-    tested = correct(compared)
+    tested = correct(
+        {key: replace(at.comparison, p=at.p_groups) for key, at in compared.items() if at.comparison is not None}
+    )
     rows = []
-    for name, arm in keys:
-        sizes = [(trials[split][name], each) for split in SPLITS for each in arms[split][arm]]
-        counts = {
-            key: np.mean([np.nanmean(trial.values(plain(trial, each))[metric]) for trial, each in sizes])
-            for key, metric, plain in (
-                ("items", ITEMS, _itself),
-                ("tokens", TOKENS, _itself),
-                ("tokens_topN", TOKENS, Trial.raised),
-            )
+    for key, at in compared.items():
+        name, arm, metric = key
+        items = np.concatenate([trials[split][name].values(arms[arm][split])[ITEMS] for split in SPLITS])
+        row = {"dataset": name, "arm": arm, "metric": str(metric), "items": float(np.nanmean(items))}
+        row |= {"tokens": at.tokens, "value": at.complete, "base value": at.base}
+        gained = tested[key]
+        row |= {"difference": gained.difference, "low": gained.interval.low, "high": gained.interval.high}
+        rows.append(row | {"p": gained.p_holm, "significant": gained.significant})
+    settings = [
+        {
+            "arm": name,
+            "requests of": split,
+            "topN": arms[name][split].topN,
+            "expansion": str(arms[name][split].expansion),
         }
-        for metric in (DEPENDENCY, COMPLETE):
-            rows.append(
-                {"dataset": name, "arm": arm, "metric": str(metric), **counts} | _row(tested[name, arm, metric])
-            )
-    settings = [{"requests of": split, "setting": str(dict(arm.expansion))} for split, arm in tuned.items()]
+        for name in TUNED
+        for split in SPLITS
+    ]
     return {"": pd.DataFrame(rows), "settings": pd.DataFrame(settings)}
-
-
-def _itself(_: Trial, arm: Arm) -> Arm:
-    return arm
-
-
-def _row(compared: Comparison) -> dict[str, Any]:
-    return {
-        "n": compared.n,
-        "value": compared.other,
-        "difference": compared.difference,
-        "low": compared.interval.low,
-        "high": compared.interval.high,
-        "p": compared.p_holm,
-        "significant": compared.significant,
-    }
 
 
 def page(tables: Tables) -> Page:
     """Off or on, and every arm on both datasets."""
     rows = tables[""].set_index(["metric", "arm", "dataset"]).sort_index()
     dependency, complete = rows.loc["dependency_recall"], rows.loc["completeness"]
-    datasets = list(dict.fromkeys(tables[""]["dataset"]))
-    pays = bool((complete.loc[TUNED, "significant"] & (complete.loc[TUNED, "difference"] > 0)).all())
-    default, tuned, completed = (
-        " and ".join(points(part.loc[(arm, name), "difference"]) for name in datasets)
-        for part, arm in ((dependency, DEFAULT), (dependency, TUNED), (complete, TUNED))
+    datasets, arms = (list(dict.fromkeys(tables[""][column])) for column in ("dataset", "arm"))
+    _for_dependencies, for_completeness = TUNED
+    best = complete.loc[for_completeness]
+    pays = bool((best["significant"] & (best["difference"] > 0)).all())
+    default, tuned = (
+        " and ".join(points(complete.loc[(arm, name), "difference"]) for name in datasets)
+        for arm in (DEFAULT, for_completeness)
     )
-    keys = [(name, arm) for name in datasets for arm in (DEFAULT, TUNED, ANY, CONTROL)]
-    found = f"the default finds {default} points of dependencies; tuned, {tuned}, at {completed} of completeness"
+    keys = [(name, arm) for name in datasets for arm in arms]
     return Page(
         title="Expansion",
-        answer=f"{'On' if pays else 'Off'}. Against a larger topN, {found}.",
+        answer=f"{'On' if pays else 'Off'}. Against a larger topN of as many tokens, completeness changes by {default} "
+        f"points with the specification's default, {tuned} when tuned.",
         picture=dot_picture(
             {
                 f"{name}, {arm.partition(':')[0]}": {
@@ -212,7 +189,7 @@ def page(tables: Tables) -> Page:
                 }
                 for name, arm in keys
             },
-            x="points, against the search alone with as many items",
+            x="points, against the search alone with as many tokens",
             alt="Gains in dependency recall and completeness over a larger topN, by expansion and dataset",
         ),
         table=[
@@ -221,29 +198,29 @@ def page(tables: Tables) -> Page:
                 "expansion": arm,
                 "items": f"{dependency.loc[(arm, name), 'items']:.1f}",
                 "tokens": f"{dependency.loc[(arm, name), 'tokens']:,.0f}",
-                "tokens, topN": f"{dependency.loc[(arm, name), 'tokens_topN']:,.0f}",
                 "dependency recall, %": f"{100 * dependency.loc[(arm, name), 'value']:.1f}",
                 "gain": gain_cell(dependency.loc[arm, name]),
-                "gain, completeness": gain_cell(complete.loc[arm, name]),
+                "completeness, %": f"{100 * complete.loc[(arm, name), 'value']:.1f}",
+                "gain in completeness": gain_cell(complete.loc[arm, name]),
             }
             for name, arm in keys
         ],
         notes=(
             (
                 "A request seldom names the rules and references that the tools it needs depend on: its "
-                "*dependencies*. *Dependency recall* is the share of them that was offered. Gains, in points, are over "
-                "the search alone with a topN that offers as many items; bold is significant."
+                "*dependencies*. *Dependency recall* is the share of them that was offered, *completeness* the share "
+                "of requests that got all that they require. Gains are in points; bold is significant."
             ),
             (
-                "The specification's default adds up to 3 items above 0.75 to the first 5. *Control*: the same number "
-                "of rules and references, in the order of their similarity with the request. *Any type*: tools, too."
+                "The specification's default adds up to 3 items above 0.75 to the first 5. *Control* is the first "
+                "tuned setting with what it adds ordered by similarity with the request alone."
             ),
         ),
-        made=f"`make expansion`. Both splits of {' and '.join(f'`{name}`' for name in datasets)} "
-        f"({' and '.join(str(dependency.loc[(TUNED, name), 'n']) for name in datasets)} requests with dependencies), "
-        "which label what is needed because another item needs it. *Tuned* adds 5 or 8 rules and references, without "
-        "a threshold, behind the first 5 and 12 items (means); each request is measured under the setting, of 24, that "
-        "is best on the other split. Intervals and p by group of paraphrases; p is Holm-corrected over the table.",
+        made=f"`make expansion`. Both splits of {' and '.join(f'`{name}`' for name in datasets)}, which label what is "
+        "needed because another item needs it. A setting adds 5 or 8 items without a threshold behind the first 5 or "
+        "12: by all chunks, first chunks, or a graph by mean or centroid; with the request's share in their order; of "
+        "all types or rules and references. Of 96, each request is measured under the one with the surest gain on the "
+        "other split. Gains are at equal prompt tokens; p is by group of paraphrases, Holm-corrected over the table.",
     )
 
 

@@ -173,7 +173,7 @@ def page(tables: Tables) -> Page:
     return Page(
         title="Requests of several topics",
         answer=f"Split by {splitting} only where requests join short tasks ({worth or 'no significant gain'}); "
-        f"minima and poolings help in {helps} of {len(beside)} comparisons.",
+        f"minima and poolings help significantly in {helps} of {len(beside)} comparisons.",
         picture=dot_picture(
             {name: {dataset: gains.loc[name, dataset] for dataset in datasets} for name in arms},
             x="points of completeness at equal tokens",

@@ -129,17 +129,16 @@ def smoke():
     return ctxbench.load(str(ROOT / "datasets" / "smoke")).dataset.judged()
 
 
-def test_an_expansion_is_compared_with_a_search_of_at_least_its_size(smoke):
+def test_an_expansion_is_compared_with_the_search_alone_of_as_many_tokens(smoke):
     resources, counter = expansion.local()
     trial = expansion.Trial(smoke, resources, counter)
-    arm = expansion.Arm(2, {"threshold": 0.0, "topN": 2})
-    plain = trial.raised(arm)
-    assert plain.topN > arm.topN
-    sizes = [trial.values(each)[expansion.ITEMS].mean() for each in (arm, plain, expansion.Arm(plain.topN - 1))]
-    assert sizes[1] >= sizes[0] > sizes[2]
-    base, other = trial.pair([arm], expansion.COMPLETE)
-    gain = expansion.gain([(trial, [arm])], expansion.COMPLETE)
-    assert gain.difference == pytest.approx(float((other - base)[~pd.isna(other)].mean()))
+    plain, expanded = expansion.Arm(3), expansion.Arm(2, {"threshold": 0.0, "topN": 2})
+    at = expansion.gain([(trial, plain)], expansion.COMPLETE)
+    assert at.comparison.difference == pytest.approx(0.0)
+    at = expansion.gain([(trial, expanded)], expansion.COMPLETE)
+    assert at.tokens == pytest.approx(trial.values(expanded)[expansion.TOKENS].mean())
+    assert at.comparison.difference == pytest.approx(at.complete - at.base)
+    assert trial.values(expanded)[expansion.ITEMS].mean() > 2
 
 
 def test_a_way_of_splitting_is_compared_with_sentences_and_a_pooling_with_its_own_splitting(smoke):
