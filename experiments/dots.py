@@ -87,7 +87,8 @@ def dot_picture(
             values = [100 * dot[value] for _, dot in dots]
             ax.plot(values, [y for y, _ in dots], marks[name], color=colour, markersize=6.5, label=name, clip_on=False)
         ax.set_yticks(range(len(rows)), list(rows), fontsize=12.5)
-        ax.set(ylim=(len(rows) - 0.5, -0.5), xlabel=x)
+        ax.set(ylim=(len(rows) - 0.5, -0.5))
+        ax.set_xlabel(x, loc="right")
         ax.grid(visible=False, axis="y")
         if limits:
             ax.set_xlim(*limits)

@@ -132,13 +132,22 @@ def smoke():
 def test_an_expansion_is_compared_with_the_search_alone_of_as_many_tokens(smoke):
     resources, counter = expansion.local()
     trial = expansion.Trial(smoke, resources, counter)
-    plain, expanded = expansion.Arm(3), expansion.Arm(2, {"threshold": 0.0, "topN": 2})
-    at = expansion.gain([(trial, plain)], expansion.COMPLETE)
+    plain, expanded = expansion.Arm(3), expansion.Arm(2, expansion={"threshold": 0.0, "topN": 2})
+    at = expansion.gain([(trial, plain)], expansion.COMPLETE, expansion.BEST)
     assert at.comparison.difference == pytest.approx(0.0)
-    at = expansion.gain([(trial, expanded)], expansion.COMPLETE)
+    at = expansion.gain([(trial, expanded)], expansion.COMPLETE, expansion.MEAN)
     assert at.tokens == pytest.approx(trial.values(expanded)[expansion.TOKENS].mean())
     assert at.comparison.difference == pytest.approx(at.complete - at.base)
     assert trial.values(expanded)[expansion.ITEMS].mean() > 2
+
+
+@pytest.mark.parametrize(("gain", "word"), [(0.1, "On."), (-0.1, "Off.")])
+def test_expansion_is_on_where_it_pays_over_the_better_search(gain, word):
+    tables = pages.kept_tables("expansion")
+    page = expansion.page({**tables, "": tables[""].assign(difference=gain, significant=True)})
+    assert page.answer.split()[0] == word
+    page = expansion.page({**tables, "": tables[""].assign(difference=gain, significant=False)})
+    assert page.answer.split()[0] == "Off."
 
 
 def test_a_way_of_splitting_is_compared_with_sentences_and_a_pooling_with_its_own_splitting(smoke):
