@@ -103,13 +103,13 @@ def _bm25s(dataset: Dataset, batches: Sequence[Batch]) -> Iterator[Candidates]:
     index = bm25s.BM25(dtype="float64")
     index.index(_words([item.search_text for item in dataset.current_catalog]), show_progress=False)
     for batch in batches:
-        known = [
+        indexed = [
             [word for word in words if word in index.vocab_dict]
             for words in _words([request.text for request in batch.requests])
         ]
-        scores = [index.get_scores(words) if words else np.zeros(len(batch.catalog)) for words in known]
-        found = [row & (score > 0) for row, score in zip(batch.eligible, scores, strict=True)]
-        yield concatenated([session_rows(batch), ranked_by(scores, found, depth=100)])
+        scores = [index.get_scores(words) if words else np.zeros(len(batch.catalog)) for words in indexed]
+        positive = [row & (score > 0) for row, score in zip(batch.eligible, scores, strict=True)]
+        yield concatenated([session_rows(batch), ranked_by(scores, positive, depth=100)])
 
 
 def _words(texts: Sequence[str]) -> list[list[str]]:

@@ -56,12 +56,12 @@ def measure(
     rows = []
     for name in names:
         gains = None if name == base else results.compare(name, metrics=[METRIC], by_group=True).set_index("dataset")
-        for dataset, asked in results.datasets.items():
+        for dataset, data in results.datasets.items():
             value = frame.loc[(dataset, name)]
             row = {
                 "measured": str(datetime.now(UTC).date()),
                 "dataset": dataset,
-                "requests": len(asked),
+                "requests": len(data),
                 "embedder": name,
             }
             row[METRIC] = value[METRIC]
@@ -135,14 +135,14 @@ def page(tables: Tables) -> Page:
     times = speed["texts_per_second"] / speed.loc[base, "texts_per_second"]
     table = []
     for name in names:
-        told = rows[(rows["embedder"] == name) & rows["significant"]]
+        differ = rows[(rows["embedder"] == name) & rows["significant"]]
         size = speed.loc[name, "weights_mb"]
         table.append(
             {
                 "embedder": f"`{name}`",
                 "R@5, %": f"{100 * mean.loc[name, METRIC]:.1f}",
-                "higher on": str(int((told["difference"] > 0).sum())),
-                "lower on": str(int((told["difference"] < 0).sum())),
+                "higher on": str(int((differ["difference"] > 0).sum())),
+                "lower on": str(int((differ["difference"] < 0).sum())),
                 "texts per second": _two_digits(speed.loc[name, "texts_per_second"]),
                 "vector": str(int(speed.loc[name, "dimensions"])),
                 "weights, MB": f"{size:.0f}" if size else "–",

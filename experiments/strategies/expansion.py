@@ -108,11 +108,11 @@ def gain(trials: Sequence[tuple[Trial, Arm]], metric: Any, search: str) -> AtTok
     def joined(arms: Sequence[Arm], of: Any) -> FloatArray:
         return np.concatenate([trial.values(arm)[of] for (trial, _), arm in zip(trials, arms, strict=True)])
 
-    arms = [arm for _, arm in trials]
+    expanded = [arm for _, arm in trials]
     plain = [[Arm(n, search)] * len(trials) for n in LENGTHS]
-    curve = Curve(*(np.stack([joined(some, of) for some in plain]) for of in (metric, TOKENS)))
+    curve = Curve(*(np.stack([joined(arms, of) for arms in plain]) for of in (metric, TOKENS)))
     groups = np.unique([name for trial, _ in trials for name in trial.groups], return_inverse=True)[1]
-    return at_equal_tokens(joined(arms, metric), joined(arms, TOKENS), curve, groups=groups)
+    return at_equal_tokens(joined(expanded, metric), joined(expanded, TOKENS), curve, groups=groups)
 
 
 def chosen(trials: Trials, search: str, metric: Any) -> Arm:
@@ -120,7 +120,9 @@ def chosen(trials: Trials, search: str, metric: Any) -> Arm:
 
     def strength(arm: Arm) -> float:
         gains = [gain([(trial, arm)], metric, search).comparison for trial in trials.values()]
-        widths = [one.difference / max(one.interval.high - one.interval.low, 1e-9) for one in gains if one is not None]
+        widths = [
+            each.difference / max(each.interval.high - each.interval.low, 1e-9) for each in gains if each is not None
+        ]
         return min(widths, default=-np.inf)
 
     return max(grid(search), key=strength)

@@ -107,7 +107,7 @@ def best(trials: Sequence[Trial]) -> Arm:
 
     def gain(arm: Arm) -> float:
         compared = [trial.against_base(arm, RECALL).comparison for trial in trials]
-        return sum(one.difference for one in compared if one is not None)
+        return sum(gained.difference for gained in compared if gained is not None)
 
     return max((Arm(analysis) for analysis in ANALYSES if analysis != BASE), key=gain)
 
@@ -167,8 +167,10 @@ def page(tables: Tables) -> Page:
     beside = complete[complete["arm"].str.contains(", ")]
     helps = int((beside["significant"] & (beside["difference"] > 0)).sum())
     harms = int((beside["significant"] & (beside["difference"] < 0)).sum())
-    one = tables["one-topic"]
-    cost = "; ".join(f"{row.dataset} {gain_cell(row._asdict())}" for row in one[one["metric"] == "recall"].itertuples())
+    single = tables["one-topic"]
+    cost = "; ".join(
+        f"{row.dataset} {gain_cell(row._asdict())}" for row in single[single["metric"] == "recall"].itertuples()
+    )
     sizes = ", ".join(f"{row.dataset} {row.requests}" for row in complete[complete["arm"] == splitting].itertuples())
     return Page(
         title="Requests of several topics",

@@ -47,7 +47,7 @@ class AbstentionData:
     Attributes:
         examples: the requests; `needs` says which of them need anything.
         recall: by query, 0 for those that need nothing, shape (n_queries,).
-        shown: whether a query that needs nothing is offered anything, shape (n_queries,).
+        falsely_offered: whether a query that needs nothing is offered anything, shape (n_queries,).
         items: how many items that are not even helpful it is offered, 0 for queries in need, shape (n_queries,).
         signal: by query, shape (n_queries,).
     """
@@ -91,7 +91,7 @@ class AbstentionData:
         below = self.signal < threshold
         lost = float(self.recall[below].sum()) / max(int(self.examples.needs.sum()), 1)
         queries, items = (
-            float(one[below].sum()) / max(float(one.sum()), 1.0) for one in (self.falsely_offered, self.items)
+            float(values[below].sum()) / max(float(values.sum()), 1.0) for values in (self.falsely_offered, self.items)
         )
         return lost, queries, items
 
@@ -132,7 +132,7 @@ class AbstentionTrial:
 
     Attributes:
         before: all queries, the signal of each out of fold.
-        limit: by the recall that may be lost on the other folds, the threshold of each fold, shape (n_folds,).
+        thresholds: by the recall that may be lost on the other folds, the threshold of each fold, shape (n_folds,).
         after: by the same, what is left.
     """
 
@@ -151,17 +151,17 @@ def abstention_trial(whole: AbstentionData, score: Score, *, lost: Sequence[floa
         folds: >= 2.
     """
 
-    def scored(some: AbstentionData) -> AbstentionData:
-        return replace(some, signal=request_probability(some.examples, score(some.examples)))
+    def scored(data: AbstentionData) -> AbstentionData:
+        return replace(data, signal=request_probability(data.examples, score(data.examples)))
 
     fold, before = folds_of(whole.examples.groups, folds), scored(whole)
-    thresholds = {one: np.zeros(folds) for one in lost}
-    for place in range(folds):
-        seen = scored(whole.select_queries(fold != place))
-        for one in lost:
-            thresholds[one][place] = seen.threshold(one)
+    thresholds = {loss: np.zeros(folds) for loss in lost}
+    for number in range(folds):
+        seen = scored(whole.select_queries(fold != number))
+        for loss in lost:
+            thresholds[loss][number] = seen.threshold(loss)
     return AbstentionTrial(
-        before, thresholds, {one: before.without(before.signal < thresholds[one][fold]) for one in lost}
+        before, thresholds, {loss: before.without(before.signal < thresholds[loss][fold]) for loss in lost}
     )
 
 
@@ -179,7 +179,7 @@ def ratio_interval(
     95%, and the misses lie above: groups that lose much are seldom drawn, so that the upper end is too low.
     """
     counts, group = resample_groups(groups, seed)
-    above, below = (counts @ np.bincount(group, weights=one, minlength=counts.shape[1]) for one in (top, bottom))
+    above, below = (counts @ np.bincount(group, weights=values, minlength=counts.shape[1]) for values in (top, bottom))
     draws = np.divide(above, below, out=np.full(len(counts), np.nan), where=below != 0)
     return percentile_interval(draws, counts.shape[1], level)
 
@@ -200,11 +200,11 @@ def joined_groups(groups: Sequence[str], eligible: Iterable[BoolArray]) -> tuple
     from scipy.sparse.csgraph import connected_components
 
     names, group = np.unique(np.array(groups, dtype=object), return_inverse=True)
-    held = [np.flatnonzero(row) for row in eligible]
-    query = np.repeat(np.arange(len(held)), [len(one) for one in held])
-    item = np.concatenate([np.empty(0, dtype=np.int64), *held])
+    listed = [np.flatnonzero(row) for row in eligible]
+    query = np.repeat(np.arange(len(listed)), [len(items) for items in listed])
+    item = np.concatenate([np.empty(0, dtype=np.int64), *listed])
     nodes = len(names) + 1 + int(item.max(initial=-1))
     edges = csr_array((np.ones(len(query)), (group[query], len(names) + item)), shape=(nodes, nodes))
     part = connected_components(edges, directed=False)[1][: len(names)]
     first = np.unique(part, return_index=True)[1]
-    return tuple(str(names[first[one]]) for one in np.unique(part, return_inverse=True)[1][group])
+    return tuple(str(names[first[number]]) for number in np.unique(part, return_inverse=True)[1][group])
