@@ -38,4 +38,4 @@ def test_a_page_is_an_answer_a_picture_one_table_and_how_it_was_made(path):
 
 @pytest.mark.parametrize("path", sorted(REPORTS.glob("*.csv")), ids=lambda path: path.name)
 def test_a_table_beside_a_page_is_named_on_it(path):
-    assert any(f"({path.name})" in page.read_text("utf-8") for page in PAGES)
+    assert any(f"({path.name})" in page.read_text("utf-8") for page in REPORTS.glob("*.md"))
