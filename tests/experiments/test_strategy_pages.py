@@ -73,7 +73,7 @@ def test_a_page_is_what_its_kept_tables_give(name, monkeypatch, tmp_path):
 @pytest.fixture(scope="module")
 def ablation_tables(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ablations")
-    return ablations.measure(write_experiment(folder), out=folder / "run", timed="smoke", seconds=0.0)
+    return ablations.measure(write_experiment(folder), out=folder / "run", timed="smoke", rounds=1)
 
 
 class TestAblations:
