@@ -14,7 +14,7 @@ COPIES := livemcpbench-unique livemcpbench-expand locomo-answerable locomo-obser
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
 
 # every page under reports/, and what the strategies are, in the order in which one needs another
-REPORTS := baselines embedders ablations presets gate learned strategies abstention comparators expansion hybrid \
+REPORTS := baselines embedders ablations presets gate learned strategies abstention comparators expansion \
 	multi-topic domains coverage regret gate-intervals questions overlap memory memory-stores memory-contexts assembly codebase
 
 .PHONY: demo test test-rest test-all versions lint schemas codes kinds chart bench reports $(REPORTS) clean
@@ -58,16 +58,11 @@ baselines: $(VENV)/.demo  ## reports/baselines.md; takes the public datasets fro
 	$(BIN)/ctxbench run experiments/baselines.yaml --markdown reports/baselines.md
 
 embedders: $(VENV)/.test  ## reports/embedders.md: what a search finds with each embedder, and how fast they are
-	$(BIN)/ctxbench run experiments/embedders.yaml
-	$(BIN)/python experiments/embedders/matrix.py
+	$(BIN)/python experiments/strategies/embedders.py
 
 ablations: $(VENV)/.demo  ## reports/ablations.md: every strategy against the default, on all datasets in the cache
 	$(BIN)/python experiments/strategies/fit.py --also locomo-observations
-	$(BIN)/ctxbench run experiments/ablations.yaml
-	$(BIN)/ctxbench run experiments/ablations-abstain.yaml
-	$(BIN)/ctxbench run experiments/ablations-test.yaml
-	$(BIN)/python experiments/strategies/ablations.py --latency workbench \
-		--test experiments/ablations-test.yaml --also experiments/ablations-abstain.yaml
+	$(BIN)/python experiments/strategies/ablations.py
 
 presets: $(VENV)/.demo  ## reports/presets.md: what tuning recommends on every dataset, beginning with the shipped ranking
 	$(BIN)/ctxbench tune $(TUNED) $(COPIES) --policy experiments/tuning/presets.yaml --no-text \
@@ -103,7 +98,7 @@ kinds: $(VENV)/.test  ## datasets/README.md: the kinds of files that `ctxbench d
 chart: $(VENV)/.demo  ## reports/run-chart.png: the README's picture
 	$(BIN)/python experiments/guide/run_chart.py
 
-abstention: $(VENV)/.demo  ## reports/abstention.md: can it offer less, or nothing, where less is needed?
+abstention: $(VENV)/.demo  ## reports/abstention.md: can it offer nothing where nothing is needed?
 	$(BIN)/python experiments/strategies/abstention.py
 
 comparators: $(VENV)/.test  ## reports/comparators.md: how strong `bm25` and `hybrid` are
@@ -111,9 +106,6 @@ comparators: $(VENV)/.test  ## reports/comparators.md: how strong `bm25` and `hy
 
 expansion: $(VENV)/.demo  ## reports/expansion.md: does expansion find what the request does not say?
 	$(BIN)/python experiments/strategies/expansion.py
-
-hybrid: $(VENV)/.demo  ## reports/hybrid.md: does fusing a search by meaning and one by words pay?
-	$(BIN)/python experiments/strategies/hybrid.py
 
 multi-topic: $(VENV)/.demo  ## reports/multi-topic.md: does splitting requests of several topics pay?
 	$(BIN)/python experiments/strategies/multi_topic.py

@@ -39,25 +39,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--experiment", type=Path, default=HERE / "ablations.yaml", help="names the datasets")
     parser.add_argument("--also", nargs="*", default=[], help="datasets besides those of the experiment")
     parser.add_argument("--out", type=Path, default=HERE / "calibrations.json", help="the file of fits")
-    given = parser.parse_args(arguments)
-    plan, _ = load_yaml(given.experiment)
+    options = parser.parse_args(arguments)
+    plan, _ = load_yaml(options.experiment)
     embedder = open_embedder(plan.get("embedder", "minilm"))
     counter = open_counter(plan.get("tokens", "o200k"), cache=cache_dir())
     resources = LocalResources(Vectors(embedder, VectorStore(embedder.identity)), counter)
     datasets: dict[str, Dataset] = {}
-    for name in [*plan["datasets"], *given.also]:
-        whole = open_dataset(name, base=given.experiment.parent)
+    for name in [*plan["datasets"], *options.also]:
+        whole = open_dataset(name, base=options.experiment.parent)
         part = select_queries(whole, split="tuning", sample=plan.get("sample", 0), seed=SEED)
         datasets.setdefault(part.catalog.hash, part)
     fits = []
-    for what, spec in BEHIND.items():
+    for kind, spec in BEHIND.items():
         pipeline = Pipeline.of(spec)
         for part in datasets.values():
-            if what != ABSTENTION or any(query.needs_nothing for query in part.queries):
-                fits.append(fit(what, part, pipeline, resources, requests=False))  # public texts are not ours to keep
-                print(f"{what}, {part.name}: {fits[-1].queries} queries", file=sys.stderr)  # noqa: T201
-    given.out.unlink(missing_ok=True)
-    write_calibrations(given.out, fits)
+            if kind != ABSTENTION or any(query.needs_nothing for query in part.queries):
+                fits.append(fit(kind, part, pipeline, resources, requests=False))  # public texts are not ours to keep
+                print(f"{kind}, {part.name}: {fits[-1].queries} queries", file=sys.stderr)  # noqa: T201
+    options.out.unlink(missing_ok=True)
+    write_calibrations(options.out, fits)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,14 +19,10 @@ from ctxbench.pipelines.fits import ABSTENTION, PROBABILITY
 from ctxbench.selectors.selector import Selector
 from ctxbench.tuning.fit_examples import Examples, folds_of
 from ctxbench.tuning.query_fits import (
-    CutCurve,
-    CutPoint,
-    cut_point,
     out_of_fold,
     percentile_interval,
     request_probability,
     resample_groups,
-    roc_area,
 )
 
 RECALL, NOTHING, FALSE_ITEMS = (parse_metric(name) for name in ("recall", "abstention", "false_items"))
@@ -46,23 +40,6 @@ def fitted_probability(examples: Examples, folds: int = 5, *, earlier: Logistic 
     return out_of_fold(examples, folds_of(examples.groups, folds), earlier=earlier)
 
 
-def cut_trial(examples: Examples, score: Score, *, items: float, folds: int = 5) -> CutPoint:
-    """Cut each fold at the threshold that gives a mean number of items on the other folds, out of fold there too.
-
-    Args:
-        examples: candidates.
-        score: gives the scores of examples, such as `similarity` or `fitted_probability`.
-        items: mean number of items a query.
-        folds: >= 2.
-    """
-    fold, own = folds_of(examples.groups, folds), score(examples)
-    thresholds = np.zeros(examples.n_queries)
-    for one in range(folds):
-        seen = examples.select_queries(fold != one)
-        thresholds[fold == one] = CutCurve.of(seen, score(seen)).threshold_for_items(items)
-    return cut_point(examples, own, thresholds)
-
-
 @dataclass(frozen=True, eq=False)
 class AbstentionData:
     """What a selector offers the queries of a split, and a signal below which nothing would be offered.
@@ -70,7 +47,7 @@ class AbstentionData:
     Attributes:
         examples: the requests; `needs` says which of them need anything.
         recall: by query, 0 for those that need nothing, shape (n_queries,).
-        shown: whether a query that needs nothing is offered anything, shape (n_queries,).
+        falsely_offered: whether a query that needs nothing is offered anything, shape (n_queries,).
         items: how many items that are not even helpful it is offered, 0 for queries in need, shape (n_queries,).
         signal: by query, shape (n_queries,).
     """
@@ -114,7 +91,7 @@ class AbstentionData:
         below = self.signal < threshold
         lost = float(self.recall[below].sum()) / max(int(self.examples.needs.sum()), 1)
         queries, items = (
-            float(one[below].sum()) / max(float(one.sum()), 1.0) for one in (self.falsely_offered, self.items)
+            float(values[below].sum()) / max(float(values.sum()), 1.0) for values in (self.falsely_offered, self.items)
         )
         return lost, queries, items
 
@@ -155,7 +132,7 @@ class AbstentionTrial:
 
     Attributes:
         before: all queries, the signal of each out of fold.
-        limit: by the recall that may be lost on the other folds, the threshold of each fold, shape (n_folds,).
+        thresholds: by the recall that may be lost on the other folds, the threshold of each fold, shape (n_folds,).
         after: by the same, what is left.
     """
 
@@ -174,38 +151,18 @@ def abstention_trial(whole: AbstentionData, score: Score, *, lost: Sequence[floa
         folds: >= 2.
     """
 
-    def scored(some: AbstentionData) -> AbstentionData:
-        return replace(some, signal=request_probability(some.examples, score(some.examples)))
+    def scored(data: AbstentionData) -> AbstentionData:
+        return replace(data, signal=request_probability(data.examples, score(data.examples)))
 
     fold, before = folds_of(whole.examples.groups, folds), scored(whole)
-    thresholds = {one: np.zeros(folds) for one in lost}
-    for place in range(folds):
-        seen = scored(whole.select_queries(fold != place))
-        for one in lost:
-            thresholds[one][place] = seen.threshold(one)
+    thresholds = {loss: np.zeros(folds) for loss in lost}
+    for number in range(folds):
+        seen = scored(whole.select_queries(fold != number))
+        for loss in lost:
+            thresholds[loss][number] = seen.threshold(loss)
     return AbstentionTrial(
-        before, thresholds, {one: before.without(before.signal < thresholds[one][fold]) for one in lost}
+        before, thresholds, {loss: before.without(before.signal < thresholds[loss][fold]) for loss in lost}
     )
-
-
-def recall_of_first(examples: Examples, score: FloatArray, most: int) -> FloatArray:
-    """Mean recall of the best 1, 2, ... rows of each query, shape (most,); rows that tie all count as the last.
-
-    Args:
-        examples: candidates, rows by query.
-        score: shape (n_rows,).
-        most: >= 1.
-    """
-    start = np.searchsorted(examples.query, np.arange(examples.n_queries + 1))
-    place = [
-        float((score[start[query] : start[query + 1]] >= score[rows].max()).sum()) if len(rows) else np.inf
-        for query, rows in zip(examples.needed, examples.required_rows, strict=True)
-    ]
-    wanted = np.bincount(examples.needed, minlength=examples.n_queries)
-    held = [
-        np.bincount(examples.needed[np.array(place) <= n], minlength=examples.n_queries) for n in range(1, most + 1)
-    ]
-    return np.array([(one[wanted > 0] / wanted[wanted > 0]).mean() for one in held])
 
 
 def ratio_interval(
@@ -222,48 +179,9 @@ def ratio_interval(
     95%, and the misses lie above: groups that lose much are seldom drawn, so that the upper end is too low.
     """
     counts, group = resample_groups(groups, seed)
-    above, below = (counts @ np.bincount(group, weights=one, minlength=counts.shape[1]) for one in (top, bottom))
+    above, below = (counts @ np.bincount(group, weights=values, minlength=counts.shape[1]) for values in (top, bottom))
     draws = np.divide(above, below, out=np.full(len(counts), np.nan), where=below != 0)
     return percentile_interval(draws, counts.shape[1], level)
-
-
-def roc_area_by_stratum(label: BoolArray, probability: FloatArray, stratum: IntArray) -> float:
-    """`roc_area` over pairs of rows of the same stratum only: what is left of it when the strata cannot help."""
-    pairs = right = 0.0
-    for one in np.unique(stratum):
-        rows = stratum == one
-        n = float(label[rows].sum()) * float((~label[rows]).sum())
-        if n:
-            pairs += n
-            right += n * roc_area(label[rows], probability[rows])
-    return right / pairs if pairs else math.nan
-
-
-@dataclass(frozen=True)
-class Bin:
-    """Rows whose probability is between two edges: how many, their mean probability, and the share that is positive."""
-
-    low: float
-    high: float
-    n: int
-    predicted: float
-    observed: float
-
-
-def reliability(label: BoolArray, probability: FloatArray, edges: Sequence[float]) -> tuple[Bin, ...]:
-    """Mean probability and share of positives between the edges.
-
-    Args:
-        label, probability: shape (n,).
-        edges: rising; a bin holds its lower one, the last bin the upper one as well. Bins without rows are left out.
-    """
-    place = np.clip(np.searchsorted(edges, probability, side="right") - 1, 0, len(edges) - 2)
-    found = []
-    for one, (low, high) in enumerate(itertools.pairwise(edges)):
-        rows = place == one
-        if rows.any():
-            found.append(Bin(low, high, int(rows.sum()), float(probability[rows].mean()), float(label[rows].mean())))
-    return tuple(found)
 
 
 def joined_groups(groups: Sequence[str], eligible: Iterable[BoolArray]) -> tuple[str, ...]:
@@ -282,11 +200,11 @@ def joined_groups(groups: Sequence[str], eligible: Iterable[BoolArray]) -> tuple
     from scipy.sparse.csgraph import connected_components
 
     names, group = np.unique(np.array(groups, dtype=object), return_inverse=True)
-    held = [np.flatnonzero(row) for row in eligible]
-    query = np.repeat(np.arange(len(held)), [len(one) for one in held])
-    item = np.concatenate([np.empty(0, dtype=np.int64), *held])
+    listed = [np.flatnonzero(row) for row in eligible]
+    query = np.repeat(np.arange(len(listed)), [len(items) for items in listed])
+    item = np.concatenate([np.empty(0, dtype=np.int64), *listed])
     nodes = len(names) + 1 + int(item.max(initial=-1))
     edges = csr_array((np.ones(len(query)), (group[query], len(names) + item)), shape=(nodes, nodes))
     part = connected_components(edges, directed=False)[1][: len(names)]
     first = np.unique(part, return_index=True)[1]
-    return tuple(str(names[first[one]]) for one in np.unique(part, return_inverse=True)[1][group])
+    return tuple(str(names[first[number]]) for number in np.unique(part, return_inverse=True)[1][group])

@@ -1,31 +1,41 @@
-"""Every published page is short and opens with its answer; tables have a page. Links: tests/test_documents.py."""
+"""Every published page has the one form. That its links exist: tests/test_documents.py."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
 import pytest
-
-from ctxbench.report.pages import SUFFIX
+from pages import ANSWER_WORDS, COLUMNS, LINES
 
 REPORTS = Path(__file__).parents[2] / "reports"
-MOST = 150
 OTHERS = {"README"}  # the list of all
-PAGES = sorted(path for path in REPORTS.glob("*.md") if path.stem not in OTHERS and not path.stem.endswith(SUFFIX))
+NOT_YET = {  # pages that do not have the form yet
+    *("assembly", "baselines", "codebase", "gate", "gate-intervals", "item-kinds", "learned", "memory"),
+    *("memory-contexts", "memory-stores", "overlap", "presets", "presets-domains", "regret", "search-size"),
+    *("tool-results", "tuning-coverage"),
+}
+PAGES = sorted(path for path in REPORTS.glob("*.md") if path.stem.removesuffix("-tables") not in OTHERS | NOT_YET)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_a_page_is_short_and_opens_with_its_answer_in_one_bold_sentence(path):
+def test_a_page_is_an_answer_a_picture_one_table_and_how_it_was_made(path):
     lines = path.read_text("utf-8").splitlines()
-    assert len(lines) <= MOST
+    assert len(lines) <= LINES
     assert lines[0].startswith("# ")
-    assert re.fullmatch(r"\*\*[^*]+\.\*\*", lines[2]), "one bold sentence"
-    assert lines[3] == ""
+    answer = re.fullmatch(r"\*\*([^*]+\.)\*\*", lines[2])
+    assert answer, "one bold answer"
+    assert len(answer[1].split()) <= ANSWER_WORDS
+    picture = re.fullmatch(r"!\[.+\]\((.+\.svg)\)", lines[4])
+    assert picture, "a picture below the answer"
+    assert (REPORTS / picture[1]).is_file()
+    heads = [line for line, below in itertools.pairwise(lines) if re.fullmatch(r"\|( ?:?-+:? ?\|)+", below)]
+    assert len(heads) == 1, "one table"
+    assert heads[0].count("|") - 1 <= COLUMNS
+    assert "## How it was made" in lines
 
 
-@pytest.mark.parametrize("tables", sorted(REPORTS.glob(f"*{SUFFIX}.md")), ids=lambda path: path.stem)
-def test_tables_have_a_page_that_leads_to_them(tables):
-    page = REPORTS / f"{tables.stem.removesuffix(SUFFIX)}.md"
-    assert f"({tables.name}#" in page.read_text("utf-8")
-    assert f"({page.name})" in tables.read_text("utf-8").splitlines()[2]
+@pytest.mark.parametrize("path", sorted(REPORTS.glob("*.csv")), ids=lambda path: path.name)
+def test_a_table_beside_a_page_is_named_on_it(path):
+    assert any(f"({path.name})" in page.read_text("utf-8") for page in REPORTS.glob("*.md"))

@@ -1,28 +1,16 @@
-"""Trials of cuts and abstention, and what their tables count: values worked by hand."""
+"""Trials of abstention, and what their table counts: values worked by hand."""
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
-from trials import (
-    AbstentionData,
-    abstention_trial,
-    cut_trial,
-    joined_groups,
-    ratio_interval,
-    recall_of_first,
-    reliability,
-    roc_area_by_stratum,
-    similarity,
-)
+from abstention import effect
+from trials import AbstentionData, abstention_trial, joined_groups, ratio_interval, similarity
 
 from ctxbench import testing
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.tuning.fit_examples import folds_of, make_examples
-from ctxbench.tuning.query_fits import roc_area
-from tests.tuning.fits.fit_cases import EXAMPLES, PIPELINE, SCORES, made, words_dataset
+from tests.tuning.fits.fit_cases import PIPELINE, made, words_dataset
 
 
 @pytest.fixture(scope="module")
@@ -36,18 +24,6 @@ def resources():
 
 
 class TestTrials:
-    def test_a_trial_takes_the_threshold_of_the_other_fold(self):
-        two = made([0, 1], [True, True], needed=[(0, [0]), (1, [1])], n=2)
-        scores = {2: np.array([0.9, 0.3])}
-        point = cut_trial(two, lambda some: scores.get(some.n_queries, np.array([0.5])), items=1.0, folds=2)
-        assert (point.recall.value, point.items.value) == (0.5, 0.5)  # 0.9 reaches 0.5, 0.3 does not
-
-    def test_the_recall_of_the_first_is_a_mean_over_queries(self):
-        assert recall_of_first(EXAMPLES, SCORES, 3).tolist() == [0.25, 0.75, 0.75]  # 1 and 2 of 2; 0 and 1 of 2
-
-    def test_what_ties_counts_as_the_last(self):
-        assert recall_of_first(EXAMPLES, np.ones(5), 3).tolist() == [0.0, 0.25, 0.75]
-
     def test_recall_lost_and_false_inclusions_gone(self):
         some = made([0, 1, 2, 3], [True, True, False, False], needed=[(0, [0]), (1, [1])], n=4)
         silence = AbstentionData(
@@ -99,16 +75,6 @@ class TestTrials:
 
 
 class TestTables:
-    def test_within_strata_only_their_own_pairs_count(self):
-        label = np.array([True, False, True, False])
-        score = np.array([0.1, 0.2, 0.9, 0.3])
-        assert roc_area(label, score) == 0.5
-        assert roc_area_by_stratum(label, score, np.array([1, 1, 2, 2])) == 0.5
-        assert roc_area_by_stratum(label, score, np.array([1, 2, 3, 2])) != roc_area_by_stratum(
-            label, score, np.array([1, 2, 2, 1])
-        )
-        assert math.isnan(roc_area_by_stratum(label, score, np.array([1, 2, 3, 4])))
-
     def test_a_ratio_of_sums_by_group(self):
         top, bottom = np.array([1.0, 0.0, 2.0]), np.array([2.0, 2.0, 4.0])
         same = ratio_interval(top, bottom, ["a", "a", "a"])
@@ -123,10 +89,16 @@ class TestTables:
         assert joined_groups(("c", "b", "a", "d", "d"), eligible) == ("b", "b", "a", "b", "b")
         assert joined_groups(("a", "b"), np.zeros((2, 3), dtype=bool)) == ("a", "b")
 
-
-class TestReliability:
-    def test_what_was_said_and_what_was(self):
-        low, high = reliability(np.array([True, False, True]), np.array([0.2, 0.4, 1.0]), (0.0, 0.5, 0.9, 1.0))
-        assert (low.low, low.high, low.n, low.observed) == (0.0, 0.5, 2, 0.5)
-        assert low.predicted == pytest.approx(0.3)
-        assert (high.low, high.high, high.n, high.predicted, high.observed) == (0.9, 1.0, 1, 1.0, 1.0)
+    def test_what_is_gone_and_lost_with_queries_of_one_group_as_one(self):
+        needs = np.array([True, True, False, False])
+        some = made([0, 1, 2, 3], needs.tolist(), needed=[(0, [0]), (1, [1])], n=4)
+        before = AbstentionData(
+            examples=some,
+            recall=np.array([1.0, 0.5, 0.0, 0.0]),
+            falsely_offered=~needs,
+            items=np.array([0.0, 0.0, 4.0, 1.0]),
+            signal=np.array([0.9, 0.4, 0.3, 0.6]),
+        )
+        row = effect(before, before.without(before.signal < 0.5))
+        assert (row["queries"], row["items"], row["lost"]) == (0.5, 0.8, 0.25)
+        assert (row["n_idle"], row["n_needing"], row["p"]) == (2, 2, 1.0)
