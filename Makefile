@@ -4,17 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-TUNED := bfcl-simple bfcl-live bfcl-live-listed datasets/workbench datasets/freight livemcpbench metatool-single \
-	metatool-multi toollens locomo
-# near-copies of datasets above: tuned for themselves, but not counted twice in one setting for all
-COPIES := livemcpbench-unique livemcpbench-expand locomo-answerable locomo-observations
-
 # Tests start many processes: without compiled files each would compile the package anew. A test's module is one
 # worker's as a rule, so that what it makes for all its tests is made once; who has nothing left takes from the other.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
 
 # every page under reports/, and what the strategies are, in the order in which one needs another
-REPORTS := baselines embedders ablations presets gate learned strategies abstention comparators expansion \
+REPORTS := numbers embedders ablations gate learned strategies abstention comparators expansion \
 	multi-topic domains coverage regret gate-intervals questions overlap memory memory-stores memory-contexts assembly codebase
 
 .PHONY: demo test test-rest test-all versions lint schemas codes kinds chart bench reports $(REPORTS) clean
@@ -54,9 +49,6 @@ $(BIN)/python:
 reports:  ## all pages under reports/, remade; takes hours, and stops with a message where a dataset is not fetched
 	for page in $(REPORTS); do $(MAKE) --no-print-directory $$page || exit 1; done
 
-baselines: $(VENV)/.demo  ## reports/baselines.md; takes the public datasets from the cache (`ctxbench data fetch`)
-	$(BIN)/ctxbench run experiments/baselines.yaml --markdown reports/baselines.md
-
 embedders: $(VENV)/.test  ## reports/embedders.md: what a search finds with each embedder, and how fast they are
 	$(BIN)/python experiments/strategies/embedders.py
 
@@ -64,9 +56,10 @@ ablations: $(VENV)/.demo  ## reports/ablations.md: every strategy against the de
 	$(BIN)/python experiments/strategies/fit.py --also locomo-observations
 	$(BIN)/python experiments/strategies/ablations.py
 
-presets: $(VENV)/.demo  ## reports/presets.md: what tuning recommends on every dataset, beginning with the shipped ranking
-	$(BIN)/ctxbench tune $(TUNED) $(COPIES) --policy experiments/tuning/presets.yaml --no-text \
-		--markdown reports/presets.md
+numbers: $(VENV)/.demo  ## reports/three-numbers.md, include-score.md, misses.md: which topK, topN and includeScore, and why not more
+	$(BIN)/python experiments/tuning/three_numbers.py
+	$(BIN)/python experiments/tuning/include_score.py
+	$(BIN)/python experiments/tuning/misses.py
 
 gate: $(VENV)/.demo  ## reports/gate.md: false alarms, power, causes and price of `ctxbench check`, measured
 	$(BIN)/python experiments/gate/measure.py

@@ -88,7 +88,8 @@ def keep_tables(name: str, tables: Tables) -> None:
         path.unlink()
     for part, table in tables.items():
         write_atomic(
-            REPORTS / f"{'-'.join(filter(None, (name, part)))}.csv", table.to_csv(index=False, float_format="%.6g")
+            REPORTS / f"{'-'.join(filter(None, (name, part)))}.csv",
+            table.to_csv(index=False, float_format="%.6g", na_rep="nan"),
         )
 
 

@@ -238,12 +238,10 @@ def test_the_agreement_that_is_claimed_is_the_one_of_the_files(twice):
 
 
 def content_of_baselines() -> dict[str, str]:
-    """The content hash by dataset that the tables of `reports/baselines.md` and `memory.md` were made on."""
-    tables, memory = (
-        (ROOT.parent / "reports" / f"{one}.md").read_text("utf-8") for one in ("baselines-tables", "memory")
-    )
-    made = re.findall(r"^## ([\w.-]+): .*\n\n\* Version .*, content `([0-9a-f]{12})`", tables, re.MULTILINE)
-    return dict(made + re.findall(r"Data: ([\w-]+) .*, content `([0-9a-f]{12})`", memory))
+    """The content hash by dataset that the tables of `reports/three-numbers.md` and `memory.md` were made on."""
+    reports = ROOT.parent / "reports"
+    made = re.findall(r"^([\w.-]+),([0-9a-f]{12})$", (reports / "three-numbers-data.csv").read_text(), re.MULTILINE)
+    return dict(made + re.findall(r"Data: ([\w-]+) .*, content `([0-9a-f]{12})`", (reports / "memory.md").read_text()))
 
 
 def test_the_baselines_were_made_on_the_datasets_that_ship():
@@ -257,6 +255,5 @@ def test_the_baselines_were_made_on_what_importers_make(importer):
     if not folder.is_dir():
         pytest.skip(f"the published files of {importer.source.name} are not beside the checkout")
     made = content_of_baselines()
-    assert {name: importer(folder).load(name).hash[:12] for name in importer.provides} == {
-        name: made[name] for name in importer.provides
-    }
+    measured = [name for name in importer.provides if name in made]
+    assert {name: importer(folder).load(name).hash[:12] for name in measured} == {name: made[name] for name in measured}

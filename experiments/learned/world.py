@@ -51,9 +51,9 @@ COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 METRICS: tuple[Metric, ...] = (COMPLETE, TOKENS)
 
 
-def resources() -> LocalResources:
-    """Vectors of the default model, tokens of o200k."""
-    embedder = open_embedder("minilm")
+def resources(name: str = "minilm") -> LocalResources:
+    """Vectors of an embedder, tokens of o200k."""
+    embedder = open_embedder(name)
     return LocalResources(Vectors(embedder, VectorStore(embedder.identity)), open_counter("o200k", cache=cache_dir()))
 
 
@@ -179,9 +179,9 @@ def halves(split: str, opened: LocalResources, told: Callable[[str], None]) -> l
     return found
 
 
-def half(dataset: Dataset, family: str, split: str, opened: LocalResources) -> Half:
-    """One split of a dataset."""
-    part = select_queries(dataset, split=split, sample=SAMPLE, seed=_SEEDS[split]).judged()
+def half(dataset: Dataset, family: str, split: str, opened: LocalResources, *, sample: int = SAMPLE) -> Half:
+    """One split of a dataset, at most `sample` queries."""
+    part = select_queries(dataset, split=split, sample=sample, seed=_SEEDS[split]).judged()
     return Half(dataset.name, family, QuerySet(part, split, opened.tokens(part.catalog), opened))
 
 

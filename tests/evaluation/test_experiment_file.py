@@ -90,14 +90,14 @@ def test_what_is_said_counts(given):
 def test_set_goes_over_the_preset_and_the_preset_over_the_default(given):
     (spec,) = read(given, "  - {selector: semantic, preset: aggressive, set: {contextTopN: 1}}").selectors
     assert spec.values == {
-        "contextTopK": 7,
+        "contextTopK": 20,
         "contextTopN": 1,
         "contextIncludeScore": 1.0,
-        "contextMargin": 0.3345,
+        "contextMargin": 1.0,
         "contextExpansionEnabled": False,
     }
     assert spec.name == "semantic/aggressive"
-    assert spec.about.startswith("smallest context; leaves nine tenths ")
+    assert spec.about.startswith("smallest context; ")
 
 
 def test_what_has_no_effect_is_an_error_where_it_is_set_and_left_out_where_it_is_not(given):

@@ -90,10 +90,10 @@ def test_items_and_queries_are_those_of_the_judged_dataset(tmp_path):
 
 
 def test_all_candidates_that_stayed_out_are_kept_best_first(tmp_path):
-    prepared = experiment(tmp_path)
-    one = by_name(take(prepared))["semantic/normal"]
+    prepared = experiment(tmp_path, "\n  - semantic/aggressive")
+    one = by_name(take(prepared))["semantic/aggressive"]
     dataset = read_dataset(TINY).judged()
-    selector = prepared.experiment.make_selectors(prepared.resources(), {})["semantic/normal"]
+    selector = prepared.experiment.make_selectors(prepared.resources(), {})["semantic/aggressive"]
     answers = selector.select(dataset.batch())
     for selection in selections(answers.query, answers.candidates):
         fact = one.answers[selection.query]

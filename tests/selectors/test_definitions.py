@@ -91,9 +91,15 @@ class TestShipped:
     def test_presets_are_ordered_by_what_they_offer(self):
         found = definition("semantic")
         small, normal, large = (found.values(name) for name in ("aggressive", "normal", "conservative"))
-        for key in ("contextTopN", "contextMargin"):
-            assert small[key] < normal[key] < large[key]
+        assert small["contextTopN"] < normal["contextTopN"] < large["contextTopN"]
         assert small["contextIncludeScore"] >= normal["contextIncludeScore"] >= large["contextIncludeScore"]
+
+    def test_presets_of_semantic_need_the_specifications_three_numbers_alone(self):
+        found = definition("semantic")
+        three = {"contextTopK", "contextTopN", "contextIncludeScore"}
+        for preset in found.presets:
+            values = found.values(preset)
+            assert {key for key, value in values.items() if value != found.values()[key]} <= three
 
     @pytest.mark.parametrize("name", ["semantic", "semantic-original"])
     def test_ranges_are_those_of_the_documents(self, name):
