@@ -6,10 +6,12 @@ network and with an empty cache of its own, so that its outputs depend on nothin
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import sys
 import tempfile
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -17,12 +19,13 @@ from unittest.mock import patch
 import nbformat
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
+from PIL import Image
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 HOMES = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "HOME")
-SECONDS = 300  # of a cell, at most
-DPI = 72  # of pictures
+SECONDS = 600  # of a cell, at most
+PNG, DPI, COLOURS = "image/png", 72, 128  # of pictures
 
 
 def executed(notebook: Any, folder: Path = FOLDER) -> Any:
@@ -61,10 +64,14 @@ def executed(notebook: Any, folder: Path = FOLDER) -> Any:
 
 
 def _tidy(output: Any) -> None:
-    """Leave out of an output what differs from run to run: its number, addresses in memory and temporary folders."""
+    """Leave out what differs from run to run (numbers, addresses, temporary folders), and make pictures small."""
     if "execution_count" in output:
         output.execution_count = None
     texts = output.get("data", output)
+    if PNG in texts:
+        picture, file = Image.open(BytesIO(base64.b64decode(texts[PNG]))), BytesIO()
+        picture.convert("RGB").quantize(COLOURS).save(file, "PNG", optimize=True)
+        texts[PNG] = base64.b64encode(file.getvalue()).decode()
     for name in texts.keys() & {"text", "text/plain", "text/html"}:
         temporary = re.escape(tempfile.gettempdir())
         texts[name] = re.sub(rf"{temporary}/[\w.-]+", "TEMP", re.sub(r"0x[0-9a-f]{6,}", "0x0", texts[name]))
