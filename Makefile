@@ -12,7 +12,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist workst
 REPORTS := numbers embedders ablations gate learned strategies abstention comparators expansion \
 	multi-topic domains coverage regret gate-intervals questions overlap memory memory-stores memory-contexts assembly codebase
 
-.PHONY: demo test test-rest test-all versions lint schemas codes kinds chart bench reports $(REPORTS) clean
+.PHONY: demo test test-rest test-all versions lint schemas codes kinds notebooks chart bench reports $(REPORTS) clean
 
 demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the path of an HTML report
 	$(BIN)/ctxbench run experiments/presets.yaml
@@ -87,6 +87,9 @@ codes: $(VENV)/.test  ## experiments/guide/codes.md: the code of every message, 
 
 kinds: $(VENV)/.test  ## datasets/README.md: the kinds of files that `ctxbench data import` reads, from their models
 	$(BIN)/python experiments/guide/kinds.py
+
+notebooks: $(VENV)/.test  ## notebooks/*.ipynb: run them, and save what they show
+	$(BIN)/python experiments/guide/notebooks.py
 
 chart: $(VENV)/.demo  ## reports/run-chart.png: the README's picture
 	$(BIN)/python experiments/guide/run_chart.py

@@ -12,10 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ctxbench.api.inputs import Data, EmbedderGiven, Preset, Recorded, embedder_name, make_frame, opened, selector_spec
-from ctxbench.api.plots import new_axes
+from ctxbench.api.plots import draw_grid, new_axes
 from ctxbench.api.results import Results
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.evaluation import runner
@@ -23,14 +26,14 @@ from ctxbench.evaluation.experiment import DEFAULT_METRICS, Experiment, read_gro
 from ctxbench.evaluation.inputs import Prepared, open_experiment, prepare
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.io.console import ProgressListener, nothing_said, silent
-from ctxbench.io.errors import ParameterError, UnknownNameError
-from ctxbench.report import tuning_document, wording
-from ctxbench.report.charts import heat_map, lines, mark_numbers
-from ctxbench.report.tuning_tables import advice, all_advice, console_table
+from ctxbench.io.errors import Message, ParameterError, UnknownNameError, check_known, raise_first
+from ctxbench.report import tuning_document
+from ctxbench.report.charts import ink, lines, mark_numbers
+from ctxbench.report.tuning_tables import advice, all_advice, console_table, setting_text
 from ctxbench.tuning.inputs import TuningInputs, open_tuning
 from ctxbench.tuning.policy import SET_METRICS, PolicyFile, policies_of
 from ctxbench.tuning.preset_files import write_presets_of
-from ctxbench.tuning.results import DatasetTuning, MeanGrid, PolicyOutcome, SettingResult, Tuning
+from ctxbench.tuning.results import DatasetTuning, PolicyOutcome, SettingResult, Trace, Tuning
 from ctxbench.tuning.tuner import tune as run_tuning
 
 if TYPE_CHECKING:
@@ -92,8 +95,7 @@ def evaluate(
     datasets = {name: loaded.dataset for name, loaded in opened(data).items()}
     several = [selectors] if isinstance(selectors, str) else selectors
     named = several if isinstance(several, Mapping) else {str(name): name for name in several}
-    if not named:
-        raise ParameterError("selectors is empty; name at least one")
+    raise_first((not named, Message("api.no-selectors")))
     if baseline is not None and baseline not in named:
         raise UnknownNameError("baseline", baseline, named)
     experiment = Experiment(
@@ -185,8 +187,7 @@ class TuningPlots:
         """
         for trace in self._tuning.traces:
             for metric in (x, y):
-                if metric not in trace.means:
-                    raise UnknownNameError("metric", metric, trace.means)
+                check_known("metric", metric, trace.means)
         drawn = tuning_document.named_lines(self._tuning.traces)
         panel = tuning_document.trade_panel(self._tuning, drawn, parse_metric(x), parse_metric(y))
         if panel is None:
@@ -194,10 +195,61 @@ class TuningPlots:
         axes = ax or new_axes(1)[0]
         axes.set_title(self._tuning.dataset, parse_math=False)
         legend = lines(axes, panel)
-        texts = axes.legend(legend.values(), legend, frameon=False, loc="lower right", fontsize="small").get_texts()
-        for text in texts:
+        options: dict[str, Any] = {"frameon": False, "loc": "lower right", "fontsize": "small"}
+        for text in axes.legend(legend.values(), legend, **options).get_texts():
             text.set_parse_math(False)
         return axes
+
+    def within(self, tokens: float, *, ax: Axes | None = None) -> Axes:
+        """The base's most complete setting for at most so many prompt tokens, on the line of all its best settings.
+
+        The band is the 95% interval of each mean, on the queries that decide. The title has the values of the setting.
+
+        Args:
+            tokens: the limit; where every setting costs more, none is marked.
+            ax: where to draw; None = a figure of its own.
+
+        Raises:
+            ParameterError: there is no line, as for `together`.
+        """
+        trace, axes = self._line, ax or new_axes(1)[0]
+        xs, ys = trace.means["tokens"], trace.means["completeness"]
+        axes.plot(xs, ys)
+        axes.fill_between(xs, trace.low["completeness"], trace.high["completeness"], alpha=0.15, linewidth=0)
+        axes.axvline(tokens, color=ink(axes), linewidth=0.8, linestyle=":")
+        mark_numbers(axes.xaxis)
+        mark_numbers(axes.yaxis, percent=True)
+        axes.set(xlabel=Message("api.within-tokens"), ylabel=Message("api.within-complete"))
+        if (affordable := np.flatnonzero(xs <= tokens)).size:
+            best = affordable[np.argmax(ys[affordable])]
+            axes.plot(xs[best], ys[best], marker="o", color=ink(axes))
+            values = {
+                name: f"{value:.3g}" if isinstance(value, float) else value
+                for name, value in trace.settings[best].items()
+            }
+            title = Message("api.within", complete=100 * ys[best], tokens=xs[best], values=setting_text(values))
+            axes.set_title(fill(title, 70), fontsize="medium")
+        return axes
+
+    def slider(self) -> None:
+        """Show `within` with a slider for the tokens; without ipywidgets, at the middle of its range."""
+        tokens = np.unique(self._line.means["tokens"].astype(int)).tolist()
+
+        def draw(tokens: int) -> None:
+            self.within(tokens)
+
+        try:
+            from ipywidgets import SelectionSlider, interact
+        except ImportError:
+            draw(tokens[len(tokens) // 2])
+        else:
+            interact(draw, tokens=SelectionSlider(options=tokens, value=tokens[len(tokens) // 2]))
+
+    @property
+    def _line(self) -> Trace:
+        """The best settings of the base; `together` has no lines."""
+        raise_first((not self._tuning.traces, Message("api.no-line", dataset=self._tuning.dataset)))
+        return self._tuning.traces[0]
 
     def heat(
         self, x: str, y: str, *, metric: str = "completeness", policy: str | None = None, ax: Axes | None = None
@@ -218,30 +270,18 @@ class TuningPlots:
         if policy is not None and policy not in outcomes:
             raise UnknownNameError("policy", policy, outcomes)
         with_maps = [outcome for name, outcome in outcomes.items() if outcome.heat_maps and policy in (None, name)]
-        if not with_maps:
-            raise ParameterError(
-                "there is no map: nothing was found better than the default, or its settings cannot be swept"
-            )
+        raise_first((not with_maps, Message("api.no-map")))
         heat_maps = {frozenset((grid.x, grid.y)): grid for grid in with_maps[0].heat_maps}
         if (heat := heat_maps.get(frozenset((x, y)))) is None or x == y:
-            pairs = "; ".join(f"{grid.x} and {grid.y}" for grid in with_maps[0].heat_maps)
-            raise ParameterError(f"there is no map over {x} and {y}; there are maps over {pairs}")
-        if metric not in heat.means:
-            raise UnknownNameError("metric", metric, heat.means)
-        axes, limit = ax or new_axes(1)[0], max(len(heat.xs), len(heat.ys))
-        mesh = heat_map(
-            axes,
-            tuning_document.cells(heat if heat.x == x else _turned(heat), metric, with_maps[0].chosen, limit=limit),
-        )
-        scale = axes.figure.colorbar(mesh, ax=axes)
-        mark_numbers(scale.ax.yaxis, percent=wording.unit(parse_metric(metric)) == "%")
+            pairs = [f"{grid.x} and {grid.y}" for grid in with_maps[0].heat_maps]
+            raise ParameterError(f"there is no map over {x} and {y}; there are maps over {'; '.join(pairs)}")
+        check_known("metric", metric, heat.means)
+        axes, means = ax or new_axes(1)[0], {name: values.T for name, values in heat.means.items()}
+        turned = replace(heat, x=heat.y, y=heat.x, xs=heat.ys, ys=heat.xs, means=means)
+        limit = max(len(heat.xs), len(heat.ys))
+        chart = tuning_document.cells(heat if heat.x == x else turned, metric, with_maps[0].chosen, limit=limit)
+        draw_grid(axes, chart, metric)
         return axes
-
-
-def _turned(heat: MeanGrid) -> MeanGrid:
-    return MeanGrid(
-        x=heat.y, y=heat.x, xs=heat.ys, ys=heat.xs, means={name: values.T for name, values in heat.means.items()}
-    )
 
 
 NORMAL = "normal"
@@ -374,7 +414,7 @@ class Tuned:
 
     @property
     def plot(self) -> TuningPlots:
-        """Plots: `front`, and `heat` over two parameters.
+        """Plots: `front`, `within` a limit of tokens, alone or with a `slider`, and `heat` over two parameters.
 
         Raises:
             ParameterError: there are several datasets; `on` takes one.
@@ -388,11 +428,8 @@ class Tuned:
 
     @property
     def _single_dataset(self) -> DatasetTuning:
-        if len(self.found.datasets) > 1:
-            names = [dataset.dataset for dataset in self.found.datasets]
-            raise ParameterError(
-                f"there are several datasets ({', '.join(names)}); take one, as in tuned.on({names[0]!r})"
-            )
+        names = [dataset.dataset for dataset in self.found.datasets]
+        raise_first((len(names) > 1, Message("api.several-datasets", names=names, first=names[0])))
         return self.found.datasets[0]
 
     def _preset(self, dataset: DatasetTuning, outcome: PolicyOutcome) -> Preset:
@@ -479,10 +516,7 @@ def tune(
     several = opened(data)
     entries = selectors if isinstance(selectors, list | tuple) else [selectors]
     aims = {"minimise": minimise, "maximise": maximise}
-    if policies is not None and (any(aims.values()) or constraints):
-        raise ParameterError(
-            "policies are given, so that minimise, maximise and constraints stand in them; leave them out"
-        )
+    raise_first((policies is not None and (any(aims.values()) or constraints), Message("api.policies-given")))
     objective = {aim: metric for aim, metric in aims.items() if metric}
     rest = {"constraints": [_constraint(name, _plain(value)) for name, value in constraints.items()]}
     fields: dict[str, Any] = {
@@ -507,8 +541,7 @@ def _policies(fields: Mapping[str, Any]) -> PolicyFile:
         name="tune",
         digest=hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest(),
     )
-    if any(entry.fit for entry in file.selectors):
-        raise ParameterError("fit: own writes a fit to a file; run `ctxbench tune` for it")
+    raise_first((any(entry.fit for entry in file.selectors), Message("api.fit-own")))
     return file
 
 

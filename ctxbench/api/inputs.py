@@ -18,7 +18,7 @@ from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.lookup import open_dataset
 from ctxbench.datasets.queries import Label, read_query
 from ctxbench.io.documents import dump_json
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UnknownNameError, suggest
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, check_known, raise_first, suggest
 from ctxbench.io.rows import Row
 from ctxbench.model.candidates import register_templates
 from ctxbench.model.items import Catalog, Item, ItemKey
@@ -125,8 +125,7 @@ class Data:
         Raises:
             UserError: something stands there, or it cannot be written.
         """
-        if not self.dataset.queries:
-            raise ParameterError(f"dataset {self.name} has no queries, so that it could not be read again")
+        raise_first((not self.dataset.queries, Message("api.no-queries", name=self.name)))
         unknown = "not stated"
         card = {"licence": unknown, "source": unknown, "labelling": unknown, **self.dataset.about, **about}
         card.pop("frozen", None)
@@ -164,16 +163,14 @@ def opened(data: Data | str | Path | Sequence[Data | str | Path]) -> dict[str, D
         UserError: there is none of a name, or two have one name.
     """
     several = data if isinstance(data, Sequence) and not isinstance(data, str) else [data]
-    for entry in several:
-        if not isinstance(entry, Data | str | Path):
-            raise ParameterError(
-                f"a dataset is a name, a folder, or what load or dataset returns; got {type(entry).__name__}"
-            )
-    if not (loaded := [entry if isinstance(entry, Data) else load(entry) for entry in several]):
-        raise ParameterError("data is empty; name at least one dataset")
+    wrong = [type(entry).__name__ for entry in several if not isinstance(entry, Data | str | Path)]
+    raise_first((wrong, Message("api.no-dataset", type="".join(wrong[:1]))))
+    loaded = [entry if isinstance(entry, Data) else load(entry) for entry in several]
     by_key = {entry.source or entry.name: entry for entry in loaded}
-    if min(len(by_key), len({entry.name for entry in loaded})) < len(loaded):
-        raise ParameterError("two of the datasets have one name, or one is called as the folder of another; rename one")
+    raise_first(
+        (not loaded, Message("api.data-empty")),
+        (min(len(by_key), len({entry.name for entry in loaded})) < len(loaded), Message("api.datasets-alike")),
+    )
     return by_key
 
 
@@ -287,9 +284,9 @@ def _rows(rows: Rows, noun: str, needs: tuple[str, ...], faults: list[Fault]) ->
             names = ", ".join(map(str, rows.columns)) or "none"
             raise InputError([Fault(f"{noun}: column {missing[0]!r} is missing; the columns are {names}")])
         rows = rows.to_dict("records")
-    if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
-        repository = " or a git repository" if noun == "items" else ""
-        raise ParameterError(f"{noun} must be a frame or a list of dicts{repository}, got {type(rows).__name__}")
+    repository = " or a git repository" if noun == "items" else ""
+    no_rows = Message("api.no-rows", noun=noun, repository=repository, type=type(rows).__name__)
+    raise_first((isinstance(rows, str | Mapping) or not isinstance(rows, Iterable), no_rows))
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise ParameterError(f"{noun}: row {number} must be a dict, got {row!r:.60}")
@@ -442,16 +439,19 @@ def step(kind: str, strategy: Any, *, name: str = "") -> Step:
         ['', '', 'it stands at an even place']
     """
     kinds = ("analyse", "retrieve", *REFINE_KINDS, "format")
-    if kind not in kinds:
-        raise UnknownNameError("kind of step", kind, kinds)
-    if isinstance(strategy, type) or not (dataclasses.is_dataclass(strategy) and callable(strategy)):
-        raise ParameterError(
-            "a strategy is an object of a frozen dataclass with `__call__`, derived from ctxbench.Strategy; got "
-            f"{f'the class {strategy.__name__}' if isinstance(strategy, type) else type(strategy).__name__}"
-        )
-    words = getattr(strategy, "rule_words", {})
-    if not isinstance(words, Mapping) or not all(isinstance(text, str) for pair in words.items() for text in pair):
-        raise ParameterError(f"rule_words of {type(strategy).__name__} must map codes to texts, got {words!r}")
+    check_known("kind of step", kind, kinds)
+    is_class, words = isinstance(strategy, type), getattr(strategy, "rule_words", {})
+    kind_given = f"the class {strategy.__name__}" if is_class else type(strategy).__name__
+    raise_first(
+        (
+            is_class or not (dataclasses.is_dataclass(strategy) and callable(strategy)),
+            Message("api.no-strategy", type=kind_given),
+        ),
+        (
+            not isinstance(words, Mapping) or not all(isinstance(text, str) for pair in words.items() for text in pair),
+            Message("api.rule-words", type=kind_given, words=words),
+        ),
+    )
     try:
         dump_json(parameters(strategy))
     except (TypeError, ValueError) as error:
@@ -534,11 +534,15 @@ def selector_spec(name: str, selector: Any) -> SelectorSpec:
 def _defined(name: str, entry: Mapping[str, Any]) -> SelectorSpec:
     """A shipped selector with values of its parameters, as an experiment writes it."""
     keys = ("selector", "preset", "set")
-    if unknown := [key for key in entry if key not in keys]:
-        raise ParameterError(f"selector {name!r} has no key {unknown[0]!r}{suggest(str(unknown[0]), keys)}")
-    values = entry.get("set", {})
-    if not isinstance(values, Mapping) or not all(isinstance(entry.get(key, ""), str) for key in keys[:2]):
-        raise ParameterError(f"selector {name!r}: selector and preset are names, and set maps parameters to values")
+    unknown, values = "".join([str(key) for key in entry if key not in keys][:1]), entry.get("set", {})
+    are_names = all(isinstance(entry.get(key, ""), str) for key in keys[:2])
+    raise_first(
+        (
+            not entry.keys() <= set(keys),
+            Message("api.selector-key", name=name, key=unknown, hint=suggest(unknown, keys)),
+        ),
+        (not (isinstance(values, Mapping) and are_names), Message("api.selector-fields", name=name)),
+    )
     if entry["selector"] == ORACLE and len(entry) == 1:
         return shipped_spec(ORACLE, name=name)
     definition, preset = find_definition(entry["selector"], entry.get("preset"))

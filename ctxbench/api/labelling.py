@@ -19,7 +19,7 @@ from ctxbench.datasets.layout import read_exposures
 from ctxbench.datasets.lookup import dataset_folder
 from ctxbench.datasets.queries import group_pairs
 from ctxbench.io.console import ProgressListener, silent
-from ctxbench.io.errors import Message, ParameterError, StorageError, UnknownNameError, raise_first
+from ctxbench.io.errors import Message, ParameterError, StorageError, UnknownNameError, check_known, raise_first
 from ctxbench.io.files import cache_dir
 from ctxbench.labelling.import_files import (
     check_target,
@@ -258,11 +258,11 @@ class Labelling:
         if (prompt := self._prompt) is None:
             raise ParameterError("no question waits for an answer; call next first")
         asks = prompt.kind == "needed"
-        if reply is not None and isinstance(reply, bool | str) == asks:
-            expected = "a list of items" if asks else "True or False"
-            raise ParameterError(f"this question takes {expected}, or None to skip it; got {reply!r}")
-        if (helpful or wrong) and not isinstance(reply, Sequence):
-            raise ParameterError("helpful and wrong stand beside the list of what is needed; pass it, too")
+        no_reply = Message("api.no-reply", kind="a list of items" if asks else "True or False", reply=reply)
+        raise_first(
+            (reply is not None and isinstance(reply, bool | str) == asks, no_reply),
+            ((helpful or wrong) and not isinstance(reply, Sequence), Message("api.reply-incomplete")),
+        )
         if reply is None:
             replies = [PromptAnswer("skip")]
         elif isinstance(reply, bool):
@@ -327,8 +327,7 @@ class Labelling:
         self.close()
 
     def _hold_open(self) -> None:
-        if self._closed:
-            raise ParameterError("this session was closed, so that others may label by now; open another with label")
+        raise_first((self._closed, Message("api.session-closed")))
 
     def _position(self, name: str) -> int:
         catalog = self._session.pool.dataset.catalog
@@ -367,8 +366,7 @@ def ask_pool(
     else:
         named = selectors if isinstance(selectors, Mapping) else {str(name): name for name in selectors}
         instances = {name: selector_spec(name, selector).make(resources, {}) for name, selector in named.items()}
-    if not instances:
-        raise ParameterError("selectors is empty; name two or more")
+    raise_first((not instances, Message("api.too-few-selectors")))
     exposures = {} if folder is None else read_exposures(folder)
     try:
         return make_pool(dataset, instances, exposures=exposures, progress=progress)
@@ -459,12 +457,10 @@ class Review:
         """
         dataset = self.data.dataset
         ids = [entry.id for entry in dataset.queries]
-        if query not in ids:
-            raise UnknownNameError("query", query, ids)
-        if item not in dataset.catalog.ids:
-            raise UnknownNameError("item", item, dataset.catalog.ids)
-        if isinstance(grade, bool | float) or grade not in (0, 1, 2):
-            raise ParameterError(f"grade must be 2 (required), 1 (helpful) or 0 (not needed), got {grade!r}")
+        check_known("query", query, ids)
+        check_known("item", item, dataset.catalog.ids)
+        no_grade = isinstance(grade, bool | float) or grade not in (0, 1, 2)
+        raise_first((no_grade, Message("api.no-grade", grade=grade)))
         finding = self._findings.get((query, item))
         key = dataset.catalog[dataset.catalog.ids.index(item)].key
         self._corrections.regrade(
@@ -485,8 +481,7 @@ class Review:
             ParameterError: the file is there already.
             StorageError: it cannot be written.
         """
-        if Path(path).exists():
-            raise ParameterError(f"{path} is there already, and may hold other corrections; name another file")
+        raise_first((Path(path).exists(), Message("api.corrections-exist", path=path)))
         corrections = self._corrections.corrections
         write_patch(corrections, Path(path))
         return len(corrections)

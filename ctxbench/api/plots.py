@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from ctxbench.api.inputs import make_frame
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.evaluation.answers import Part
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.run_folder import HEADLINE, DatasetSummary, RunSummary
 from ctxbench.evaluation.statistics import Comparison, correct
-from ctxbench.io.errors import Message, ParameterError, UnknownNameError
+from ctxbench.io.errors import Message, ParameterError, check_known, raise_first
 from ctxbench.model.arrays import FloatArray, Grade, IntArray
 from ctxbench.model.candidates import Origin
-from ctxbench.model.items import Catalog
 from ctxbench.report import run_charts, wording
-from ctxbench.report.charts import HeatMap, colours, heat_map
+from ctxbench.report.charts import HeatMap, colours, heat_map, mark_numbers
 from ctxbench.report.run_tables import selector_titles
 from ctxbench.report.scores import LabelCodes, ScoreGroup, score_groups
+from ctxbench.report.tuning_document import cells as grid_cells
+from ctxbench.selectors.selector import Value
+from ctxbench.tuning.results import MeanGrid
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
 
@@ -77,42 +81,42 @@ def confusion(dataset: Dataset, part: Part, by: str) -> Confusion:
         UnknownNameError: `by` is neither.
         ParameterError: no query needs an item.
     """
-    names, group = _groups(dataset.catalog, by)
-    labels, n = LabelCodes.of(dataset).of_complete(), len(names)
-    required = labels.with_grade(Grade.REQUIRED)
-    needs = np.unique(required // labels.n_items * n + group[required % labels.n_items])
-    if not len(needs):
-        raise ParameterError(f"no query of dataset {dataset.name!r} needs an item")
-    code, count = _extras(part, labels, group, n)
-    met = np.isin(code // n, needs // n)
-    code, count = code[met], count[met]
-    n_requiring = np.bincount(needs % n, minlength=n)
-    offered = np.bincount(code % n, weights=count, minlength=n)
-    order = sorted(
-        np.flatnonzero(n_requiring + offered).tolist(), key=lambda index: (-n_requiring[index], -offered[index])
-    )
+    import pandas as pd
+
+    check_known("grouping", by, GROUPINGS)
+    group_names = [item.type if by == "type" else item.server or NO_SERVER for item in dataset.catalog]
+    group, names = pd.factorize(np.array(group_names, dtype=object))
+    labels = LabelCodes.of(dataset).of_complete()
+    query, item = np.divmod(labels.with_grade(Grade.REQUIRED), labels.n_items)
+    raise_first((not len(query), Message("api.nothing-needed", dataset=dataset.name)))
+    needs = pd.DataFrame({"query": query, "required": group[item]}).drop_duplicates()
+    extras = _extras(part, labels, group)
+    extras = extras[extras["query"].isin(needs["query"])]
+    sizes = pd.DataFrame({"needs": needs["required"].value_counts(), "items": extras.groupby("extra")["items"].sum()})
+    order = sizes.fillna(0).sort_index().sort_values(["needs", "items"], ascending=False, kind="stable").index.tolist()
     listed = order if len(order) <= _MOST else order[: _MOST - 1]
-    titles = [names[index] for index in listed] + (
-        [f"{len(order) - len(listed)} others"] if len(order) > len(listed) else []
-    )
-    row_of_group = np.full(n, len(listed), dtype=np.int64)
+    titles = [names[index] for index in listed]
+    titles += [f"{len(order) - len(listed)} others"] * (len(order) > len(listed))
+    row_of_group = np.full(len(names), len(listed), dtype=np.int64)
     row_of_group[listed] = np.arange(len(listed))
-    return _counted(by, titles, _placed(needs, row_of_group, n), _placed(code, row_of_group, n), count)
+    needs = needs.assign(required=row_of_group[needs["required"]]).drop_duplicates()  # the merged groups count once
+    queries = needs["required"].value_counts().sort_index()
+    joined = extras.assign(extra=row_of_group[extras["extra"]]).merge(needs, on="query")
+    counts = joined.pivot_table(index="required", columns="extra", values="items", aggfunc="sum", fill_value=0)
+    return Confusion(
+        by=by,
+        required=tuple(titles[row] for row in queries.index),
+        queries=tuple(queries.tolist()),
+        extras=tuple(titles),
+        counts=counts.reindex(index=queries.index, columns=range(len(titles)), fill_value=0).to_numpy(dtype=np.int64),
+    )
 
 
-def _groups(catalog: Catalog, by: str) -> tuple[list[str], IntArray]:
-    """The names of all groups, and the position of each item's group among them, shape (n_items,)."""
-    if by not in GROUPINGS:
-        raise UnknownNameError("grouping", by, GROUPINGS)
-    group_names = [item.type if by == "type" else item.server or NO_SERVER for item in catalog]
-    names = list(dict.fromkeys(group_names))
-    at = {name: position for position, name in enumerate(names)}
-    return names, np.array([at[name] for name in group_names], dtype=np.int64)
+def _extras(part: Part, labels: LabelCodes, group: IntArray) -> pd.DataFrame:
+    """What was added that is not needed: `query`, `extra` (its group) and `items` (how many), each pair once."""
+    import pandas as pd
 
-
-def _extras(part: Part, labels: LabelCodes, group: IntArray, n_groups: int) -> tuple[IntArray, FloatArray]:
-    """What was added that is not needed: codes `query * n_groups + group`, each once, and how many items."""
-    codes, counts, first = [np.zeros(0, dtype=np.int64)], [np.zeros(0)], 0
+    counts, first = [], 0
     useful = labels.with_grade(Grade.HELPFUL, Grade.REQUIRED)
     for block in part.answers.blocks():
         table = block.candidates
@@ -120,43 +124,8 @@ def _extras(part: Part, labels: LabelCodes, group: IntArray, n_groups: int) -> t
         first += table.n_requests
         extra = table.chosen & (table.origin != Origin.SESSION)
         extra &= ~np.isin(query * labels.n_items + table.item, useful)
-        code, count = np.unique(query[extra] * n_groups + group[table.item[extra]], return_counts=True)
-        codes.append(code)
-        counts.append(count.astype(np.float64))
-    return np.concatenate(codes), np.concatenate(counts)
-
-
-def _placed(code: IntArray, row_of_group: IntArray, n_groups: int) -> tuple[IntArray, IntArray]:
-    """The query of each code, and the row of its group in the table."""
-    return code // n_groups, row_of_group[code % n_groups]
-
-
-def _counted(
-    by: str,
-    titles: list[str],
-    needs: tuple[IntArray, IntArray],
-    extras: tuple[IntArray, IntArray],
-    count: FloatArray,
-) -> Confusion:
-    """The table of counts; a query that requires several of the merged groups counts there once."""
-    n = len(titles)
-    required = np.unique(needs[0] * n + needs[1])
-    queries = np.bincount(required % n, minlength=n)
-    counts = np.zeros((n, n), dtype=np.int64)
-    start = np.searchsorted(required // n, extras[0], "left")
-    end = np.searchsorted(required // n, extras[0], "right")
-    for items, column, first, last in zip(
-        count.tolist(), extras[1].tolist(), start.tolist(), end.tolist(), strict=True
-    ):
-        counts[required[first:last] % n, column] += int(items)
-    rows = np.flatnonzero(queries)
-    return Confusion(
-        by=by,
-        required=tuple(titles[row] for row in rows),
-        queries=tuple(queries[rows].tolist()),
-        extras=tuple(titles),
-        counts=counts[rows],
-    )
+        counts.append(pd.DataFrame({"query": query[extra], "extra": group[table.item[extra]]}).value_counts())
+    return pd.concat(counts).rename("items").reset_index()
 
 
 Drawing: TypeAlias = Callable[["Axes"], None]
@@ -224,7 +193,7 @@ class Plots:
             ('tokens a query', 'completeness, %')
         """
         for name in (x, y):
-            self._check("metric", name, self._summary.metric_names)
+            check_known("metric", name, self._summary.metric_names)
         options: dict[str, Any] = {"x": parse_metric(x), "y": parse_metric(y), "colours": self._colours}
         drawn: dict[str, Drawing] = {}
         for summary in self._chosen(dataset, ax):
@@ -272,13 +241,16 @@ class Plots:
             >>> [label.get_text() for label in ax.get_yticklabels()]
             ['everything']
         """
-        self._check("metric", metric, self._summary.metric_names)
+        check_known("metric", metric, self._summary.metric_names)
         base = self._summary.compare_to if baseline is None else baseline
-        self._check("baseline", base, self._selectors)
+        check_known("baseline", base, self._selectors)
         by_dataset = {summary.dataset: self._against(summary, metric, base) for summary in self._chosen(dataset, ax)}
-        for name, against in by_dataset.items():
-            if not against:
-                raise ParameterError(f"no selector can be compared with {base!r} on {metric} of dataset {name!r}")
+        raise_first(
+            *(
+                (not against, Message("api.not-compared", baseline=base, metric=metric, dataset=name))
+                for name, against in by_dataset.items()
+            )
+        )
         drawn: dict[str, Drawing] = {
             name: partial(
                 run_charts.differences,
@@ -318,7 +290,7 @@ class Plots:
             'bm25 on smoke'
         """
         if selector is not None:
-            self._check("selector", selector, self._selectors)
+            check_known("selector", selector, self._selectors)
         drawn: dict[str, Drawing] = {}
         titles = {}
         for summary in self._chosen(dataset, ax):
@@ -365,7 +337,7 @@ class Plots:
             'tool (17)'
         """
         name = self._summary.compare_to if selector is None else selector
-        self._check("selector", name, self._selectors)
+        check_known("selector", name, self._selectors)
         chosen = [summary.dataset for summary in self._chosen(dataset, ax)]
         tables = {
             dataset_name: confusion(self._datasets[dataset_name], self._part(dataset_name, name), by)
@@ -384,6 +356,49 @@ class Plots:
             height=max(2.2 + 0.28 * max(len(table.required) for table in tables.values()), 3.8),
         )
 
+    def heat_map(
+        self, x: str, y: str, *, metric: str = "completeness", dataset: str | None = None, ax: Axes | None = None
+    ) -> Any:
+        """A metric over two parameters: a cell for each selector of the run that has both.
+
+        Give `evaluate` a selector for each pair of values. Selectors without one of the parameters are left out.
+
+        Args:
+            x, y: parameters.
+            metric: the name of one that was asked for.
+            dataset: which; None = all, one plot each.
+            ax: where to draw; None = a new figure.
+
+        Returns:
+            The axes, or an array of them, one a dataset.
+
+        Raises:
+            UnknownNameError: there is no such metric or dataset.
+            ParameterError: no selector has both parameters, two have the same values of both, or `ax` is given for
+                several datasets.
+
+        Example:
+            >>> sizes = {f"{k}, {n}": {"selector": "semantic", "set": {"contextTopK": k, "contextTopN": n}}
+            ...          for k in (5, 20) for n in (1, 3, 5)}
+            >>> res = ctxbench.evaluate("datasets/smoke", sizes, embedder="hashing", counter="chars/4")
+            >>> ax = res.plot.heat_map("contextTopN", "contextTopK", metric="tokens")
+            >>> [label.get_text() for label in ax.get_xticklabels()]
+            ['1', '3', '5']
+        """
+        check_known("metric", metric, self._summary.metric_names)
+        values = {name: described.get("values", {}) for name, described in self._summary.manifest["selectors"].items()}
+        cells = {name: (setting[x], setting[y]) for name, setting in values.items() if {x, y} <= setting.keys()}
+        chosen = self._chosen(dataset, ax)
+        raise_first(
+            (not cells, Message("api.no-grid", x=x, y=y)),
+            (len(set(cells.values())) < len(cells), Message("api.grid-repeats", x=x, y=y, selectors=list(cells))),
+        )
+        drawn: dict[str, Drawing] = {
+            summary.dataset: partial(draw_grid, chart=_grid((x, y), cells, summary, metric), metric=metric)
+            for summary in chosen
+        }
+        return _on(ax, drawn, {name: f"{metric} on {name}" for name in drawn})
+
     @property
     def _selectors(self) -> list[str]:
         return list(self._summary.manifest["selectors"])
@@ -392,15 +407,11 @@ class Plots:
     def _colours(self) -> dict[str, str]:
         return colours(self._titles.values())
 
-    def _check(self, kind: str, name: str, names: Sequence[str]) -> None:
-        if name not in names:
-            raise UnknownNameError(kind, name, names)
-
     def _chosen(self, dataset: str | None, ax: Axes | None) -> list[DatasetSummary]:
         """The datasets that are drawn."""
         names = [summary.dataset for summary in self._summary.datasets]
         if dataset is not None:
-            self._check("dataset", dataset, names)
+            check_known("dataset", dataset, names)
         elif ax is not None and len(names) > 1:
             raise ParameterError(f"`ax` takes one dataset of {', '.join(names)}; say which by `dataset`")
         return [summary for summary in self._summary.datasets if dataset in (None, summary.dataset)]
@@ -430,6 +441,27 @@ class Plots:
                 return name, groups[0]
         who = "no selector gives" if selector is None else f"selector {selector!r} does not give"
         raise ParameterError(f"{who} items of dataset {dataset!r} scores that differ; there is nothing to draw")
+
+
+def _grid(
+    parameters: tuple[str, str], cells: Mapping[str, tuple[Value, Value]], dataset: DatasetSummary, metric: str
+) -> HeatMap:
+    """The means of selectors by their values of two parameters; NaN where no selector has a pair."""
+    rows = [
+        (*cells[row.selector], row.estimates[metric].value)
+        for row in dataset.selectors
+        if row.selector in cells and metric in row.estimates
+    ]
+    table = make_frame(rows, columns=["x", "y", "mean"]).pivot(index="y", columns="x", values="mean")
+    xs, ys = tuple(table.columns.tolist()), tuple(table.index.tolist())
+    grid = MeanGrid(x=parameters[0], y=parameters[1], xs=xs, ys=ys, means={metric: table.to_numpy()})
+    return replace(grid_cells(grid, metric, None, limit=max(table.shape)), title="", pale=None)
+
+
+def draw_grid(ax: Axes, chart: HeatMap, metric: str) -> None:
+    """A heat map of a metric with a scale of colours beside it."""
+    scale = ax.figure.colorbar(heat_map(ax, chart), ax=ax)
+    mark_numbers(scale.ax.yaxis, percent=wording.unit(parse_metric(metric)) == "%")
 
 
 def _shares(ax: Axes, table: Confusion) -> None:
@@ -468,17 +500,14 @@ def _on(
         panel.set_title(wording.named(titles[name]), parse_math=False)
     if ax is not None or len(drawn) == 1:
         return axes[0]
-    array = np.empty(len(axes), dtype=object)
-    array[:] = axes
-    return array
+    return np.array(axes, dtype=object)
 
 
 def new_axes(n: int, width: float | None = None, height: float | None = None) -> list[Axes]:
     """Axes of a new figure, in rows of at most three."""
     from matplotlib import pyplot as plt
 
-    usual = plt.rcParams["figure.figsize"]
-    scale = 1.0 if n == 1 else 0.75
+    usual, scale = plt.rcParams["figure.figsize"], 1.0 if n == 1 else 0.75
     width, height = width or usual[0] * scale, height or usual[1] * scale
     columns = min(n, 2 if n == 4 or width > _WIDE else 3)
     rows = -(-n // columns)

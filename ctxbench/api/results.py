@@ -31,14 +31,14 @@ from ctxbench.evaluation.run_folder import (
 from ctxbench.evaluation.statistics import Comparison, correct
 from ctxbench.gate.gate import check_runs
 from ctxbench.gate.results import Check, Verdict, whole_detail
-from ctxbench.io.errors import ParameterError, StorageError, UnknownNameError
+from ctxbench.io.errors import ParameterError, StorageError, UnknownNameError, check_known
 from ctxbench.io.files import cache_dir, read_bytes
 from ctxbench.io.rows import named_instant
 from ctxbench.model.arrays import Grade, IntArray
 from ctxbench.model.items import Catalog
 from ctxbench.model.requests import Message, Request
 from ctxbench.model.resources import Resources
-from ctxbench.model.selection import offered_rows
+from ctxbench.model.selection import offered_at
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.report.check_document import summary
 from ctxbench.report.check_texts import ALLOW_REMOVED
@@ -101,7 +101,7 @@ class Results:
 
     @property
     def plot(self) -> Plots:
-        """Plots by matplotlib: `plot.trade_off()`, `plot.differences()`, `plot.scores()` and `plot.confusion()`."""
+        """Plots by matplotlib: `trade_off()`, `differences()`, `heat_map()`, `scores()` and `confusion()`."""
         return Plots(self.summary, self.datasets, part=self._part, compared=self._compared)
 
     @property
@@ -246,7 +246,8 @@ class Results:
         Returns:
             One row a candidate, in the selector's order, then what the query needs that is no candidate: `item`,
             `offered`, `score`, `grade` (2 required, 1 helpful, 0 irrelevant, NaN not labelled), `rule`, `mode`,
-            `origin`, `via`.
+            `origin`, `via`; then what the pipeline has computed: the scores of each source of a `merge` (NaN = it did
+            not find the item) and features, by name.
 
         Raises:
             UnknownNameError: there is no such query or selector.
@@ -255,17 +256,16 @@ class Results:
         source = self.datasets[name]
         answers = self._part(name, selector).answers
         block = next(block for block in answers.blocks() if query in block.queries)
-        rows = block.candidates.rows(block.queries.index(query))
+        table = block.candidates
+        rows = table.rows(block.queries.index(query))
         grades = {label.item.id: int(label.grade) for label in source.labels_of(query)}
-        candidates = [
-            (chosen, candidate)
-            for chosen in (True, False)
-            for candidate in offered_rows(source.catalog, block.candidates, rows, chosen=chosen)
-        ]
+        order = np.argsort(~table.chosen[rows], kind="stable") + rows.start
+        candidates = offered_at(source.catalog, table, order)
         listed = [
             {
+                **{name: float(values[row]) for name, values in table.columns.items()},
                 "item": candidate.id,
-                "offered": chosen,
+                "offered": bool(table.chosen[row]),
                 "score": candidate.score,
                 "grade": grades.get(candidate.id),
                 "rule": "" if candidate.rule is None else str(candidate.rule),
@@ -273,15 +273,16 @@ class Results:
                 "origin": candidate.origin,
                 "via": candidate.via,
             }
-            for chosen, candidate in candidates
+            for candidate, row in zip(candidates, order.tolist(), strict=True)
         ]
-        listed_ids = {candidate.id for _, candidate in candidates}
+        listed_ids = {candidate.id for candidate in candidates}
         listed += [
             {"item": item, "offered": False, "grade": grade, "rule": "no candidate"}
             for item, grade in grades.items()
             if item not in listed_ids and grade > Grade.IRRELEVANT
         ]
-        return make_frame(listed, columns=["item", "offered", "score", "grade", "rule", "mode", "origin", "via"])
+        columns = ["item", "offered", "score", "grade", "rule", "mode", "origin", "via", *table.columns]
+        return make_frame(listed, columns=list(dict.fromkeys(columns)))
 
     def to_latex(self, **options: Any) -> str:
         """The table as LaTeX, with intervals; `options` go to pandas' `Styler.to_latex`."""
@@ -403,8 +404,7 @@ class Results:
         return np.array([number[name] for name in names], dtype=np.int64)
 
     def _part(self, dataset: str, selector: str) -> Part:
-        if selector not in self.selectors:
-            raise UnknownNameError("selector", selector, self.selectors)
+        check_known("selector", selector, self.selectors)
         if (dataset, selector) not in self._parts:
             self._parts[dataset, selector] = self.run.load(dataset, selector)
         return self._parts[dataset, selector]

@@ -16,7 +16,7 @@ import numpy as np
 
 from ctxbench.datasets.queries import Contents, DatasetQuery, Label, check_contents, group_pairs
 from ctxbench.io.documents import dump_json
-from ctxbench.io.errors import Fault, Message, ParameterError, UnknownNameError, raise_faults
+from ctxbench.io.errors import Fault, Message, ParameterError, check_known, raise_faults
 from ctxbench.model.arrays import Grade, Judgments, Via, starts
 from ctxbench.model.items import Catalog, ItemKey
 from ctxbench.model.requests import Batch, Request
@@ -147,8 +147,7 @@ class Dataset:
         Raises:
             UnknownNameError: there is no such query.
         """
-        if query_id not in self._labels_by_query:
-            raise UnknownNameError("query", query_id, self._labels_by_query, where=f" in dataset {self.name}")
+        check_known("query", query_id, self._labels_by_query, where=f" in dataset {self.name}")
         return self._labels_by_query[query_id]
 
     @cached_property
@@ -225,8 +224,7 @@ class Dataset:
         Raises:
             UnknownNameError: no query is of that split.
         """
-        if name not in self.split_names:
-            raise UnknownNameError("split", name, self.split_names, where=f" of dataset {self.name}")
+        check_known("split", name, self.split_names, where=f" of dataset {self.name}")
         return self.take(query.id for query in self.queries if query.split == name)
 
     def with_labels(self, labels: Iterable[Label]) -> Dataset:

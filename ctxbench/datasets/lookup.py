@@ -18,7 +18,16 @@ from ctxbench.datasets.queries import DatasetQuery, Label
 from ctxbench.io.cache import altered, is_sealed, seal_folder
 from ctxbench.io.console import Notify, nothing_said
 from ctxbench.io.documents import load_yaml, parse_json, values_with_lines
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, UnknownNameError, UserError
+from ctxbench.io.errors import (
+    Fault,
+    InputError,
+    Message,
+    ParameterError,
+    StorageError,
+    UnknownNameError,
+    UserError,
+    check_known,
+)
 from ctxbench.io.files import atomic_folder, cache_dir, folder_fault, read_bytes, read_text, recover_folder
 from ctxbench.io.rows import Row
 from ctxbench.model import registry
@@ -226,8 +235,7 @@ class FileImporter:
             StorageError: a file is missing, or is not the published one.
             InputError: a file holds something else than expected: all faults, with file and line.
         """
-        if name not in self.provides:
-            raise UnknownNameError(f"dataset of {self.source.name}", name, self.provides)
+        check_known(f"dataset of {self.source.name}", name, self.provides)
         dataset = self.make(name)
         if not self._is_own:
             return dataset
@@ -482,8 +490,7 @@ def import_dataset(name: str, *, source: Path | None = None, notify: Notify = no
 
 def _importer_of(name: str) -> Importer:
     by_dataset = importers()
-    if name not in by_dataset:
-        raise UnknownNameError("dataset to import", name, by_dataset)
+    check_known("dataset to import", name, by_dataset)
     return by_dataset[name]
 
 

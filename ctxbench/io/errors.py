@@ -344,6 +344,16 @@ def check_choice(name: str, value: object, choices: Collection[str]) -> None:
         raise ParameterError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
+def check_known(kind: str, name: str, names: Collection[str], *, where: str = "") -> None:
+    """Check that a name is one of those that are known.
+
+    Raises:
+        UnknownNameError: it is none of them.
+    """
+    if name not in names:
+        raise UnknownNameError(kind, name, names, where=where)
+
+
 def faults_of(error: Exception) -> tuple[Fault, ...]:
     """The faults of an error; an error that is no `InputError` is one fault without a location."""
     return error.faults if isinstance(error, InputError) else (Fault(str(error)),)

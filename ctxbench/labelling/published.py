@@ -25,7 +25,7 @@ from ctxbench.datasets.files import read_dataset
 from ctxbench.datasets.lookup import FileImporter, PublishedSource, SourceFile, importers, recipes, sha256_of, text_key
 from ctxbench.datasets.queries import DatasetQuery, Label, connected_rows
 from ctxbench.io.console import Notify, nothing_said
-from ctxbench.io.errors import Message, ParameterError, StorageError, UnknownNameError, install_command
+from ctxbench.io.errors import Message, ParameterError, StorageError, UnknownNameError, check_known, install_command
 from ctxbench.io.files import exclusive, make_folder, read_text
 from ctxbench.io.http import AS_IT_IS, Deadline, compression, environment_fault, offline
 from ctxbench.model.arrays import Grade
@@ -66,8 +66,7 @@ class PackageData:
             UnknownNameError: there is no such dataset.
             StorageError: the files are missing.
         """
-        if name not in self.provides:
-            raise UnknownNameError("shipped dataset", name, self.provides)
+        check_known("shipped dataset", name, self.provides)
         if (folder := self._folder(name)) is None:
             raise StorageError(f"the files of dataset {name} are missing from the package; run `{self.install}`")
         return read_dataset(folder)
@@ -404,8 +403,7 @@ class BFCL:
             UnknownNameError: `name` is not in `provides`.
             StorageError: the wheel is missing or of another version, or a file is not the expected one.
         """
-        if name not in self.provides:
-            raise UnknownNameError("dataset of BFCL", name, self.provides)
+        check_known("dataset of BFCL", name, self.provides)
         if name == "bfcl-simple":
             entries = self._entries(SIMPLE)
             return self._dataset(name, entries, groups=[entry.answer_names[0] for entry in entries])

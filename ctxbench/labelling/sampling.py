@@ -35,7 +35,7 @@ import numpy as np
 
 from ctxbench.evaluation.statistics import LEVEL, student_critical
 from ctxbench.io.documents import dump_json, read_json
-from ctxbench.io.errors import StorageError, UnknownNameError
+from ctxbench.io.errors import StorageError, check_known
 from ctxbench.io.files import write_atomic
 from ctxbench.labelling.pools import Guesses, Predictor, pairs
 from ctxbench.model.arrays import FloatArray, IntArray
@@ -624,8 +624,7 @@ def make_queue(
     """
     selectors = predictor.pool.names
     for name in focus:
-        if name not in figure_names(selectors):
-            raise UnknownNameError("figure", name, figure_names(selectors))
+        check_known("figure", name, figure_names(selectors))
     ids = sorted(queries)
     guesses = predictor.guesses(ids)
     rng = np.random.default_rng(seed)

@@ -96,6 +96,17 @@ def test_a_comparison_is_that_of_the_report(results):
 NAMED = ["completeness", "tokens", "nDCG@10", "R@5", "RR", "BoR@5", "Success@3"]
 
 
+def test_an_explanation_has_the_score_of_each_source():
+    sources = {"first": {"bm25": {"depth": 2}}, "second": {"bm25": {"depth": 20}}}
+    merged = ctxbench.evaluate(SMOKE, {"both": ctxbench.pipeline({"merge": sources}, refine=["rrf"])}, **CHEAP)
+    query = merged.per_query()["query"][0]
+    frame = merged.explain(query, "both")
+    assert frame.columns[:8].tolist() == ["item", "offered", "score", "grade", "rule", "mode", "origin", "via"]
+    assert frame["first"].notna().sum() == 2 < frame["second"].notna().sum()
+    both = frame[frame["first"].notna()]
+    assert both["first"].tolist() == both["second"].tolist()
+
+
 def test_every_metric_that_was_named_is_in_the_frame_with_its_comparison_and_in_the_table():
     ranked = ctxbench.pipeline("bm25", refine=[{"first": {"n": 2}}])
     selectors = {"all": "everything", "words": ranked, "docs": "semantic/spec"}
@@ -334,7 +345,7 @@ def test_the_page_on_python_runs(tmp_path):
         shown = shown.replace(old, new)
     names: dict = {}
     exec(shown, names)
-    assert len(plt.get_fignums()) == 2
+    assert len(plt.get_fignums()) == 4
     plt.close("all")
     assert list(names["res"].to_frame().index) == ["spec", "mine", "words"]
     verdicts = {one.selector: str(one.verdict) for one in ctxbench.check(names["now"], names["res"]).found.selectors}

@@ -354,6 +354,41 @@ def test_what_groups_items_is_named(res, both):
 KINDS = {"trade_off": {}, "differences": {}, "scores": {"selector": "bm25"}, "confusion": {"by": "type"}}
 
 
+# A heat map over two parameters.
+
+
+def sized(k, n):
+    return {"selector": "semantic", "set": {"contextTopK": k, "contextTopN": n}}
+
+
+@pytest.fixture(scope="module")
+def sizes(cache):
+    selectors = {f"{k}, {n}": sized(k, n) for k, n in ((5, 1), (5, 3), (20, 3), (20, 1), (20, 5))}
+    return ctxbench.evaluate([SMOKE, PLANTED], {**selectors, "words": "bm25"}, **CHEAP)
+
+
+def test_a_cell_of_a_heat_map_is_the_mean_of_its_selector(sizes):
+    axes = sizes.plot.heat_map("contextTopN", "contextTopK", metric="tokens")
+    frame = sizes.to_frame()["tokens"]
+    for ax, dataset in zip(axes, ("smoke", "planted"), strict=True):
+        assert ax.get_title() == f"tokens on {dataset}"
+        assert (texts(ax.get_xticklabels()), texts(ax.get_yticklabels())) == (["1", "3", "5"], ["5", "20"])
+        values = ax.collections[0].get_array().reshape(2, 3)
+        assert values.mask.tolist() == [[False, False, True], [False, False, False]]
+        named = [frame[dataset, name] for name in ("5, 1", "5, 3", "20, 1", "20, 3", "20, 5")]
+        assert values.compressed().tolist() == named
+
+
+def test_a_heat_map_needs_a_selector_for_each_pair_of_values(sizes, cache):
+    with pytest.raises(ParameterError, match="no selector of the run has values of both 'contextTopN' and 'n'"):
+        sizes.plot.heat_map("contextTopN", "n")
+    with pytest.raises(UnknownNameError, match="unknown metric 'token'; did you mean 'tokens'"):
+        sizes.plot.heat_map("contextTopN", "contextTopK", metric="token")
+    twice = ctxbench.evaluate(SMOKE, {"a": sized(5, 1), "b": sized(5, 1)}, **CHEAP)
+    with pytest.raises(ParameterError, match="two of the selectors a, b have the same 'contextTopN'"):
+        twice.plot.heat_map("contextTopN", "contextTopK")
+
+
 @pytest.mark.parametrize("kind", ["trade_off", "differences", "confusion"])
 def test_several_datasets_are_small_multiples(both, kind):
     axes = getattr(both.plot, kind)(**KINDS[kind])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
+import types
 
 import matplotlib as mpl
 import numpy as np
 import pytest
 
 import ctxbench
+from ctxbench.api.evaluation import TuningPlots
 from ctxbench.io.documents import load_yaml
 from ctxbench.io.errors import InputError, ParameterError, UnknownNameError
 from ctxbench.tuning.inputs import open_tuning
@@ -155,6 +158,40 @@ def test_the_plot_of_the_front_is_drawn_of_its_frame(tuned):
     assert recommended.get_xdata() == [chosen.tuning["tokens"].value]
     with pytest.raises(UnknownNameError, match="unknown metric 'token'; did you mean 'tokens'"):
         tuned.plot.front(x="token")
+
+
+def test_the_best_setting_within_a_limit_is_marked(tuned):
+    front = tuned.front()
+    line = front[front["line"] == front["line"][0]]
+    limit = line["tokens"].median()
+    best = line[line["tokens"] <= limit].sort_values("completeness").iloc[-1]
+    axes = tuned.plot.within(limit)
+    (marked,) = [drawn for drawn in axes.lines if drawn.get_marker() == "o"]
+    assert (marked.get_xdata(), marked.get_ydata()) == ([best["tokens"]], [best["completeness"]])
+    assert f"n {best['n']:.0f}" in axes.get_title()
+    assert tuned.plot.within(line["tokens"].min() - 1).get_title() == ""
+
+
+def test_a_slider_draws_the_front_at_its_value(tuned, monkeypatch):
+    limits = []
+    monkeypatch.setattr(TuningPlots, "within", lambda self, tokens: limits.append(tokens))
+    widgets = types.SimpleNamespace(
+        SelectionSlider=lambda options, value: (options, value), interact=lambda draw, tokens: draw(tokens[0][-1])
+    )
+    for module, position in ((widgets, -1), (None, "middle")):  # None: it is not installed
+        monkeypatch.setitem(sys.modules, "ipywidgets", module)
+        tuned.plot.slider()
+        options = sorted({int(tokens) for tokens in tuned.found.datasets[0].traces[0].means["tokens"]})
+        assert limits.pop() == (options[-1] if position == -1 else options[len(options) // 2])
+    assert not limits
+
+
+def test_what_is_found_together_has_no_line():
+    together = ctxbench.tune([SMOKE, WORKBENCH], "bm25", together=True, **{**FEWER, "sample": 20}, **CHEAP).on(
+        "together"
+    )
+    with pytest.raises(ParameterError, match="'together' has no line of settings"):
+        together.plot.within(100)
 
 
 def test_a_map_over_two_parameters():
