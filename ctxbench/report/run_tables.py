@@ -239,6 +239,7 @@ class SelectorRow:
 
     Attributes:
         selector: its name.
+        number: its position in the experiment, from 1; charts that lack room for the name have the number.
         about: what it is, with its values; guesses say so.
         is_base: whether all others are compared with it.
         cells: by column key.
@@ -247,6 +248,7 @@ class SelectorRow:
     """
 
     selector: str
+    number: int
     about: str
     is_base: bool
     cells: Mapping[str, Cell]
@@ -280,11 +282,6 @@ class ComparisonTable:
     def headline(self) -> tuple[Column, ...]:
         """The columns that a page shows before the differences: those of the headline metrics, or all without these."""
         return tuple(column for column in self.columns if column.metric.name in HEADLINE) or self.columns
-
-    @property
-    def further(self) -> tuple[Column, ...]:
-        """The other columns."""
-        return tuple(column for column in self.columns if column not in self.headline)
 
     @property
     def words(self) -> str:
@@ -399,6 +396,7 @@ def _is_informative(dataset: DatasetSummary, metric: Metric) -> bool:
 def _row(summary: RunSummary, selector: SelectorSummary, columns: Sequence[Column]) -> SelectorRow:
     return SelectorRow(
         selector=selector.selector,
+        number=list(summary.manifest["selectors"]).index(selector.selector) + 1,
         about="; ".join(filter(None, about_selector(summary.manifest, selector.selector))),
         is_base=selector.selector == summary.compare_to,
         cells={column.key: _cell(selector, column) for column in columns},
@@ -615,30 +613,27 @@ _BOUNDS = ("oracle", "everything", "random")  # what others lie between: nobody'
 COMPLETENESS, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 
 
-def run_answer(summary: RunSummary) -> str:
-    """The sentence that a report of a run begins with: which selector to choose, compared with which, at what price.
+def run_answer(summary: RunSummary, *only: DatasetSummary) -> str:
+    """The sentence that a report begins with: which selector to choose, what it offers, at what price.
 
     See `winner` for the choice. It is compared with the baseline of the run, the baseline with the most complete other
     selector. Over several datasets the one that wins on most of them is chosen.
+
+    Args:
+        summary: of the run.
+        only: the datasets that the sentence is about; without any, all.
     """
-    base = summary.compare_to
-    if not (winners := [name for dataset in summary.datasets if (name := winner(dataset, base))]):
-        return _alone(summary)
+    datasets, base = only or summary.datasets, summary.compare_to
+    if not (winners := [name for dataset in datasets if (name := winner(dataset, base))]):
+        return _alone(datasets)
     chosen, n_won = Counter(winners).most_common(1)[0]
-    rival = base if chosen != base else _rival(summary.datasets)
-    pairs = [pair for dataset in summary.datasets if (pair := _pair(dataset, chosen, rival, base)) is not None]
-    names = wording.named(chosen), wording.named(rival)
-    if len(summary.datasets) == 1:
-        return f"{wording.winner_sentence(*names, *pairs[0])}.{_failed(summary.datasets[0], (chosen, rival))}"
-    more, less = (
-        sum(complete.significant and complete.is_more == side for complete, _ in pairs) for side in (True, False)
-    )
-    prices = [tokens.relative for _, tokens in pairs if tokens is not None]
-    price = f", for {wording.change_range(prices)} tokens" if prices else "; tokens were not measured"
-    return (
-        f"{names[0]} wins on {n_won:,} of {len(summary.datasets):,} datasets: compared with {names[1]}, it is more "
-        f"complete on {more:,} and less complete on {less:,}{price}."
-    )
+    rival = base if chosen != base else _rival(datasets)
+    pairs = [pair for dataset in datasets if (pair := _pair(dataset, chosen, rival, base)) is not None]
+    complete, tokens = [pair[0] for pair in pairs], [pair[1] for pair in pairs if pair[1] is not None]
+    sentence = f"{wording.winner_sentence(wording.named(chosen), wording.named(rival), complete, tokens)}."
+    if len(datasets) == 1:
+        return f"{sentence}{_failed(datasets[0], (chosen, rival))}"
+    return f"Best on {n_won:,} of {len(datasets):,} datasets: {sentence}"
 
 
 def winner(dataset: DatasetSummary, base: str) -> str:
@@ -698,22 +693,18 @@ def _failed(dataset: DatasetSummary, names: Sequence[str]) -> str:
     return "".join(f" {text}." for text in texts)
 
 
-def _alone(summary: RunSummary) -> str:
+def _alone(datasets: Sequence[DatasetSummary]) -> str:
     """The sentence of a run in which nothing was compared."""
-    rows = [selector for dataset in summary.datasets for selector in dataset.selectors]
+    rows = [selector for dataset in datasets for selector in dataset.selectors]
     figures = [(row, row.estimates.get(str(COMPLETENESS)), row.estimates.get(str(TOKENS))) for row in rows]
     measured = [(row, complete, tokens) for row, complete, tokens in figures if complete and complete.n]
     if len(measured) != 1:
         reason = "nothing was compared with the baseline" if measured else "completeness is not known without labels"
         return f"No winner: {reason}."
     row, complete, tokens = measured[0]
-    text = (
-        f"{wording.named(row.selector)} is complete on {wording.with_unit(COMPLETENESS, complete.value)} of the queries"
-    )
-    price = (
-        f" for {wording.with_unit(TOKENS, tokens.value)} tokens per query" if tokens else "; tokens were not measured"
-    )
-    return f"{text}{price}."
+    share = wording.with_unit(COMPLETENESS, complete.value)
+    price = f" at {wording.with_unit(TOKENS, tokens.value)} tokens" if tokens else "; tokens were not measured"
+    return f"{wording.named(row.selector)} offers all that is needed for {share} of requests{price}."
 
 
 def glance(summary: RunSummary) -> Iterator[tuple[str, ...]]:

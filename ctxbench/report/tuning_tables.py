@@ -251,7 +251,8 @@ def _winner(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
     else:
         complete, tokens = (_means(outcome, metric) for metric in (COMPLETENESS, TOKENS))
         chosen, base = setting(outcome), _base_text(name)
-        text = wording.winner_sentence(chosen, base, complete, tokens) if complete else chosen
+        sides = [[means] if means else [] for means in (complete, tokens)]
+        text = wording.winner_sentence(chosen, base, *sides) if complete else chosen
     return "; ".join(filter(None, [text, _less_complete(dataset, outcome)]))
 
 
