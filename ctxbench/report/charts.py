@@ -150,7 +150,7 @@ class PointLabel:
         at: the point.
         text: its name.
         reach: how far its intervals reach.
-        short: stands in place of a name that would cover another one, and goes if it would, too; empty = the name stays.
+        short: stands in place of a name without room, left out if it would cover another; empty = the name stays.
     """
 
     at: tuple[float, float]

@@ -21,7 +21,7 @@ from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
 from ctxbench.gate.baseline import AcceptedFigures
 from ctxbench.gate.history import FIGURES, GONE, BaselineHistory, PastBaseline
 from ctxbench.io.console import is_plain
-from ctxbench.io.errors import ParameterError
+from ctxbench.io.errors import ParameterError, first_few
 from ctxbench.report import wording
 from ctxbench.report.charts import (
     COLOURS,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 
+_LABEL_LETTERS = 42  # of a threshold: half of the axis has room for them
 _REQUIRED, _OTHER, _IDLE = COLOURS[0], COLOURS[4], COLOURS[3]
 
 
@@ -103,7 +104,7 @@ def _thresholds(ax: Axes, group: ScoreGroup) -> None:
     """Draw thresholds as lines with labels, and the legend of the bars."""
     by_value = group_pairs(((t.value, t.text), wording.named(t.selector)) for t in group.thresholds)
     labels = [
-        (value, text if len(group.selectors) == 1 else f"{text} {wording.listed(names)}")
+        (value, text if len(group.selectors) == 1 else f"{text} {first_few(names, 1)}"[:_LABEL_LETTERS])
         for (value, text), names in sorted(by_value.items())
     ]
     low, high = ax.get_xlim()
@@ -117,9 +118,10 @@ def _thresholds(ax: Axes, group: ScoreGroup) -> None:
         labelcolor=ink(ax),
     )
     row = float(legend.get_texts()[0].get_fontsize()) * 1.35 / size(ax)[1]
-    for index, (value, text) in enumerate(labels):
+    legend_rows = len(legend.get_texts())
+    for index, (value, text) in enumerate(labels, start=legend_rows):  # below the legend, however long they are
         ax.axvline(value, color=ink(ax), linewidth=1.0, linestyle="--", label=f"_{text}")
-        before = value >= low + 0.55 * (high - low)
+        before = value >= (low + high) / 2
         label = ax.annotate(
             text,
             (value, 1.0 - row * index),
@@ -132,7 +134,7 @@ def _thresholds(ax: Axes, group: ScoreGroup) -> None:
             color=ink(ax),
         )
         label.set(parse_math=False, in_layout=False)
-    rows = len(labels) + len(legend.get_texts()) if len(labels) > 1 else max(len(labels), len(legend.get_texts()))
+    rows = len(labels) + legend_rows
     up = max(group.required, default=0)
     down = max((a + b for a, b in zip(group.not_required, group.idle, strict=True)), default=0)
     head = min(row * (rows + 0.5), 0.6)

@@ -239,7 +239,6 @@ class SelectorRow:
 
     Attributes:
         selector: its name.
-        number: its position in the experiment, from 1; charts that lack room for the name have the number.
         about: what it is, with its values; guesses say so.
         is_base: whether all others are compared with it.
         cells: by column key.
@@ -248,7 +247,6 @@ class SelectorRow:
     """
 
     selector: str
-    number: int
     about: str
     is_base: bool
     cells: Mapping[str, Cell]
@@ -396,7 +394,6 @@ def _is_informative(dataset: DatasetSummary, metric: Metric) -> bool:
 def _row(summary: RunSummary, selector: SelectorSummary, columns: Sequence[Column]) -> SelectorRow:
     return SelectorRow(
         selector=selector.selector,
-        number=list(summary.manifest["selectors"]).index(selector.selector) + 1,
         about="; ".join(filter(None, about_selector(summary.manifest, selector.selector))),
         is_base=selector.selector == summary.compare_to,
         cells={column.key: _cell(selector, column) for column in columns},

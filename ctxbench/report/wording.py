@@ -158,7 +158,7 @@ class Means:
 def winner_sentence(name: str, compared: str, complete: Sequence[Means], tokens: Sequence[Means]) -> str:
     """What a selector offers and what that costs, then the same of another; without its end.
 
-    `a offers all that is needed for 97.0% of requests at 365 tokens; b for 96.0% at 541 (completeness: not significant)`.
+    `a offers all that is needed for 97.0% of requests at 365 tokens; b for 96.0% at 541 (tokens: not significant)`.
     Means of several datasets become ranges, which are not said to be significant or not.
     """
     share, other = (_span("completeness", means) for means in _sides(complete))

@@ -272,13 +272,23 @@ def manifest(datasets: Mapping[str, Dataset]) -> dict[str, Any]:
     }
 
 
-def make_run(path: Path) -> MadeRun:
-    """Write the run folder."""
+def make_run(path: Path, *, crowd: int = 3) -> MadeRun:
+    """Write the run folder; of a crowd all but the first are like the first, with a long name and a few tokens more."""
     folder = RunFolder(path)
     datasets = {"desk": desk(), "small": small()}
-    for part in [*desk_parts(), *small_parts()]:
+    described, parts = manifest(datasets), [*desk_parts(), *small_parts()]
+    if crowd > 3:
+        first = described["selectors"]["semantic/normal"]
+        names = [f"{'a rather long name of a team, ' * (n % 3)}learned/conservative-{n}" for n in range(1, crowd)]
+        described["selectors"] = {"semantic/normal": first, **dict.fromkeys(names, first)}
+        parts = [part for part in parts if part.selector == "semantic/normal"]
+        for part in list(parts):
+            for n, name in enumerate(names, start=1):
+                metrics = {**part.metrics, "tokens": part.metrics["tokens"] + n % 5}
+                parts.append(replace(part, selector=name, metrics=metrics))
+    for part in parts:
         folder.save(part, datasets[part.dataset].catalog)
-    folder.write("manifest.json", manifest(datasets))
+    folder.write("manifest.json", described)
     tokens = {"desk": TOKENS, "small": np.array([18], dtype=np.int64)}
     return MadeRun(folder, datasets, tokens)
 
