@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -436,7 +436,7 @@ def _save_timings(
         "timings.json",
         {
             "machine": machine(),
-            "date": day or date.today().isoformat(),
+            "date": day or datetime.now(UTC).date().isoformat(),
             "experiment_folder": os.path.relpath(experiment_folder, store.path),
             "note": Message("evaluation.timings-note"),
             "parts": {name: {**earlier.get(name, {}), **times.get(name, {})} for name in {**earlier, **times}},

@@ -295,7 +295,7 @@ def _positions(at: tuple[float, float], reach: Box, unit: float) -> Iterator[tup
         yield from ((end, base, part, far > 0) for end, part, bases in ends for base in bases)
 
 
-ALONE, SMALL, MEDIUM = (640.0, 356.0), (330.0, 250.0), (380.0, 310.0)
+ALONE, NARROW, SMALL, MEDIUM = (760.0, 400.0), (356.0, 310.0), (330.0, 250.0), (380.0, 310.0)
 """Sizes of a panel in pixels, without the legend."""
 _DASHES: tuple[tuple[float, ...], ...] = ((), (3.2, 1.2), (1.0, 1.0), (3.2, 1.0, 1.0, 1.0), (6.0, 2.0))
 _LEFT, _RIGHT, _TOP, _HEAD, _BOTTOM = 68.0, 18.0, 12.0, 20.0, 44.0  # margins of a panel; a title takes the head
@@ -359,7 +359,7 @@ class Panel:
         title: above it.
         lines: by name, each as (xs, ys) in the order in which they are joined, or as (xs, ys, lows, highs) with a band
             around it, whose ends may be infinite. Those with names that differ only behind a colon share a colour and
-            dashes, and the first of them is thick.
+            dashes; the first of them is thick, and only its band is drawn.
         x, y: its axes.
         rings: points that stand out.
     """
@@ -441,10 +441,10 @@ def lines(ax: Axes, panel: Panel) -> dict[str, Any]:
         stem = name.rpartition(": ")[0] or name
         thick, index = stem not in stems, stems.setdefault(stem, len(stems))
         colour = COLOURS[index % len(COLOURS)]
-        if band:
+        if band and thick:
             far = 10.0 * (panel.y.high - panel.y.low)
             low, high = (np.clip(end, panel.y.low - far, panel.y.high + far) for end in band)
-            ax.fill_between(xs, low, high, color=colour, alpha=0.13 if thick else 0.07, linewidth=0, zorder=1)
+            ax.fill_between(xs, low, high, color=colour, alpha=0.13, linewidth=0, zorder=1)
         dash = _DASHES[index % len(_DASHES)]
         (drawn[name],) = ax.plot(
             xs,

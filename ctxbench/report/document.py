@@ -109,12 +109,14 @@ class Drawing:
         title: in few words.
         caption: what to see in it, as sentences.
         svg: the text of its file.
+        narrow: what a page shows in its place where it is narrow; may be empty.
     """
 
     name: str
     title: str
     caption: str
     svg: str
+    narrow: str = ""
 
 
 @dataclass(frozen=True, slots=True)
