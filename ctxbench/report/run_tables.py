@@ -696,7 +696,11 @@ def _alone(datasets: Sequence[DatasetSummary]) -> str:
     figures = [(row, row.estimates.get(str(COMPLETENESS)), row.estimates.get(str(TOKENS))) for row in rows]
     measured = [(row, complete, tokens) for row, complete, tokens in figures if complete and complete.n]
     if len(measured) != 1:
-        reason = "nothing was compared with the baseline" if measured else "completeness is not known without labels"
+        reason = (
+            "nothing but oracle, everything and random was compared with the baseline"
+            if measured
+            else "completeness is not known without labels"
+        )
         return f"No winner: {reason}."
     row, complete, tokens = measured[0]
     share = wording.with_unit(COMPLETENESS, complete.value)

@@ -154,10 +154,8 @@ _AXES = {
     ITEMS: "items per query",
 }
 _LINES = (
-    " A thick line, the front, has the best settings of a selector (no other is as complete for fewer prompt tokens); "
-    "tints are their 95% intervals. A thin line has the first n items of its ranking. "
-    "Where the thick line is above the thin one of the same selector, its cut is worth more than a "
-    "fixed number; where one thin line is above another, its ranking is better."
+    " A thick line, the front, has the best settings of a selector, with 95% intervals; a thin line has the first n "
+    "items of its ranking."
 )
 
 
@@ -181,9 +179,8 @@ def trade_off(dataset: DatasetTuning) -> Drawing | None:
         name=name,
         title=f"{dataset.dataset}: what is complete, and at what price",
         caption=(
-            f"Further up and to the left is better.{_LINES * bool(lines)} Marks are the contenders by their numbers: a "
-            "diamond is recommended, a square the base's defaults; an arrow says that the mark lies beyond the axes, "
-            "that way. Tuning split."
+            f"Further up and to the left is better.{_LINES * bool(lines)} A diamond is "
+            "recommended, a square is the default; an arrow says that a mark lies beyond the axes. Tuning split."
         ),
         svg=line_charts([panel], columns=1, size=ALONE, name=name),
         narrow=line_charts([panel], columns=1, size=NARROW, name=f"{name}-narrow"),
@@ -438,11 +435,6 @@ _ALL_DECIDE = (
     "setting is recommended only where it keeps what the policy asks by its paired difference to the default less 2.6 "
     "standard errors."
 )
-_OPTIMISM = (
-    "Optimism is the tuning split's figure less the test split's: what the choice owes to the queries it was made on. "
-    "More completeness and fewer tokens on the tuning split are promises that were not kept whole. Tokens are in per "
-    "cent of the test split."
-)
 _GAINS = (
     "Two steps from the first k items of the base's ranking to what is recommended: first another ranking with a tuned "
     "k of its own, then a better cut of that ranking (where it ends). Both together are the change against tuned fixed "
@@ -555,7 +547,6 @@ def _explanations(tuning: Tuning) -> Iterator[str]:
 def _overview(tuning: Tuning) -> Iterator[Details]:
     """The tables that hold all datasets."""
     for table, about in (
-        (tuning_tables.optimism(tuning), _OPTIMISM),
         (tuning_tables.gains(tuning), _GAINS),
         (tuning_tables.worst(tuning), _WORST),
     ):

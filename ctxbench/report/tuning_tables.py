@@ -116,15 +116,6 @@ def _shares(interval: Interval, base: float) -> str:
     return f"{' to '.join(ends)}{'' if interval.holds else wording.LOOSE}"
 
 
-def optimism_text(metric: Metric, tuning: Estimate | None, test: Estimate | None) -> str:
-    """How much higher the tuning split is than the test split; tokens as per cent of the test split's mean."""
-    if tuning is None or test is None or not (math.isfinite(tuning.value) and math.isfinite(test.value)):
-        return wording.NONE
-    if metric != TOKENS:
-        return wording.signed(metric, tuning.value - test.value)
-    return percent((tuning.value - test.value) / test.value) if test.value else wording.NONE
-
-
 def setting_text(values: Mapping[str, Value]) -> str:
     """Parameters with their values."""
     return ", ".join(f"{name} {value_text(value)}" for name, value in values.items())
@@ -296,19 +287,16 @@ def _less_complete(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
 
 
 def _over_datasets(name: str, several: Sequence[tuple[DatasetTuning, PolicyOutcome]]) -> str:
-    """On how many datasets a setting is better than the default for one policy, and what these change."""
+    """On how many datasets a setting is better than the default for one policy, and what these offer."""
     winners = [outcome for _, outcome in several if outcome.recommended is not None]
     text = f"{name}: a setting is better than the default on {len(winners)} of {len(several)} datasets"
     complete, tokens = ([m for w in winners if (m := _means(w, metric))] for metric in (COMPLETENESS, TOKENS))
-    ranges = [f"{wording.change_range([means.relative for means in tokens])} tokens"] if tokens else []
     if complete:
-        points = sorted(means.value - means.compared for means in complete)
-        ends = dict.fromkeys(wording.signed(COMPLETENESS, value) for value in (points[0], points[-1]))
-        ranges.append(f"{' to '.join(ends)} points of completeness")
+        text += f", where {wording.winner_sentence('it', 'the default', complete, tokens)}"
     if gaps := [gap for dataset, outcome in several if (gap := dataset.shortfall(outcome))]:
         points_less = wording.number(COMPLETENESS, max(gaps))
-        ranges.append(f"on {len(gaps)} less complete than {LEARNED_NORMAL}, by up to {points_less} points")
-    return f"{text} ({', '.join(ranges)})" if ranges else text
+        text += f"; on {len(gaps)} it is less complete than {LEARNED_NORMAL}, by up to {points_less} points"
+    return text
 
 
 def advice(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
@@ -467,27 +455,6 @@ def _differences(comparisons: Mapping[str, Comparison] | None) -> tuple[str, ...
 def _at_equal_tokens(outcome: PolicyOutcome) -> Mapping[str, Comparison]:
     comparison = None if outcome.at_tokens is None else outcome.at_tokens.comparison
     return {} if comparison is None else {str(COMPLETENESS): comparison}
-
-
-def optimism(tuning: Tuning) -> Table | None:
-    """Figures of the tuning split and of the test split; None where no test split was read."""
-
-    def row(_dataset: DatasetTuning, outcome: PolicyOutcome) -> tuple[Cell, ...] | None:
-        if outcome.chosen is None or not outcome.chosen.test:
-            return None
-        cells: list[Cell] = []
-        for metric in (COMPLETENESS, TOKENS):
-            cells += [estimate_text(side, metric) for side in (outcome.chosen.tuning, outcome.chosen.test)]
-            sides = (side.get(str(metric)) for side in (outcome.chosen.tuning, outcome.chosen.test))
-            cells.append(optimism_text(metric, *sides))
-        return tuple(cells)
-
-    rows = _rows(tuning, row)
-    titles = [f"{TITLES[str(m)]}, {column}" for m in (COMPLETENESS, TOKENS) for column in (TUNING, TEST, "optimism")]
-    if not rows:
-        return None
-    head = ("dataset", "policy", *titles)
-    return Table("Tuning split and test split", head, tuple(rows), frozenset(range(2, len(head))))
 
 
 def gains(tuning: Tuning) -> Table | None:

@@ -149,11 +149,6 @@ class Means:
         """The same comparison from the other side."""
         return Means(self.compared, self.value, self.significant)
 
-    @property
-    def relative(self) -> float:
-        """The difference as a share of what it is compared with; 0 if that is 0."""
-        return (self.value - self.compared) / self.compared if self.compared else 0.0
-
 
 def winner_sentence(name: str, compared: str, complete: Sequence[Means], tokens: Sequence[Means]) -> str:
     """What a selector offers and what that costs, then the same of another; without its end.
@@ -182,18 +177,6 @@ def _span(metric: str, values: Sequence[float]) -> str:
     """A mean, or the lowest and the highest of several."""
     ends = (with_unit(parse_metric(metric), value) for value in (min(values), max(values)))
     return " to ".join(dict.fromkeys(ends))
-
-
-def change_range(shares: Sequence[float]) -> str:
-    """Relative changes in words: `33% fewer`, `12% to 33% fewer`, `12% fewer to 5% more`."""
-    texts = [f"{abs(share):.0%} {'fewer' if share < 0 else 'more'}" for share in (min(shares), max(shares))]
-    low, high = texts
-    if low == high:
-        return low
-    if low.rpartition(" ")[2] == high.rpartition(" ")[2]:
-        small, large = sorted((low, high), key=lambda text: float(text.partition("%")[0].replace(",", "")))
-        return f"{small.partition(' ')[0]} to {large}"
-    return f"{low} to {high}"
 
 
 def listed(names: list[str]) -> str:

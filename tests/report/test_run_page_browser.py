@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.report.conftest import make_run
+from tests.report.conftest import OPEN, make_run, overprinted
 
 pytestmark = pytest.mark.rest  # needs Chromium
 
@@ -260,40 +260,6 @@ def test_no_text_of_a_chart_leaves_it_or_is_too_small(open_page: Any, width: int
         for text, left, top, right in texts:
             assert min(left - whole[1], top - whole[2], whole[3] - right) >= -1, text
         assert svg.evaluate("(svg) => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width") > 0.89
-
-
-OPEN = "document.querySelectorAll('details').forEach((part) => { part.open = true; })"
-TEXTS = """() => {
-    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), texts = [];
-    const page = { left: 0, right: Infinity };
-    while (walker.nextNode()) {
-        const node = walker.currentNode, parent = node.parentElement, text = node.textContent.trim();
-        if (!text || parent.closest(".skip, .panes, title, select")) continue;
-        const frame = parent.closest(".drawing, .scroll"), edge = frame ? frame.getBoundingClientRect() : page;
-        const range = document.createRange();
-        range.selectNodeContents(node);
-        for (const box of range.getClientRects()) {
-            const [left, right] = [Math.max(box.left, edge.left), Math.min(box.right, edge.right)];
-            const isLabel = Boolean(parent.closest("svg"));
-            if (right > left) texts.push([text, isLabel, left, box.top, right, box.bottom]);
-        }
-    }
-    return texts;
-}"""
-"""The box of each line of text that is seen, but for the explorer's panes, which scroll: text, in a chart, sides."""
-
-
-def overprinted(page: Any) -> list[tuple[str, str]]:
-    """Pairs of texts that lie on each other: a label of a chart, and another one or a text of the page."""
-    boxes = page.evaluate(TEXTS)
-    labels = [box for box in boxes if box[1]]
-    assert labels
-    return [
-        (a[0], b[0])
-        for a in labels
-        for b in boxes
-        if a is not b and a[2] + 1 < b[4] and b[2] + 1 < a[4] and a[3] + 3 < b[5] and b[3] + 3 < a[5]
-    ]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from tests.report.conftest import overprinted
+
 pytestmark = pytest.mark.rest  # needs Chromium
 
 BOXES = """(svg) => [...svg.querySelectorAll("text")].map((text) => {
@@ -87,6 +89,13 @@ def test_no_text_of_a_figure_meets_another_leaves_it_or_is_too_small(open_page: 
             )
         scale = float(svg.evaluate("(svg) => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width"))
         assert 0.89 < scale <= 1.001
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("report", ["usual", "huge", "hostile"])
+def test_nothing_is_printed_over_a_label_of_a_chart(open_page: Any, report: str, width: int, scheme: str) -> None:
+    assert overprinted(open_page(report, width=width, color_scheme=scheme)) == []
 
 
 def test_no_name_stands_twice_on_a_page(open_page: Any) -> None:

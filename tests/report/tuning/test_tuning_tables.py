@@ -54,20 +54,6 @@ def test_without_a_fixed_k_the_table_says_so(made):
     assert columns(table, table.rows[0])["against tuned fixed k"] == (tuning_tables.NO_K,)
 
 
-def test_optimism_stands_behind_both_splits(made):
-    table = tuning_tables.optimism(made.tuning())
-    aggressive = columns(table, table.rows[0])
-    assert aggressive["completeness %, tuning"] == "85.0 (82.0–88.0)"
-    assert aggressive["completeness %, test"] == "84.0 (81.0–87.0)"
-    assert aggressive["completeness %, optimism"] == "+1.0"
-    assert aggressive["prompt tokens, optimism"] == "−4.8%"  # 190 against 1.05 x 190
-
-
-def test_without_a_test_split_there_is_no_optimism(made):
-    assert tuning_tables.optimism(made.edges()["unread"]) is None
-    assert tuning_tables.optimism(made.edges()["nothing"]) is None
-
-
 def test_gains_by_ranking_and_by_cut_stand_apart(made):
     table = tuning_tables.gains(made.edges()["one"])
     row = columns(table, table.rows[0])

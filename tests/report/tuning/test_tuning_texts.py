@@ -49,14 +49,6 @@ def test_per_cent_has_a_sign_unless_it_is_none(share, text):
     assert tuning_tables.percent(share) == text
 
 
-def test_optimism_is_tuning_less_test(made):
-    # 0.93 - 0.90 = 3 points; (320 - 400) / 400 = -20%
-    assert tuning_tables.optimism_text(COMPLETE, made.estimate(0.93, 0.1), made.estimate(0.90, 0.1)) == "+3.0"
-    assert tuning_tables.optimism_text(TOKENS, made.estimate(320.0, 1.0), made.estimate(400.0, 1.0)) == "−20.0%"
-    assert tuning_tables.optimism_text(TOKENS, made.estimate(320.0, 1.0), made.estimate(0.0, 1.0)) == "-"
-    assert tuning_tables.optimism_text(COMPLETE, made.estimate(0.93, 0.1), None) == "-"
-
-
 def test_a_policy_is_a_sentence(made):
     assert tuning_tables.policy_text(made.NORMAL) == (
         "least prompt tokens with completeness >= 0.9 of what is reachable at 20 items"
