@@ -100,7 +100,8 @@ codes: $(VENV)/.test  ## experiments/guide/codes.md: the code of every message, 
 kinds: $(VENV)/.test  ## datasets/README.md: the kinds of files that `ctxbench data import` reads, from their models
 	$(BIN)/python experiments/guide/kinds.py
 
-chart: $(VENV)/.demo  ## reports/run-chart.png: the README's picture
+chart: $(VENV)/.test $(VENV)/.demo  ## reports/run-chart.png, the README's picture, and run-page.png, a run's page; needs Chromium
+	$(BIN)/ctxbench run experiments/presets.yaml
 	$(BIN)/python experiments/guide/run_chart.py
 
 abstention: $(VENV)/.demo  ## reports/abstention.md: can it offer less, or nothing, where less is needed?

@@ -247,7 +247,8 @@ def answer(tuning: Tuning) -> str:
         return f"{_over_datasets(name, by_policy[name])}."
     ((dataset, outcome),) = by_policy[name]
     (group,) = (group for group in dataset.same_advice() if outcome in group)
-    return f"{policy_names(group)}: {_winner(dataset, outcome)}."
+    why = "" if outcome.recommended else _why_default(outcome)
+    return f"{policy_names(group)}: {_winner(dataset, outcome)}{why}."
 
 
 def _winner(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:

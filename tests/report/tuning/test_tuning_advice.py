@@ -121,7 +121,10 @@ def test_over_datasets_a_range_is_said_and_a_single_figure_once(made):
     kept = made.dataset(outcomes=(made.nothing(),))
     found = made.dataset(outcomes=(made.outcome(),))
     other = made.dataset(outcomes=(made.outcome(against={"defaults": made.changes((100.0, 150.0), (0.9, 0.95))}),))
-    assert answer(made.tuning(kept)) == "normal: keep the default (specification's defaults)."
+    assert answer(made.tuning(kept)) == (
+        "normal: keep the default (specification's defaults); label about 300 to 640 more requests to tell whether a "
+        "setting meets the target."
+    )
     assert answer(made.tuning(found)) == f"{OFFERS}."
     said = "normal: a setting is better than the default on"
     offers = "where it offers all that is needed for"
