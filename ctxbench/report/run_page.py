@@ -415,7 +415,6 @@ def _column(values: Sequence[Any]) -> Any:
 
 FILE_NAME = "report.html"
 _SCRIPTS = ("data.js", "list.js", "detail.js", "main.js")
-_FORBIDDEN = 20  # items that were offered although forbidden, of one selector
 _SCATTER, _NARROW, _SCORES = (760.0, 360.0), (356.0, 320.0), (620.0, 270.0)  # pixels
 
 
@@ -520,7 +519,6 @@ def _view(
         "number": number,
         "name": figures.dataset,
         "about": {"labelling": str(dataset.about.get("labelling", "")), "version": dataset.version, **dataset.counts},
-        "answer": run_answer(summary, figures),
         "table": comparison_table(summary, figures),
         "every_metric": comparison_table(summary, figures, every_metric=True),
         "scatters": {
@@ -532,11 +530,6 @@ def _view(
             for index, group in enumerate(groups)
         ),
         "unscored": tuple(part.selector for part in parts if part.selector not in scored),
-        "forbidden": tuple(
-            (selector.selector, tuple(selector.forbidden.items())[:_FORBIDDEN])
-            for selector in figures.selectors
-            if selector.forbidden
-        ),
         "payload": script_json(
             {
                 **dataset_payload(dataset, parts, tokens, selectors=summary.manifest["selectors"]),

@@ -261,6 +261,7 @@ class ComparisonTable:
     Attributes:
         dataset: its name.
         heading: name, number of queries, number of items.
+        answer: the sentence of `run_answer` for this dataset; empty if the run has no other.
         base: the selector that all are compared with.
         columns: those that have a value in any row.
         compared: the headline metrics that any row is compared on.
@@ -270,6 +271,7 @@ class ComparisonTable:
 
     dataset: str
     heading: str
+    answer: str
     base: str
     columns: tuple[Column, ...]
     compared: tuple[Metric, ...]
@@ -331,6 +333,7 @@ def comparison_table(summary: RunSummary, dataset: DatasetSummary, *, every_metr
     return ComparisonTable(
         dataset=dataset.dataset,
         heading=f"{dataset.dataset}: {queries}, {items}",
+        answer=run_answer(summary, dataset) if len(summary.datasets) > 1 else "",
         base=summary.compare_to,
         columns=columns,
         compared=compared,
@@ -702,7 +705,7 @@ def _alone(datasets: Sequence[DatasetSummary]) -> str:
             else "completeness is not known without labels"
         )
         return f"No winner: {reason}."
-    row, complete, tokens = measured[0]
+    ((row, complete, tokens),) = measured
     share = wording.with_unit(COMPLETENESS, complete.value)
     price = f" at {wording.with_unit(TOKENS, tokens.value)} tokens" if tokens else "; tokens were not measured"
     return f"{wording.named(row.selector)} offers all that is needed for {share} of requests{price}."

@@ -468,7 +468,7 @@ def _recommendations(tuning: Tuning, rest: Iterable[Section]) -> Iterator[Block]
     several, table = len(tuning.datasets) > 1, tuning_tables.presets(tuning)
     yield table
     if not several:
-        yield from _front(tuning.datasets[0])
+        yield _front(tuning.datasets[0])
     sentences = tuple(
         f"{f'{dataset.dataset}, ' * several}{sentence}"
         for dataset in tuning.datasets
@@ -485,9 +485,8 @@ def _recommendations(tuning: Tuning, rest: Iterable[Section]) -> Iterator[Block]
     yield Details("Policies, words and methods", explained)
 
 
-def _front(dataset: DatasetTuning) -> Iterator[Block]:
-    nothing = "No contender and no setting has both completeness and tokens: there is nothing to draw."
-    yield trade_off(dataset) or Text(nothing)
+def _front(dataset: DatasetTuning) -> Drawing | Text:
+    return trade_off(dataset) or Text("Nothing to draw: no contender has both completeness and tokens.")
 
 
 def _figure_texts(blocks: Iterable[Block]) -> Iterator[str]:
@@ -557,7 +556,7 @@ def _overview(tuning: Tuning) -> Iterator[Details]:
 def _dataset(tuning: Tuning, dataset: DatasetTuning) -> Iterator[Block]:
     yield Text(_facts(dataset))
     if len(tuning.datasets) > 1 or not dataset.outcomes:
-        yield from _front(dataset)
+        yield _front(dataset)
     if tuning_tables.all_results(dataset):
         contenders = tuning_tables.results(dataset, tags(dataset))
         yield Details(contenders.title, (contenders,))

@@ -164,9 +164,9 @@ def winner_sentence(name: str, compared: str, complete: Sequence[Means], tokens:
         if len(means) == 1 and not means[0].significant and means[0].value != means[0].compared
     ]
     end = f" ({' and '.join(doubts)}: {NOT_SIGNIFICANT})" if doubts else ""
-    price = f"{cost} tokens" if tokens else ""
-    text = f"{name} offers all that is needed for {share} of requests{price}; {compared} for {other}{other_cost}{end}"
-    return text if tokens else f"{text}; tokens were not measured"
+    unit, unmeasured = (" tokens", "") if tokens else ("", "; tokens were not measured")
+    text = f"{name} offers all that is needed for {share} of requests{cost}{unit}"
+    return f"{text}; {compared} for {other}{other_cost}{end}{unmeasured}"
 
 
 def _sides(pairs: Sequence[Means]) -> tuple[list[float], list[float]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
 import re
 from dataclasses import replace
@@ -21,7 +22,8 @@ from ctxbench.io.errors import StorageError
 from ctxbench.model.candidates import Candidates, Mode, Origin, add_expanded
 from ctxbench.model.items import Catalog, Item
 from ctxbench.report.run_page import dataset_payload, render_page, script_json
-from ctxbench.report.run_text import markdown_report
+from ctxbench.report.run_tables import comparison_table, run_answer
+from ctxbench.report.run_text import markdown_report, print_summary
 from ctxbench.report.scores import score_groups, threshold_of
 from ctxbench.report.wording import estimate_interval
 
@@ -70,6 +72,12 @@ def html(made_run) -> str:
 @pytest.fixture(scope="module")
 def page(html: str) -> Reader:
     return read(html)
+
+
+def printed(summary: Any) -> str:
+    out = io.StringIO()
+    print_summary(summary, out, width=400)
+    return out.getvalue()
 
 
 def payload(page: Reader, number: int) -> Any:
@@ -130,6 +138,17 @@ def test_a_comparison_has_five_columns(html: str) -> None:
     for table in main_tables(html):
         heads = ["selector", "complete %", "prompt tokens", "difference points, tokens", "significant"]
         assert table.texts("th", scope="col") == heads
+
+
+def test_each_of_several_datasets_has_its_sentence_wherever_the_run_is_shown(made_run, page: Reader) -> None:
+    summary = summarise_run(made_run.folder)
+    texts = [" ".join(page.texts("p")), markdown_report(summary, made_run.datasets), printed(summary)]
+    for dataset in summary.datasets:
+        sentence = run_answer(summary, dataset)
+        assert all(sentence in text for text in texts), sentence
+    assert all(run_answer(summary) in text for text in (*texts, " ".join(page.texts("strong"))))
+    (first, _) = summary.datasets
+    assert comparison_table(replace(summary, datasets=(first,)), first).answer == ""
 
 
 def test_every_metric_that_was_named_is_shown_at_once(made_run, html: str) -> None:
@@ -233,7 +252,7 @@ def test_the_title_is_the_datasets_and_the_day_of_the_run(made_run, page: Reader
     finally:
         made_run.folder.discard("timings.json")
     assert dated.texts("h1") == ["desk and small \u00b7 2026-11-29"]
-    assert dated.texts("title") == ["desk and small \u00b7 2026-11-29: ctxbench run"]
+    assert dated.texts("title")[0] == "desk and small \u00b7 2026-11-29: ctxbench run"
 
 
 def test_the_explorer_comes_before_scores_and_method(html: str) -> None:
