@@ -610,6 +610,7 @@ def _selector_notes(dataset: DatasetSummary) -> list[str]:
 
 
 _BOUNDS = ("oracle", "everything", "random")  # what others lie between: nobody's choice
+_CLOSE = 0.05 + 1e-9  # what is further below the best is not called as complete, however few queries there are
 COMPLETENESS, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 
 
@@ -640,8 +641,8 @@ def winner(dataset: DatasetSummary, base: str) -> str:
     """The selector to choose on a dataset: of the most complete ones the one with the fewest prompt tokens.
 
     As complete as the best is what the run's baseline shows: a selector whose difference from the baseline lies in the
-    interval of the best selector's difference, unless it is significantly less complete than the baseline. `oracle`,
-    `everything` and `random` are nobody's choice. Empty where nothing was compared.
+    interval of the best selector's difference, at most 5 points below it, unless it is significantly less complete than
+    the baseline. `oracle`, `everything` and `random` are nobody's choice. Empty where nothing was compared.
     """
     if not (compared := {name: row for name, row in _comparisons(dataset).items() if not _is_bound(name)}):
         return ""
@@ -651,10 +652,14 @@ def winner(dataset: DatasetSummary, base: str) -> str:
     if not _is_bound(base):
         gains, costs, alike = {base: 0.0, **gains}, {base: 0.0, **costs}, {base, *alike}
     best = max(gains, key=lambda name: gains[name])
-    least = compared[best][0].interval.low if best != base else 0.0
-    if best != base:
-        alike = {name for name in alike if gains[name] >= least and (name != base or not compared[best][0].significant)}
-    return min((name for name in gains if name in (*alike, best)), key=lambda name: (costs[name], -gains[name]))
+    least = max(gains[best] - _CLOSE, compared[best][0].interval.low if best != base else -_CLOSE)
+    wins = [
+        name
+        for name in gains
+        if name == best
+        or (name in alike and gains[name] >= least and not (name == base and compared[best][0].significant))
+    ]
+    return min(wins, key=lambda name: (costs[name], -gains[name]))
 
 
 def _is_bound(name: str) -> bool:
