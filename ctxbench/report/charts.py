@@ -203,33 +203,33 @@ def _position_labels(
 
     point, area = renderer.points_to_pixels(1.0), ax.bbox
     met = _Met([drawn(box, 1.0) for box in obstacles])
-    for label, (left, low, right, high) in ((label, known.reach) for label, known in named):
+    for label, (left, low, right, high) in ((label, wanted.reach) for label, wanted in named):
         x, y = label.xy
         met.drawn += [
             drawn((x, y, x, y), _MARK * point),
             drawn((x, low, x, high), 1.5),
             drawn((left, y, right, y), 1.5),
         ]
-    for label, known in named:
+    for label, wanted in named:
         x, y = ax.transData.transform(label.xy)
         unit = label.get_fontsize() * point / _FONT
-        places = []
-        for text in filter(None, (known.text, known.short)):
+        choices = []
+        for text in filter(None, (wanted.text, wanted.short)):
             label.set_text(text)
             width = Text.get_window_extent(label, renderer).width
             positions = [
                 (Bbox.from_bounds(at - part * width, base - 4 * unit, width, 15 * unit), part, led)
-                for at, base, part, led in _positions((x, y), drawn(known.reach, 0.0).extents, unit)
+                for at, base, part, led in _positions((x, y), drawn(wanted.reach, 0.0).extents, unit)
             ]
             fitting = [
                 position
                 for position in positions
                 if np.all(position[0].min >= area.min) and np.all(position[0].max <= area.max)
             ]
-            place, overlaps = _best_place((x, y), fitting or positions[:1], met, gap=_NAME_GAP * unit)
-            places.append(((not fitting, *overlaps, place[2]), text, place))  # a name that needs a line is worse
-        crowded, text, (box, part, led) = min(places, key=lambda place: place[0])
-        label.set(text=text, visible=not (known.short and crowded[1]))
+            position, overlaps = _best_place((x, y), fitting or positions[:1], met, gap=_NAME_GAP * unit)
+            choices.append(((not fitting, *overlaps, position[2]), text, position))  # a name that needs a line is worse
+        crowded, text, (box, part, led) = min(choices, key=lambda choice: choice[0])
+        label.set(text=text, visible=not (wanted.short and crowded[1]))
         if not label.get_visible():
             continue
         width = box.width

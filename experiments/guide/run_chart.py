@@ -38,7 +38,7 @@ def take_page() -> None:
     chromium = os.environ.get("CTXBENCH_CHROMIUM") or shutil.which("chromium")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": 1280, "height": 2200})
+        page = browser.new_page(viewport={"width": 1280, "height": 1900})
         page.goto(RUN.as_uri())
         page.screenshot(path=PAGE)
         browser.close()
