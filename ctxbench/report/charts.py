@@ -215,7 +215,7 @@ def _position_labels(
         unit = label.get_fontsize() * point / _FONT
         choices = []
         for text in filter(None, (wanted.text, wanted.short)):
-            label.set_text(text)
+            label.set(text=text, visible=True)  # what is hidden has no size
             width = Text.get_window_extent(label, renderer).width
             positions = [
                 (Bbox.from_bounds(at - part * width, base - 4 * unit, width, 15 * unit), part, led)

@@ -229,6 +229,9 @@ def test_a_name_without_room_gives_way_to_its_number(numbered):
     points = {name: (estimate(500 + 2 * i), estimate(0.9 + i / 1000)) for i, name in enumerate(names)}
     drawn(ax, points, numbered=numbered)
     shown = [label for label in ax.texts if label.get_visible()]
+    before = [(label.get_text(), label.get_position()) for label in shown]
+    ax.figure.draw_without_rendering()
+    assert [(label.get_text(), label.get_position()) for label in ax.texts if label.get_visible()] == before
     assert any(label.get_text().isdigit() for label in shown) is numbered
     if numbered:
         numbers = {f"{number}": name for number, name in enumerate(names, start=1)}
