@@ -91,7 +91,8 @@ kinds: $(VENV)/.test  ## datasets/README.md: the kinds of files that `ctxbench d
 notebooks: $(VENV)/.test  ## notebooks/*.ipynb: run them, and save what they show
 	$(BIN)/python experiments/guide/notebooks.py
 
-chart: $(VENV)/.demo  ## reports/run-chart.png: the README's picture
+chart: $(VENV)/.test $(VENV)/.demo  ## reports/run-chart.png, the README's picture, and run-page.png, a run's page; needs Chromium
+	$(BIN)/ctxbench run experiments/presets.yaml
 	$(BIN)/python experiments/guide/run_chart.py
 
 abstention: $(VENV)/.demo  ## reports/abstention.md: can it offer nothing where nothing is needed?

@@ -170,9 +170,9 @@ class Plots:
         Each selector is a mark with its name and both 95 % intervals; a dotted one does not hold, as there are too few
         queries, and one with an infinite end is left out. The baseline is a square. The thin line is the Pareto front:
         no other selector is as good as those on it on both metrics, and better on one. An axis of amounts is
-        logarithmic where they spread more than 20 times. Where at most a quarter of the selectors have less than
-        half of the best share, these stand at the foot of the axis, as triangles that say their figures. A selector
-        without one of the two is left out.
+        logarithmic where they spread more than 20 times. At most a quarter of the selectors are triangles with their
+        figures at the end of an axis: those with less than half of the best share, and those with more than 20 times
+        the amount of the others. A selector without one of the two is left out.
 
         Args:
             x, y: names of metrics that were asked for.
@@ -190,20 +190,21 @@ class Plots:
             >>> res = ctxbench.evaluate("datasets/smoke", ["bm25", "everything"], embedder="hashing", counter="chars/4")
             >>> ax = res.plot.trade_off()
             >>> ax.get_xlabel(), ax.get_ylabel()
-            ('tokens a query', 'completeness, %')
+            ('tokens per query', 'completeness, %')
         """
         for name in (x, y):
             check_known("metric", name, self._summary.metric_names)
-        options: dict[str, Any] = {"x": parse_metric(x), "y": parse_metric(y), "colours": self._colours}
+        metrics = parse_metric(x), parse_metric(y)
         drawn: dict[str, Drawing] = {}
         for summary in self._chosen(dataset, ax):
-            if not (points := run_charts.points_of(summary, options["x"], options["y"])):
+            if not (points := run_charts.points_of(summary, *metrics)):
                 raise ParameterError(f"no selector has both {x} and {y} on dataset {summary.dataset!r}")
             drawn[summary.dataset] = partial(
                 run_charts.trade_off,
                 points={self._titles[name]: point for name, point in points.items()},
                 base=self._titles[self._summary.compare_to],
-                **options,
+                metrics=metrics,
+                colours=self._colours,
             )
         return _on(ax, drawn, {name: name for name in drawn})
 

@@ -1,7 +1,7 @@
 """Run folders: write, read, and summarise by estimates and comparisons.
 
     manifest.json               versions, hashes, configuration, seed, identities, git commit
-    timings.json                seconds, and the machine; nothing else depends on the machine
+    timings.json                seconds, the machine and the day; nothing else depends on them
     <dataset>/<selector>/
         answers.zip             every candidate of every query, offered or not, by blocks of queries
         selections.jsonl        offered items, one line per query, for reading
@@ -279,6 +279,12 @@ class RunFolder:
                 manifest = _read_checked(self.path / "manifest.json")
             return str(manifest["experiment"]["name"])
         return None
+
+    def date(self) -> str:
+        """The day on which its last part was made, `2026-11-29`; empty where that is not known."""
+        with suppress(UserError, KeyError):
+            return str(self.read("timings.json")["date"])
+        return ""
 
     def is_foreign(self) -> bool:
         """Whether the folder holds files that are of no run, finished or not."""

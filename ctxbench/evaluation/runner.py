@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -371,7 +372,7 @@ def run(prepared: Prepared, folder: Path, *, progress: ProgressListener = silent
                 if row := _timing(answers):
                     timings.setdefault(name, {})[made_now] = row
             errors |= {f"{name}, {s}": n for s in work.selectors if (n := store.error_count(name, s))}
-        _save_timings(store, timings, experiment_folder=prepared.experiment.base)
+        _save_timings(store, timings, made=n_made > 0, experiment_folder=prepared.experiment.base)
         store.write("manifest.json", manifest(prepared, selectors, commit=commit))
     return RunReport(
         folder=folder,
@@ -417,8 +418,14 @@ def _timing(answers: StoredAnswers) -> dict[str, Any]:
     return {**row, "processor": machine()["processor"]}  # a row may be of an earlier call, on another machine
 
 
-def _save_timings(store: RunFolder, times: Mapping[str, Mapping[str, Any]], *, experiment_folder: Path) -> None:
-    """Write the times of parts, with those of earlier calls, into a separate file, since they never repeat."""
+def _save_timings(
+    store: RunFolder, times: Mapping[str, Mapping[str, Any]], *, made: bool, experiment_folder: Path
+) -> None:
+    """Write the times of parts, with those of earlier calls, into a separate file, since they never repeat.
+
+    `made` says whether this call made any part; else the date of the run stays.
+    """
+    day = "" if made else store.date()
     try:
         earlier = store.read("timings.json")["parts"]
     except (UserError, KeyError) as error:
@@ -429,6 +436,7 @@ def _save_timings(store: RunFolder, times: Mapping[str, Mapping[str, Any]], *, e
         "timings.json",
         {
             "machine": machine(),
+            "date": day or datetime.now(UTC).date().isoformat(),
             "experiment_folder": os.path.relpath(experiment_folder, store.path),
             "note": Message("evaluation.timings-note"),
             "parts": {name: {**earlier.get(name, {}), **times.get(name, {})} for name in {**earlier, **times}},

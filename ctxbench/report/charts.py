@@ -142,14 +142,29 @@ class _Met:
     lines: list[Any] = field(default_factory=list)
 
 
-def place_labels(
-    ax: Axes, points: Sequence[tuple[tuple[float, float], str, Box]], *, obstacles: Sequence[Box] = ()
-) -> None:
+@dataclass(frozen=True, slots=True)
+class PointLabel:
+    """The name of a point.
+
+    Attributes:
+        at: the point.
+        text: its name.
+        reach: how far its intervals reach.
+        short: stands in place of a name without room, left out if it would cover another; empty = the name stays.
+    """
+
+    at: tuple[float, float]
+    text: str
+    reach: Box
+    short: str = ""
+
+
+def place_labels(ax: Axes, points: Sequence[PointLabel], *, obstacles: Sequence[Box] = ()) -> None:
     """Name points; names are placed whenever the axes are drawn, when all sizes are known, and stay inside.
 
     Args:
         ax: where.
-        points: each with its name and how far its intervals reach, in the order in which names choose.
+        points: in the order in which names choose.
         obstacles: what labels avoid apart from points and their intervals.
     """
     from matplotlib.artist import Artist
@@ -158,10 +173,10 @@ def place_labels(
     placing: Any = Artist()
     line: dict[str, Any] = {"arrowstyle": "-", "linewidth": 0.6, "color": ink(ax), "alpha": 0.6, "shrinkB": 4.0}
     named = []
-    for at, text, reach in points:
+    for point in points:
         label = ax.annotate(
-            text,
-            at,
+            point.text,
+            point.at,
             xytext=(8.0, 0.0),
             textcoords="offset points",
             fontsize="small",
@@ -170,14 +185,14 @@ def place_labels(
         )
         label.set(parse_math=False, zorder=5, in_layout=False)
         label.set_path_effects([withStroke(linewidth=2.0, foreground=paper(ax))])
-        named.append((label, reach))
+        named.append((label, point))
     placing.set(zorder=0.0, in_layout=False)
     placing.draw = partial(_position_labels, ax, named, obstacles)
     ax.add_artist(placing)
 
 
 def _position_labels(
-    ax: Axes, named: Sequence[tuple[Annotation, Box]], obstacles: Sequence[Box], renderer: Any
+    ax: Axes, named: Sequence[tuple[Annotation, PointLabel]], obstacles: Sequence[Box], renderer: Any
 ) -> None:
     """Give each label the position where it, and the line from there to its mark, overlap least."""
     from matplotlib.text import Text
@@ -188,26 +203,36 @@ def _position_labels(
 
     point, area = renderer.points_to_pixels(1.0), ax.bbox
     met = _Met([drawn(box, 1.0) for box in obstacles])
-    for label, (left, low, right, high) in named:
+    for label, (left, low, right, high) in ((label, wanted.reach) for label, wanted in named):
         x, y = label.xy
         met.drawn += [
             drawn((x, y, x, y), _MARK * point),
             drawn((x, low, x, high), 1.5),
             drawn((left, y, right, y), 1.5),
         ]
-    for label, reach in named:
+    for label, wanted in named:
         x, y = ax.transData.transform(label.xy)
-        unit, width = label.get_fontsize() * point / _FONT, Text.get_window_extent(label, renderer).width
-        positions = [
-            (Bbox.from_bounds(at - part * width, base - 4 * unit, width, 15 * unit), part, led)
-            for at, base, part, led in _positions((x, y), drawn(reach, 0.0).extents, unit)
-        ]
-        fitting = [
-            position
-            for position in positions
-            if np.all(position[0].min >= area.min) and np.all(position[0].max <= area.max)
-        ]
-        box, part, led = _best_place((x, y), fitting or positions[:1], met, gap=_NAME_GAP * unit)
+        unit = label.get_fontsize() * point / _FONT
+        choices = []
+        for text in filter(None, (wanted.text, wanted.short)):
+            label.set(text=text, visible=True)  # what is hidden has no size
+            width = Text.get_window_extent(label, renderer).width
+            positions = [
+                (Bbox.from_bounds(at - part * width, base - 4 * unit, width, 15 * unit), part, led)
+                for at, base, part, led in _positions((x, y), drawn(wanted.reach, 0.0).extents, unit)
+            ]
+            fitting = [
+                position
+                for position in positions
+                if np.all(position[0].min >= area.min) and np.all(position[0].max <= area.max)
+            ]
+            position, overlaps = _best_place((x, y), fitting or positions[:1], met, gap=_NAME_GAP * unit)
+            choices.append(((not fitting, *overlaps, position[2]), text, position))  # a name that needs a line is worse
+        crowded, text, (box, part, led) = min(choices, key=lambda choice: choice[0])
+        label.set(text=text, visible=not (wanted.short and crowded[1]))
+        if not label.get_visible():
+            continue
+        width = box.width
         left, base = min(max(box.x0, area.x0), max(area.x1 - width, area.x0)), box.y0 + 4 * unit
         # Where no place lets a long name stay inside, it is pushed there, over its mark.
         base = base if left == box.x0 else y + 9 * unit
@@ -219,11 +244,14 @@ def _position_labels(
             label.arrow_patch.set_visible(led)
 
 
-def _best_place(mark: tuple[float, float], positions: Sequence[_Position], met: _Met, *, gap: float) -> _Position:
+def _best_place(
+    mark: tuple[float, float], positions: Sequence[_Position], met: _Met, *, gap: float
+) -> tuple[_Position, tuple[int, int, int]]:
     """The position where a label overlaps least, the first of equals: names, other marks; then names near, and lines.
 
     Names first: of two that lie on each other neither can be read, and an interval is seen on both sides of a name.
-    What is near is counted last, and up to the first place with nothing near, as it takes longest.
+    What is near is counted last, and up to the first place with nothing near, as it takes longest. The numbers of
+    these overlaps are returned, too.
     """
     covered = [(box.count_overlaps(met.names), box.count_overlaps(met.drawn)) for box, _, _ in positions]
     fewest = min(covered)
@@ -233,7 +261,7 @@ def _best_place(mark: tuple[float, float], positions: Sequence[_Position], met: 
         near.append(_near(mark, position, met=met, gap=gap))
         if near[-1] == 0:
             break
-    return equals[near.index(min(near))]
+    return equals[near.index(min(near))], (*fewest, min(near))
 
 
 def _near(mark: tuple[float, float], position: _Position, *, met: _Met, gap: float) -> int:
@@ -267,7 +295,7 @@ def _positions(at: tuple[float, float], reach: Box, unit: float) -> Iterator[tup
         yield from ((end, base, part, far > 0) for end, part, bases in ends for base in bases)
 
 
-ALONE, SMALL, MEDIUM = (640.0, 356.0), (330.0, 250.0), (380.0, 310.0)
+ALONE, NARROW, SMALL, MEDIUM = (760.0, 400.0), (356.0, 310.0), (330.0, 250.0), (380.0, 310.0)
 """Sizes of a panel in pixels, without the legend."""
 _DASHES: tuple[tuple[float, ...], ...] = ((), (3.2, 1.2), (1.0, 1.0), (3.2, 1.0, 1.0, 1.0), (6.0, 2.0))
 _LEFT, _RIGHT, _TOP, _HEAD, _BOTTOM = 68.0, 18.0, 12.0, 20.0, 44.0  # margins of a panel; a title takes the head
@@ -331,7 +359,7 @@ class Panel:
         title: above it.
         lines: by name, each as (xs, ys) in the order in which they are joined, or as (xs, ys, lows, highs) with a band
             around it, whose ends may be infinite. Those with names that differ only behind a colon share a colour and
-            dashes, and the first of them is thick.
+            dashes; the first of them is thick, and only its band is drawn.
         x, y: its axes.
         rings: points that stand out.
     """
@@ -413,10 +441,10 @@ def lines(ax: Axes, panel: Panel) -> dict[str, Any]:
         stem = name.rpartition(": ")[0] or name
         thick, index = stem not in stems, stems.setdefault(stem, len(stems))
         colour = COLOURS[index % len(COLOURS)]
-        if band:
+        if band and thick:
             far = 10.0 * (panel.y.high - panel.y.low)
             low, high = (np.clip(end, panel.y.low - far, panel.y.high + far) for end in band)
-            ax.fill_between(xs, low, high, color=colour, alpha=0.13 if thick else 0.07, linewidth=0, zorder=1)
+            ax.fill_between(xs, low, high, color=colour, alpha=0.13, linewidth=0, zorder=1)
         dash = _DASHES[index % len(_DASHES)]
         (drawn[name],) = ax.plot(
             xs,
@@ -455,7 +483,7 @@ def _rings(ax: Axes, panel: Panel) -> dict[str, Any]:
             clip_on=False,
         )
         tags.setdefault((x, y), []).extend([ring.tag + arrow] if ring.tag else [])
-    place_labels(ax, [(at, ",".join(names), at * 2) for at, names in tags.items() if names])
+    place_labels(ax, [PointLabel(at, ",".join(names), at * 2) for at, names in tags.items() if names])
     return drawn
 
 

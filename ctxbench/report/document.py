@@ -43,13 +43,6 @@ class Weight(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Subheading:
-    """A heading inside a section."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Text:
     """A paragraph; a console shows `n_lines` lines of it at most, 0 = all."""
 
@@ -109,12 +102,14 @@ class Drawing:
         title: in few words.
         caption: what to see in it, as sentences.
         svg: the text of its file.
+        narrow: what a page shows in its place where it is narrow; may be empty.
     """
 
     name: str
     title: str
     caption: str
     svg: str
+    narrow: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +120,7 @@ class Details:
     blocks: tuple[Table | Text | Bullets | Drawing, ...]
 
 
-Block: TypeAlias = Subheading | Text | Bullets | Code | Table | Drawing | Details
+Block: TypeAlias = Text | Bullets | Code | Table | Drawing | Details
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,8 +238,6 @@ def _rendered(block: Block, document: Document, width: int, *, titled: bool) -> 
     match block:
         case Text():
             return _wrapped(block.text, 0, 0, width, block.n_lines)
-        case Subheading():
-            return _wrapped(block.text, 0, 0, width)
         case Bullets():
             return [line for text in block.texts for line in _bullet(text, width, block.n_lines)]
         case Code():
@@ -373,7 +366,7 @@ def markdown(document: Document, *, limit: int | None = LIMIT, figures: str = ""
     Returns:
         Text of at most so many bytes; ends with a line feed.
     """
-    level, parts_of = document.level, partial(_parts, level=document.level + 2, figures=figures)
+    level, parts_of = document.level, partial(_parts, figures=figures)
     opening = [*_title(document), *parts_of(document.opening, titled=False)]
     sections = [
         [_heading(level + 1, section.title), *parts_of(section.blocks, titled=document.table_titles)]
@@ -430,12 +423,10 @@ def _heading(level: int, text: str, before: str = "") -> _Part:
     return _Part(f"{'#' * level} {before}{_sentence(text)}")
 
 
-def _parts(blocks: Iterable[Block], *, titled: bool, level: int, figures: str) -> Iterator[_Part]:
-    """The parts of blocks; blank lines go between them. Headings are of the level."""
+def _parts(blocks: Iterable[Block], *, titled: bool, figures: str) -> Iterator[_Part]:
+    """The parts of blocks; blank lines go between them."""
     for block in blocks:
         match block:
-            case Subheading():
-                yield _heading(level, block.text)
             case Text():
                 yield _Part(_paragraph(block.text))
             case Bullets():
@@ -450,7 +441,7 @@ def _parts(blocks: Iterable[Block], *, titled: bool, level: int, figures: str) -
                 yield _Part(f"![{_sentence(block.title)}]({figures}{block.name}.svg)")
                 yield _Part(_paragraph(block.caption))
             case Details():
-                yield from _folded(block.title, _parts(block.blocks, titled=False, level=level, figures=figures))
+                yield from _folded(block.title, _parts(block.blocks, titled=False, figures=figures))
 
 
 def _folded(title: str, parts: Iterable[_Part]) -> Iterator[_Part]:

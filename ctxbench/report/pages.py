@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO, StringIO
@@ -19,7 +19,7 @@ from xml.etree import ElementTree as ET
 
 from markupsafe import Markup, escape
 
-from ctxbench.io.errors import StorageError, count, visible
+from ctxbench.io.errors import StorageError, count, first_few, visible
 from ctxbench.io.files import read_bytes, read_text, write_atomic
 from ctxbench.report.document import Document
 from ctxbench.report.wording import on_one_line, without_surrogates
@@ -173,6 +173,11 @@ def page_template(name: str, **filters: Callable[[Any], Any]) -> Template:
     )
     environment.filters |= {"count": count, "breakable": _breakable, "inline": inline, **filters}
     return environment.get_template(name)
+
+
+def report_title(datasets: Sequence[str], date: str) -> str:
+    """The title of a page: what was measured on, and when: `bfcl-simple · 2026-11-29`; the date may be empty."""
+    return " \u00b7 ".join(filter(None, [first_few(datasets, 3), date]))
 
 
 def stylesheet(*names: str) -> Markup:

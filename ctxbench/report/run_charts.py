@@ -21,11 +21,12 @@ from ctxbench.evaluation.statistics import Comparison, Estimate, Interval
 from ctxbench.gate.baseline import AcceptedFigures
 from ctxbench.gate.history import FIGURES, GONE, BaselineHistory, PastBaseline
 from ctxbench.io.console import is_plain
-from ctxbench.io.errors import ParameterError
+from ctxbench.io.errors import ParameterError, first_few
 from ctxbench.report import wording
 from ctxbench.report.charts import (
     COLOURS,
     LOG_FROM,
+    PointLabel,
     ink,
     mark_numbers,
     marks_of,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 
+_LABEL_LETTERS = 42  # of a threshold: half of the axis has room for them
 _REQUIRED, _OTHER, _IDLE = COLOURS[0], COLOURS[4], COLOURS[3]
 
 
@@ -102,7 +104,7 @@ def _thresholds(ax: Axes, group: ScoreGroup) -> None:
     """Draw thresholds as lines with labels, and the legend of the bars."""
     by_value = group_pairs(((t.value, t.text), wording.named(t.selector)) for t in group.thresholds)
     labels = [
-        (value, text if len(group.selectors) == 1 else f"{text} {wording.listed(names)}")
+        (value, text if len(group.selectors) == 1 else f"{text} {first_few(names, 1)}"[:_LABEL_LETTERS])
         for (value, text), names in sorted(by_value.items())
     ]
     low, high = ax.get_xlim()
@@ -116,9 +118,10 @@ def _thresholds(ax: Axes, group: ScoreGroup) -> None:
         labelcolor=ink(ax),
     )
     row = float(legend.get_texts()[0].get_fontsize()) * 1.35 / size(ax)[1]
-    for index, (value, text) in enumerate(labels):
+    legend_rows = len(legend.get_texts())
+    for index, (value, text) in enumerate(labels, start=legend_rows):  # below the legend, however long they are
         ax.axvline(value, color=ink(ax), linewidth=1.0, linestyle="--", label=f"_{text}")
-        before = value >= low + 0.55 * (high - low)
+        before = value >= (low + high) / 2
         label = ax.annotate(
             text,
             (value, 1.0 - row * index),
@@ -131,7 +134,7 @@ def _thresholds(ax: Axes, group: ScoreGroup) -> None:
             color=ink(ax),
         )
         label.set(parse_math=False, in_layout=False)
-    rows = len(labels) + len(legend.get_texts()) if len(labels) > 1 else max(len(labels), len(legend.get_texts()))
+    rows = len(labels) + legend_rows
     up = max(group.required, default=0)
     down = max((a + b for a, b in zip(group.not_required, group.idle, strict=True)), default=0)
     head = min(row * (rows + 0.5), 0.6)
@@ -162,39 +165,43 @@ def trade_off(
     ax: Axes,
     points: Mapping[str, tuple[Estimate, Estimate]],
     *,
-    x: Metric,
-    y: Metric,
+    metrics: tuple[Metric, Metric],
     base: str,
     colours: Mapping[str, str],
+    numbered: bool = False,
 ) -> None:
     """Draw one mark per selector, with its intervals and its name, and the Pareto front.
 
-    Where at most a quarter of the selectors have less than half of the best share, these are drawn as triangles at the
-    foot of the axis, with their values as text, so that the others get the room.
+    At most a quarter of the selectors are drawn at the end of an axis, as triangles with their values as text, so that
+    the others get the room: those with less than half of the best share, and those with more than 20 times the amount.
 
     Args:
         ax: where.
         points: by selector, its means on both metrics; one without a mean is left out.
-        x, y: the metrics.
+        metrics: those across and up.
         base: the selector whose mark is a square.
         colours: by selector.
+        numbered: whether a name without room gives way to the selector's number, its position in `colours` from 1.
     """
+    x, y = metrics
     drawn = {name: pair for name, pair in points.items() if all(math.isfinite(estimate.value) for estimate in pair)}
-    foot, above = _foot(drawn, y)
-    named: list[tuple[tuple[float, float], str, Any]] = []
-    marks = marks_of(colours)
+    (foot, above), (end, within) = _foot(drawn, y), _end(drawn, x)
+    near = [name for name in drawn if name in above and name in within]
+    named: list[tuple[tuple[float, float], str, str, Any]] = []
+    marks, numbers = marks_of(colours), {name: str(number) for number, name in enumerate(colours, start=1)}
     for name, (across, up) in drawn.items():
-        at, text = (across.value, up.value), wording.named(name)
-        marker = "s" if name == base else marks[name]
-        text += " (baseline)" if name == base and len(drawn) > 1 else ""
-        if name in above:
+        text = wording.named(name) + " (baseline)" * (name == base and len(drawn) > 1)
+        at = (across.value if name in within else end, up.value if name in above else foot)
+        marker, reach = "s" if name == base else marks[name], at * 2
+        if name in near:
             _whisker(ax, across.interval, up.value, colours[name], f"_{x} of {name}", upright=False)
             _whisker(ax, up.interval, across.value, colours[name], f"_{y} of {name}", upright=True)
             (left, right), (low, high) = _ends(across), _ends(up)
             reach = (left, low, right, high)
+        elif name in within:
+            marker, text = "v", f"{text}, {wording.with_unit(y, up.value)} (below the axis)"
         else:
-            at, marker, reach = (across.value, foot), "v", (across.value, foot) * 2
-            text += f", {wording.number(y, up.value)}% (below the axis)"
+            marker, text = ">", f"{text}, {wording.with_unit(x, across.value)} (beyond the axis)"
         ax.plot(
             *at,
             label=name,
@@ -204,25 +211,27 @@ def trade_off(
             markeredgecolor=paper(ax),
             **_MARK,
         )
-        named.append((at, text, reach))
+        named.append((at, text, numbers[name], reach))
     ax.margins(0.15, 0.1)  # room for names
-    logs = [_scale_metric(ax.xaxis, x, [across.value for across, _ in drawn.values()])]
+    logs = [_scale_metric(ax.xaxis, x, [drawn[name][0].value for name in within])]
     logs.append(_scale_metric(ax.yaxis, y, [drawn[name][1].value for name in above]))
-    front = _front([(drawn[name][0].value, drawn[name][1].value) for name in above], x, y)
-    place_labels(ax, _joint(named), obstacles=_draw_front(ax, front, lower=x.declaration.better == "lower"))
-    loose = any(_is_dotted(estimate.interval) for name in above for estimate in drawn[name])
+    front = _front([(drawn[name][0].value, drawn[name][1].value) for name in near], x, y)
+    obstacles = _draw_front(ax, front, lower=x.declaration.better == "lower")
+    place_labels(ax, _joint(named, numbered=numbered), obstacles=obstacles)
+    loose = any(_is_dotted(estimate.interval) for name in near for estimate in drawn[name])
     ax.set_xlabel(_metric_title(x, log=logs[0]) + _LOOSE * loose)
     ax.set_ylabel(_metric_title(y, log=logs[1]))
 
 
-def _joint(named: Sequence[tuple[tuple[float, float], str, Any]]) -> list[tuple[tuple[float, float], str, Any]]:
+def _joint(named: Sequence[tuple[tuple[float, float], str, str, Any]], *, numbered: bool) -> list[PointLabel]:
     """The labels, those of the same point joined into one."""
-    by_point = group_pairs((at, (text, reach)) for at, text, reach in named)
+    by_point = group_pairs((at, (text, number, reach)) for at, text, number, reach in named)
     joined = []
     for at, labels in by_point.items():
-        names = [text for text, _ in labels]
+        names, numbers = [text for text, _, _ in labels], [number for _, number, _ in labels]
         names = names if len(names) <= _NAMED else [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} more"]
-        joined.append((at, wording.listed(names), labels[0][1]))
+        short = ", ".join(numbers) if numbered else ""
+        joined.append(PointLabel(at, wording.listed(names), labels[0][2], short))
     return joined
 
 
@@ -280,6 +289,15 @@ def _foot(points: Mapping[str, tuple[Estimate, Estimate]], y: Metric) -> tuple[f
     return foot, [name for name, (_, up) in points.items() if up.value >= foot]
 
 
+def _end(points: Mapping[str, tuple[Estimate, Estimate]], x: Metric) -> tuple[float, list[str]]:
+    """The end of the x axis, and the selectors that are not drawn at it."""
+    values = sorted(across.value for across, _ in points.values())
+    most = values[math.ceil(_MOST * len(values)) - 1] if values else 0.0
+    limit = LOG_FROM * most if most > 0 and wording.unit(x) != "%" else math.inf
+    within = [name for name, (across, _) in points.items() if across.value <= limit]
+    return max((_ends(points[name][0])[1] for name in within), default=0.0), within
+
+
 def _ends(estimate: Estimate) -> tuple[float, float]:
     """The ends of the interval; the mean in place of an infinite end."""
     low, high = (
@@ -306,7 +324,7 @@ def _scale_metric(axis: Any, metric: Metric, values: Sequence[float]) -> bool:
 
 def _metric_title(metric: Metric, *, log: bool) -> str:
     unit = wording.unit(metric)
-    named = f"{metric}, %" if unit == "%" else f"{metric} a query" if unit else str(metric)
+    named = f"{metric}, %" if unit == "%" else f"{metric} per query" if unit else str(metric)
     return f"{named}, logarithmic" if log else named
 
 
@@ -486,7 +504,7 @@ def _scaled(ax: Axes, commits: Sequence[CommitMark], metric: Metric, values: Seq
     marked = range((len(commits) - 1) % step, len(commits), step)  # the newest among them
     ax.set_xticks(marked, [commits[x].label for x in marked], parse_math=False)
     title = metric.declaration.title.lower()
-    ax.set_ylabel(f"{title}, %" if percent else f"{title} a query", parse_math=False)
+    ax.set_ylabel(f"{title}, %" if percent else f"{title} per query", parse_math=False)
 
 
 HEADINGS = ("date", "commit", "message", "dataset", "selector", "queries", *map(str, FIGURES), "note")

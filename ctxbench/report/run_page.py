@@ -31,7 +31,7 @@ from ctxbench.model.items import Item
 from ctxbench.model.selection import stacked
 from ctxbench.report import wording
 from ctxbench.report.charts import colours
-from ctxbench.report.pages import axes_at, page_template, read_parts, stylesheet, svg
+from ctxbench.report.pages import axes_at, page_template, read_parts, report_title, stylesheet, svg
 from ctxbench.report.run_charts import points_of, scores, trade_off
 from ctxbench.report.run_tables import (
     about_selector,
@@ -415,8 +415,7 @@ def _column(values: Sequence[Any]) -> Any:
 
 FILE_NAME = "report.html"
 _SCRIPTS = ("data.js", "list.js", "detail.js", "main.js")
-_FORBIDDEN = 20  # items that were offered although forbidden, of one selector
-_SCATTER, _SCORES = (620.0, 340.0), (620.0, 270.0)  # pixels
+_SCATTER, _NARROW, _SCORES = (760.0, 360.0), (356.0, 320.0), (620.0, 270.0)  # pixels
 
 
 def write_report(
@@ -473,6 +472,7 @@ def render_page(
     }
     html: str = page_template("report.html.j2").render(
         summary=summary,
+        title=report_title([view["name"] for view in views], folder.date()),
         answer=run_answer(summary),
         manifest=summary.manifest,
         experiment=summary.manifest["experiment"],
@@ -521,17 +521,15 @@ def _view(
         "about": {"labelling": str(dataset.about.get("labelling", "")), "version": dataset.version, **dataset.counts},
         "table": comparison_table(summary, figures),
         "every_metric": comparison_table(summary, figures, every_metric=True),
-        "scatter": _scatter(summary, figures, f"scatter-{number}"),
+        "scatters": {
+            "wide": _scatter(summary, figures, f"scatter-{number}", _SCATTER),
+            "narrow": _scatter(summary, figures, f"narrow-{number}", _NARROW),
+        },
         "scores": tuple(
             {"group": group, "svg": _histogram(group, figures.dataset, f"scores-{number}-{index}")}
             for index, group in enumerate(groups)
         ),
         "unscored": tuple(part.selector for part in parts if part.selector not in scored),
-        "forbidden": tuple(
-            (selector.selector, tuple(selector.forbidden.items())[:_FORBIDDEN])
-            for selector in figures.selectors
-            if selector.forbidden
-        ),
         "payload": script_json(
             {
                 **dataset_payload(dataset, parts, tokens, selectors=summary.manifest["selectors"]),
@@ -541,18 +539,14 @@ def _view(
     }
 
 
-def _scatter(summary: RunSummary, dataset: DatasetSummary, name: str) -> str:
+def _scatter(summary: RunSummary, dataset: DatasetSummary, name: str, size: tuple[float, float]) -> str:
     """Completeness against prompt tokens; empty where fewer than two selectors have both."""
     y, x = map(parse_metric, HEADLINE)
-    points, (width, height) = points_of(dataset, x, y), _SCATTER
+    points, (width, height) = points_of(dataset, x, y), size
     if len(points) < 2:
         return ""
-    options: dict[str, Any] = {
-        "x": x,
-        "y": y,
-        "base": summary.compare_to,
-        "colours": colours(summary.manifest["selectors"]),
-    }
+    look = colours(summary.manifest["selectors"])
+    options: dict[str, Any] = {"metrics": (x, y), "base": summary.compare_to, "colours": look, "numbered": True}
     return svg(
         lambda figure: trade_off(axes_at(figure, 58.0, 10.0, width - 70.0, height - 68.0), points, **options),
         width=width,

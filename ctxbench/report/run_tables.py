@@ -261,6 +261,7 @@ class ComparisonTable:
     Attributes:
         dataset: its name.
         heading: name, number of queries, number of items.
+        answer: the sentence of `run_answer` for this dataset; empty if the run has no other.
         base: the selector that all are compared with.
         columns: those that have a value in any row.
         compared: the headline metrics that any row is compared on.
@@ -270,6 +271,7 @@ class ComparisonTable:
 
     dataset: str
     heading: str
+    answer: str
     base: str
     columns: tuple[Column, ...]
     compared: tuple[Metric, ...]
@@ -280,11 +282,6 @@ class ComparisonTable:
     def headline(self) -> tuple[Column, ...]:
         """The columns that a page shows before the differences: those of the headline metrics, or all without these."""
         return tuple(column for column in self.columns if column.metric.name in HEADLINE) or self.columns
-
-    @property
-    def further(self) -> tuple[Column, ...]:
-        """The other columns."""
-        return tuple(column for column in self.columns if column not in self.headline)
 
     @property
     def words(self) -> str:
@@ -336,6 +333,7 @@ def comparison_table(summary: RunSummary, dataset: DatasetSummary, *, every_metr
     return ComparisonTable(
         dataset=dataset.dataset,
         heading=f"{dataset.dataset}: {queries}, {items}",
+        answer=run_answer(summary, dataset) if len(summary.datasets) > 1 else "",
         base=summary.compare_to,
         columns=columns,
         compared=compared,
@@ -612,41 +610,39 @@ def _selector_notes(dataset: DatasetSummary) -> list[str]:
 
 
 _BOUNDS = ("oracle", "everything", "random")  # what others lie between: nobody's choice
+_CLOSE = 0.05 + 1e-9  # what is further below the best is not called as complete, however few queries there are
 COMPLETENESS, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 
 
-def run_answer(summary: RunSummary) -> str:
-    """The sentence that a report of a run begins with: which selector to choose, compared with which, at what price.
+def run_answer(summary: RunSummary, *only: DatasetSummary) -> str:
+    """The sentence that a report begins with: which selector to choose, what it offers, at what price.
 
     See `winner` for the choice. It is compared with the baseline of the run, the baseline with the most complete other
     selector. Over several datasets the one that wins on most of them is chosen.
+
+    Args:
+        summary: of the run.
+        only: the datasets that the sentence is about; without any, all.
     """
-    base = summary.compare_to
-    if not (winners := [name for dataset in summary.datasets if (name := winner(dataset, base))]):
-        return _alone(summary)
+    datasets, base = only or summary.datasets, summary.compare_to
+    if not (winners := [name for dataset in datasets if (name := winner(dataset, base))]):
+        return _alone(datasets)
     chosen, n_won = Counter(winners).most_common(1)[0]
-    rival = base if chosen != base else _rival(summary.datasets)
-    pairs = [pair for dataset in summary.datasets if (pair := _pair(dataset, chosen, rival, base)) is not None]
-    names = wording.named(chosen), wording.named(rival)
-    if len(summary.datasets) == 1:
-        return f"{wording.winner_sentence(*names, *pairs[0])}.{_failed(summary.datasets[0], (chosen, rival))}"
-    more, less = (
-        sum(complete.significant and complete.is_more == side for complete, _ in pairs) for side in (True, False)
-    )
-    prices = [tokens.relative for _, tokens in pairs if tokens is not None]
-    price = f", for {wording.change_range(prices)} tokens" if prices else "; tokens were not measured"
-    return (
-        f"{names[0]} wins on {n_won:,} of {len(summary.datasets):,} datasets: compared with {names[1]}, it is more "
-        f"complete on {more:,} and less complete on {less:,}{price}."
-    )
+    rival = base if chosen != base else _rival(datasets)
+    pairs = [pair for dataset in datasets if (pair := _pair(dataset, chosen, rival, base)) is not None]
+    complete, tokens = [pair[0] for pair in pairs], [pair[1] for pair in pairs if pair[1] is not None]
+    sentence = f"{wording.winner_sentence(wording.named(chosen), wording.named(rival), complete, tokens)}."
+    if len(datasets) == 1:
+        return f"{sentence}{_failed(datasets[0], (chosen, rival))}"
+    return f"Best on {n_won:,} of {len(datasets):,} datasets: {sentence}"
 
 
 def winner(dataset: DatasetSummary, base: str) -> str:
     """The selector to choose on a dataset: of the most complete ones the one with the fewest prompt tokens.
 
     As complete as the best is what the run's baseline shows: a selector whose difference from the baseline lies in the
-    interval of the best selector's difference, unless it is significantly less complete than the baseline. `oracle`,
-    `everything` and `random` are nobody's choice. Empty where nothing was compared.
+    interval of the best selector's difference, at most 5 points below it, unless it is significantly less complete than
+    the baseline. `oracle`, `everything` and `random` are nobody's choice. Empty where nothing was compared.
     """
     if not (compared := {name: row for name, row in _comparisons(dataset).items() if not _is_bound(name)}):
         return ""
@@ -656,10 +652,14 @@ def winner(dataset: DatasetSummary, base: str) -> str:
     if not _is_bound(base):
         gains, costs, alike = {base: 0.0, **gains}, {base: 0.0, **costs}, {base, *alike}
     best = max(gains, key=lambda name: gains[name])
-    least = compared[best][0].interval.low if best != base else 0.0
-    if best != base:
-        alike = {name for name in alike if gains[name] >= least and (name != base or not compared[best][0].significant)}
-    return min((name for name in gains if name in (*alike, best)), key=lambda name: (costs[name], -gains[name]))
+    least = max(gains[best] - _CLOSE, compared[best][0].interval.low if best != base else -_CLOSE)
+    wins = [
+        name
+        for name in gains
+        if name == best
+        or (name in alike and gains[name] >= least and not (name == base and compared[best][0].significant))
+    ]
+    return min(wins, key=lambda name: (costs[name], -gains[name]))
 
 
 def _is_bound(name: str) -> bool:
@@ -698,22 +698,22 @@ def _failed(dataset: DatasetSummary, names: Sequence[str]) -> str:
     return "".join(f" {text}." for text in texts)
 
 
-def _alone(summary: RunSummary) -> str:
+def _alone(datasets: Sequence[DatasetSummary]) -> str:
     """The sentence of a run in which nothing was compared."""
-    rows = [selector for dataset in summary.datasets for selector in dataset.selectors]
+    rows = [selector for dataset in datasets for selector in dataset.selectors]
     figures = [(row, row.estimates.get(str(COMPLETENESS)), row.estimates.get(str(TOKENS))) for row in rows]
     measured = [(row, complete, tokens) for row, complete, tokens in figures if complete and complete.n]
     if len(measured) != 1:
-        reason = "nothing was compared with the baseline" if measured else "completeness is not known without labels"
+        reason = (
+            "nothing but oracle, everything and random was compared with the baseline"
+            if measured
+            else "completeness is not known without labels"
+        )
         return f"No winner: {reason}."
-    row, complete, tokens = measured[0]
-    text = (
-        f"{wording.named(row.selector)} is complete on {wording.with_unit(COMPLETENESS, complete.value)} of the queries"
-    )
-    price = (
-        f" for {wording.with_unit(TOKENS, tokens.value)} tokens per query" if tokens else "; tokens were not measured"
-    )
-    return f"{text}{price}."
+    ((row, complete, tokens),) = measured
+    share = wording.with_unit(COMPLETENESS, complete.value)
+    price = f" at {wording.with_unit(TOKENS, tokens.value)} tokens" if tokens else "; tokens were not measured"
+    return f"{wording.named(row.selector)} offers all that is needed for {share} of requests{price}."
 
 
 def glance(summary: RunSummary) -> Iterator[tuple[str, ...]]:

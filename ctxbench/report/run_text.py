@@ -110,7 +110,8 @@ def _dataset(
     table: ComparisonTable, dropped: Sequence[Column], *, console: Console, common: set[str]
 ) -> list[RenderableType]:
     plain = is_plain(console.encoding)
-    parts: list[RenderableType] = [Text(printable(table.heading, plain), style="bold")]
+    heading, answer = Text(printable(table.heading, plain), style="bold"), Text(printable(table.answer, plain))
+    parts: list[RenderableType] = [heading, *([answer, Text()] if table.answer else [])]
     columns = _fitting(table, (), console)
     parts.append(_console_figures(table, columns, plain))
     while rest := table.columns[len(columns) :]:
@@ -118,8 +119,8 @@ def _dataset(
         parts += [Text(), _console_figures(table, further, plain, errors=False)]
         columns += further
     if table.compared:
-        heading = Text(printable(f"Against {table.base} {_BASELINE}, on the same queries", plain), style="bold")
-        parts += [Text(), heading, _console_differences(table, plain, console.width)]
+        against = printable(f"Against {table.base} {_BASELINE}, on the same queries", plain)
+        parts += [Text(), Text(against, style="bold"), _console_differences(table, plain, console.width)]
     notes = [note for note in table.notes if note not in common]
     if dropped:
         titles = wording.listed([column.title for column in dropped])
@@ -257,7 +258,8 @@ def markdown_report(summary: RunSummary, datasets: Mapping[str, Dataset]) -> str
     for dataset in summary.datasets:
         table = comparison_table(summary, dataset, every_metric=True)
         lines += [
-            *(f"## {_escape(table.heading)}", "", *_about(dataset, datasets[dataset.dataset]), ""),
+            *(f"## {_escape(table.heading)}", "", *([_escape(table.answer), ""] if table.answer else [])),
+            *(*_about(dataset, datasets[dataset.dataset]), ""),
             *(*_markdown_figures(table), "", *_markdown_differences(table)),
             *(*(f"* {_escape(note)}" for note in table.notes), ""),
         ]

@@ -16,8 +16,10 @@ from ctxbench.io.files import write_atomic
 from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.report import tuning_tables, wording
 from ctxbench.report.charts import (
+    ALONE,
     LOG_FROM,
     MEDIUM,
+    NARROW,
     SMALL,
     HeatMap,
     Panel,
@@ -36,13 +38,12 @@ from ctxbench.report.document import (
     Document,
     Drawing,
     Section,
-    Subheading,
     Table,
     Text,
     each_block,
     markdown,
 )
-from ctxbench.report.pages import page, titles, write_parted
+from ctxbench.report.pages import page, report_title, titles, write_parted
 from ctxbench.report.tuning_tables import (
     ALL,
     COMPLETENESS,
@@ -149,14 +150,12 @@ _SHAPES = {
 _AXES = {
     COMPLETENESS: "completeness, % of queries",
     RECALL: "recall, % of required items",
-    TOKENS: "prompt tokens a query",
-    ITEMS: "items a query",
+    TOKENS: "prompt tokens per query",
+    ITEMS: "items per query",
 }
 _LINES = (
-    " A thick line, the front, has the best settings of a selector (no other is as complete for fewer prompt tokens); "
-    "it is drawn where these two are the axes. A thin line has the first n items of its ranking; tints are 95% "
-    "intervals. Where the thick line is above the thin one of the same selector, its cut is worth more than a "
-    "fixed number; where one thin line is above another, its ranking is better."
+    " A thick line, the front, has the best settings of a selector, with 95% intervals; a thin line has the first n "
+    "items of its ranking."
 )
 
 
@@ -171,25 +170,33 @@ def tags(dataset: DatasetTuning) -> dict[str, str]:
 
 
 def trade_off(dataset: DatasetTuning) -> Drawing | None:
-    """Completeness and recall against tokens and items on the tuning split; None where there is nothing to draw."""
+    """Completeness against tokens on the tuning split; None where there is nothing to draw."""
     lines = named_lines(dataset.traces)
-    candidates = [
-        trade_panel(dataset, lines, across, up) for up in (COMPLETENESS, RECALL) for across in (TOKENS, ITEMS)
-    ]
-    if not (panels := [panel for panel in candidates if panel is not None]):
+    if (panel := trade_panel(dataset, lines, TOKENS, COMPLETENESS)) is None:
         return None
-    log = " Axes across are logarithmic." if any(panel.x.log for panel in panels) else ""
     name = file_name(dataset.dataset, "trade-off")
     return Drawing(
         name=name,
         title=f"{dataset.dataset}: what is complete, and at what price",
         caption=(
-            f"Further up and to the left is better.{_LINES * bool(lines)} Marks are the contenders of the "
-            f"table below, by its numbers: a diamond is recommended, a square the base's defaults; an arrow "
-            f"says that the mark lies beyond the axes, that way. Tuning split.{log}"
+            f"Further up and to the left is better.{_LINES * bool(lines)} A diamond is "
+            "recommended, a square is the default; an arrow says that a mark lies beyond the axes. Tuning split."
         ),
-        svg=line_charts(panels, columns=2, size=MEDIUM, name=name),
+        svg=line_charts([panel], columns=1, size=ALONE, name=name),
+        narrow=line_charts([panel], columns=1, size=NARROW, name=f"{name}-narrow"),
     )
+
+
+def other_axes(dataset: DatasetTuning) -> Drawing | None:
+    """Recall and items in place of completeness and tokens; None where there is nothing to draw."""
+    lines = named_lines(dataset.traces)
+    axes = ((ITEMS, COMPLETENESS), (TOKENS, RECALL), (ITEMS, RECALL))
+    panels = [panel for across, up in axes if (panel := trade_panel(dataset, lines, across, up)) is not None]
+    name = file_name(dataset.dataset, "other-axes")
+    caption = "As the chart of completeness against prompt tokens; a thin line has the first n items of a ranking."
+    title = f"{dataset.dataset}: recall, and number of items"
+    svg = line_charts(panels, columns=2, size=MEDIUM, name=name) if panels else ""
+    return Drawing(name=name, title=title, caption=caption, svg=svg) if panels else None
 
 
 def named_lines(traces: Sequence[Trace]) -> dict[str, Trace]:
@@ -428,11 +435,6 @@ _ALL_DECIDE = (
     "setting is recommended only where it keeps what the policy asks by its paired difference to the default less 2.6 "
     "standard errors."
 )
-_OPTIMISM = (
-    "Optimism is the tuning split's figure less the test split's: what the choice owes to the queries it was made on. "
-    "More completeness and fewer tokens on the tuning split are promises that were not kept whole. Tokens are in per "
-    "cent of the test split."
-)
 _GAINS = (
     "Two steps from the first k items of the base's ranking to what is recommended: first another ranking with a tuned "
     "k of its own, then a better cut of that ranking (where it ends). Both together are the change against tuned fixed "
@@ -446,40 +448,45 @@ _WORST = (
 
 def document(tuning: Tuning) -> Document:
     """Make the report; the same tuning gives the same blocks."""
-    rest = [*_overview(tuning), *(Section(dataset.dataset, tuple(_dataset(dataset))) for dataset in tuning.datasets)]
+    rest = [*(Section(dataset.dataset, tuple(_dataset(tuning, dataset))) for dataset in tuning.datasets)]
+    rest += [Section("How sure this is", further)] if (further := tuple(_overview(tuning))) else []
     first = Section("What is recommended", tuple(_recommendations(tuning, rest)))
     return Document(
         title=tuning.name,
         answer=answer(tuning),
-        about=tuning.about,
         sections=(first, *rest, _provenance(tuning)),
-        kicker="ctxbench tuning",
+        kicker="ctxbench tune",
         table_titles=False,
     )
 
 
 def _recommendations(tuning: Tuning, rest: Iterable[Section]) -> Iterator[Block]:
-    """What is recommended, and how all figures are to be read, those of the rest of the page as well."""
+    """The presets and, of a single dataset, the front; on demand how all figures of the page are to be read."""
     if not any(True for _ in tuning_tables.outcomes(tuning)):
         yield Text("No policy was tuned for.")
         return
-    several = len(tuning.datasets) > 1
-    yield Bullets(
-        tuple(
-            f"{f'{dataset.dataset}, ' * several}{sentence}"
-            for dataset in tuning.datasets
-            for sentence in all_advice(dataset)
-        )
+    several, table = len(tuning.datasets) > 1, tuning_tables.presets(tuning)
+    yield table
+    if not several:
+        yield _front(tuning.datasets[0])
+    sentences = tuple(
+        f"{f'{dataset.dataset}, ' * several}{sentence}"
+        for dataset in tuning.datasets
+        for sentence in all_advice(dataset)
     )
-    yield Text(tuning_tables.terms(tuning))
-    yield Text(" ".join([_CHOSEN, *_split_sentences(tuning)]))
-    summary = tuning_tables.summary(tuning)
-    yield summary
-    figures = _figure_texts([summary, *(block for section in rest for block in section.blocks)])
+    yield Details("Each preset in a sentence", (Bullets(sentences),))
+    if (fixed := tuning_tables.compared(tuning)) is not None:
+        yield Details(fixed.title, (fixed,))
+    figures = _figure_texts([table, *([fixed] if fixed else []), *(block for part in rest for block in part.blocks)])
     loose = [tuning_tables.LOOSE] if any(map(wording.has_loose, figures)) else []
-    yield Bullets((*_explanations(tuning), *loose))
-    yield Subheading("Policies")
-    yield tuning_tables.policies(tuning)
+    about = (Text(tuning.about),) if tuning.about else ()
+    words = (Text(tuning_tables.terms(tuning)), Text(" ".join([_CHOSEN, *_split_sentences(tuning)])))
+    explained = (*about, *words, Bullets((*_explanations(tuning), *loose)), tuning_tables.policies(tuning))
+    yield Details("Policies, words and methods", explained)
+
+
+def _front(dataset: DatasetTuning) -> Drawing | Text:
+    return trade_off(dataset) or Text("Nothing to draw: no contender has both completeness and tokens.")
 
 
 def _figure_texts(blocks: Iterable[Block]) -> Iterator[str]:
@@ -536,26 +543,25 @@ def _explanations(tuning: Tuning) -> Iterator[str]:
     )
 
 
-def _overview(tuning: Tuning) -> Iterator[Section]:
+def _overview(tuning: Tuning) -> Iterator[Details]:
     """The tables that hold all datasets."""
     for table, about in (
-        (tuning_tables.optimism(tuning), _OPTIMISM),
         (tuning_tables.gains(tuning), _GAINS),
         (tuning_tables.worst(tuning), _WORST),
     ):
         if table is not None:
-            yield Section(table.title, (Text(about), table))
+            yield Details(table.title, (Text(about), table))
 
 
-def _dataset(dataset: DatasetTuning) -> Iterator[Block]:
+def _dataset(tuning: Tuning, dataset: DatasetTuning) -> Iterator[Block]:
     yield Text(_facts(dataset))
-    if (drawing := trade_off(dataset)) is not None:
-        yield drawing
-    else:
-        yield Text("No contender and no setting has both completeness and tokens: there is nothing to draw.")
+    if len(tuning.datasets) > 1 or not dataset.outcomes:
+        yield _front(dataset)
     if tuning_tables.all_results(dataset):
-        yield Subheading("Contenders")
-        yield tuning_tables.results(dataset, tags(dataset))
+        contenders = tuning_tables.results(dataset, tags(dataset))
+        yield Details(contenders.title, (contenders,))
+    if (drawing := other_axes(dataset)) is not None:
+        yield Details(drawing.title, (drawing,))
     groups = dataset.same_advice()
     for group in groups:
         parts = (sensitivity(dataset, group[0]), two_at_a_time(dataset, group[0]))
@@ -565,8 +571,7 @@ def _dataset(dataset: DatasetTuning) -> Iterator[Block]:
         if group[0].chosen is not None:
             yield from _worse_requests(dataset, group)
     if notes := tuple(_notes(dataset)):
-        yield Subheading("Notes")
-        yield Bullets(notes)
+        yield Details(f"Notes on {dataset.dataset}", (Bullets(notes),))
 
 
 def _facts(dataset: DatasetTuning) -> str:
@@ -664,7 +669,7 @@ def _provenance(tuning: Tuning) -> Section:
     sentences = (
         f"Embeddings: {tuning.embedder}.",
         f"Seed of random search, resampling and folds: {tuning.seed}.",
-        "The same command on the same data gives the same bytes:",
+        "The same command on the same data gives the same figures:",
     )
     return Section("How this was made", (Bullets(sentences), Code(tuning.command)))
 
@@ -681,7 +686,8 @@ def write_report(tuning: Tuning, folder: Path) -> tuple[Path, ...]:
         StorageError: the disk is full, or the place cannot be written.
     """
     report_document = document(tuning)
-    html = page(report_document)
+    title = report_title([dataset.dataset for dataset in tuning.datasets], tuning.date) or tuning.name
+    html = page(replace(report_document, title=title, kicker=f"{report_document.kicker}: {tuning.name}"))
     report, *further = _write_markdown(
         report_document, folder / "report.md", "figures", several=len(tuning.datasets) > 1
     )

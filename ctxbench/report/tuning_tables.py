@@ -116,15 +116,6 @@ def _shares(interval: Interval, base: float) -> str:
     return f"{' to '.join(ends)}{'' if interval.holds else wording.LOOSE}"
 
 
-def optimism_text(metric: Metric, tuning: Estimate | None, test: Estimate | None) -> str:
-    """How much higher the tuning split is than the test split; tokens as per cent of the test split's mean."""
-    if tuning is None or test is None or not (math.isfinite(tuning.value) and math.isfinite(test.value)):
-        return wording.NONE
-    if metric != TOKENS:
-        return wording.signed(metric, tuning.value - test.value)
-    return percent((tuning.value - test.value) / test.value) if test.value else wording.NONE
-
-
 def setting_text(values: Mapping[str, Value]) -> str:
     """Parameters with their values."""
     return ", ".join(f"{name} {value_text(value)}" for name, value in values.items())
@@ -144,15 +135,23 @@ def default_text(outcome: PolicyOutcome) -> str:
     return f"keep the default: {outcome.reason.rstrip('.') or 'no setting is clearly better on these queries'}"
 
 
-def constraints_text(outcome: PolicyOutcome) -> str:
-    """The verdicts on the constraints."""
-    if not outcome.policy.constraints:
-        return "none to hold"
-    if outcome.chosen is None or not outcome.verdicts:
-        return wording.NONE
-    if len(outcome.verdicts) == 1:
-        return outcome.verdicts[0].status
-    return "; ".join(f"{verdict.text}: {verdict.status}" for verdict in outcome.verdicts)
+_STATUSES = ("missed", "open", "too few to say", "holds within 2 points", "holds")  # what matters most first
+
+
+def target_text(outcome: PolicyOutcome) -> str:
+    """Whether what is chosen keeps its policy, and what it would cost to know more: how many more labels."""
+    if outcome.chosen is None:
+        return more_labels(outcome.needed) if outcome.answered else wording.NONE
+    if not outcome.verdicts:
+        return wording.NONE if outcome.policy.constraints else "none to hold"
+    status = min((verdict.status for verdict in outcome.verdicts), key=_STATUSES.index)
+    return f"{status}; {_labels_would(outcome)} tell" if status == "open" else status
+
+
+def _labels_would(outcome: PolicyOutcome) -> str:
+    """How many more labels would decide the constraints that are open, without the verb."""
+    needed = [verdict.needed for verdict in outcome.verdicts if verdict.status == "open" and verdict.needed is not None]
+    return f"about {wording.two_digits(max(needed)):,} more labels would" if needed else "more labels hardly would"
 
 
 def policy_text(policy: Policy) -> str:
@@ -235,12 +234,21 @@ def short_text(text: str, limit: int) -> str:
 
 
 def answer(tuning: Tuning) -> str:
-    """The winner for each policy, what it is compared with and its price, a sentence each; empty without policies."""
-    if len(tuning.datasets) == 1:
-        dataset = tuning.datasets[0]
-        return " ".join(f"{policy_names(group)}: {_winner(dataset, group[0])}." for group in dataset.same_advice())
+    """What to take for one policy, what it is compared with and its price, in a sentence; empty without policies.
+
+    The policy is `normal`, else the first for which a setting is recommended, else the first.
+    """
     by_policy = group_pairs((outcome.policy.name, (dataset, outcome)) for dataset, outcome in outcomes(tuning))
-    return "; ".join(_over_datasets(name, several) for name, several in by_policy.items()) + "." * bool(by_policy)
+    if not by_policy:
+        return ""
+    names = [name for name, pairs in by_policy.items() if any(outcome.recommended for _, outcome in pairs)]
+    name = "normal" if "normal" in by_policy else next(iter(names or by_policy))
+    if len(tuning.datasets) > 1:
+        return f"{_over_datasets(name, by_policy[name])}."
+    ((dataset, outcome),) = by_policy[name]
+    (group,) = (group for group in dataset.same_advice() if outcome in group)
+    why = "" if outcome.recommended else _why_default(outcome)
+    return f"{policy_names(group)}: {_winner(dataset, outcome)}{why}."
 
 
 def _winner(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
@@ -251,7 +259,8 @@ def _winner(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
     else:
         complete, tokens = (_means(outcome, metric) for metric in (COMPLETENESS, TOKENS))
         chosen, base = setting(outcome), _base_text(name)
-        text = wording.winner_sentence(chosen, base, complete, tokens) if complete else chosen
+        sides = [[means] if means else [] for means in (complete, tokens)]
+        text = wording.winner_sentence(chosen, base, *sides) if complete else chosen
     return "; ".join(filter(None, [text, _less_complete(dataset, outcome)]))
 
 
@@ -279,19 +288,16 @@ def _less_complete(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
 
 
 def _over_datasets(name: str, several: Sequence[tuple[DatasetTuning, PolicyOutcome]]) -> str:
-    """On how many datasets a setting is better than the default for one policy, and what these change."""
+    """On how many datasets a setting is better than the default for one policy, and what these offer."""
     winners = [outcome for _, outcome in several if outcome.recommended is not None]
     text = f"{name}: a setting is better than the default on {len(winners)} of {len(several)} datasets"
     complete, tokens = ([m for w in winners if (m := _means(w, metric))] for metric in (COMPLETENESS, TOKENS))
-    ranges = [f"{wording.change_range([means.relative for means in tokens])} tokens"] if tokens else []
     if complete:
-        points = sorted(means.value - means.compared for means in complete)
-        ends = dict.fromkeys(wording.signed(COMPLETENESS, value) for value in (points[0], points[-1]))
-        ranges.append(f"{' to '.join(ends)} points of completeness")
+        text += f", where {wording.winner_sentence('it', 'the default', complete, tokens)}"
     if gaps := [gap for dataset, outcome in several if (gap := dataset.shortfall(outcome))]:
         points_less = wording.number(COMPLETENESS, max(gaps))
-        ranges.append(f"on {len(gaps)} less complete than {LEARNED_NORMAL}, by up to {points_less} points")
-    return f"{text} ({', '.join(ranges)})" if ranges else text
+        text += f"; on {len(gaps)} it is less complete than {LEARNED_NORMAL}, by up to {points_less} points"
+    return text
 
 
 def advice(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
@@ -398,14 +404,7 @@ def _verdict_note(outcome: PolicyOutcome, *, all_decide: bool) -> str:
     if "too few to say" in statuses:
         return f"; there are too few labels to say whether it holds {targets}"
     if "open" in statuses:
-        label_counts = [
-            verdict.needed for verdict in outcome.verdicts if verdict.status == "open" and verdict.needed is not None
-        ]
-        tell = (
-            f"about {wording.two_digits(max(label_counts)):,} more labels would"
-            if label_counts
-            else "more labels hardly would"
-        )
+        tell = _labels_would(outcome)
         if all_decide:
             return f"; the queries are too few to confirm that it holds {targets} ({tell})"
         return f"; it held {targets} on the tuning queries; the test queries are too few to confirm it ({tell})"
@@ -415,48 +414,39 @@ def _verdict_note(outcome: PolicyOutcome, *, all_decide: bool) -> str:
 MANY = 20  # so many requests made worse are named
 
 
-def summary(tuning: Tuning) -> Table:
-    """What is recommended on each dataset for each policy, and what it is worth."""
-    head = (
-        "dataset",
-        "policy",
-        "completeness %",
-        "prompt tokens",
-        "recommended",
-        "constraints",
-        "figures of",
-        "tokens against the base's defaults",
-        "completeness against the base's defaults, points",
-        "against tuned fixed k",
-        "completeness against first n at equal tokens, points",
-    )
+def presets(tuning: Tuning) -> Table:
+    """What is recommended on each dataset for each policy, what it is worth, and what it would cost to know more."""
+    named = ("dataset", "preset") if len(tuning.datasets) > 1 else ("preset",)
+    head = (*named, "setting", "completeness %", "prompt tokens", "difference from the default", "target")
 
-    def row(dataset: DatasetTuning, outcome: PolicyOutcome) -> tuple[Cell, ...]:
+    def row(_dataset: DatasetTuning, outcome: PolicyOutcome) -> tuple[Cell, ...]:
         if outcome.chosen is None:
-            cells = (*([wording.NONE] * 2), default_text(outcome))
-            return (*cells, *([wording.NONE] * (len(head) - 2 - len(cells))))
+            return (default_text(outcome), *([wording.NONE] * 3), target_text(outcome))
         figures = [estimate_text(outcome.chosen.figures, metric) for metric in (COMPLETENESS, TOKENS)]
-        changes = [change_text(outcome.against.get("defaults"), metric) for metric in (TOKENS, COMPLETENESS)]
-        changes += [_against_fixed(outcome), change_text(_at_equal_tokens(outcome), COMPLETENESS)]
-        choice = (choice_text(outcome, outcome.chosen), constraints_text(outcome))
-        return (*figures, *choice, SPLITS[reported_split(dataset)], *changes)
+        changes = _differences(outcome.against.get("defaults"))
+        return (choice_text(outcome, outcome.chosen), *figures, changes, target_text(outcome))
 
-    rows = _rows(tuning, row)
-    names = list(head)
-    if len(tuning.datasets) == 1:  # of which the page is: figures come first
-        names.insert(3, names.pop(0))
-    if len({reported_split(dataset) for dataset in tuning.datasets}) == 1:  # the page says above which
-        names.remove("figures of")
-    body = tuple(tuple(row[head.index(name)] for name in names) for row in rows)
-    numbers = frozenset(names.index(TITLES[name]) for name in ("completeness", "tokens"))
-    return Table("What is recommended", tuple(names), body, numbers)
+    rows = tuple(cells[2 - len(named) :] for cells in _rows(tuning, row))
+    numbers = frozenset(map(head.index, ("completeness %", "prompt tokens")))
+    return Table("What is recommended", head, rows, numbers, key=len(named), stacked=True)
 
 
-def _against_fixed(outcome: PolicyOutcome) -> tuple[str, ...]:
-    """Changes in tokens and completeness against the tuned fixed number of items."""
-    if outcome.fixed is None:
-        return (NO_K,)
-    comparisons = outcome.against.get("fixed")
+def compared(tuning: Tuning) -> Table | None:
+    """What is recommended, compared with a fixed number of items; None where nothing is."""
+
+    def row(dataset: DatasetTuning, outcome: PolicyOutcome) -> tuple[Cell, ...] | None:
+        if outcome.chosen is None:
+            return None
+        fixed = (NO_K,) if outcome.fixed is None else _differences(outcome.against.get("fixed"))
+        return (SPLITS[reported_split(dataset)], fixed, change_text(_at_equal_tokens(outcome), COMPLETENESS))
+
+    head = ("dataset", "policy", "figures of", "against tuned fixed k", "points against first n at equal tokens")
+    rows = tuple(_rows(tuning, row))
+    return Table("Compared with a fixed number of items", head, rows) if rows else None
+
+
+def _differences(comparisons: Mapping[str, Comparison] | None) -> tuple[str, ...]:
+    """Changes in tokens and in completeness."""
     return (
         f"tokens {', '.join(change_text(comparisons, TOKENS))}",
         f"points {', '.join(change_text(comparisons, COMPLETENESS))}",
@@ -466,27 +456,6 @@ def _against_fixed(outcome: PolicyOutcome) -> tuple[str, ...]:
 def _at_equal_tokens(outcome: PolicyOutcome) -> Mapping[str, Comparison]:
     comparison = None if outcome.at_tokens is None else outcome.at_tokens.comparison
     return {} if comparison is None else {str(COMPLETENESS): comparison}
-
-
-def optimism(tuning: Tuning) -> Table | None:
-    """Figures of the tuning split and of the test split; None where no test split was read."""
-
-    def row(_dataset: DatasetTuning, outcome: PolicyOutcome) -> tuple[Cell, ...] | None:
-        if outcome.chosen is None or not outcome.chosen.test:
-            return None
-        cells: list[Cell] = []
-        for metric in (COMPLETENESS, TOKENS):
-            cells += [estimate_text(side, metric) for side in (outcome.chosen.tuning, outcome.chosen.test)]
-            sides = (side.get(str(metric)) for side in (outcome.chosen.tuning, outcome.chosen.test))
-            cells.append(optimism_text(metric, *sides))
-        return tuple(cells)
-
-    rows = _rows(tuning, row)
-    titles = [f"{TITLES[str(m)]}, {column}" for m in (COMPLETENESS, TOKENS) for column in (TUNING, TEST, "optimism")]
-    if not rows:
-        return None
-    head = ("dataset", "policy", *titles)
-    return Table("Tuning split and test split", head, tuple(rows), frozenset(range(2, len(head))))
 
 
 def gains(tuning: Tuning) -> Table | None:
@@ -650,12 +619,7 @@ def console_table(tuning: Tuning, *, plain: bool = False) -> str:
         tuning: what was found.
         plain: whether the terminal lacks Unicode, so that signs must be plain.
     """
-    several = len(tuning.datasets) > 1
-    lines = [*_wrapped(answer(tuning), 0, 2), ""] if several else []
-    for dataset in tuning.datasets:
-        for advice in all_advice(dataset):
-            lines += _wrapped(f"{f'{dataset.dataset}, ' * several}{advice}", 0, 2)
-    lines += [*_wrapped(terms(tuning), 0, 2), ""] if lines else []
+    lines = [*_wrapped(answer(tuning), 0, 2), "", *_wrapped(terms(tuning), 0, 2), ""] if answer(tuning) else []
     for dataset in tuning.datasets:
         lines += _wrapped(_heading(dataset), 0, 2)
         if dataset.all_decide:
@@ -683,10 +647,10 @@ def _outcome(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> Iterator
         yield from _wrapped(f"{outcome.policy.name}: {policy_text(outcome.policy)}", 2, 4)
     outcome, chosen = group[0], group[0].chosen
     if chosen is None:
-        for reason in dict.fromkeys(map(default_text, group)):
-            yield from _wrapped(reason, 4, 6)
+        for reason in dict.fromkeys(f"{default_text(member)}; {target_text(member)}" for member in group):
+            yield from _wrapped(reason.removesuffix(f"; {wording.NONE}"), 4, 6)
         return
-    yield from _wrapped(choice_text(outcome, chosen), 4, 6)
+    yield from _wrapped(f"{choice_text(outcome, chosen)}{_replaced_text(outcome)}", 4, 6)
     splits = {ALL: chosen.tuning} if dataset.all_decide else {TUNING: chosen.tuning, TEST: chosen.test}
     aims = tuple(dict.fromkeys(metric for member in group for metric in own_aim(member.policy)))
     metrics = policy_metrics(member.policy for member in group)
@@ -709,7 +673,7 @@ def _outcome(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> Iterator
     for member in group:
         suffix = f" of {member.policy.name}" * (len(group) > 1)
         split = SPLITS[reported_split(dataset)]
-        yield from _wrapped(f"constraints{suffix}, {split}: {constraints_text(member)}", 4, 6)
+        yield from _wrapped(f"target{suffix}, {split}: {target_text(member)}", 4, 6)
 
 
 def _compared(title: str, outcome: PolicyOutcome, key: str, aims: Sequence[Metric]) -> Iterator[str]:

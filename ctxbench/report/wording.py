@@ -142,67 +142,41 @@ class Means:
         """The means of a comparison: its other side compared with its base; None without a pair."""
         if comparison is None or not comparison.n:
             return None
-        return cls(comparison.base + comparison.difference, comparison.base, bool(comparison.significant))
+        return cls(comparison.other, comparison.base, bool(comparison.significant))
 
     @property
     def swapped(self) -> Means:
         """The same comparison from the other side."""
         return Means(self.compared, self.value, self.significant)
 
-    @property
-    def is_more(self) -> bool:
-        """Whether the value is larger than what it is compared with."""
-        return self.value > self.compared
 
-    @property
-    def relative(self) -> float:
-        """The difference as a share of what it is compared with; 0 if that is 0."""
-        return (self.value - self.compared) / self.compared if self.compared else 0.0
+def winner_sentence(name: str, compared: str, complete: Sequence[Means], tokens: Sequence[Means]) -> str:
+    """What a selector offers and what that costs, then the same of another; without its end.
 
-
-_LEAST_SHARE = 0.005  # of tokens: what is less reads as 0%
-_CLOSE = 0.02  # of completeness: a difference that is not significant and not larger counts as none
-
-
-def winner_sentence(name: str, compared: str, complete: Means, tokens: Means | None) -> str:
-    """What a selector is worth and what it costs, compared with another; without its end.
-
-    `a is as complete as b (97.0% and 96.0%, not significant) for 33% fewer tokens (365 and 541)`.
+    `a offers all that is needed for 97.0% of requests at 365 tokens; b for 96.0% at 541 (tokens: not significant)`.
+    Means of several datasets become ranges, which are not said to be significant or not.
     """
-    completeness, price = parse_metric("completeness"), parse_metric("tokens")
-    relation, doubt = f"{'more' if complete.is_more else 'less'} complete than", ""
-    if not complete.significant and abs(complete.value - complete.compared) <= _CLOSE:
-        relation, doubt = "as complete as", _doubt(complete)
-    elif not complete.significant:  # on few queries a large difference may be no chance
-        relation = f"not significantly {relation}"
-    share, other = (with_unit(completeness, mean) for mean in (complete.value, complete.compared))
-    text = f"{name} is {relation} {compared} ({share} and {other}{doubt})"
-    if tokens is None:
-        return f"{text}; tokens were not measured"
-    cost, before = (number(price, mean) for mean in (tokens.value, tokens.compared))
-    if tokens.value == tokens.compared:
-        return f"{text} for the same tokens ({cost})"
-    if not tokens.compared:  # of which nothing is a share
-        return f"{text} for more tokens ({cost} and {before}{_doubt(tokens)})"
-    if abs(tokens.relative) < _LEAST_SHARE:
-        return f"{text} for about the same tokens ({cost} and {before})"
-    return f"{text} for {change_range([tokens.relative])} tokens ({cost} and {before}{_doubt(tokens)})"
+    share, other = (_span("completeness", means) for means in _sides(complete))
+    cost, other_cost = (f" at {_span('tokens', means)}" if tokens else "" for means in _sides(tokens))
+    doubts = [
+        title
+        for title, means in (("completeness", complete), ("tokens", tokens))
+        if len(means) == 1 and not means[0].significant and means[0].value != means[0].compared
+    ]
+    end = f" ({' and '.join(doubts)}: {NOT_SIGNIFICANT})" if doubts else ""
+    unit, unmeasured = (" tokens", "") if tokens else ("", "; tokens were not measured")
+    text = f"{name} offers all that is needed for {share} of requests{cost}{unit}"
+    return f"{text}; {compared} for {other}{other_cost}{end}{unmeasured}"
 
 
-def _doubt(means: Means) -> str:
-    return "" if means.significant or means.value == means.compared else f", {NOT_SIGNIFICANT}"
+def _sides(pairs: Sequence[Means]) -> tuple[list[float], list[float]]:
+    return [means.value for means in pairs], [means.compared for means in pairs]
 
 
-def change_range(shares: Sequence[float]) -> str:
-    """Relative changes in words: `33% fewer`, `12% to 33% fewer`, `12% fewer to 5% more`."""
-    texts = [f"{abs(share):.0%} {'fewer' if share < 0 else 'more'}" for share in (min(shares), max(shares))]
-    low, high = texts
-    if low == high:
-        return low
-    if low.rpartition(" ")[2] == high.rpartition(" ")[2]:
-        small, large = sorted((low, high), key=lambda text: float(text.partition("%")[0].replace(",", "")))
-        return f"{small.partition(' ')[0]} to {large}"
-    return f"{low} to {high}"
+def _span(metric: str, values: Sequence[float]) -> str:
+    """A mean, or the lowest and the highest of several."""
+    ends = (with_unit(parse_metric(metric), value) for value in (min(values), max(values)))
+    return " to ".join(dict.fromkeys(ends))
 
 
 def listed(names: list[str]) -> str:

@@ -300,6 +300,7 @@ class Tuning:
         seed: of random search, resampling and folds.
         embedder: its identity.
         datasets: one result per dataset; with `together`, the last one has the name `together` and one setting for all.
+        date: the day, `2026-11-29`; may be empty.
     """
 
     name: str
@@ -308,6 +309,7 @@ class Tuning:
     seed: int
     embedder: str
     datasets: tuple[DatasetTuning, ...]
+    date: str = ""
 
 
 COMPLETE = parse_metric("completeness")

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cached_property
 
 import numpy as np
@@ -482,6 +483,7 @@ def tune(inputs: TuningInputs, *, command: str, progress: ProgressListener = sil
         seed=inputs.file.seed,
         embedder=inputs.embedder.identity.key,
         datasets=(*(tuner.result() for tuner in tuners), *([common.result()] if common is not None else [])),
+        date=datetime.now(UTC).date().isoformat(),
     )
 
 

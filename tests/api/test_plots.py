@@ -114,7 +114,7 @@ def test_marks_and_intervals_are_the_figures_of_the_table(res):
     assert (ax.get_title(), ax.get_ylabel()) == ("smoke", "completeness, %")
     turned = res.plot.trade_off("R@5", "items")
     assert at(turned, "docs") == (frame.loc["docs", "R@5"], frame.loc["docs", "items"])
-    assert (turned.get_xlabel().split("\n")[0], turned.get_ylabel()) == ("R@5, %", "items a query")
+    assert (turned.get_xlabel().split("\n")[0], turned.get_ylabel()) == ("R@5, %", "items per query")
 
 
 def test_the_baseline_has_a_shape_of_its_own_and_each_mark_a_colour_and_its_name(res):

@@ -272,13 +272,23 @@ def manifest(datasets: Mapping[str, Dataset]) -> dict[str, Any]:
     }
 
 
-def make_run(path: Path) -> MadeRun:
-    """Write the run folder."""
+def make_run(path: Path, *, crowd: int = 3) -> MadeRun:
+    """Write the run folder; of a crowd all but the first are like the first, with a long name and a few tokens more."""
     folder = RunFolder(path)
     datasets = {"desk": desk(), "small": small()}
-    for part in [*desk_parts(), *small_parts()]:
+    described, parts = manifest(datasets), [*desk_parts(), *small_parts()]
+    if crowd > 3:
+        first = described["selectors"]["semantic/normal"]
+        names = [f"{'a rather long name of a team, ' * (n % 3)}learned/conservative-{n}" for n in range(1, crowd)]
+        described["selectors"] = {"semantic/normal": first, **dict.fromkeys(names, first)}
+        parts = [part for part in parts if part.selector == "semantic/normal"]
+        for part in list(parts):
+            for n, name in enumerate(names, start=1):
+                metrics = {**part.metrics, "tokens": part.metrics["tokens"] + n % 5}
+                parts.append(replace(part, selector=name, metrics=metrics))
+    for part in parts:
         folder.save(part, datasets[part.dataset].catalog)
-    folder.write("manifest.json", manifest(datasets))
+    folder.write("manifest.json", described)
     tokens = {"desk": TOKENS, "small": np.array([18], dtype=np.int64)}
     return MadeRun(folder, datasets, tokens)
 
@@ -333,3 +343,37 @@ def page_with(browser: Any) -> Iterator[Callable[..., Any]]:
     yield empty
     for page in pages.values():
         page.context.close()
+
+
+OPEN = "document.querySelectorAll('details').forEach((part) => { part.open = true; })"
+TEXTS = """() => {
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), texts = [];
+    const page = { left: 0, right: Infinity };
+    while (walker.nextNode()) {
+        const node = walker.currentNode, parent = node.parentElement, text = node.textContent.trim();
+        if (!text || parent.closest(".skip, .panes, title, select")) continue;
+        const frame = parent.closest(".drawing, .scroll"), edge = frame ? frame.getBoundingClientRect() : page;
+        const range = document.createRange();
+        range.selectNodeContents(node);
+        for (const box of range.getClientRects()) {
+            const [left, right] = [Math.max(box.left, edge.left), Math.min(box.right, edge.right)];
+            const isLabel = Boolean(parent.closest("svg"));
+            if (right > left) texts.push([text, isLabel, left, box.top, right, box.bottom]);
+        }
+    }
+    return texts;
+}"""
+"""The box of each line of text that is seen, but for the explorer's panes, which scroll: text, in a chart, sides."""
+
+
+def overprinted(page: Any) -> list[tuple[str, str]]:
+    """Pairs of texts that lie on each other: a label of a chart, and another one or a text of the page."""
+    boxes = page.evaluate(TEXTS)
+    labels = [box for box in boxes if box[1]]
+    assert labels
+    return [
+        (a[0], b[0])
+        for a in labels
+        for b in boxes
+        if a is not b and a[2] + 1 < b[4] and b[2] + 1 < a[4] and a[3] + 3 < b[5] and b[3] + 3 < a[5]
+    ]

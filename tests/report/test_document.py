@@ -16,7 +16,6 @@ from ctxbench.report.document import (
     Drawing,
     Quoted,
     Section,
-    Subheading,
     Table,
     Text,
     Weight,
@@ -33,7 +32,7 @@ SVG = '<svg xmlns="http://www.w3.org/2000/svg" aria-label="d"><g/></svg>'
 @pytest.fixture
 def told() -> Document:
     drawing = Drawing(name="one", title="Drawn", caption="See.", svg=SVG)
-    blocks = (Subheading("Part"), PRICES, replace(PRICES, title="More", weight=Weight.DETAIL), drawing)
+    blocks = (PRICES, replace(PRICES, title="More", weight=Weight.DETAIL), drawing)
     return Document(
         title="all of it",
         answer="Yes.",
@@ -49,7 +48,7 @@ def test_the_console_shows_every_block(told: Document) -> None:
     assert console_text(told).splitlines() == [
         *("all of it", "", "Yes.", "", "What for?", ""),
         *("    what  change", "    all   -1.0, p=0.04", ""),
-        *("First", "Part", "", "  Prices", "    item                 tokens", '    rule:a "be *brief*"      12', ""),
+        *("First", "  Prices", "    item                 tokens", '    rule:a "be *brief*"      12', ""),
         *("  More", "    item                 tokens", '    rule:a "be *brief*"      12', ""),
         *("  Drawn", "    See.", ""),
         *("Second", "  Inside", "In.", ""),
@@ -61,7 +60,7 @@ def test_markdown_shows_every_block(told: Document) -> None:
     prices = "| item | tokens |\n| --- | ---: |\n| `rule:a`<br>`be *brief*` | 12 |"
     assert markdown(told, figures="f/").split("\n\n") == [
         *("# all of it", "**Yes.**", "What for?", "| what | change |\n| --- | --- |\n| all | -1.0, p=0.04 |"),
-        *("## First", "### Part", "**Prices**", prices),
+        *("## First", "**Prices**", prices),
         *("<details><summary>More</summary>", prices, "</details>", "![Drawn](f/one.svg)", "See."),
         *("## Second", "<details><summary>Inside</summary>", "In.", "</details>"),
         *("* do this", "```sh\nctxbench run\n```\n"),
@@ -73,7 +72,6 @@ def test_below_the_first_level_the_title_says_what_made_it(told: Document) -> No
     assert [line for line in lines if line.startswith("#")] == [
         "## ctxbench test: all of it",
         "### First",
-        "#### Part",
         "### Second",
     ]
 
@@ -83,7 +81,6 @@ def test_a_page_shows_every_block(told: Document) -> None:
     assert re.findall(r"<h\d[^>]*>(?:<bdi>)?([^<]+)", text) == [
         "all of it",
         "First",
-        "Part",
         "Prices",
         "Drawn",
         "Second",
@@ -127,5 +124,5 @@ def test_what_is_left_out_is_said_in_words_of_the_document() -> None:
 def test_all_blocks_are_found_those_inside_of_details_too(told: Document) -> None:
     kinds = [type(block).__name__ for block in told.blocks()]
     assert kinds == [
-        *("Table", "Subheading", "Table", "Table", "Drawing", "Details", "Text", "Bullets", "Code"),
+        *("Table", "Table", "Table", "Drawing", "Details", "Text", "Bullets", "Code"),
     ]

@@ -69,7 +69,7 @@ def summary() -> RunSummary:
 
 def test_the_heading_names_dataset_queries_and_items(summary: RunSummary) -> None:
     answer, blank, heading, *_ = printed(summary).splitlines()
-    assert answer.startswith("base is more complete than other [bold] (")
+    assert answer.startswith("base offers all that is needed for ")
     assert (blank, heading) == ("", "desk: 1,400 queries, 1 item")
 
 
@@ -162,7 +162,7 @@ def test_figures_are_those_of_the_run(made_run) -> None:
     assert line_of(text, "everything").split()[6] == "-"
     assert "- Comp@5 of everything: the selector returns no ranking." in text
     assert "failed on 1 of 6 queries; to fail counts as nothing offered." in text
-    assert line_of(text.partition("\n\n")[2], "my <b>own</b>").rstrip().endswith(" 1")
+    assert line_of(text.partition("\n\u2500")[2], "my <b>own</b>").rstrip().endswith(" 1")
 
 
 def test_control_characters_of_names_do_not_reach_the_terminal(made_run) -> None:

@@ -65,7 +65,9 @@ def lines(summary: RunSummary, dataset: Dataset) -> list[str]:
 
 def test_what_every_figure_was_measured_on_is_said(summary, dataset):
     text = lines(summary, dataset)
-    assert text[2] == "**base is more complete than a\\|b (50.0% and 44.0%); tokens were not measured.**"
+    assert text[2] == (
+        "**base offers all that is needed for 50.0% of requests; a\\|b for 44.0%; tokens were not measured.**"
+    )
     assert text[4] == "Which?"
     assert "* Split: test." in text
     assert any(line.startswith("* Item text, which pipelines search: `name: description`") for line in text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
 import re
 from dataclasses import replace
@@ -21,7 +22,8 @@ from ctxbench.io.errors import StorageError
 from ctxbench.model.candidates import Candidates, Mode, Origin, add_expanded
 from ctxbench.model.items import Catalog, Item
 from ctxbench.report.run_page import dataset_payload, render_page, script_json
-from ctxbench.report.run_text import markdown_report
+from ctxbench.report.run_tables import comparison_table, run_answer
+from ctxbench.report.run_text import markdown_report, print_summary
 from ctxbench.report.scores import score_groups, threshold_of
 from ctxbench.report.wording import estimate_interval
 
@@ -70,6 +72,12 @@ def html(made_run) -> str:
 @pytest.fixture(scope="module")
 def page(html: str) -> Reader:
     return read(html)
+
+
+def printed(summary: Any) -> str:
+    out = io.StringIO()
+    print_summary(summary, out, width=400)
+    return out.getvalue()
 
 
 def payload(page: Reader, number: int) -> Any:
@@ -121,29 +129,45 @@ def test_the_policy_lets_only_the_script_of_the_page_run(html: str, page: Reader
 # ---------------------------------------------------------------------------------------------- what was asked for
 
 
-def main_tables(html: str) -> list[Reader]:
+def main_tables(html: str, name: str = "comparison") -> list[Reader]:
     """The comparisons that a page opens with, one a dataset."""
-    return [read(one.split("</table>")[0]) for one in html.split('<table class="comparison">')[1:]]
+    return [read(one.split("</table>")[0]) for one in html.split(f'<table class="{name}">')[1:]]
 
 
-def test_the_main_table_has_every_metric_that_was_named(made_run, html: str) -> None:
+def test_a_comparison_has_five_columns(html: str) -> None:
+    for table in main_tables(html):
+        heads = ["selector", "complete %", "prompt tokens", "difference points, tokens", "significant"]
+        assert table.texts("th", scope="col") == heads
+
+
+def test_each_of_several_datasets_has_its_sentence_wherever_the_run_is_shown(made_run, page: Reader) -> None:
+    summary = summarise_run(made_run.folder)
+    texts = [" ".join(page.texts("p")), markdown_report(summary, made_run.datasets), printed(summary)]
+    for dataset in summary.datasets:
+        sentence = run_answer(summary, dataset)
+        assert all(sentence in text for text in texts), sentence
+    assert all(run_answer(summary) in text for text in (*texts, " ".join(page.texts("strong"))))
+    (first, _) = summary.datasets
+    assert comparison_table(replace(summary, datasets=(first,)), first).answer == ""
+
+
+def test_every_metric_that_was_named_is_shown_at_once(made_run, html: str) -> None:
     metrics = ["completeness", "recall", "items", "abstention", "nDCG@10"]
     summary = summarise_run(made_run.folder)
     experiment = {**summary.manifest["experiment"], "metrics": metrics, "metrics_named": True}
     named = replace(summary, manifest={**summary.manifest, "experiment": experiment})
     page = render_page(made_run.folder, made_run.datasets, tokens=made_run.tokens, summary=named)
     markdown = markdown_report(named, made_run.datasets)
-    for table, dataset in zip(main_tables(page), named.datasets, strict=True):
-        heads = table.texts("th", scope="col")
-        for title in ("complete %", "recall %", "items", "nDCG@10 %"):
-            assert title in heads
-        (recall,) = {estimate_interval(parse_metric("recall"), dataset.selectors[0].estimates["recall"])}
-        assert recall in table.texts("td")
-        widths = [int(given.get("colspan") or 1) for name, given, _ in table.elements if name in ("td", "th")]
-        assert sum(widths) % (len(dataset.selectors) + 2) == 0, "all rows are equally wide"
+    for table, dataset in zip(main_tables(page, "every"), named.datasets, strict=True):
+        for title in ("completeness %", "recall %", "items", "abstention %", "nDCG@10 %"):
+            assert title in table.texts("th", scope="row")
+        value = dataset.selectors[0].estimates["recall"]
+        text = f"{100 * value.value:.1f} {estimate_interval(parse_metric('recall'), value)}"
+        assert text in table.texts("td")
     for name in metrics:
         assert any(name in line for line in markdown.splitlines() if line.startswith("| selector | completeness"))
-    assert not any("recall %" in table.texts("th", scope="col") for table in main_tables(html))
+    assert page.count("<details open><summary>All metrics") == 2
+    assert "<details open><summary>All metrics" not in html
 
 
 def test_an_agent_with_a_shipped_selector_is_called_so_everywhere(made_run) -> None:
@@ -178,8 +202,8 @@ def test_texts_of_strangers_arrive_unchanged(page: Reader, hostile: str) -> None
     assert data["queries"]["text"][2] == hostile
     assert data["items"]["name"][9] == hostile
     assert column(data["items"]["description"], 11)[9] == hostile
-    assert page.texts("h1") == ["trial <script>alert(1)</script>"]
-    assert "my <b>own</b>\u202e selector" in page.texts("th")
+    assert "ctxbench run: trial <script>alert(1)</script>" in page.texts("p")
+    assert "my <b>own</b>\u202e selector 1 failed" in page.texts("th")
 
 
 @pytest.mark.parametrize("text", ["</script>", "<!--", "]]>", "&amp;", "\u2028\u2029", "\\u003c", "\u202e", '"\\'])
@@ -200,26 +224,41 @@ def test_the_figures_are_those_of_the_summary(made_run, page: Reader) -> None:
     (dataset, _) = summarise_run(made_run.folder).datasets
     shown = page.texts("td")
     for one in dataset.selectors:
-        assert f"{100 * one.estimates['completeness'].value:.1f}" in shown
-        low, high = one.estimates["completeness"].interval.low, one.estimates["completeness"].interval.high
-        assert f"{100 * low:.1f}–{100 * high:.1f}~" in shown
+        value, interval = one.estimates["completeness"].value, one.estimates["completeness"].interval
+        assert f"{100 * value:.1f} {100 * interval.low:.1f}–{100 * interval.high:.1f}~" in shown
     # tokens of everything: (4 x 124 + 2 x 51) / 6 = 99.67; of semantic/normal (40 + 32 + 37 + 0 + 18 + 0) / 6 = 21.2
-    assert {"100", "21", "50.0", "25.0"} <= set(shown)
+    assert {"100", "21", "50.0", "25.0"} <= {text.split()[0] for text in shown}
 
 
 def test_every_outcome_has_its_row_and_its_words(page: Reader, html: str) -> None:
     heads = page.texts("th", scope="row")
-    assert heads[:3] == ["semantic/normal", "everything", "my <b>own</b>\u202e selector"]
-    assert html.count("not significant") == 4 + 4  # all comparisons of both datasets: there are too few queries
+    assert heads[:3] == ["semantic/normal", "everything", "my <b>own</b>\u202e selector 1 failed"]
+    assert html.count(">no<span") == 4 + 4  # all comparisons of both datasets: there are too few queries
     assert "What the model then calls is not measured." in html
     assert "What a chat holds before the query, its session, is in the prompt too." in html
-    assert "Falsely included means that a query which needs nothing was offered something" in html
     assert "where the selector cuts" in html
     assert not re.search(r"tokens</abbr> <span class=.unit.>tokens", html)  # no unit behind a name that says it
     assert "a first guess, not tuned" in html
     assert "the selector returns no ranking" in html
     said = "my <b>own</b>\ufffd selector failed on 1 of 6 queries; to fail counts as nothing offered."
     assert said in page.texts("li")  # nothing in a name turns a sentence around
+
+
+def test_the_title_is_the_datasets_and_the_day_of_the_run(made_run, page: Reader) -> None:
+    assert page.texts("h1") == ["desk and small"]
+    made_run.folder.write("timings.json", {"date": "2026-11-29"})
+    try:
+        dated = read(render_page(made_run.folder, made_run.datasets, tokens=made_run.tokens))
+    finally:
+        made_run.folder.discard("timings.json")
+    assert dated.texts("h1") == ["desk and small \u00b7 2026-11-29"]
+    assert dated.texts("title")[0] == "desk and small \u00b7 2026-11-29: ctxbench run"
+
+
+def test_the_explorer_comes_before_scores_and_method(html: str) -> None:
+    parts = ["comparison", "queries", "scores", "measured"]
+    assert re.findall('<section id="([a-z]+)"', html) == parts
+    assert html.index("What is offered. ") > html.index('id="measured"'), "what the experiment is about"
 
 
 def test_the_datasets_are_named_with_size_and_version(page: Reader) -> None:
@@ -528,7 +567,7 @@ def test_the_sign_behind_an_interval_is_explained_where_it_stands(made_run, wher
         made.append(replace(one, selectors=tuple(selectors)))
     told = replace(summary, datasets=tuple(made))
     page = render_page(made_run.folder, made_run.datasets, tokens=made_run.tokens, summary=told)
-    articles = page.partition('<section id="scores"')[0].split('<article class="dataset">')[1:]
+    articles = page.partition('<section id="scores"')[0].split('<details class="dataset"')[1:]
     shown = [re.search(r"\d~<", article) is not None for article in articles]
     assert any(shown) is (where != "nowhere")
     assert [article.count("~ behind an interval") for article in articles] == [int(one) for one in shown]

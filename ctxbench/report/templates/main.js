@@ -67,7 +67,8 @@ function follow() {
   const data = target ? target.data : datasetOf(settings.datasets[0]);
   const selector = target ? target.selector : selectorOf(data, settings.base) || data.selectors[0];
   const changed = data !== view.data || selector !== view.selector;
-  const opened = target ? target.query : -1;
+  const missed = () => Math.max(data.queries.id.findIndex((id, query) => at(selector.missed, query)), 0);
+  const opened = target ? target.query : matchMedia("(max-width: 900px)").matches ? -1 : missed();
   if (changed) {
     const beside = view.beside ? view.beside.name : settings.base;
     Object.assign(view, { data, selector });

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from contextlib import suppress
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -177,3 +178,16 @@ def test_damaged_times_of_earlier_calls_are_forgotten(tmp_path, ran):
         run_file(path, ran, fresh=True)
         parts = RunFolder(ran).read("timings.json")["parts"]
         assert parts["tiny"]["bm25"]["queries"] == 10
+
+
+def test_the_day_of_a_run_is_that_on_which_its_last_part_was_made(tmp_path, ran):
+    folder, path = RunFolder(ran), experiment(tmp_path)
+    today = datetime.now(UTC).date()
+    assert date.fromisoformat(folder.date()) <= today
+    folder.write("timings.json", {**folder.read("timings.json"), "date": "2020-02-02"})
+    run_file(path, ran)
+    assert folder.date() == "2020-02-02", "nothing was made again"
+    run_file(path, ran, fresh=True)
+    assert today <= date.fromisoformat(folder.date()) <= datetime.now(UTC).date()
+    folder.discard("timings.json")
+    assert folder.date() == ""

@@ -41,7 +41,7 @@ def ax():
 
 
 def drawn(ax, points, **given):
-    given = {"x": TOKENS, "y": COMPLETE, "base": "a", "colours": dict.fromkeys(points, "#0072B2"), **given}
+    given = {"metrics": (TOKENS, COMPLETE), "base": "a", "colours": dict.fromkeys(points, "#0072B2"), **given}
     trade_off(ax, points, **given)
     ax.figure.draw_without_rendering()
     return ax
@@ -132,8 +132,7 @@ def test_the_front_is_what_no_other_beats_on_both(ax):
     other = drawn(
         Figure().subplots(),
         {name: (estimate(y), estimate(x)) for name, (x, y) in points.items()},
-        x=COMPLETE,
-        y=TOKENS,
+        metrics=(COMPLETE, TOKENS),
     )
     front = line(other, FRONT)
     assert list(zip(*front.get_data(), strict=True)) == [(0.5, 10), (0.7, 20), (0.9, 30)]
@@ -145,7 +144,7 @@ def test_the_front_is_what_no_other_beats_on_both(ax):
 def test_tokens_that_spread_widely_stand_on_a_logarithmic_axis(ax):
     drawn(ax, {"a": (estimate(10), estimate(0.5)), "b": (estimate(201), estimate(0.9))})
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "linear")
-    assert ax.get_xlabel() == "tokens a query, logarithmic"
+    assert ax.get_xlabel() == "tokens per query, logarithmic"
     assert {"10", "20", "50", "100"} <= set(texts(ax.get_xticklabels()))
     linear = drawn(Figure().subplots(), {"a": (estimate(10), estimate(0.5)), "b": (estimate(200), estimate(0.9))})
     assert linear.get_xscale() == "linear"
@@ -207,8 +206,41 @@ def test_where_a_colour_comes_again_the_mark_is_another():
 
 def test_selectors_at_one_point_share_a_label():
     at = (1.0, 0.5)
-    named = [(at, name, None) for name in "abcde"] + [((2.0, 0.5), "f", None)]
-    assert [text for _, text, _ in _joint(named)] == ["a, b, c and 2 more", "f"]
+    named = [(at, name, str(number), at * 2) for number, name in enumerate("abcde", start=1)]
+    named.append(((2.0, 0.5), "f", "6", (2.0, 0.5) * 2))
+    assert [label.text for label in _joint(named, numbered=False)] == ["a, b, c and 2 more", "f"]
+    assert [label.short for label in _joint(named, numbered=True)] == ["1, 2, 3, 4, 5", "6"]
+
+
+def test_a_few_that_need_many_times_the_tokens_stand_at_the_end_and_say_their_figure(ax):
+    points = {"a": (500, 0.96), "b": (300, 0.92), "c": (400, 0.9), "everything": (40_000, 1.0)}
+    drawn(ax, {name: (estimate(x, x - 10, x + 10), estimate(y)) for name, (x, y) in points.items()})
+    assert texts(ax.texts)[-1] == "everything, 40,000 (beyond the axis)"
+    assert line(ax, "everything").get_marker() == ">"
+    assert line(ax, "everything").get_xdata()[0] == 510
+    assert ax.get_xscale() == "linear"
+    assert ax.get_xlim()[1] < 600
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+def test_a_name_without_room_gives_way_to_its_number(numbered):
+    ax = Figure(figsize=(4.4, 3.0), layout="constrained").subplots()
+    names = ["a", *(f"selector {number} with quite a long name" for number in range(2, 13))]
+    points = {name: (estimate(500 + 2 * i), estimate(0.9 + i / 1000)) for i, name in enumerate(names)}
+    drawn(ax, points, numbered=numbered)
+    shown = [label for label in ax.texts if label.get_visible()]
+    before = [(label.get_text(), label.get_position()) for label in shown]
+    ax.figure.draw_without_rendering()
+    assert [(label.get_text(), label.get_position()) for label in ax.texts if label.get_visible()] == before
+    assert any(label.get_text().isdigit() for label in shown) is numbered
+    if numbered:
+        numbers = {f"{number}": name for number, name in enumerate(names, start=1)}
+        assert all(
+            label.xy == tuple(e.value for e in points[numbers.get(label.get_text(), "a")]) or label.get_text() in points
+            for label in shown
+        )
+        found = [Text.get_window_extent(label) for label in shown]
+        assert not any(one.overlaps(other) for one, other in itertools.combinations(found, 2))
 
 
 def test_nothing_is_said_of_dotted_lines_where_none_is_to_be_seen(ax):

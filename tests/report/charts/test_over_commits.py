@@ -72,7 +72,7 @@ def test_a_picture_is_a_png_or_an_svg_and_the_same_each_time():
     text = made.decode()
     assert "a $x$ on &lt;d&gt;" in text
     assert "completeness, %" in text
-    assert "prompt tokens a query" in text
+    assert "prompt tokens per query" in text
     assert len(re.findall("<title>", text)) == 4
     assert 'aria-label="Completeness and Prompt tokens over commits"' in text
     for given, form in ((places(2), "pdf"), ([], "png")):

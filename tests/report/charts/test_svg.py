@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import matplotlib as mpl
 import pytest
 
-from ctxbench.report.charts import place_labels
+from ctxbench.report.charts import PointLabel, place_labels
 from ctxbench.report.pages import axes_at, inline, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -22,7 +22,7 @@ def draw(figure):
     ax.plot([1, 2, 3], [1, 30, 2], marker="o", gid=f"told:{HOSTILE}")
     ax.fill_between([1, 2, 3], [0, 1, 1], [3, 3, 9], color="#D55E00")
     ax.set_ylim(0, 10)
-    place_labels(ax, [((2, 5), HOSTILE.replace("\ud800", ""), (2, 5, 2, 5))])
+    place_labels(ax, [PointLabel((2, 5), HOSTILE.replace("\ud800", ""), (2, 5, 2, 5))])
 
 
 def drawn(**given):

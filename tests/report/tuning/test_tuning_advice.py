@@ -14,19 +14,19 @@ from ctxbench.report.tuning_tables import (
     all_advice,
     all_results,
     answer,
+    compared,
     console_table,
     gains,
     more_labels,
-    optimism,
-    summary,
+    presets,
     worst,
 )
 
 recall_metric = parse_metric("recall")
 VALUES = "calibrated with contextTopK 20, contextTopN 12, contextIncludeScore 0.7, contextMargin 0.15"
 OFFERS = (
-    f"normal: {VALUES} is as complete as semantic with the specification's defaults (92.0% and 92.1%, not significant) "
-    "for 42% fewer tokens (320 and 550)"
+    f"normal: {VALUES} offers all that is needed for 92.0% of requests at 320 tokens; semantic with the "
+    "specification's defaults for 92.1% at 550 (completeness: not significant)"
 )
 
 FEW = "test queries are too few to confirm it"
@@ -68,7 +68,8 @@ def test_without_constraints_nothing_is_said_of_targets(made):
 
 def test_more_tokens_are_said_to_be_more(made):
     outcome = made.outcome(against={"defaults": made.changes((100.0, 150.0), (0.9, 0.95))})
-    assert "(95.0% and 90.0%) for 50% more tokens (150 and 100)" in advice(made.dataset(), outcome)
+    said = "for 95.0% of requests at 150 tokens; semantic with the specification's defaults for 90.0% at 100"
+    assert said in advice(made.dataset(), outcome)
 
 
 def test_what_a_policy_betters_beside_completeness_and_tokens_is_told(made):
@@ -120,16 +121,37 @@ def test_over_datasets_a_range_is_said_and_a_single_figure_once(made):
     kept = made.dataset(outcomes=(made.nothing(),))
     found = made.dataset(outcomes=(made.outcome(),))
     other = made.dataset(outcomes=(made.outcome(against={"defaults": made.changes((100.0, 150.0), (0.9, 0.95))}),))
-    assert answer(made.tuning(kept)) == "normal: keep the default (specification's defaults)."
+    assert answer(made.tuning(kept)) == (
+        "normal: keep the default (specification's defaults); label about 300 to 640 more requests to tell whether a "
+        "setting meets the target."
+    )
     assert answer(made.tuning(found)) == f"{OFFERS}."
     said = "normal: a setting is better than the default on"
+    offers = "where it offers all that is needed for"
     assert answer(made.tuning(kept, found)) == (
-        f"{said} 1 of 2 datasets (42% fewer tokens, −0.1 points of completeness)."
+        f"{said} 1 of 2 datasets, {offers} 92.0% of requests at 320 tokens; the default for 92.1% at 550 "
+        "(completeness: not significant)."
     )
     assert answer(made.tuning(found, other)) == (
-        f"{said} 2 of 2 datasets (42% fewer to 50% more tokens, −0.1 to +5.0 points of completeness)."
+        f"{said} 2 of 2 datasets, {offers} 92.0% to 95.0% of requests at 150 to 320 tokens; the default for 90.0% to "
+        "92.1% at 100 to 550."
     )
     assert answer(made.tuning(kept, kept)) == f"{said} 0 of 2 datasets."
+
+
+def test_the_answer_is_of_the_policy_normal_or_else_of_the_first_with_a_recommendation(made):
+    normal, aggressive = made.outcome(), made.outcome(made.AGGRESSIVE, at=(0.85, 190.0, 3.2), values={"n": 2})
+    within = made.nothing(made.WITHIN)
+    for outcomes, name in (
+        ((within, aggressive, normal), "normal"),
+        ((within, aggressive), "aggressive"),
+        ((within,), "within-4000"),
+    ):
+        tuning = made.tuning(made.dataset(outcomes=outcomes))
+        assert answer(tuning).startswith(f"{name}: ")
+        assert document(tuning).answer == answer(tuning)
+        assert " ".join(console_table(tuning).split("\n\n")[0].split()) == answer(tuning)
+    assert answer(made.tuning(made.dataset(outcomes=()))) == ""
 
 
 def ships(made, *outcomes, at=(0.95, 700.0, 9.0), default=False, **given):
@@ -177,7 +199,7 @@ def test_policies_that_come_to_the_same_share_a_sentence(made):
     assert first.startswith("normal and aggressive: calibrated with ")
     assert second.startswith("within-4000: keep the default")
     text = " ".join(console_table(made.tuning(dataset)).split())
-    assert text.count("contextTopK 20, contextTopN 12") == 2, "once as advice, once with its figures"
+    assert text.count("contextTopK 20, contextTopN 12") == 2, "once as the answer, once with its figures"
     open_ = replace(same, verdicts=(made.said("open", needed=120),))
     (told, _) = all_advice(made.dataset(outcomes=(normal, lone, open_)))
     assert "; normal: it holds its target" in told
@@ -189,7 +211,7 @@ def test_policies_that_come_to_the_same_share_their_rows(made):
     same = replace(made.outcome(made.AGGRESSIVE), chosen=replace(normal.chosen, name="aggressive"))
     dataset = made.dataset(outcomes=(normal, same))
     assert [one.name for one in all_results(dataset) if one.role == "recommended"] == ["normal, aggressive"]
-    for table in (summary, optimism, gains, worst):
+    for table in (presets, compared, gains, worst):
         rows = table(made.tuning(dataset)).rows
         assert len(rows) == 1
         assert "normal, aggressive" in rows[0]
@@ -199,6 +221,5 @@ def test_why_there_is_no_fixed_k_is_said(made):
     told = made.outcome(fixed=None, fixed_reason="no k keeps the rules")
     tuning = made.tuning(made.dataset(outcomes=(told,)))
     assert "no k keeps the rules" in console_table(tuning)
-    sections = document(tuning).sections
-    bullets = [text for one in sections for block in one.blocks if isinstance(block, Bullets) for text in block.texts]
+    bullets = [text for block in document(tuning).blocks() if isinstance(block, Bullets) for text in block.texts]
     assert any("no k keeps the rules" in text for text in bullets)

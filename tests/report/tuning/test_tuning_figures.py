@@ -37,29 +37,28 @@ def test_names_of_files_are_plain():
     assert tuning_document.file_name("BFCL simple/1", "a_b", "...") == "bfcl-simple-1-a-b-x"
 
 
-def test_a_trade_off_has_four_panels_and_every_contender(made):
-    drawing = tuning_document.trade_off(made.dataset())
-    said = texts(drawing.svg)
-    for title in ("completeness against prompt tokens", "completeness against items", "recall against items"):
-        assert title in said
-    assert {
-        "semantic: front",
-        "semantic: first n",
-        "calibrated: front",
-        "1 specification's defaults",
-        "5 everything",
-    } <= set(said)
-    assert said.count("completeness, % of queries") == 2
-    assert said.count("prompt tokens a query") == 2
-    # the defaults and the preset of the same values stand at one place and share a label, in each of the panels
-    assert said.count("1,2") == 4
-    # everything costs 20,350 tokens, far to the right of all others
-    assert said.count("5\u2192") == 4
+def test_a_trade_off_has_every_contender_and_other_axes_have_a_drawing_of_their_own(made):
+    drawing, others = tuning_document.trade_off(made.dataset()), tuning_document.other_axes(made.dataset())
+    for said, n in ((texts(drawing.svg), 1), (texts(drawing.narrow), 1), (texts(others.svg), 3)):
+        assert {
+            "semantic: front",
+            "semantic: first n",
+            "calibrated: front",
+            "1 specification's defaults",
+            "5 everything",
+        } <= set(said)
+        # the defaults and the preset of the same values stand at one place and share a label, in each of the panels
+        assert said.count("1,2") == n
+        # everything costs 20,350 tokens, far to the right of all others
+        assert said.count("5\u2192") == n
+    assert "completeness against prompt tokens" in texts(drawing.svg)
+    for title in ("completeness against items", "recall against prompt tokens", "recall against items"):
+        assert title in texts(others.svg)
 
 
 def test_marks_stand_where_their_figures_are(made):
     drawing = tuning_document.trade_off(made.dataset())
-    said = "specification's defaults: 91.0 (88.0\u201394.0)% completeness, 275 (261\u2013289) prompt tokens a query"
+    said = "specification's defaults: 91.0 (88.0\u201394.0)% completeness, 275 (261\u2013289) prompt tokens per query"
     assert titles(drawing.svg)[0] == said
     found = panel(made.dataset())
     assert (found.rings[0].x, found.rings[0].y) == (275.0, 0.91)
@@ -165,7 +164,7 @@ def test_a_large_heat_map_shows_ten_values_a_side_the_chosen_ones_among_them(mad
     # topN 12 of 0 to 50 and margin 0.15 of 0 to 1: 0.5 + 0.24 x (0.24 + 0.15), 100 + 900 x 0.39 squared
     assert bold == ["59.4", "237"]
     assert {"50.0", "98.0", "100", "3.7k"} <= set(found)  # both ends
-    assert {"completeness, % of queries", "prompt tokens a query"} <= set(texts(drawing.svg))
+    assert {"completeness, % of queries", "prompt tokens per query"} <= set(texts(drawing.svg))
     assert drawing.caption.endswith("Of contextMargin and contextTopN some values stand for all.")
 
 
@@ -190,9 +189,9 @@ def test_what_offers_everything_does_not_decide_where_axes_begin(made):
     all_of_it = made.contender("all", made.EVERYTHING, (1.0, 30_000.0, 400.0))
     low = (made.contender("a", made.PRESET, (0.4, 300.0, 5.0)), made.contender("b", made.PRESET, (0.3, 200.0, 4.0)))
     svg = tuning_document.trade_off(made.dataset(results=(*low, all_of_it), traces=(), outcomes=())).svg
-    assert tags(svg) == ["1", "2", "3\u2197"] * 4
+    assert tags(svg) == ["1", "2", "3\u2197"]
     # alone it is drawn where it is
-    assert tags(tuning_document.trade_off(made.dataset(results=(all_of_it,), traces=(), outcomes=())).svg) == ["1"] * 4
+    assert tags(tuning_document.trade_off(made.dataset(results=(all_of_it,), traces=(), outcomes=())).svg) == ["1"]
 
 
 def test_a_figure_without_lines_says_nothing_of_lines(made):

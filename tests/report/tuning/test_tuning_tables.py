@@ -11,8 +11,8 @@ def columns(table, row):
     return dict(zip(table.head, row, strict=True))
 
 
-def test_the_summary_has_a_row_for_each_dataset_and_policy(made):
-    table = tuning_tables.summary(made.tuning())
+def test_every_preset_has_its_values_figures_and_what_it_would_cost_to_know_more(made):
+    table = tuning_tables.presets(made.tuning())
     assert [row[:2] for row in table.rows] == [
         (dataset, policy)
         for dataset in ("bfcl-simple", "workbench")
@@ -20,45 +20,38 @@ def test_the_summary_has_a_row_for_each_dataset_and_policy(made):
     ]
     normal = columns(table, table.rows[1])
     values = "contextTopK 20, contextTopN 12, contextIncludeScore 0.7, contextMargin 0.15"
-    assert normal["recommended"] == f"calibrated: {values}"
+    assert normal["setting"] == f"calibrated: {values}"
     assert normal["completeness %"] == "92.0 (89.0–95.0)"
     assert normal["prompt tokens"] == "336 (319–353)"
-    # 320 against 550 and against 500 tokens
-    assert normal["tokens against the base's defaults"] == ("−41.8% (−45.5 to −38.2)", "p=0.0004")
-    fixed = normal["against tuned fixed k"]
-    assert fixed[0] == "tokens −36.0% (−40.0 to −32.0), p=0.0004"
-    assert fixed[1].startswith("points +2.0 (")
-    assert normal["completeness against first n at equal tokens, points"] == ("+3.0 (+1.0 to +5.0)", "p=0.0004")
-    assert normal["completeness against the base's defaults, points"] == ("−0.1 (−2.1 to +1.9)", "not significant")
-    assert "figures of" not in normal  # all are of the test split
-    assert normal["constraints"] == "holds"
-    assert columns(table, table.rows[0])["constraints"] == "open"
+    assert normal["difference from the default"] == (  # 320 tokens against 550
+        "tokens −41.8% (−45.5 to −38.2), p=0.0004",
+        "points −0.1 (−2.1 to +1.9), not significant",
+    )
+    assert normal["target"] == "holds"
+    assert columns(table, table.rows[0])["target"] == "open; about 120 more labels would tell"
+    assert tuning_tables.presets(made.edges()["one"]).head[0] == "preset", "of a single dataset it is not named"
 
 
-def test_where_nothing_is_recommended_the_summary_says_why(made):
-    table = tuning_tables.summary(made.edges()["nothing"])
-    (row,) = table.rows
-    assert columns(table, row)["recommended"].startswith("keep the default: 49 queries are too few")
-    assert set(row[1:3] + row[5:]) == {"-"}
+def test_a_fixed_number_of_items_is_compared(made):
+    table = tuning_tables.compared(made.tuning())
+    normal = columns(table, table.rows[1])
+    assert normal["figures of"] == "test split"
+    assert normal["against tuned fixed k"][0] == "tokens −36.0% (−40.0 to −32.0), p=0.0004"  # 320 against 500 tokens
+    assert normal["against tuned fixed k"][1].startswith("points +2.0 (")
+    assert normal["points against first n at equal tokens"] == ("+3.0 (+1.0 to +5.0)", "p=0.0004")
 
 
-def test_without_a_fixed_k_the_summary_says_so(made):
-    (row,) = tuning_tables.summary(made.edges()["unread"]).rows
-    assert columns(tuning_tables.summary(made.edges()["unread"]), row)["against tuned fixed k"] == (tuning_tables.NO_K,)
+def test_where_nothing_is_recommended_the_table_says_why(made):
+    (row,) = tuning_tables.presets(made.edges()["nothing"]).rows
+    assert row[1].startswith("keep the default: 49 queries are too few")
+    assert set(row[2:5]) == {"-"}
+    assert row[5] == "label about 300 to 640 more requests to tell whether a setting meets the target"
+    assert tuning_tables.compared(made.edges()["nothing"]) is None
 
 
-def test_optimism_stands_behind_both_splits(made):
-    table = tuning_tables.optimism(made.tuning())
-    aggressive = columns(table, table.rows[0])
-    assert aggressive["completeness %, tuning"] == "85.0 (82.0–88.0)"
-    assert aggressive["completeness %, test"] == "84.0 (81.0–87.0)"
-    assert aggressive["completeness %, optimism"] == "+1.0"
-    assert aggressive["prompt tokens, optimism"] == "−4.8%"  # 190 against 1.05 x 190
-
-
-def test_without_a_test_split_there_is_no_optimism(made):
-    assert tuning_tables.optimism(made.edges()["unread"]) is None
-    assert tuning_tables.optimism(made.edges()["nothing"]) is None
+def test_without_a_fixed_k_the_table_says_so(made):
+    table = tuning_tables.compared(made.edges()["unread"])
+    assert columns(table, table.rows[0])["against tuned fixed k"] == (tuning_tables.NO_K,)
 
 
 def test_gains_by_ranking_and_by_cut_stand_apart(made):

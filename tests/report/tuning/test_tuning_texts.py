@@ -49,14 +49,6 @@ def test_per_cent_has_a_sign_unless_it_is_none(share, text):
     assert tuning_tables.percent(share) == text
 
 
-def test_optimism_is_tuning_less_test(made):
-    # 0.93 - 0.90 = 3 points; (320 - 400) / 400 = -20%
-    assert tuning_tables.optimism_text(COMPLETE, made.estimate(0.93, 0.1), made.estimate(0.90, 0.1)) == "+3.0"
-    assert tuning_tables.optimism_text(TOKENS, made.estimate(320.0, 1.0), made.estimate(400.0, 1.0)) == "−20.0%"
-    assert tuning_tables.optimism_text(TOKENS, made.estimate(320.0, 1.0), made.estimate(0.0, 1.0)) == "-"
-    assert tuning_tables.optimism_text(COMPLETE, made.estimate(0.93, 0.1), None) == "-"
-
-
 def test_a_policy_is_a_sentence(made):
     assert tuning_tables.policy_text(made.NORMAL) == (
         "least prompt tokens with completeness >= 0.9 of what is reachable at 20 items"
@@ -91,17 +83,20 @@ def test_what_misses_its_target_on_the_test_split_is_said_not_to_be_recommended(
     assert tuning_tables.choice_text(missed, missed.chosen) == f"keep the default: {values} misses its target"
 
 
-def test_what_is_said_of_constraints(made):
-    outcome, said = made.outcome(), made.said
-    assert tuning_tables.constraints_text(outcome) == "holds"
-    assert tuning_tables.constraints_text(replace(outcome, verdicts=(said("missed"),))) == "missed"
-    two = (said("missed", text="a"), said("open", text="b"))
-    assert tuning_tables.constraints_text(replace(outcome, verdicts=two)) == "a: missed; b: open"
-    assert tuning_tables.constraints_text(replace(outcome, verdicts=())) == "-"
+def test_the_target_says_what_it_would_cost_to_know_more(made):
+    outcome, said, text = made.outcome(), made.said, tuning_tables.target_text
+    assert text(outcome) == "holds"
+    assert text(replace(outcome, verdicts=(said("missed"), said("open", needed=9)))) == "missed"
+    two = (said("holds"), said("open", needed=120), said("open", needed=371))
+    assert text(replace(outcome, verdicts=two)) == "open; about 380 more labels would tell"
+    assert text(replace(outcome, verdicts=(said("open"),))) == "open; more labels hardly would tell"
+    assert text(replace(outcome, verdicts=())) == "-"
     assert (
-        tuning_tables.constraints_text(replace(outcome, policy=made.NORMAL.model_copy(update={"constraints": ()})))
-        == "none to hold"
+        text(replace(outcome, verdicts=(), policy=made.NORMAL.model_copy(update={"constraints": ()}))) == "none to hold"
     )
+    nothing = made.nothing()
+    assert text(nothing) == "label about 300 to 640 more requests to tell whether a setting meets the target"
+    assert text(replace(nothing, answered=False)) == "-"
 
 
 def test_a_long_text_is_cut_on_one_line():

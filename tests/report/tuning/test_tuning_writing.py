@@ -56,7 +56,7 @@ def test_all_files_are_written_and_named(report_of):
         "report-tables.md",
     ]
     assert sorted(path for path in folder.rglob("*") if path.is_file()) == sorted(paths)
-    assert len(paths) == 3 + 2 * (1 + 2 * 2)  # a trade-off a dataset; parameters and pairs of them a recommendation
+    assert len(paths) == 3 + 2 * (2 + 2 * 2)  # two trade-offs per dataset; two figures per recommendation
 
 
 def test_the_same_tuning_gives_the_same_bytes(made, report_of, tmp_path):
@@ -89,7 +89,7 @@ def test_the_page_shows_the_figures_of_the_summary(report_of):
         "92.0 (89.0–95.0)",
         "−41.8% (−45.5 to −38.2)",
         "not significant",
-        "(92.0% and 92.1%, not significant) for 42% fewer tokens (320 and 550)",
+        "of requests at 320 tokens; semantic with the specification's defaults for 92.1% at 550 (completeness: not",
         (
             "within-4000: keep the default (specification's defaults); label about 300 to 640 more requests to tell "
             "whether a setting meets the target."
@@ -106,6 +106,18 @@ def test_the_page_shows_the_figures_of_the_summary(report_of):
         "ctxbench tune bfcl-simple workbench --policy policies.yaml",
     ):
         assert said in text, said
+
+
+def test_the_page_opens_with_the_presets_and_the_front_and_folds_the_method(made, tmp_path):
+    dated = replace(made.tuning(made.dataset()), date="2026-11-29")
+    _, html, *_ = write_report(dated, tmp_path)
+    text = html.read_text("utf-8")
+    assert "<h1><bdi>bfcl-<wbr>simple \u00b7 2026-<wbr>11-<wbr>29</bdi></h1>" in text
+    head, *folds = text.partition("<main>")[2].split("<details>")
+    assert head.index("about 120 more labels would tell") < head.index("<svg")
+    assert head.count("<svg") == 2, "the front, and the same where it is narrow"
+    assert "Tuned fixed k is the first k items" not in head
+    assert any("Tuned fixed k is the first k items" in fold for fold in folds)
 
 
 def test_the_page_asks_for_nothing_and_escapes_all_texts(report_of):
@@ -158,13 +170,14 @@ def test_the_console_has_both_splits_and_changes_in_eighty_columns(made):
     assert max(map(len, text.splitlines())) <= 80
     assert text.endswith("\n")
     lines = text.splitlines()
-    assert lines[0].startswith("aggressive: a setting is better than the default on 2 of 2 datasets")
+    assert lines[0].startswith("normal: a setting is better than the default on 2 of 2 datasets")
     assert "    completeness % 93.0 (90.0–96.0)          92.0 (89.0–95.0)" in lines
     assert "    prompt tokens  320 (304–336)             336 (319–353)" in lines
     assert "      prompt tokens −41.8% (−45.5 to −38.2), p=0.0004" in lines
     assert "      completeness, points −0.1 (−2.1 to +1.9), not significant" in lines
-    assert "    constraints, test split: holds" in lines
-    assert "    keep the default: 49 queries are too few to tell that the constraint is met" in lines
+    assert "    target, test split: holds" in lines
+    assert "    keep the default: 49 queries are too few to tell that the constraint is met;" in lines
+    assert "      label about 300 to 640 more requests to tell whether a setting meets the" in lines
 
 
 @pytest.mark.parametrize("edge", [name for name in EDGES if name != "hostile"])
