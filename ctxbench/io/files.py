@@ -346,12 +346,12 @@ _READ: ContextVar[FilesRead | None] = ContextVar("files read", default=None)
 def note_read(path: Path | str) -> None:
     """Note, within a `with` block of `FilesRead`, that a file or a folder is about to be read."""
     if (files := _READ.get()) is not None:
-        files.add(os.path.abspath(path))
+        files.add(os.path.abspath(path))  # noqa: PTH100 - a link that leads elsewhere is a change
 
 
 def _state(path: str) -> tuple[int, int, int] | None:
     try:
-        status = os.stat(path)
+        status = os.stat(path)  # noqa: PTH116 - twice as fast, for thousands
     except (OSError, ValueError):
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
