@@ -291,6 +291,7 @@ _GRACE = 10  # seconds for running requests at the end
 _SQLITE = b"SQLite format 3\0"
 DATABASES = (".db", ".sqlite", ".sqlite3")
 NEAR = 5  # excluded items in an answer
+REQUESTS = 10_000  # vectors of requests in memory
 INDEXES = 4  # of each kind, over the items of now and before
 
 
@@ -452,11 +453,11 @@ class SelectService:
         self._lock, self._fault, self._files = threading.Lock(), "", FilesRead()
         self.check_users(users)
         with embedding_progress() as bar:
-            vectors = open_vectors(open_embedder(question.embedder), progress=bar)
-            self._resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
+            self._vectors = open_vectors(open_embedder(question.embedder), progress=bar)
+            self._resources = LocalResources(self._vectors, open_counter("o200k", cache=cache_dir()))
             bound_indexes(self._resources, INDEXES)
             self._selectors = self._read(self._files)
-            vectors.progress = None  # nobody waits for it any more
+            self._vectors.progress = None  # nobody waits for it any more
 
     def check_users(self, users: Collection[str | None]) -> None:
         """Take note of who may send requests."""
@@ -479,10 +480,10 @@ class SelectService:
             catalog, pipeline = selector.catalog, asked.pipeline
             if self._several and catalog.facts.private:
                 pipeline = pipeline.mapped(Step.scoped)
-            explanation = explain(pipeline, catalog, asked.request, self._resources, live=True, listener=stages)
-            parameters = selector.definition.in_force(asked.values)
-            facts = {"selector": selector.label, "parameters": parameters}
-            answer = answer_of(explanation, asked, facts, self._resources, near=body.get("near", NEAR))
+            near, resources = body.get("near", NEAR), self._resources
+            explanation = explain(pipeline, catalog, asked.request, resources, live=True, listener=stages, near=near)
+            facts = {"selector": selector.label, "parameters": selector.definition.in_force(asked.values)}
+            answer = answer_of(explanation, asked, facts, resources, near=near)
             text = visible_json(dump_json(answer, indent=2))
         for warning in (*asked.warnings, *map(str, explanation.selection.trace)):
             _log.warning("%s", warning)
@@ -561,7 +562,9 @@ class SelectService:
             pipeline = first.pipeline(first.definition.values(first.preset))
             _ = pipeline.key  # reads the files that steps name
         request = Request(id="select", text="a first request", workspace=self._workspace)
+        self._vectors.limit = None  # those of items are stored
         explain(pipeline, catalog, request, self._resources, live=True)
+        self._vectors.limit = REQUESTS  # and those of requests are not: a write would take longer than the answer
         for notice in fit_notices(pipeline, catalog, self._resources):
             _log.info("notice: %s", notice)
         return {(True, name): ready for name, ready in alone.items()} | {

@@ -123,8 +123,11 @@ def explain(
     *,
     live: bool = False,
     listener: Listener | None = None,
+    near: int | None = None,
 ) -> Explanation:
     """Select for one request and explain it; `live` and `listener` as in `Pipeline.run`.
+
+    With `near` only so many of what stayed out are in the explanation: each takes time.
 
     Raises:
         UserError: the request names items that the catalog lacks, or the selection itself fails.
@@ -144,7 +147,7 @@ def explain(
         text=request.text,
         chunks=chunks,
         chosen=chosen,
-        left_out=tuple(map(explained, selection.left_out)),
+        left_out=tuple(map(explained, selection.left_out[:near])),
         prompt=pipeline.prompts(outcome, resources)[0],
         prompt_tokens=sum(entry.tokens for entry in chosen if entry.offered.origin != "session"),
         total_tokens=sum(entry.tokens for entry in chosen),
