@@ -307,7 +307,7 @@ class FilesRead:
     read, so that a change while it is read is one. What other threads read is not noted.
     """
 
-    SHARE = 20  # times of a comparison that pass before the next one: it takes 5% of the time at most
+    FEW = 2_000  # are compared at every call, which takes 4 ms; more of them once a second
 
     def __init__(self) -> None:
         self._states: dict[str, tuple[int, int, int] | None] = {}
@@ -331,12 +331,10 @@ class FilesRead:
 
     def changed(self) -> bool:
         """Whether any of them is another one than it was, is gone, or is there now."""
-        begin = time.perf_counter()
-        if begin < self._next:
+        if time.monotonic() < self._next:
             return False
         is_changed = any(_state(path) != state for path, state in self._states.items())
-        end = time.perf_counter()
-        self._next = end + self.SHARE * (end - begin)
+        self._next = time.monotonic() + (len(self._states) > self.FEW)
         return is_changed
 
 

@@ -216,8 +216,10 @@ _HEALTH = _object({"status": {"enum": ["ok", "stale"]}, "selector": _STRING, "it
 def select_paths() -> dict[str, Any]:
     """The paths of a service of a selector, as OpenAPI has them."""
     health = _responses("application/json", {"schema": _HEALTH}, (421, 500, 503))
+    select = _post("Select items.", {"$ref": _SCHEMAS.format(model=SelectBody.__name__)}, _ANSWER)
+    select["post"]["requestBody"]["content"]["application/json"]["example"] = {"text": "area of a triangle"}
     return {
-        "/select": _post("Select items.", {"$ref": _SCHEMAS.format(model=SelectBody.__name__)}, _ANSWER),
+        "/select": select,
         "/healthz": {"get": {"summary": "Whether changed files could be read.", "responses": health, "security": []}},
     }
 
