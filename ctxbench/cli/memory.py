@@ -55,8 +55,8 @@ from ctxbench.memory.sqlite_store import ImportedMemories, MemoryFile, SqliteSto
 from ctxbench.memory.stores import feedback_dataset
 from ctxbench.memory.web_app import LOOPBACK, Access, UserTokens, others_may_read, read_tokens, web_app
 from ctxbench.model.items import Catalog
+from ctxbench.model.requests import Batch, Request
 from ctxbench.model.requests import Message as ChatMessage
-from ctxbench.model.requests import Request
 from ctxbench.model.resources import bound_indexes
 from ctxbench.model.strategies import Step
 from ctxbench.pipelines.fits import fit_notices
@@ -64,7 +64,8 @@ from ctxbench.pipelines.strategies.format import FIELDS
 from ctxbench.search.embedders import open_embedder, open_vectors
 from ctxbench.search.resources import LocalResources
 from ctxbench.search.tokens import CharsCounter, counter_for_model, open_counter
-from ctxbench.selectors.explain import explain
+from ctxbench.selectors.explain import explain, explain_outcome
+from ctxbench.selectors.selector import check_fits
 
 WIDTH = 60  # characters of a memory
 LEFT_OUT = 5
@@ -480,8 +481,10 @@ class SelectService:
             catalog, pipeline = selector.catalog, asked.pipeline
             if self._several and catalog.facts.private:
                 pipeline = pipeline.mapped(Step.scoped)
-            near, resources = body.get("near", NEAR), self._resources
-            explanation = explain(pipeline, catalog, asked.request, resources, live=True, listener=stages, near=near)
+            near, resources, batch = body.get("near", NEAR), self._resources, Batch.of(catalog, [asked.request])
+            check_fits(pipeline, catalog)
+            outcome = pipeline.run(batch, resources, live=True, listener=stages)
+            explanation = explain_outcome(pipeline, outcome, resources, near=near)
             facts = {"selector": selector.label, "parameters": selector.definition.in_force(asked.values)}
             answer = answer_of(explanation, asked, facts, resources, near=near)
             text = visible_json(dump_json(answer, indent=2))

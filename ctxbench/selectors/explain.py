@@ -21,7 +21,7 @@ from ctxbench.model.resources import Resources
 from ctxbench.model.selection import Offered, Prompt, Selection, selections
 from ctxbench.model.strategies import Merge, Step
 from ctxbench.pipelines.fits import PROBABILITY, all_steps
-from ctxbench.pipelines.pipeline import Listener, Pipeline
+from ctxbench.pipelines.pipeline import Outcome, Pipeline
 from ctxbench.pipelines.strategies.format import Messages
 from ctxbench.pipelines.strategies.rank import PROBABILITY_COLUMN, WAIVED
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking
@@ -116,25 +116,30 @@ class Explanation:
 
 
 def explain(
-    pipeline: Pipeline,
-    catalog: Catalog,
-    request: Request,
-    resources: Resources,
-    *,
-    live: bool = False,
-    listener: Listener | None = None,
-    near: int | None = None,
+    pipeline: Pipeline, catalog: Catalog, request: Request, resources: Resources, *, live: bool = False
 ) -> Explanation:
-    """Select for one request and explain it; `live` and `listener` as in `Pipeline.run`.
-
-    With `near` only so many of what stayed out are in the explanation: each takes time.
+    """Select for one request and explain it; `live` as in `Pipeline.run`.
 
     Raises:
         UserError: the request names items that the catalog lacks, or the selection itself fails.
     """
     batch = Batch.of(catalog, [request])
     check_fits(pipeline, catalog)
-    outcome = pipeline.run(batch, resources, live=live, listener=listener)
+    return explain_outcome(pipeline, pipeline.run(batch, resources, live=live), resources)
+
+
+def explain_outcome(
+    pipeline: Pipeline, outcome: Outcome, resources: Resources, *, near: int | None = None
+) -> Explanation:
+    """Explain what a pipeline selected for a batch of one request.
+
+    Args:
+        pipeline: that of the outcome.
+        outcome: of its run.
+        resources: what it ran with.
+        near: how many items that stayed out are in the explanation; None = all. Each takes time.
+    """
+    batch, catalog = outcome.query.batch, outcome.query.batch.catalog
     table = outcome.candidates
     (selection,) = selections(outcome.query, table)
     searched = not isinstance(pipeline.retrieve, Step) or bool(pipeline.retrieve.declared("searches"))
@@ -144,7 +149,7 @@ def explain(
     fitted: list[Any] = [step.call for step in all_steps(pipeline.refine) if step.declared("calibrated") == PROBABILITY]
     return Explanation(
         selection=selection,
-        text=request.text,
+        text=batch.requests[0].text,
         chunks=chunks,
         chosen=chosen,
         left_out=tuple(map(explained, selection.left_out[:near])),

@@ -88,6 +88,7 @@ HOW = {
     "ctxbench memory search DB TEXT -w W": "memory search m.db 'what does she drink?' -w home",
     "ctxbench memory build DB TEXT -w W": "memory build m.db 'what does she drink?' -w home",
     "ctxbench memory preview DB TEXT -w W": "memory preview m.db 'what does she drink?' -w home",
+    "ctxbench serve AGENT": "serve nowhere.yaml",  # with one that is there it would not end
     "ctxbench serve DB -w W": "serve m.db -w nowhere",  # with one that is there it would not end
     "ctxbench data from-feedback DB -w W --out FOLDER": "data from-feedback m.db -w home --out labelled",
     "make demo": DRY,
@@ -103,6 +104,7 @@ HOW = {
 }
 # Exit code and words on standard error where a command cannot do its work here, or says something by its code.
 ENDS = {
+    "ctxbench serve AGENT": (2, "no catalog 'nowhere.yaml'"),
     "ctxbench serve DB -w W": (2, "m.db has no workspace 'nowhere'"),
     "ctxbench data from-git REPO": (2, "nowhere"),
     "ctxbench data from-feedback DB -w W --out FOLDER": (2, "workspace 'home' has no feedback"),

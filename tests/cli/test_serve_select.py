@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -51,17 +52,17 @@ def write_rows(path, rows):
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 
-def write_preset(path, **values):
-    """A presets file whose preset `few` is bm25 with these values."""
-    chosen = definition("bm25")
+def write_preset(path, name="few", selector="bm25", **values):
+    """A presets file with one preset, a selector with these values."""
+    chosen = definition(selector)
     preset = TunedPreset(
         about="",
-        selector="bm25",
+        selector=selector,
         definition=definition_hash(chosen),
-        set=chosen.with_defaults(values),
+        set=chosen.in_force(chosen.with_defaults(values)),
         parameters=parameter_texts(chosen),
     )
-    write_presets(path, tuned={"dataset": "mine"}, presets={"few": preset}, test_split="")
+    write_presets(path, tuned={"dataset": "mine"}, presets={name: preset}, test_split="")
 
 
 @pytest.fixture
@@ -332,26 +333,28 @@ def test_drawn_requests_find_nothing(files):
 
 
 @contextmanager
-def serving(*words, log):
-    """A process that listens, and its address."""
+def serving(*words):
+    """A process that listens, its address, and what it said of it."""
     command = [sys.executable, "-m", "ctxbench", "serve", *words, "--embedder", "hashing", "--port", 0]
     with child(command, stderr=subprocess.PIPE, text=True) as process:
         try:
-            log.append(next(line for line in process.stderr if " at http" in line))
-            yield process, re.search(r"at (http://\S+) ", log[0])[1]
+            lines = []
+            while not lines or " at http" not in lines[-1]:
+                lines.append(process.stderr.readline())
+                assert lines[-1], lines
+            yield process, re.search(r"at (http://\S+) ", lines[-1])[1], lines[-1]
         finally:
             process.kill()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_it_and_the_log_has_no_text(files, number, code):
-    log = []
-    with serving("agent.yaml", log=log) as (process, url):
+    with serving("agent.yaml") as (process, url, said):
         assert httpx.post(f"{url}/select", json={"text": "where is my parcel"}).status_code == 200
         process.send_signal(number)
         answer, ended = process.stderr.read().splitlines()
         assert process.wait(timeout=60) == code
-    assert log[0].startswith("agent.yaml by agent at http://127.0.0.1:")
+    assert said.startswith("agent.yaml by agent at http://127.0.0.1:")
     assert re.search(r"INFO select for nobody in particular by agent: 1 items, \d+ tokens, [\d.]+ ms$", answer)
     assert ended == "stopped: nothing is half-written"
 
@@ -405,3 +408,78 @@ def test_vectors_of_requests_are_not_stored(files, cache):
     rows = [*ITEMS, {"_id": "tool:new", "description": "another text"}]
     write_rows(files / "items.jsonl", rows)
     assert "tool:new" in made.select({"text": "another text"}, None)
+
+
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "experiments" / "guide"
+TSC = ROOT / ".venv" / "servers" / "node" / "node_modules" / ".bin" / "tsc"
+DRIVER = """
+import { select, SelectError } from "./select.%s";
+const url = process.argv[2];
+const answer = await select({ text: "alpha beta", near: 1 }, url);
+const chat = await select({ text: "gamma", session: answer.session, history: [{ role: "user", content: "hi" }] }, url);
+const failed = await select({ text: "a", preset: "none" }, url).catch((error) => error);
+if (!(failed instanceof SelectError)) throw failed;
+const late = await select({ text: "alpha" }, url, "", 0).catch((error) => error.name);
+console.log(JSON.stringify([answer, chat.items.length, failed.status, failed.message, late]));
+"""
+
+
+def node_version():
+    """The version of Node as numbers; 0, 0 = it is not installed."""
+    if shutil.which("node") is None:
+        return 0, 0
+    done = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True, timeout=60)
+    return tuple(int(number) for number in done.stdout.strip().lstrip("v").split(".")[:2])
+
+
+def runnable_client(folder):
+    """The words that run a program with the client in a folder: Node takes types off from 22.6 on, or tsc does."""
+    if node_version() >= (22, 6):
+        shutil.copy(GUIDE / "select.ts", folder)
+        (folder / "main.mjs").write_text(DRIVER % "ts")
+        return ["node", "--experimental-strip-types", "--no-warnings", "main.mjs"]
+    if node_version() < (18, 0) or not TSC.exists():
+        pytest.skip("needs Node 22.6, or Node 18 and the compiler of tests/servers/package.json (make test-all)")
+    (folder / "package.json").write_text('{"type": "module"}')
+    options = ("--strict", "--target", "es2022", "--module", "es2022", "--lib", "es2022,dom")
+    subprocess.run([TSC, *options, "--outDir", folder, GUIDE / "select.ts"], check=True, timeout=120)
+    (folder / "main.mjs").write_text(DRIVER % "js")
+    return ["node", "main.mjs"]
+
+
+def test_the_typescript_client_gets_the_answer(files, tmp_path):
+    command = runnable_client(tmp_path)
+    with serving("items.jsonl", "--selector", "bm25") as (_, url, _said):
+        done = subprocess.run([*command, url], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+        answer, n, status, message, late = json.loads(done.stdout)
+        assert answer == httpx.post(f"{url}/select", json={"text": "alpha beta", "near": 1}).json()
+    assert (answer["items"][0]["id"], n, status) == ("rule:zeta", 2, 422)
+    assert "unknown preset 'none'" in message
+    assert late == "TimeoutError"
+
+
+def test_the_lines_of_the_page_run(files, monkeypatch):
+    """Its commands over small stand-ins, and its requests to the first of them."""
+    page = (GUIDE / "serve.md").read_text("utf-8")
+    commands, curls = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    (files / "runs" / "tune").mkdir(parents=True)
+    write_preset(files / "runs" / "tune" / "presets.yaml", "normal", "learned", at_most=3)
+    shutil.copytree(TINY, files / "bfcl-simple")
+    for line in commands.splitlines():
+        words = shlex.split(line, comments=True)
+        assert words[:2] == ["ctxbench", "serve"]
+        with serving(*words[2:]) as (_, url, _said):
+            assert httpx.get(f"{url}/healthz").json()["status"] == "ok"
+            for curl in curls.splitlines() if "learned/normal" in line else ():
+                words = shlex.split(curl)
+                body = words[words.index("-d") + 1] if "-d" in words else None
+                address = words[2].replace("http://127.0.0.1:8377", url)
+                headers = {"Content-Type": "application/json"} if "-H" in words else {}
+                method = "GET" if body is None else "POST"
+                assert httpx.request(method, address, content=body, headers=headers).status_code == 200
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.setattr(httpx, "Client", lambda **_: client(service(selector="bm25")))
+    exec(code, names := {})
+    assert names["answer"]["selector"] == "bm25"
