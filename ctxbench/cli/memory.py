@@ -348,10 +348,8 @@ def run(request: ServeRequest) -> None:
     with SqliteStore(database, create=False) as store:
         if workspace not in store.workspaces():
             hint = suggest(workspace or "", store.workspaces())
-            missing = (
-                "name its workspace, --workspace NAME" if workspace is None else f"it has no workspace {workspace!r}"
-            )
-            raise ParameterError(f"{database}: {missing}{hint}")
+            missing = "needs --workspace NAME" if workspace is None else f"has no workspace {workspace!r}"
+            raise ParameterError(f"{database} {missing}{hint}")
         selector = request.selector or "memory"
         contexts = ContextService(store, workspace, selector=selector, embedder=request.embedder)
         contexts.check_users(users)

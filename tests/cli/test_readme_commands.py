@@ -64,6 +64,7 @@ HOW = {
     "ctxbench report --history GATE.yaml": "report --history gate.yaml",
     "ctxbench calibrate WHAT D --out FILE": "calibrate probability bfcl-simple --out fits.json",
     "ctxbench latency --catalog C": "latency --catalog bfcl-simple --seconds 0",
+    "ctxbench serve AGENT": "serve nowhere.yaml",  # with one that is there it would not end
     "ctxbench graph C --out FILE": "graph bfcl-simple --out graph.npz",
     "ctxbench data list": AS_WRITTEN,
     "ctxbench data show D": "data show bfcl-simple",
@@ -88,7 +89,6 @@ HOW = {
     "ctxbench memory search DB TEXT -w W": "memory search m.db 'what does she drink?' -w home",
     "ctxbench memory build DB TEXT -w W": "memory build m.db 'what does she drink?' -w home",
     "ctxbench memory preview DB TEXT -w W": "memory preview m.db 'what does she drink?' -w home",
-    "ctxbench serve AGENT": "serve nowhere.yaml",  # with one that is there it would not end
     "ctxbench serve DB -w W": "serve m.db -w nowhere",  # with one that is there it would not end
     "ctxbench data from-feedback DB -w W --out FOLDER": "data from-feedback m.db -w home --out labelled",
     "make demo": DRY,
