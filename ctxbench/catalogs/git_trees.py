@@ -29,6 +29,7 @@ from ctxbench.catalogs.git_history import (
 )
 from ctxbench.catalogs.snapshots import corpus_path
 from ctxbench.io.errors import Message, StorageError, check_choice, count, one_line
+from ctxbench.io.files import note_read
 from ctxbench.model.items import Catalog, Item, ItemKey, Link
 from ctxbench.search.code_grammars import LONGEST_LINE, CodeDefinition, CodeFacts, is_minified, language_of
 
@@ -634,12 +635,14 @@ def _in_working_tree(
     if (root := repository.root) is None:
         raise StorageError(f"{repository.path} has no working tree; name a commit, such as HEAD")
     plain: dict[str, bool] = {}
+    note_read(root / ".git" / "logs" / "HEAD")  # a commit adds a line to it
     for path in repository.working_files():
         bare = path.rstrip("/")  # of a repository in a folder
         folder = bare.rpartition("/")[0]
         if folder not in plain:  # it may be a link by now, and an index that was tampered with lead out
             parent = root / folder
             plain[folder] = os.path.realpath(parent) == str(parent) and parent.is_relative_to(root)
+            note_read(parent)
         text, why = ("", path_fault(path)) if plain[folder] else ("", "symlink")
         if not why:
             text, why = _on_disk(f"{root}/{bare}", most_bytes)
@@ -651,6 +654,7 @@ def _in_working_tree(
 
 def _on_disk(path: str, most_bytes: int) -> tuple[str, str]:
     """The text of a file, or why it is left out."""
+    note_read(path)
     try:
         status = os.lstat(path)
         if stat.S_ISREG(status.st_mode):

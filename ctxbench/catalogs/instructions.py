@@ -16,7 +16,7 @@ from typing import Any
 
 from ctxbench.catalogs.snapshots import SnapshotPart, Source
 from ctxbench.io.errors import CtxbenchError, Message, StorageError
-from ctxbench.io.files import folder_fault, read_text
+from ctxbench.io.files import folder_fault, note_read, read_text
 from ctxbench.model.items import Item
 
 _FLAGS = ("alwaysApply", "disable-model-invocation")  # fields that are true or false
@@ -444,6 +444,7 @@ def _paths(read: _Folder, part: str) -> list[str]:
 
     for current, folders, files in os.walk(folder, onerror=unreadable):
         folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
+        note_read(current)
         subfolder = Path(current).relative_to(folder)
         for path in (subfolder / name for name in folders if (Path(current) / name).is_symlink()):
             if not Path(os.path.realpath(folder / path)).is_relative_to(os.path.realpath(folder)):

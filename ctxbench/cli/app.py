@@ -7,6 +7,7 @@ those of all commands again and again, which takes as long as importing it.
 import gc
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -23,9 +24,7 @@ from ctxbench.cli.common import (
     MarkdownFile,
     MaxFiles,
     OptionalCatalogName,
-    StoreFile,
     TokenCounter,
-    WorkspaceName,
     lazy_group,
 )
 from ctxbench.io.console import drop_output, guarded, keep_numbers, say
@@ -217,14 +216,14 @@ def select(
 
     ctxbench select "area of a triangle" --catalog bfcl-simple --preset normal
     """
-    from ctxbench.cli.select import Chat, SelectRequest, run, what_is_asked
+    from ctxbench.cli.select import Chat, SelectRequest, parse_values, run, what_is_asked
 
     items, selector = what_is_asked(catalog, agent, selector=selector, file=presets or experiment)
-    chat = Chat(session, history, tuple(add or ()), tuple(remove or ()), tuple(tool_result or ()))
+    chat = replace(Chat.read(session, history, tool_result or ()), add=tuple(add or ()), remove=tuple(remove or ()))
     scope_values = {"user": user, "workspace": workspace, "time": time}
     scope = {name: value for name, value in scope_values.items() if value is not None}
     question = SelectRequest(
-        text, items, selector, preset, tuple(set_ or ()), embedder, chat, presets, experiment, scope, max_files
+        text, items, selector, preset, parse_values(set_ or ()), embedder, chat, presets, experiment, scope, max_files
     )
     run(question, near=near, messages=messages, as_json=json_)
 
@@ -388,9 +387,32 @@ def check(
 
 @app.command(cls=Command)
 def serve(
-    store: StoreFile,
-    workspace: WorkspaceName,
-    selector: Annotated[str, typer.Option(help="A shipped selector, or a YAML file of one.")] = "memory",
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="AGENT | CATALOG | STORE.db",
+            help="An agent file, a catalog (as `select --catalog` takes it), or a memory database.",
+        ),
+    ],
+    workspace: Annotated[
+        str | None,
+        typer.Option("--workspace", "-w", help="The workspace of all requests; required for a memory database."),
+    ] = None,
+    selector: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "A shipped selector, or a YAML file. Default: that of the agent; for a catalog that of `select`; for a "
+                "memory database memory."
+            )
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="A preset of the selector or of the presets file; a request may name another.")
+    ] = None,
+    presets: Annotated[
+        Path | None, typer.Option(help="Use a presets file that `ctxbench tune` wrote instead of a selector.")
+    ] = None,
     embedder: EmbedderName = "minilm",
     tokens: Annotated[
         Path | None,
@@ -400,18 +422,23 @@ def serve(
     host: Annotated[str, typer.Option(help="The address; without --tokens only one of this machine.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 = any free port.")] = 8377,
 ) -> None:
-    """Serve contexts over HTTP.
+    """Serve selections or contexts over HTTP.
 
-    Routes: POST /context/build, /context/preview, /context/feedback and /context/sufficient; GET /metrics and
-    /openapi.json. Ctrl-C or SIGTERM stops it after the requests in progress. Requires the extra `server`.
+    For an agent or a catalog: POST /select answers as `ctxbench select --json` does, GET /healthz says whether changed
+    files could be read. Files that change are read again before the next answer.
+
+    For a memory database: POST /context/build, /context/preview, /context/feedback and /context/sufficient.
+
+    Both have GET /metrics and /openapi.json. Ctrl-C or SIGTERM stops the service after the requests in progress.
+    Requires the extra `server`.
 
     For example:
 
-    ctxbench serve memories.db --workspace home
+    ctxbench serve agent.yaml
     """
-    from ctxbench.cli.memory import run
+    from ctxbench.cli.memory import ServeRequest, run
 
-    run(store, workspace, selector=selector, embedder=embedder, who=(tokens, user), at=(host, port))
+    run(ServeRequest(source, workspace, selector, preset, presets, embedder, tokens, user, host, port))
 
 
 @app.command("init", cls=Command)

@@ -8,40 +8,64 @@ import shlex
 import signal
 import socket
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ctxbench.cli.common import print_json, print_result
+from ctxbench.catalogs.agent_file import is_agent_file
+from ctxbench.cli.common import print_json, print_result, without_keys
+from ctxbench.cli.select import (
+    Chat,
+    ReadySelector,
+    SelectRequest,
+    answer_of,
+    ask,
+    find_catalog,
+    ready_selectors,
+    what_is_asked,
+)
 from ctxbench.datasets.dataset import name_of_path
 from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.layout import EXPOSURE, write_exposures
 from ctxbench.io.console import embedding_progress, progress, say, show_text
-from ctxbench.io.documents import load_mapping
+from ctxbench.io.documents import dump_json, load_mapping
 from ctxbench.io.errors import (
     ParameterError,
     StorageError,
+    UnknownNameError,
     UserError,
     check_range,
     count,
     install_command,
     raise_first,
     suggest,
+    visible_json,
 )
-from ctxbench.io.files import folder_fault, readable, temporary_folder
+from ctxbench.io.files import FilesRead, cache_dir, folder_fault, readable, temporary_folder
 from ctxbench.io.rows import instant_text, named_instant
 from ctxbench.memory import ContextEngine, ContextOptions, EngineError, SearchOptions
 from ctxbench.memory.engine import BuiltContext
 from ctxbench.memory.memories import checked_name
-from ctxbench.memory.service import ContextService
+from ctxbench.memory.service import SELECT_COUNTS, ContextService, Metrics
 from ctxbench.memory.sqlite_store import ImportedMemories, MemoryFile, SqliteStore, import_memories, read_memories
 from ctxbench.memory.stores import feedback_dataset
 from ctxbench.memory.web_app import LOOPBACK, Access, UserTokens, others_may_read, read_tokens, web_app
+from ctxbench.model.items import Catalog
+from ctxbench.model.requests import Batch, Request
+from ctxbench.model.requests import Message as ChatMessage
+from ctxbench.model.resources import bound_indexes
+from ctxbench.model.strategies import Step
+from ctxbench.pipelines.fits import fit_notices
 from ctxbench.pipelines.strategies.format import FIELDS
-from ctxbench.search.embedders import open_embedder
-from ctxbench.search.tokens import CharsCounter, counter_for_model
+from ctxbench.search.embedders import open_embedder, open_vectors
+from ctxbench.search.resources import LocalResources
+from ctxbench.search.tokens import CharsCounter, counter_for_model, open_counter
+from ctxbench.selectors.explain import explain, explain_outcome
+from ctxbench.selectors.selector import check_fits
 
 WIDTH = 60  # characters of a memory
 LEFT_OUT = 5
@@ -265,41 +289,88 @@ def _totals(built: BuiltContext, workspace: str) -> str:
 
 _log = logging.getLogger("ctxbench.memory")
 _GRACE = 10  # seconds for running requests at the end
+_SQLITE = b"SQLite format 3\0"
+DATABASES = (".db", ".sqlite", ".sqlite3")
+NEAR = 5  # excluded items in an answer
+REQUESTS = 10_000  # vectors of requests in memory
+INDEXES = 4  # of each kind, over the items of now and before
 
 
-def run(
-    database: Path,
-    workspace: str,
-    *,
-    selector: str,
-    embedder: str,
-    who: tuple[Path | None, str | None],
-    at: tuple[str, int],
-) -> None:
+@dataclass(frozen=True)
+class ServeRequest:
+    """The arguments of `ctxbench serve`.
+
+    Attributes:
+        source: a database of memories, an agent file, or a catalog as `ctxbench select` takes it.
+        workspace: the workspace of all requests; a database needs it.
+        selector: as in `ContextService`, or as of `SelectRequest`; None = `memory` for a database.
+        preset, presets: of `SelectRequest`.
+        embedder: its name.
+        tokens, user: a token file, or the only user; both None = no user.
+        host, port: the address; port 0 = any free one.
+    """
+
+    source: str
+    workspace: str | None
+    selector: str | None
+    preset: str | None
+    presets: Path | None
+    embedder: str
+    tokens: Path | None
+    user: str | None
+    host: str
+    port: int
+
+
+def run(request: ServeRequest) -> None:
     """Serve until stopped.
-
-    Args:
-        database: the path of the database.
-        workspace: the workspace to serve.
-        selector, embedder: as in `ContextService`.
-        who: a token file, or the only user; both None = no user.
-        at: host and port; 0 = any free port.
 
     Raises:
         UserError: a file, package or argument is missing or wrong.
     """
     try:
-        import uvicorn
-
+        import uvicorn  # noqa: F401 - reported before anything is read
     except ImportError:
         raise ParameterError(f"serving needs the extra `server`: {install_command('server')}") from None
-    check_range("--port", at[1], 0, 65_535)
-    file, user = who
+    access = _access(request)
+    users = (request.user,) if access.tokens is None else access.tokens.users
+    if not _is_database(request.source):
+        question = select_question(request)
+        with _bound(request.host, request.port) as listening, _logging():
+            service = SelectService(question, workspace=request.workspace, users=users)
+            _listen(request, service, access, listening, f"{request.source} by {service.health()['selector']}")
+        return
+    database, workspace = Path(request.source), request.workspace
+    if request.preset is not None or request.presets is not None:
+        raise ParameterError(
+            "--preset and --presets are for agents and catalogs; name a preset as --selector NAME/PRESET"
+        )
+    with SqliteStore(database, create=False) as store:
+        if workspace not in store.workspaces():
+            hint = suggest(workspace or "", store.workspaces())
+            missing = "needs --workspace NAME" if workspace is None else f"has no workspace {workspace!r}"
+            raise ParameterError(f"{database} {missing}{hint}")
+        selector = request.selector or "memory"
+        contexts = ContextService(store, workspace, selector=selector, embedder=request.embedder)
+        contexts.check_users(users)
+        with _bound(request.host, request.port) as listening, _logging():
+            contexts.prepare(users)
+            _listen(request, contexts, access, listening, f"workspace {workspace} of {database} by {selector}")
+
+
+def _access(request: ServeRequest) -> Access:
+    """Who may send requests.
+
+    Raises:
+        UserError: options contradict each other, or the token file is faulty.
+    """
+    check_range("--port", request.port, 0, 65_535)
+    file, user, host = request.tokens, request.user, request.host
     raise_first(
         (file is not None and user is not None, "--tokens and --user exclude each other; remove one of them"),
         (
-            file is None and at[0] not in LOOPBACK,
-            f"without --tokens the host must be {LOOPBACK[0]}, got {at[0]!r}; for other machines add --tokens FILE",
+            file is None and host not in LOOPBACK,
+            f"without --tokens the host must be {LOOPBACK[0]}, got {host!r}; for other machines add --tokens FILE",
         ),
     )
     if user is not None:
@@ -307,28 +378,211 @@ def run(
     tokens = None if file is None else read_tokens(file)
     if file is not None and others_may_read(file):
         say(f"warning: {file} can be read by others; run `chmod 600 {shlex.quote(str(file))}`", err=True)
-    users = (user,) if tokens is None else tokens.users
-    with SqliteStore(database, create=False) as store:
-        if workspace not in store.workspaces():
-            raise ParameterError(f"{database} has no workspace {workspace!r}{suggest(workspace, store.workspaces())}")
-        service = ContextService(store, workspace, selector=selector, embedder=embedder)
-        service.check_users(users)
-        with _bound(*at) as listening, _logging():
-            service.prepare(users)
-            if file is not None and tokens is not None:
-                _read_again_on_hangup(file, tokens, service)
-            host, port = listening.getsockname()[:2]
-            url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-            text = f"workspace {workspace} of {database} by {selector} at {url}"
-            say(f"{text} (see {url}/openapi.json); press Ctrl-C to stop", err=True)
-            settings = uvicorn.Config(
-                web_app(service, Access(tokens=tokens, user=user)),
-                timeout_graceful_shutdown=_GRACE,
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-            )
-            uvicorn.Server(settings).run([listening])
+    return Access(tokens=tokens, user=user)
+
+
+def _is_database(source: str) -> bool:
+    """Whether a path is that of a database, also of one that does not exist; not of an agent or a catalog."""
+    if source.endswith(DATABASES):
+        return True
+    with suppress(OSError, ValueError), open(source, "rb") as file:  # noqa: PTH123 - ValueError for NUL
+        return file.read(len(_SQLITE)) == _SQLITE
+    return False
+
+
+def _listen(
+    request: ServeRequest,
+    service: ContextService | SelectService,
+    access: Access,
+    listening: socket.socket,
+    text: str,
+) -> None:
+    """Answer requests until stopped; `text` says what is served."""
+    import uvicorn
+
+    if request.tokens is not None and access.tokens is not None:
+        _read_again_on_hangup(request.tokens, access.tokens, service)
+    host, port = listening.getsockname()[:2]
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    say(f"{text} at {url} (see {url}/openapi.json); press Ctrl-C to stop", err=True)
+    settings = uvicorn.Config(
+        web_app(service, access),
+        timeout_graceful_shutdown=_GRACE,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+    )
+    uvicorn.Server(settings).run([listening])
+
+
+def select_question(request: ServeRequest) -> SelectRequest:
+    """The request that every request to a service of a selector is made of.
+
+    Raises:
+        UserError: as of `what_is_asked`.
+    """
+    agent = Path(request.source) if is_agent_file(request.source) else None
+    catalog = request.source if agent is None else None
+    items, selector = what_is_asked(catalog, agent, selector=request.selector, file=request.presets)
+    return SelectRequest("", items, selector, request.preset, {}, request.embedder, presets=request.presets)
+
+
+class SelectService:
+    """Answers requests as `ctxbench select --json` does, and reads files again that have changed.
+
+    Threads may share it. A request that comes after a change sees it, and waits until the files are read. If one is
+    faulty, the items and selectors of before stay, and the fault is logged once.
+
+    Attributes:
+        metrics: counts and times.
+
+    Args:
+        question: what every request is made of.
+        workspace: the workspace of all requests, or None.
+        users: who may send requests. If there are several and items are private, words are counted over what the
+            request sees, so that private items do not affect other users.
+
+    Raises:
+        UserError: a file is faulty, or there is no such selector, preset or embedder.
+    """
+
+    def __init__(self, question: SelectRequest, *, workspace: str | None, users: Collection[str | None]) -> None:
+        self.metrics = Metrics("select", SELECT_COUNTS)
+        self._question, self._workspace = question, workspace
+        self._lock, self._fault, self._files = threading.Lock(), "", FilesRead()
+        self.check_users(users)
+        with embedding_progress() as bar:
+            self._vectors = open_vectors(open_embedder(question.embedder), progress=bar)
+            self._resources = LocalResources(self._vectors, open_counter("o200k", cache=cache_dir()))
+            bound_indexes(self._resources, INDEXES)
+            self._selectors = self._read(self._files)
+            self._vectors.progress = None  # nobody waits for it any more
+
+    def check_users(self, users: Collection[str | None]) -> None:
+        """Take note of who may send requests."""
+        self._several = len(set(users)) > 1
+
+    def select(self, body: Mapping[str, Any], user: str | None) -> str:
+        """See `ctxbench.memory.web_app.SelectService`.
+
+        Raises:
+            ParameterError: the request names what is not there, or values that do not suit.
+            UserError: the selector failed.
+        """
+        begin = time.perf_counter()
+        with self.metrics.request("request") as stages:
+            try:
+                question, selector = self._ask(body, user)
+                asked = ask(question, selector)
+            except UserError as error:
+                raise ParameterError(str(error)) from error
+            catalog, pipeline = selector.catalog, asked.pipeline
+            if self._several and catalog.facts.private:
+                pipeline = pipeline.mapped(Step.scoped)
+            near, resources, batch = body.get("near", NEAR), self._resources, Batch.of(catalog, [asked.request])
+            check_fits(pipeline, catalog)
+            outcome = pipeline.run(batch, resources, live=True, listener=stages)
+            explanation = explain_outcome(pipeline, outcome, resources, near=near)
+            facts = {"selector": selector.label, "parameters": selector.definition.in_force(asked.values)}
+            answer = answer_of(explanation, asked, facts, resources, near=near)
+            text = visible_json(dump_json(answer, indent=2))
+        for warning in (*asked.warnings, *map(str, explanation.selection.trace)):
+            _log.warning("%s", warning)
+        n_items, tokens = len(explanation.chosen), explanation.prompt_tokens
+        self.metrics.count(requests=1, selected=n_items, tokens=tokens)
+        who, ms = "nobody in particular" if user is None else repr(user), (time.perf_counter() - begin) * 1000
+        figures = f"{n_items:,} items, {tokens:,} tokens, {ms:.1f} ms"
+        _log.info("select for %s by %s: %s", who, selector.label, figures)
+        return text
+
+    def health(self) -> dict[str, Any]:
+        """See `ctxbench.memory.web_app.SelectService`."""
+        selector = self._current()[True, None]
+        state = {"status": "stale", "fault": self._fault} if self._fault else {"status": "ok"}
+        return {**state, "selector": selector.label, "items": len(selector.catalog)}
+
+    def _ask(self, body: Mapping[str, Any], user: str | None) -> tuple[SelectRequest, ReadySelector]:
+        """The question of a body, and the selector for it."""
+        owner = {name: value for name, value in {"user": user, "workspace": self._workspace}.items() if value}
+        history = tuple(ChatMessage(**message) for message in body["history"]) if "history" in body else None
+        chat = Chat(
+            history=history,
+            add=tuple(body.get("add", ())),
+            remove=tuple(body.get("remove", ())),
+            tool_results=tuple((result["tool"], result["text"]) for result in body.get("tool_results", ())),
+        )
+        session = body.get("session")
+        if session is None and owner and not chat.alone:
+            session = {"id": "select"}
+        if session is not None:
+            chat = replace(chat, session=(Path("session"), dump_json(_owned(session, owner))))
+        selectors, preset = self._current(), body.get("preset")
+        if (chat.alone, preset) not in selectors:
+            names = [name for alone, name in selectors if alone == chat.alone and name is not None]
+            raise UnknownNameError("preset", str(preset), names)
+        scope = {**owner, **({"time": body["time"]} if "time" in body else {})} if chat.alone else {}
+        question = replace(self._question, text=body["text"], set=body.get("set", {}), chat=chat, scope=scope)
+        return question, selectors[chat.alone, preset]
+
+    def _current(self) -> Mapping[tuple[bool, str | None], ReadySelector]:
+        """The selectors, made of the files as they are now."""
+        with self._lock:
+            if self._files.changed():
+                before, self._files = self._files, FilesRead()
+                try:
+                    self._selectors = self._read(self._files)
+                except (UserError, OSError) as error:
+                    self._fault = " ".join(str(without_keys(error) if isinstance(error, UserError) else error).split())
+                    self._files.add_all(before)
+                    self.metrics.count(reload_failures=1)
+                    _log.error("not read again: %s", self._fault)
+                else:
+                    self._fault = ""
+                    self.metrics.count(reloads=1)
+                    _log.info("read %s again: %s", self._question.catalog, count(len(self._catalog), "item"))
+            return self._selectors
+
+    @property
+    def _catalog(self) -> Catalog:
+        return self._selectors[True, None].catalog
+
+    def _read(self, files: FilesRead) -> Mapping[tuple[bool, str | None], ReadySelector]:
+        """Read all files, which are noted, and ask a first request.
+
+        Returns:
+            The selectors for requests alone (True) and in a chat, by preset; None = as the command line says.
+
+        Raises:
+            UserError: a file is faulty.
+        """
+        with files:
+            catalog = find_catalog(self._question.catalog)
+            alone = ready_selectors(self._question, catalog)
+            in_chat = ready_selectors(replace(self._question, chat=Chat(history=())), catalog)
+            first = alone[None]
+            pipeline = first.pipeline(first.definition.values(first.preset))
+            _ = pipeline.key  # reads the files that steps name
+        request = Request(id="select", text="a first request", workspace=self._workspace)
+        self._vectors.limit = None  # those of items are stored
+        explain(pipeline, catalog, request, self._resources, live=True)
+        self._vectors.limit = REQUESTS  # and those of requests are not: a write would take longer than the answer
+        for notice in fit_notices(pipeline, catalog, self._resources):
+            _log.info("notice: %s", notice)
+        return {(True, name): ready for name, ready in alone.items()} | {
+            (False, name): ready for name, ready in in_chat.items()
+        }
+
+
+def _owned(session: Mapping[str, Any], owner: Mapping[str, str]) -> Mapping[str, Any]:
+    """A session of a user and a workspace.
+
+    Raises:
+        ParameterError: it names others.
+    """
+    for name in ("user", "workspace"):
+        if session.get(name) not in (None, owner.get(name)):
+            raise ParameterError(f"session: {name} must be that of the request, {owner.get(name)!r}; remove it")
+    return {**session, **owner}
 
 
 class _OnStandardError(logging.Handler):
@@ -354,7 +608,7 @@ def _logging() -> Iterator[None]:
         _log.propagate = propagate
 
 
-def _read_again_on_hangup(file: Path, tokens: UserTokens, service: ContextService) -> None:
+def _read_again_on_hangup(file: Path, tokens: UserTokens, service: ContextService | SelectService) -> None:
     """Read the token file again at each SIGHUP; tokens stay if it is wrong."""
 
     def read_again(_number: int, _frame: object) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ctxbench.catalogs.agent_file import is_agent_file, open_catalog, read_agent
 from ctxbench.cli.common import print_json
 from ctxbench.datasets.layout import agent_of
 from ctxbench.io.console import embedding_progress, progress, say
-from ctxbench.io.documents import parse_json, values_with_lines
+from ctxbench.io.documents import dump_json, parse_json, values_with_lines
 from ctxbench.io.errors import (
     Fault,
     InputError,
@@ -50,6 +52,7 @@ from ctxbench.selectors.selector import PipelineSelector, Value, value_text
 from ctxbench.selectors.session import Agent, Session
 
 WIDTH = 60
+PIPELINES = 100  # that are kept of a selector
 _VERSION = re.compile(r"@[0-9a-f]{12}(\.\d+)?$")  # behind a file's name, where a catalog holds several
 
 
@@ -108,17 +111,30 @@ class Chat:
     """The session and the history of a request.
 
     Attributes:
-        session: a session's file, or None for a new one.
-        history: a file of messages or of stored conversations (FILE or FILE#CONVERSATION), or None.
+        session: the name and the JSON of a session, or None for a new one.
+        history: earlier messages, or None.
         add, remove: ids, or paths of files, each changed in the session before the request is asked; no file is.
-        tool_results: TOOL=FILE, each: what a tool that was called for the request has answered.
+        tool_results: (tool, text), each: what a tool that was called for the request has answered.
     """
 
-    session: Path | None = None
-    history: str | None = None
+    session: tuple[Path, str] | None = None
+    history: tuple[Message, ...] | None = None
     add: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
-    tool_results: tuple[str, ...] = ()
+    tool_results: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def read(cls, session: Path | None, history: str | None, tool_results: Sequence[str]) -> Chat:
+        """Read the files that options name; see `read_history` and `read_tool_results`.
+
+        Raises:
+            UserError: a file is faulty.
+        """
+        return cls(
+            session=None if session is None else (session, read_text(session)),
+            history=None if history is None else read_history(history),
+            tool_results=read_tool_results(tool_results),
+        )
 
     @property
     def alone(self) -> bool:
@@ -126,27 +142,60 @@ class Chat:
         return (self.session, self.history, self.add, self.remove) == (None, None, (), ())
 
 
-def open_session(
-    chat: Chat, catalog: Catalog, definition: Definition, preset: str | None, overrides: Mapping[str, Value]
-) -> Session:
+@dataclass(frozen=True)
+class ReadySelector:
+    """A selector over a catalog.
+
+    Attributes:
+        catalog: the items.
+        definition: the selector.
+        preset: its preset, or None.
+        label: what answers call it.
+        built: its last pipelines by their values: a file that one reads is read once.
+    """
+
+    catalog: Catalog
+    definition: Definition
+    preset: str | None
+    label: str
+    built: OrderedDict[str, Pipeline] = field(default_factory=OrderedDict, repr=False)
+
+    @cached_property
+    def agent(self) -> Agent:
+        """What sessions start from."""
+        return Agent(catalog=self.catalog, selector=self.definition, settings=self.definition.values(self.preset))
+
+    def pipeline(self, values: Mapping[str, Value]) -> Pipeline:
+        """The pipeline with these values of all parameters."""
+        key = dump_json(dict(values))
+        if (pipeline := self.built.get(key)) is None:
+            pipeline = self.built[key] = self.definition.pipeline(values)
+            if len(self.built) > PIPELINES:
+                self.built.popitem(last=False)
+        return pipeline
+
+
+def open_session(chat: Chat, selector: ReadySelector, overrides: Mapping[str, Value]) -> Session:
     """The session of a request, with what the options change in it.
 
     Raises:
         UserError: a file is faulty, a change is none, a preset is named although the session has settings, or one
             of `overrides` has no effect with them.
     """
-    agent = Agent(catalog=catalog, selector=definition, settings=definition.values(preset))
+    agent, definition = selector.agent, selector.definition
     if chat.session is None:
         session = Session.start(agent, "select")
     else:
-        session = read_session(chat.session, agent)
+        session = read_session(chat.session[0], agent, chat.session[1])
         changed = [name for name, value in session.settings.items() if value != agent.settings[name]]
-        if preset is not None and changed:
-            raise ParameterError(f"{chat.session} has settings of its own ({', '.join(changed)}); leave out the preset")
+        if selector.preset is not None and changed:
+            raise ParameterError(
+                f"{chat.session[0]} has settings of its own ({', '.join(changed)}); leave out the preset"
+            )
     for key in chat.remove:
-        session = session.remove(_id_of(key, catalog))
+        session = session.remove(_id_of(key, selector.catalog))
     for key in chat.add:
-        session = session.add(_id_of(key, catalog))
+        session = session.add(_id_of(key, selector.catalog))
     session = session.with_settings(**overrides)
     if idle := [fault for name in overrides if (fault := definition.idle(name, session.settings))]:
         raise ParameterError("; ".join(idle))
@@ -336,7 +385,7 @@ class SelectRequest:
         selector: a shipped selector's name, or a YAML file; None = that of the presets file, else `IN_CHAT` with a
             session or a history, `selector_of_tree` for a repository, or `DEFAULT`.
         preset: its preset, or that of the presets file, or None.
-        set: NAME=VALUE, each.
+        set: values of parameters, by name.
         embedder: as `open_embedder` reads it.
         chat: the session and the messages before.
         presets: a presets file, or None.
@@ -349,7 +398,7 @@ class SelectRequest:
     catalog: str
     selector: str | None
     preset: str | None
-    set: tuple[str, ...]
+    set: Mapping[str, Value]
     embedder: str
     chat: Chat = field(default_factory=Chat)
     presets: Path | None = None
@@ -358,17 +407,30 @@ class SelectRequest:
     max_files: int | None = None
 
 
+class Asked(NamedTuple):
+    """A request for a pipeline, with the values of its parameters, and the session where it has one."""
+
+    request: Request
+    values: Mapping[str, Value]
+    pipeline: Pipeline
+    session: Session | None = None
+    warnings: tuple[str, ...] = ()
+
+
 def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) -> None:
     """Select and print."""
-    options = {"--presets": question.presets, "--preset": question.preset, "--set": question.set}
+    options: dict[str, object] = {"--presets": question.presets, "--preset": question.preset, "--set": question.set}
     options |= {"--max-files": () if question.max_files is None else (str(question.max_files),)}
     spec = listed_selector(question.selector, question.experiment, options)
-    definition, preset, label = _resolve_selector(question) if spec is None else (stand_in(spec), None, spec.name)
-    request, values, pipeline, catalog, session = _request(question, definition, preset)
-    embedder = open_embedder(question.embedder)
+    definition, preset, label = resolve_selector(question) if spec is None else (stand_in(spec), None, spec.name)
+    catalog = find_catalog(question.catalog)  # a slip in its name may have led to another selector
+    ready = ReadySelector(catalog, definition, preset, label)
+    asked = ask(question, ready)
+    say(*(f"warning: {warning}" for warning in asked.warnings), err=True)
+    request, pipeline = asked.request, asked.pipeline
     counter = open_counter("o200k", cache=cache_dir())
     with embedding_progress() as progress:
-        resources = LocalResources(open_vectors(embedder, progress=progress), counter)
+        resources = LocalResources(open_vectors(open_embedder(question.embedder), progress=progress), counter)
         if spec is None:
             explanation = explain(pipeline, catalog, request, resources, live=True)
         else:
@@ -388,49 +450,53 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
         sent = [{"role": role, "content": content} for role, content in explanation.prompt.messages]
         print_json({"messages": sent, "tools": list(explanation.prompt.tools)})
     elif as_json:
-        facts = {
-            "selector": label,
-            "parameters": definition.in_force(values) if spec is None else dict(spec.values),
-            **({} if isinstance(explanation, OwnExplanation) else {"embedder": embedder.identity.key}),
-            "tokens": counter.name,
-        }
-        facts |= {} if session is None else {"session": session.as_dict()}
-        print_json({**facts, **explanation.as_dict(near=near)})
+        parameters = definition.in_force(asked.values) if spec is None else dict(spec.values)
+        print_json(answer_of(explanation, asked, {"selector": label, "parameters": parameters}, resources, near=near))
     else:
         end = ["", ITS_OWN] if isinstance(explanation, OwnExplanation) else _score_words(pipeline, explanation)
         say(*_lines(pipeline, explanation, label, counter.name, near), *end)
 
 
-def _request(
-    question: SelectRequest, definition: Definition, preset: str | None
-) -> tuple[Request, Mapping[str, Value], Pipeline, Catalog, Session | None]:
-    """The request, alone or in its chat, with the values, pipeline, catalog and session for it.
+def answer_of(
+    explanation: Explanation, asked: Asked, selector: Mapping[str, Any], resources: Resources, *, near: int
+) -> dict[str, Any]:
+    """The answer as JSON.
+
+    Args:
+        explanation: of the request.
+        asked: the request.
+        selector: `selector`, its name, and `parameters`, those that have an effect.
+        resources: what embedded and counted.
+        near: how many items that stayed out are in it.
+    """
+    embedder = {} if isinstance(explanation, OwnExplanation) else {"embedder": resources.identity("embedder")}
+    session = {} if asked.session is None else {"session": asked.session.as_dict()}
+    counter = {"tokens": resources.identity("tokens")}
+    return {**selector, **embedder, **counter, **session, **explanation.as_dict(near=near)}
+
+
+def ask(question: SelectRequest, selector: ReadySelector) -> Asked:
+    """The request of a question, alone or in its chat.
 
     Raises:
-        UserError: an option does not suit, or a file cannot be read.
+        UserError: an option does not suit.
     """
-    catalog = find_catalog(question.catalog)  # a slip in its name may have led to another selector
-    overrides = _overrides(question, definition)
+    overrides = _overrides(question, selector.definition)
     named_instant("time", question.scope.get("time"))
     refuse_time_of_tree(question.catalog, question.scope.get("time"))
-    results = read_tool_results(question.chat.tool_results)
-    session = None
-    if question.chat.alone:
-        request = Request(id="select", text=question.text, tool_results=results, **question.scope)
-        values = definition.values(preset, overrides)
-        pipeline = definition.pipeline(values)
-    elif question.scope:
+    chat, definition = question.chat, selector.definition
+    if chat.alone:
+        request = Request(id="select", text=question.text, tool_results=chat.tool_results, **question.scope)
+        values = definition.values(selector.preset, overrides)
+        return Asked(request, values, selector.pipeline(values))
+    if question.scope:
         options = " and ".join(f"--{name}" for name in question.scope)
         raise ParameterError(
             f"{options}: in a chat the session's file says whose it is (`user`, `workspace`); leave out"
         )
-    else:
-        session = open_session(question.chat, catalog, definition, preset, overrides)
-        history = () if question.chat.history is None else read_history(question.chat.history)
-        request, warnings = session.build_request(question.text, history=history, tool_results=results)
-        values, pipeline = dict(session.settings), session.pipeline
-        say(*(f"warning: {warning}" for warning in warnings), err=True)
-    return request, values, pipeline, catalog, session
+    session = open_session(chat, selector, overrides)
+    request, warnings = session.build_request(question.text, history=chat.history or (), tool_results=chat.tool_results)
+    return Asked(request, dict(session.settings), selector.pipeline(session.settings), session, warnings)
 
 
 def _overrides(question: SelectRequest, definition: Definition) -> dict[str, Value]:
@@ -439,7 +505,7 @@ def _overrides(question: SelectRequest, definition: Definition) -> dict[str, Val
     Raises:
         ParameterError: one is of no such form, `max_files` has two values, or the selector has no such parameter.
     """
-    overrides = parse_values(question.set)
+    overrides = dict(question.set)
     if question.max_files is None:
         return overrides
     if MAX_FILES not in definition.parameters:
@@ -461,7 +527,7 @@ def _default(question: SelectRequest) -> str:
     return selector if question.preset is None else selector.partition("/")[0]
 
 
-def _resolve_selector(question: SelectRequest) -> tuple[Definition, str | None, str]:
+def resolve_selector(question: SelectRequest) -> tuple[Definition, str | None, str]:
     """The definition, the preset and the heading of the selector.
 
     Raises:
@@ -478,6 +544,23 @@ def _resolve_selector(question: SelectRequest) -> tuple[Definition, str | None, 
     if question.preset is None:
         raise ParameterError(f"--presets needs --preset, which of those in the file: {', '.join(file.presets)}")
     return file.definition(question.preset), question.preset, f"{file.path.stem}/{question.preset}"
+
+
+def ready_selectors(question: SelectRequest, catalog: Catalog) -> dict[str | None, ReadySelector]:
+    """The selector of a question with each of its presets, and by None as the question says.
+
+    Raises:
+        UserError: as of `resolve_selector`.
+    """
+    first = ReadySelector(catalog, *resolve_selector(question))
+    file = None if question.presets is None else read_presets(question.presets)
+    base = first.label.partition("/")[0]
+    return {None: first} | {
+        name: ReadySelector(
+            catalog, first.definition if file is None else file.definition(name), name, f"{base}/{name}"
+        )
+        for name in (first.definition if file is None else file).presets
+    }
 
 
 def what_is_asked(
@@ -521,7 +604,7 @@ def find_catalog(name: str) -> Catalog:
             return open_dataset(name, notify=bar.say).catalog
 
 
-def parse_values(pairs: tuple[str, ...]) -> dict[str, Value]:
+def parse_values(pairs: Sequence[str]) -> dict[str, Value]:
     """Read NAME=VALUE pairs: a value is a number, true, false, or the name of a choice.
 
     Raises:

@@ -19,10 +19,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar, Token
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 from urllib.parse import quote
 
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError
@@ -295,7 +296,63 @@ def readable(path: Path | str, *, repeatedly: bool = False) -> Path:
     """
     if (kind := special(path)) and (repeatedly or not str(path).startswith(_GIVEN)):
         raise StorageError(f"cannot read {path}: it is {kind}; expected a file")
+    note_read(path)
     return _usable(path)
+
+
+class FilesRead:
+    """The files and folders that are read within a `with` block, and whether they have changed since.
+
+    What tells a change is the time of the last one, the size and the file itself. It is taken just before the file is
+    read, so that a change while it is read is one. What other threads read is not noted.
+    """
+
+    FEW = 2_000  # are compared at every call, which takes 4 ms; more of them once a second
+
+    def __init__(self) -> None:
+        self._states: dict[str, tuple[int, int, int] | None] = {}
+        self._next = 0.0  # when they are compared again
+
+    def __enter__(self) -> Self:
+        self._token: Token[FilesRead | None] = _READ.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _READ.reset(self._token)
+
+    def add(self, *paths: str) -> None:
+        """Note paths as they are now, unless they are noted already."""
+        for path in paths:
+            self._states.setdefault(path, _state(path))
+
+    def add_all(self, files: FilesRead) -> None:
+        """Note what was noted before, as it is now."""
+        self.add(*files._states)
+
+    def changed(self) -> bool:
+        """Whether any of them is another one than it was, is gone, or is there now."""
+        if time.monotonic() < self._next:
+            return False
+        is_changed = any(_state(path) != state for path, state in self._states.items())
+        self._next = time.monotonic() + (len(self._states) > self.FEW)
+        return is_changed
+
+
+_READ: ContextVar[FilesRead | None] = ContextVar("files read", default=None)
+
+
+def note_read(path: Path | str) -> None:
+    """Note, within a `with` block of `FilesRead`, that a file or a folder is about to be read."""
+    if (files := _READ.get()) is not None:
+        files.add(os.path.abspath(path))  # noqa: PTH100 - a link that leads elsewhere is a change
+
+
+def _state(path: str) -> tuple[int, int, int] | None:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - twice as fast, for thousands
+    except (OSError, ValueError):
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def read_bytes(path: Path | str) -> bytes:

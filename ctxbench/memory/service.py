@@ -38,12 +38,11 @@ from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import find_definition, is_shipped
 from ctxbench.selectors.selector import check_fits
 
-PREFIX = "ctxbench_context_"
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds of the buckets of seconds; 0.3 is the limit of the specification."""
 
 SECONDS = {
-    "assembly": "Seconds per context.",
+    "assembly": "Seconds per answer.",
     "search": "Seconds in retrieve steps.",
     "scoring": "Seconds in rank steps.",
     "optimisation": "Seconds in cut/pack steps.",
@@ -60,13 +59,27 @@ COUNTS = {
     "sufficient": "Contexts judged sufficient.",
     "insufficient": "Contexts judged insufficient.",
 }
+SELECT_COUNTS = {
+    "requests": "Requests answered.",
+    "failures": "Failed requests.",
+    "selected": "Items offered.",
+    "tokens": "Tokens of items offered.",
+    "reloads": "Times that changed files were read.",
+    "reload_failures": "Times that changed files were faulty.",
+}
 _STAGES = {"retrieve": "search", "rank": "scoring", "cut": "optimisation", "pack": "optimisation"}
 
 
 class Metrics:
-    """Thread-safe counters and histograms of one service."""
+    """Thread-safe counters and histograms of one service.
 
-    def __init__(self) -> None:
+    Args:
+        kind: `context` or `select`, in the names of figures.
+        counts: the counters by name, with what they count.
+    """
+
+    def __init__(self, kind: str = "context", counts: Mapping[str, str] = COUNTS) -> None:
+        self._kind, self._about = kind, counts
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         self._sums: dict[str, float] = dict.fromkeys(SECONDS, 0.0)
@@ -90,7 +103,7 @@ class Metrics:
             action: the name of its span, such as `build`.
         """
         stages, begin = StageSeconds(self._tracer), clock.perf_counter()
-        with self._tracer.start_as_current_span(f"context.{action}") if self._tracer else nullcontext():
+        with self._tracer.start_as_current_span(f"{self._kind}.{action}") if self._tracer else nullcontext():
             try:
                 yield stages
             except BaseException:
@@ -106,24 +119,24 @@ class Metrics:
 
     def text(self) -> str:
         """All figures in the text format of Prometheus, version 0.0.4."""
-        lines = []
+        lines, prefix = [], f"ctxbench_{self._kind}_"
         with self._lock:
-            for name, about in COUNTS.items():
-                lines += _head(f"{name}_total", about, "counter")
-                lines.append(f"{PREFIX}{name}_total {self._counts[name]}")
+            for name, about in self._about.items():
+                lines += _head(f"{prefix}{name}_total", about, "counter")
+                lines.append(f"{prefix}{name}_total {self._counts[name]}")
             for name, about in SECONDS.items():
-                lines += _head(f"{name}_seconds", about, "histogram")
+                lines += _head(f"{prefix}{name}_seconds", about, "histogram")
                 total = 0
                 for bound, n in zip((*map(str, BOUNDS), "+Inf"), self._buckets[name], strict=True):
                     total += n
-                    lines.append(f'{PREFIX}{name}_seconds_bucket{{le="{bound}"}} {total}')
-                lines.append(f"{PREFIX}{name}_seconds_sum {self._sums[name]!r}")
-                lines.append(f"{PREFIX}{name}_seconds_count {total}")
+                    lines.append(f'{prefix}{name}_seconds_bucket{{le="{bound}"}} {total}')
+                lines.append(f"{prefix}{name}_seconds_sum {self._sums[name]!r}")
+                lines.append(f"{prefix}{name}_seconds_count {total}")
         return "\n".join(lines) + "\n"
 
 
 def _head(name: str, about: str, kind: str) -> list[str]:
-    return [f"# HELP {PREFIX}{name} {about}", f"# TYPE {PREFIX}{name} {kind}"]
+    return [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
 
 
 class StageSeconds:

@@ -18,18 +18,29 @@ from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from pydantic import Field
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from ctxbench.io.documents import line_of, load_yaml
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, StorageError, UserError, raise_faults
+from ctxbench.io.documents import YamlPath, line_of, load_yaml
+from ctxbench.io.errors import (
+    Fault,
+    InputError,
+    Message,
+    ParameterError,
+    StorageError,
+    UserError,
+    raise_faults,
+)
 from ctxbench.memory.memories import checked_name
-from ctxbench.memory.service import ContextService, NotSeenError
+from ctxbench.memory.service import ContextService, Metrics, NotSeenError
+from ctxbench.model.formats import FileModel, Given, Source, Texts, validate
+from ctxbench.selectors.conversations import MessageRow, SessionFile, ToolResultRow
 
 SHORTEST = 16  # characters of a token
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # as of RFC 6750
@@ -159,22 +170,77 @@ PROBLEMS = (400, 401, 403, 404, 405, 408, 413, 415, 421, 422, 429, 500, 503)
 """Statuses of errors; their titles are the phrases of HTTP."""
 
 
-def document(*, tokens: bool) -> dict[str, Any]:
-    """The OpenAPI specification; with `tokens` all other paths need one."""
+def context_paths() -> dict[str, Any]:
+    """The paths of a service of contexts, as OpenAPI has them."""
     done = _object({"success": {"const": True}})
+    return {
+        "/context/build": _post("Build the context.", ASK, _CONTEXT),
+        "/context/preview": _post("Preview the context.", ASK, _CONTEXT),
+        "/context/feedback": _post("Judge an item.", JUDGE, done),
+        "/context/sufficient": _post("Judge a context.", SUFFICE, done),
+    }
+
+
+class SelectBody(FileModel):
+    """A request to a selector."""
+
+    noun = "the body"
+    text: str = Field(max_length=LONGEST, description="The request, in the words of the user.")
+    history: Given[Texts[MessageRow]] = Field(None, description="Earlier messages, oldest first.")
+    session: Given[SessionFile] = Field(None, description="The session of a chat, as in a session file.")
+    add: Texts[str] = Field((), description="Ids of items, or paths of files, to add to the session.")
+    remove: Texts[str] = Field((), description="Ids of items, or paths of files, to remove from the session.")
+    tool_results: Texts[ToolResultRow] = Field((), description="Results of tools, for selectors that search with them.")
+    preset: Given[str] = Field(None, description="A preset of the selector; by default that of the command line.")
+    set: dict[str, bool | int | float | str] = Field({}, description="Values of the selector's parameters.")
+    time: Given[str] = Field(None, description="The time of the request, ISO 8601; by default what has not ended.")
+    near: int = Field(5, ge=0, le=1_000, description="How many excluded items are listed.")
+
+    def faults(self, context: Any) -> Iterator[tuple[YamlPath, str]]:  # noqa: ARG002 - of the base
+        """Check that a request of a chat has no time."""
+        if self.time is not None and (self.history is not None or self.session or self.add or self.remove):
+            yield ("time",), Message("memory.time-in-chat")
+
+
+_OFFERED = _object({"id": _STRING, "mode": _STRING, "tokens": _COUNT}, {"score": _NUMBER, "rule": _STRING})
+_COUNTS = {"type": "object", "additionalProperties": _COUNT}
+_ANSWER = _object(
+    {"selector": _STRING, "parameters": {"type": "object"}, "embedder": _STRING, "tokens": _STRING, "query": _STRING}
+    | {"chunks": _list(_STRING), "eligible": _COUNT, "items": _list(_OFFERED), "left_out": _list(_OFFERED)}
+    | {"prompt_tokens": _COUNT, "total_tokens": _COUNT, "not_searched": _COUNTS, "request_context": {"type": "object"}},
+    {"session": {"type": "object"}, "trace": _list({"type": "object"})},
+)
+_HEALTH = _object({"status": {"enum": ["ok", "stale"]}, "selector": _STRING, "items": _COUNT}, {"fault": _STRING})
+
+
+def select_paths() -> dict[str, Any]:
+    """The paths of a service of a selector, as OpenAPI has them."""
+    health = _responses("application/json", {"schema": _HEALTH}, (421, 500, 503))
+    select = _post("Select items.", {"$ref": _SCHEMAS.format(model=SelectBody.__name__)}, _ANSWER)
+    select["post"]["requestBody"]["content"]["application/json"]["example"] = {"text": "area of a triangle"}
+    return {
+        "/select": select,
+        "/healthz": {"get": {"summary": "Whether changed files could be read.", "responses": health, "security": []}},
+    }
+
+
+_SCHEMAS = "#/components/schemas/{model}"
+
+
+def document(paths: Mapping[str, Any], *, tokens: bool) -> dict[str, Any]:
+    """The OpenAPI specification; with `tokens` all paths need one that do not say otherwise."""
+    figures = {"get": {"summary": "Figures.", "responses": _responses("text/plain", {}, (401, 403, 421))}}
     specification: dict[str, Any] = {
         "openapi": "3.1.0",
-        "info": {"title": "ctxbench contexts", "version": VERSION},
-        "paths": {
-            "/context/build": _post("Build the context.", ASK, _CONTEXT),
-            "/context/preview": _post("Preview the context.", ASK, _CONTEXT),
-            "/context/feedback": _post("Judge an item.", JUDGE, done),
-            "/context/sufficient": _post("Judge a context.", SUFFICE, done),
-            "/metrics": {"get": {"summary": "Figures.", "responses": _responses("text/plain", {}, (401, 403, 421))}},
-        },
+        "info": {"title": "ctxbench", "version": VERSION},
+        "paths": {**paths, "/metrics": figures},
+        "components": {},
     }
+    if "/select" in paths:
+        schema = SelectBody.model_json_schema(ref_template=_SCHEMAS)
+        specification["components"]["schemas"] = {**schema.pop("$defs"), SelectBody.__name__: schema}
     if tokens:
-        specification["components"] = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
+        specification["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         specification["security"] = [{"token": []}]
     return specification
 
@@ -190,6 +256,11 @@ def _responses(media: str, content: Mapping[str, Any], statuses: Sequence[int]) 
     problem = {"application/problem+json": {"schema": _PROBLEM}}
     responses = {str(status): {"description": HTTPStatus(status).phrase, "content": problem} for status in statuses}
     return {"200": {"description": "Done.", "content": {media: content}}, **responses}
+
+
+def select_faults(body: Any) -> Iterator[str]:
+    """The faults of a request to a selector."""
+    yield from (fault.message for fault in validate(SelectBody, body, Source())[1])
 
 
 def faults_in(body: Any, schema: Mapping[str, Any]) -> Iterator[str]:
@@ -245,30 +316,48 @@ class _Problem(HTTPException):
     """An error with a message for the client."""
 
 
-def web_app(service: ContextService, access: Access) -> Starlette:
+class SelectService(Protocol):
+    """What answers requests to a selector."""
+
+    metrics: Metrics
+
+    def select(self, body: Mapping[str, Any], user: str | None) -> str:
+        """The answer to a request without faults (`SelectBody`), as JSON."""
+        ...
+
+    def health(self) -> dict[str, Any]:
+        """What it answers from, and the fault of changed files that could not be read."""
+        ...
+
+
+def web_app(service: ContextService | SelectService, access: Access) -> Starlette:
     """The service as an ASGI application.
 
     A request that takes too long gets an error; its thread continues until the answer is complete.
     """
-    return _WebApp(service, access).app()
+    kind = _ContextApp if isinstance(service, ContextService) else _SelectApp
+    return kind(service, access).app()
 
 
 class _WebApp:
-    """The paths of the interface."""
+    """What all services have in common: users, limits, figures and errors."""
 
-    def __init__(self, service: ContextService, access: Access) -> None:
+    paths: Mapping[str, Any] = {}
+
+    def __init__(self, service: Any, access: Access) -> None:
         self._service = service
         self._access = access
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="context")
-        self._requests = Counter[str | None]()  # open requests for contexts, by user
+        self._requests = Counter[str | None]()  # open requests for answers, by user
         self._turns: dict[str | None, asyncio.Semaphore] = {}
+
+    def routes(self) -> list[Route]:
+        """The addresses of the service."""
+        raise NotImplementedError
 
     def app(self) -> Starlette:
         routes = [
-            Route("/context/build", partial(self._answer, action="build"), methods=["POST"]),
-            Route("/context/preview", partial(self._answer, action="preview"), methods=["POST"]),
-            Route("/context/feedback", self._feedback, methods=["POST"]),
-            Route("/context/sufficient", self._sufficient, methods=["POST"]),
+            *self.routes(),
             Route("/metrics", self._metrics, methods=["GET"]),
             Route("/openapi.json", self._openapi, methods=["GET"]),
         ]
@@ -286,40 +375,16 @@ class _WebApp:
         yield
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _answer(self, request: Request, *, action: str) -> Response:
-        user = self._user(request)
-        body = await self._body(request, ASK)
-
-        def answer_body() -> bytes:
-            build = getattr(self._service, action)
-            context = build(body["message"], thread=body.get("threadId"), user=user).as_dict()
-            return json.dumps(context, ensure_ascii=False, allow_nan=False).encode()
-
+    async def _answer(self, user: str | None, call: Callable[[], bytes]) -> Response:
+        """What a function answers a user as JSON, in turn with other requests of the user."""
         if self._requests[user] >= _WAITING:
             raise _Problem(429, f"{_WAITING} of your requests are open; try again later", {"Retry-After": "1"})
         self._requests[user] += 1
         try:
             turn = self._turns.setdefault(user, asyncio.Semaphore(_AT_ONCE))
-            return Response(await self._within(answer_body, turn), media_type="application/json")
+            return Response(await self._within(call, turn), media_type="application/json")
         finally:
             self._requests[user] -= 1
-
-    async def _feedback(self, request: Request) -> Response:
-        user = self._user(request)
-        body = await self._body(request, JUDGE)
-
-        def store_feedback() -> None:
-            fields = {"useful": body["useful"], "user": user, "context": body.get("contextId")}
-            self._service.feedback(body["contextItemId"], **fields)
-
-        await self._within(store_feedback)
-        return JSONResponse({"success": True})
-
-    async def _sufficient(self, request: Request) -> Response:
-        user = self._user(request)
-        body = await self._body(request, SUFFICE)
-        await self._within(lambda: self._service.sufficient(body["contextId"], body["sufficient"], user=user))
-        return JSONResponse({"success": True})
 
     async def _metrics(self, request: Request) -> Response:
         """Sums over all users; with tokens, users may not read them."""
@@ -330,7 +395,7 @@ class _WebApp:
         return PlainTextResponse(self._service.metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def _openapi(self, _: Request) -> Response:
-        return JSONResponse(document(tokens=self._access.tokens is not None))
+        return JSONResponse(document(self.paths, tokens=self._access.tokens is not None))
 
     def _user(self, request: Request) -> str | None:
         """The user of a request."""
@@ -356,7 +421,7 @@ class _WebApp:
             )
         return user[0]
 
-    async def _body(self, request: Request, schema: Mapping[str, Any]) -> dict[str, Any]:
+    async def _body(self, request: Request, find_faults: Callable[[Any], Iterator[str]]) -> dict[str, Any]:
         """The body, complete and checked."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
@@ -370,7 +435,7 @@ class _WebApp:
             json.dumps(body, ensure_ascii=False).encode("utf-8")  # fails for lone surrogates
         except (ValueError, RecursionError) as error:
             raise _Problem(400, f"the body must be JSON in UTF-8: {str(error)[:200]}") from None
-        if faults := list(faults_in(body, schema)):
+        if faults := list(find_faults(body)):
             raise _Problem(422, "; ".join(faults[:10]))
         checked: dict[str, Any] = body
         return checked
@@ -403,6 +468,74 @@ class _WebApp:
             return await asyncio.wait_for(answered(), self._access.seconds)
         except TimeoutError:
             raise _Problem(503, f"no answer within {self._access.seconds:g} s; try again later") from None
+
+
+class _ContextApp(_WebApp):
+    """The addresses of a service of contexts."""
+
+    paths = context_paths()
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/context/build", partial(self._context, action="build"), methods=["POST"]),
+            Route("/context/preview", partial(self._context, action="preview"), methods=["POST"]),
+            Route("/context/feedback", self._feedback, methods=["POST"]),
+            Route("/context/sufficient", self._sufficient, methods=["POST"]),
+        ]
+
+    async def _context(self, request: Request, *, action: str) -> Response:
+        user = self._user(request)
+        body = await self._body(request, partial(faults_in, schema=ASK))
+
+        def answer_body() -> bytes:
+            build = getattr(self._service, action)
+            context = build(body["message"], thread=body.get("threadId"), user=user).as_dict()
+            return json.dumps(context, ensure_ascii=False, allow_nan=False).encode()
+
+        return await self._answer(user, answer_body)
+
+    async def _feedback(self, request: Request) -> Response:
+        user = self._user(request)
+        body = await self._body(request, partial(faults_in, schema=JUDGE))
+
+        def store_feedback() -> None:
+            fields = {"useful": body["useful"], "user": user, "context": body.get("contextId")}
+            self._service.feedback(body["contextItemId"], **fields)
+
+        await self._within(store_feedback)
+        return JSONResponse({"success": True})
+
+    async def _sufficient(self, request: Request) -> Response:
+        user = self._user(request)
+        body = await self._body(request, partial(faults_in, schema=SUFFICE))
+        await self._within(lambda: self._service.sufficient(body["contextId"], body["sufficient"], user=user))
+        return JSONResponse({"success": True})
+
+
+class _SelectApp(_WebApp):
+    """The addresses of a service of a selector."""
+
+    paths = select_paths()
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/select", self._select, methods=["POST"]),
+            Route("/healthz", self._health, methods=["GET"]),
+        ]
+
+    async def _select(self, request: Request) -> Response:
+        user = self._user(request)
+        body = await self._body(request, select_faults)
+        return await self._answer(user, lambda: self._service.select(body, user).encode())
+
+    async def _health(self, request: Request) -> Response:
+        """What is served; with tokens, without the fault, since whoever asks needs none."""
+        if self._access.tokens is None:
+            self._user(request)
+        health = await self._within(self._service.health)
+        if self._access.tokens is not None:
+            health.pop("fault", None)
+        return JSONResponse(health)
 
 
 def _refused(name: str) -> Any:

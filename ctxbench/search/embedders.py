@@ -201,14 +201,20 @@ class Vectors:
     loses no more than that. Where there is no store, or one that cannot be written, they are kept in memory. One
     thread at a time.
 
+    Attributes:
+        progress: called with (texts embedded, texts to embed) of the present call, after each commit.
+        limit: None, or how many of the vectors that are made from now on are kept, in memory: nothing is written.
+
     Args:
         embedder: makes what is missing; not asked, and so not loaded, where nothing is.
         store: where vectors are kept; None: in memory only.
-        progress: called with (texts embedded, texts to embed) of the present call, after each commit.
+        progress: see there.
 
     Raises:
         ValueError: the store is another embedder's.
     """
+
+    limit: int | None = None
 
     def __init__(
         self,
@@ -255,7 +261,7 @@ class Vectors:
         return vectors[np.array([row[text] for text in texts], dtype=np.intp)]
 
     def _look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
-        if self._store is not None:
+        if self._store is not None and not (texts and all(text_hash(text) in self._memory for text in texts)):
             is_stored, vectors = self._store.look_up(texts)
         else:
             is_stored, vectors = _looked_up([None] * len(texts), self.identity.dimensions)
@@ -269,11 +275,13 @@ class Vectors:
     def _commit(self, texts: Sequence[str], vectors: Float32Array, done: int, total: int) -> None:
         """Keep vectors that were made; `done` of `total` are, in the present call."""
         unsaved = 0
-        if self._store is not None and self._store.writable:
+        if self.limit is None and self._store is not None and self._store.writable:
             self._store.add(texts, vectors)
         else:
             self._memory.update((text_hash(text), row) for text, row in zip(texts, vectors, strict=True))
-            unsaved = len(texts) if self._store is not None else 0
+            unsaved = len(texts) if self._store is not None and self.limit is None else 0
+            while self.limit is not None and len(self._memory) > max(self.limit, len(texts)):
+                del self._memory[next(iter(self._memory))]
             if self._store is not None and unsaved and not self.stats.unsaved:
                 _log.warning("%s", Message("search.vectors-not-stored", path=self._store.path))
         self.stats += VectorStats(embedded=len(texts), unsaved=unsaved)

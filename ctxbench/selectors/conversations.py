@@ -436,16 +436,17 @@ def write_session(session: Session, path: Path | str) -> None:
     write_atomic(path, dump_json({"format": FORMAT, **session.as_dict()}, indent=2))
 
 
-def read_session(path: Path | str, agent: Agent) -> Session:
+def read_session(path: Path | str, agent: Agent, text: str | None = None) -> Session:
     """Read a session of the agent. Building a request warns of items that the agent lacks.
 
-    A file without `items` starts a new session: with the agent's `always` items, but those it removes.
+    A file without `items` starts a new session: with the agent's `always` items, but those it removes. With `text`
+    nothing is read: that is the session, and the path its name.
 
     Raises:
         StorageError: the file is missing or cannot be read.
         InputError: it is no session, or one of another selector, with file and line.
     """
-    file, text = Path(path), read_text(path)
+    file, text = Path(path), read_text(path) if text is None else text
     data = parse_json(text, path=file)
     if not isinstance(data, dict):
         raise InputError([Fault(f'expected a session, {{"items": [{{"id", "mode"}}]}}, got {data!r:.40}', file, 1)])

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from ctxbench.model.resources import Resources
 from ctxbench.model.selection import Offered, Prompt, Selection, selections
 from ctxbench.model.strategies import Merge, Step
 from ctxbench.pipelines.fits import PROBABILITY, all_steps
-from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.pipelines.pipeline import Outcome, Pipeline
 from ctxbench.pipelines.strategies.format import Messages
 from ctxbench.pipelines.strategies.rank import PROBABILITY_COLUMN, WAIVED
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking
@@ -124,7 +125,21 @@ def explain(
     """
     batch = Batch.of(catalog, [request])
     check_fits(pipeline, catalog)
-    outcome = pipeline.run(batch, resources, live=live)
+    return explain_outcome(pipeline, pipeline.run(batch, resources, live=live), resources)
+
+
+def explain_outcome(
+    pipeline: Pipeline, outcome: Outcome, resources: Resources, *, near: int | None = None
+) -> Explanation:
+    """Explain what a pipeline selected for a batch of one request.
+
+    Args:
+        pipeline: that of the outcome.
+        outcome: of its run.
+        resources: what it ran with.
+        near: how many items that stayed out are in the explanation; None = all. Each takes time.
+    """
+    batch, catalog = outcome.query.batch, outcome.query.batch.catalog
     table = outcome.candidates
     (selection,) = selections(outcome.query, table)
     searched = not isinstance(pipeline.retrieve, Step) or bool(pipeline.retrieve.declared("searches"))
@@ -134,10 +149,10 @@ def explain(
     fitted: list[Any] = [step.call for step in all_steps(pipeline.refine) if step.declared("calibrated") == PROBABILITY]
     return Explanation(
         selection=selection,
-        text=request.text,
+        text=batch.requests[0].text,
         chunks=chunks,
         chosen=chosen,
-        left_out=tuple(map(explained, selection.left_out)),
+        left_out=tuple(map(explained, selection.left_out[:near])),
         prompt=pipeline.prompts(outcome, resources)[0],
         prompt_tokens=sum(entry.tokens for entry in chosen if entry.offered.origin != "session"),
         total_tokens=sum(entry.tokens for entry in chosen),
@@ -181,6 +196,7 @@ class _Explainer:
         self._table = table
         self._resources = resources
         self._chunkings = Chunkings.of(pipeline)
+        self._used = self._chunkings.used(table)
         self._tokens = table.prices(resources.tokens(catalog, table.item)).tolist()
         unknown = np.full(len(table), np.nan)
         self._probability = table.columns.get(PROBABILITY_COLUMN, unknown).tolist()
@@ -190,16 +206,17 @@ class _Explainer:
     def __call__(self, offered: Offered) -> Explained:
         """Add its texts to a candidate."""
         position = self._catalog.position(offered.id)
-        probability = self._probability[self._row[position]]
-        query_chunk, item_chunk = self._chunkings.pair(self._catalog, self._chunks, self._table, self._row[position])
+        row = self._row[position]
+        probability = self._probability[row]
+        query_chunk, item_chunk = self._chunkings.pair(self._catalog, self._chunks, self._table, row, self._used)
         return Explained(
             offered=offered,
             item=self._catalog[position],
-            tokens=self._tokens[self._row[position]],
+            tokens=self._tokens[row],
             query_chunk=query_chunk,
             item_chunk=item_chunk,
             probability=None if math.isnan(probability) else probability,
-            price_waived=bool(self._waived[self._row[position]]) or None,
+            price_waived=bool(self._waived[row]) or None,
             loads=self._loads(self._catalog[position]),
         )
 
@@ -254,7 +271,7 @@ class Chunkings:
         by_source = {name: chunking for name, chunking in sources.items() if chunking is not None} or {"": DOCUMENTS}
         return cls(by_source, next((chunking for chunking in expansions if chunking is not None), DOCUMENTS))
 
-    @property
+    @cached_property
     def distinct(self) -> tuple[ItemChunking, ...]:
         """Every different chunking, once."""
         return tuple(dict.fromkeys([*self.sources.values(), self.expansion]))
@@ -273,7 +290,9 @@ class Chunkings:
         used[table.via_item >= 0] = self.distinct.index(self.expansion)
         return used
 
-    def pair(self, catalog: Catalog, chunks: Sequence[str], table: Candidates, row: int) -> tuple[str, str]:
+    def pair(
+        self, catalog: Catalog, chunks: Sequence[str], table: Candidates, row: int, used: IntArray | None = None
+    ) -> tuple[str, str]:
         """The two texts that gave a row its score; empty where it has no pair.
 
         Args:
@@ -281,6 +300,7 @@ class Chunkings:
             chunks: of the row's request.
             table: candidates.
             row: of it.
+            used: what `used` returns for the table; None = it is called.
 
         Returns:
             The text searched with: a chunk of the request, or of the item that led here; and the item's own chunk.
@@ -288,7 +308,8 @@ class Chunkings:
         query_index, item_index = int(table.query_chunk[row]), int(table.item_chunk[row])
         if query_index < 0 or item_index < 0:
             return "", ""
-        chunking, via = self.distinct[self.used(table)[row]], int(table.via_item[row])
+        chunking = self.distinct[(self.used(table) if used is None else used)[row]]
+        via = int(table.via_item[row])
         return (
             chunks[query_index] if via < 0 else chunking(catalog[via])[query_index],
             chunking(catalog[int(table.item[row])])[item_index],

@@ -64,6 +64,7 @@ HOW = {
     "ctxbench report --history GATE.yaml": "report --history gate.yaml",
     "ctxbench calibrate WHAT D --out FILE": "calibrate probability bfcl-simple --out fits.json",
     "ctxbench latency --catalog C": "latency --catalog bfcl-simple --seconds 0",
+    "ctxbench serve AGENT": "serve nowhere.yaml",  # with one that is there it would not end
     "ctxbench graph C --out FILE": "graph bfcl-simple --out graph.npz",
     "ctxbench data list": AS_WRITTEN,
     "ctxbench data show D": "data show bfcl-simple",
@@ -103,6 +104,7 @@ HOW = {
 }
 # Exit code and words on standard error where a command cannot do its work here, or says something by its code.
 ENDS = {
+    "ctxbench serve AGENT": (2, "no catalog 'nowhere.yaml'"),
     "ctxbench serve DB -w W": (2, "m.db has no workspace 'nowhere'"),
     "ctxbench data from-git REPO": (2, "nowhere"),
     "ctxbench data from-feedback DB -w W --out FOLDER": (2, "workspace 'home' has no feedback"),

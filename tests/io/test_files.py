@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 
 from ctxbench.io.errors import Fault, InputError, StorageError
 from ctxbench.io.files import (
+    FilesRead,
     atomic_folder,
     exclusive,
     folder_fault,
@@ -363,3 +365,41 @@ def test_a_folder_that_goes_while_it_is_looked_at_is_made_anew(tmp_path, monkeyp
     with exclusive(tmp_path / "run" / ".lock", waiting=lambda: None):
         assert (tmp_path / "run" / ".lock").exists()
     assert len(seen) == 2
+
+
+def _append(path: Path) -> None:
+    with path.open("a") as file:
+        file.write("more")
+
+
+CHANGES = {
+    "other size": _append,
+    "other time": lambda path: os.utime(path, ns=(1, 1)),
+    "other file": lambda path: (path.with_name("new").write_text("text"), path.with_name("new").replace(path)),
+    "gone": lambda path: path.unlink(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_what_was_read_is_noted_and_a_change_is_seen(tmp_path: Path, change: Callable[[Path], object]) -> None:
+    path, other = tmp_path / "a.txt", tmp_path / "other.txt"
+    path.write_text("text")
+    other.write_text("text")
+    with FilesRead() as files:
+        read_text(path)
+    read_text(other)
+    other.write_text("other")
+    assert not files.changed()
+    change(path)
+    assert files.changed()
+    after = FilesRead()
+    after.add_all(files)
+    assert not after.changed()
+
+
+def test_a_file_that_was_missing_is_seen_when_it_is_there(tmp_path: Path) -> None:
+    with FilesRead() as files, pytest.raises(StorageError):
+        read_text(tmp_path / "a.txt")
+    assert not files.changed()
+    (tmp_path / "a.txt").touch()
+    assert files.changed()

@@ -290,3 +290,19 @@ def test_two_processes_that_embed_the_same_texts_at_once(minilm, desk_texts, tmp
     assert connection.execute("SELECT count(*) FROM vectors").fetchone() == (80,)
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
+
+
+def test_with_a_limit_the_last_vectors_are_in_memory_and_nothing_is_stored(store, caplog):
+    embedder = Recorder()
+    vectors = Vectors(embedder, store)
+    vectors.get(["of an item"])
+    vectors.limit = 2
+    expected = HashingEmbedder(16).embed(["a", "b", "c"])
+    for text, row in zip("abc", expected, strict=True):
+        np.testing.assert_array_equal(vectors.get([text, "of an item"])[0], row)
+    np.testing.assert_array_equal(vectors.get(["c", "b"]), expected[[2, 1]])
+    assert embedder.asked == [["of an item"], ["a"], ["b"], ["c"]]
+    np.testing.assert_array_equal(vectors.get(["a"]), expected[:1])
+    assert embedder.asked[-1] == ["a"]
+    assert store.look_up(["of an item", "a", "b", "c"])[0].tolist() == [True, False, False, False]
+    assert (vectors.stats.unsaved, caplog.records) == (0, [])

@@ -1,0 +1,485 @@
+"""`ctxbench serve AGENT | CATALOG`: the bytes of `select --json`, changed files, users, limits, and how it stops."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http import HTTPStatus
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from ctxbench.cli.memory import SelectService, ServeRequest, select_question
+from ctxbench.selectors.definition import TunedPreset, definition_hash, parameter_texts
+from ctxbench.selectors.definitions import definition, write_presets
+from tests.checkout import written
+from tests.children import child
+from tests.cli.conftest import TINY
+
+pytest.importorskip("uvicorn")
+TestClient = pytest.importorskip("starlette.testclient").TestClient
+from ctxbench.memory.web_app import Access, UserTokens, web_app  # noqa: E402 - needs the extra
+
+ITEMS = [
+    {"_id": "tool:alpha", "description": "beta gamma"},
+    {"_id": "tool:delta", "description": "epsilon"},
+    {"_id": "rule:zeta", "text": "Eta theta.", "include": "always"},
+]
+PRIVATE = [
+    {"_id": "memory:hers", "text": "alpha beta", "user": "ana"},
+    {"_id": "memory:his", "text": "alpha beta", "user": "ben"},
+    {"_id": "memory:shared", "text": "alpha gamma"},
+]
+TOOLS = [{"name": "track_parcel", "description": "Where a parcel is now"}, {"name": "pay", "description": "Pay"}]
+AGENT = {"name": "support", "sources": {"tools": "tools.json", "rules": "."}, "include": {"otherwise": "agent"}}
+RULE = "---\ndescription: How refunds are approved\n---\nAsk finance.\n"
+TOKENS = {"ana": "a" * 16, "ben": "b" * 16}
+HISTORY = [{"role": "user", "content": "I sent beta"}, {"role": "assistant", "content": "Thanks."}]
+
+
+def write_rows(path, rows):
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def write_preset(path, name="few", selector="bm25", **values):
+    """A presets file with one preset, a selector with these values."""
+    chosen = definition(selector)
+    preset = TunedPreset(
+        about="",
+        selector=selector,
+        definition=definition_hash(chosen),
+        set=chosen.in_force(chosen.with_defaults(values)),
+        parameters=parameter_texts(chosen),
+    )
+    write_presets(path, tuned={"dataset": "mine"}, presets={name: preset}, test_split="")
+
+
+@pytest.fixture
+def files(place):
+    """An agent with a rule and a list of tools, catalogs, presets, and a repository."""
+    (place / ".cursor" / "rules").mkdir(parents=True)
+    (place / ".cursor" / "rules" / "refunds.mdc").write_text(RULE)
+    (place / "tools.json").write_text(json.dumps(TOOLS))
+    (place / "agent.yaml").write_text(yaml.safe_dump({**AGENT, "selector": "bm25", "settings": {"n": 1}}))
+    write_rows(place / "items.jsonl", ITEMS)
+    write_rows(place / "private.jsonl", PRIVATE)
+    shutil.copytree(TINY, place / "tiny")
+    write_preset(place / "presets.yaml", n=1)
+    written(place / "repo", [("Begin", {"src/mail.py": "def send():\n    return 1\n", "area.py": "AREA = 2\n"})])
+    return place
+
+
+def service(source="items.jsonl", *, workspace=None, users=(None,), user=None, **options):
+    fields = {"selector": None, "preset": None, "presets": None, "tokens": None, "host": "", "port": 0, **options}
+    request = ServeRequest(source=str(source), workspace=workspace, embedder="hashing", user=user, **fields)
+    return SelectService(select_question(request), workspace=workspace, users=users)
+
+
+def client(made, **access):
+    app = web_app(made, Access(**access))
+    return TestClient(app, base_url="http://127.0.0.1:8377", raise_server_exceptions=False)
+
+
+def problem(response, status):
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    body = response.json()
+    assert (body["status"], body["title"]) == (status, HTTPStatus(status).phrase)
+    return body["detail"]
+
+
+def offered(http, text="alpha", **body):
+    response = http.post("/select", json={"text": text, **body})
+    assert response.status_code == 200, response.text
+    return [item["id"] for item in response.json()["items"]]
+
+
+SESSION = {"id": "c1", "items": [{"id": "tool:delta", "mode": "manual"}], "removed": ["rule:zeta"]}
+CASES = {
+    "default": ("items.jsonl", {}, {}, ()),
+    "preset": ("items.jsonl", {"selector": "semantic", "preset": "spec"}, {}, ()),
+    "other preset": (
+        "items.jsonl",
+        {"selector": "learned", "preset": "normal"},
+        {"preset": "aggressive"},
+        ("--selector", "learned", "--preset", "aggressive"),
+    ),
+    "presets file": ("items.jsonl", {"presets": Path("presets.yaml"), "preset": "few"}, {}, ()),
+    "dataset": ("tiny", {"selector": "bm25"}, {"near": 2}, ("--near", "2")),
+    "values": ("tiny", {"selector": "bm25"}, {"set": {"n": 2}}, ("--set", "n=2")),
+    "agent": ("agent.yaml", {}, {}, ()),
+    "agent, other selector": ("agent.yaml", {"selector": "semantic"}, {"near": 0}, ("--near", "0")),
+    "repository": ("repo", {}, {}, ()),
+    "history": ("items.jsonl", {}, {"history": HISTORY}, ("--history", json.dumps(HISTORY))),
+    "session": ("items.jsonl", {}, {"session": SESSION}, ("--session", "c1.json")),
+    "session of the agent": ("agent.yaml", {}, {"session": {"id": "c2"}}, ("--session", "c2.json")),
+    "add and remove": (
+        "items.jsonl",
+        {},
+        {"add": ["tool:delta"], "remove": ["rule:zeta"]},
+        ("--add", "tool:delta", "--remove", "rule:zeta"),
+    ),
+    "tool result": (
+        "items.jsonl",
+        {},
+        {"tool_results": [{"tool": "delta", "text": "epsilon"}]},
+        ("--tool-result", "delta=result.txt"),
+    ),
+    "private": ("private.jsonl", {"user": "ana", "selector": "bm25"}, {}, ("--user", "ana")),
+    "time": ("private.jsonl", {"selector": "bm25"}, {"time": "2026-03-01"}, ("--time", "2026-03-01")),
+}
+
+
+@pytest.mark.essential
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_the_answer_has_the_bytes_of_the_command(files, cli, case):
+    source, options, body, words = case
+    (files / "c1.json").write_text(json.dumps(SESSION))
+    (files / "c2.json").write_text(json.dumps({"id": "c2"}))
+    (files / "result.txt").write_text("epsilon")
+    if not {"--selector", "--preset"} & set(words):
+        words += tuple(word for name, value in options.items() if name != "user" for word in (f"--{name}", value))
+    where = "--agent" if source == "agent.yaml" else "--catalog"
+    http = client(service(source, **options), user=options.get("user"))
+    for text in ("alpha beta gamma", "Wo ist „das Paket“? send a refund \u202e", ""):
+        done = cli("select", text, where, source, "--embedder", "hashing", "--json", *words)
+        response = http.post("/select", json={"text": text, **body})
+        assert (response.status_code, done.code) == (200, 0), done.err
+        assert response.content == done.out.encode()
+    assert response.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        (b"{", 400, "must be JSON"),
+        (b"\xff", 400, "must be JSON in UTF-8"),
+        (b'{"text": "\\ud800"}', 400, "must be JSON in UTF-8"),
+        (b'{"text": "a", "near": NaN}', 400, "NaN"),
+        (b"[]", 422, "the body must be a mapping"),
+        (b"{}", 422, "'text'"),
+        (b'{"text": 7}', 422, "text must be a text"),
+        (b'{"text": "a", "near": -1}', 422, "near must be 0 or more"),
+        (b'{"text": "a", "user": "ana"}', 422, "no field 'user'"),
+        (b'{"text": "a", "preset": "none"}', 422, "unknown preset 'none'"),
+        (b'{"text": "a", "set": {"m": 1}}', 422, "no parameter 'm'"),
+        (b'{"text": "a", "set": {"n": -1}}', 422, "n "),
+        (b'{"text": "a", "set": {"n": [1]}}', 422, "set.n must be"),
+        (b'{"text": "a", "add": ["tool:no"]}', 422, "no item 'tool:no'"),
+        (b'{"text": "a", "session": {"items": [{"id": "x"}]}}', 422, "items[0].id"),
+        (b'{"text": "a", "session": {"user": "ana"}}', 422, "user must be that of the request"),
+        (b'{"text": "a", "history": [{"role": "user"}]}', 422, "'content'"),
+        (b'{"text": "a", "history": null}', 422, "history"),
+        (b'{"text": "a", "time": "noon"}', 422, "time must be ISO 8601"),
+        (b'{"text": "a", "history": [], "time": "2026-03-01"}', 422, "time"),
+        (b'{"text": "' + b"x" * 80_001 + b'"}', 422, "text must be at most 80000 long"),
+        (b'{"text": "' + b"x" * 1_000_000 + b'"}', 413, "more than 1,000,000 bytes"),
+    ],
+)
+def test_a_bad_body_is_refused(files, body, status, said):
+    http = client(service(selector="bm25"))
+    response = http.post("/select", content=body, headers={"content-type": "application/json"})
+    assert said in problem(response, status)
+
+
+def test_other_addresses_methods_types_and_hosts_are_refused(files):
+    http = client(service(selector="bm25"))
+    problem(http.get("/select"), 405)
+    problem(http.post("/context/build", json={"message": "a"}), 404)
+    problem(http.post("/select", content=b'{"text": "a"}', headers={"content-type": "text/plain"}), 415)
+    for path in ("/healthz", "/metrics"):
+        problem(http.get(path, headers={"Host": "evil.example"}), 421)
+    problem(http.post("/select", json={"text": "a"}, headers={"Host": "evil.example"}), 421)
+
+
+CHANGES = {  # source, options, the file, its new content, and what is offered then
+    "agent": ("agent.yaml", {}, "agent.yaml", yaml.safe_dump({**AGENT, "selector": "bm25"}), "tool:pay"),
+    "tools": ("agent.yaml", {}, "tools.json", json.dumps([*TOOLS, {"name": "alpha"}]), "tool:alpha"),
+    "rule": (
+        "agent.yaml",
+        {},
+        ".cursor/rules/refunds.mdc",
+        "---\ndescription: alpha\n---\nx\n",
+        "rule:.cursor%2Frules%2Frefunds.mdc",
+    ),
+    "new rule": (
+        "agent.yaml",
+        {},
+        ".cursor/rules/new.mdc",
+        "---\ndescription: alpha\n---\nx\n",
+        "rule:.cursor%2Frules%2Fnew.mdc",
+    ),
+    "catalog": ("items.jsonl", {"selector": "bm25"}, "items.jsonl", '{"_id": "tool:new.alpha"}\n', "tool:new.alpha"),
+    "dataset": ("tiny", {"selector": "bm25"}, "tiny/corpus.jsonl", '{"_id": "tool:alpha"}\n', "tool:alpha"),
+    "presets": ("items.jsonl", {"presets": Path("presets.yaml"), "preset": "few"}, "presets.yaml", "", "tool:delta"),
+    "repository": ("repo", {}, "repo/src/alpha.py", "def alpha():\n    return 3\n", "file:src%2Falpha.py"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_the_next_request_sees_changed_files(files, change):
+    source, options, name, content, item = change
+    made = service(source, **options)
+    http = client(made)
+    text = {"tool:pay": "where is a parcel now pay", "tool:delta": "alpha beta epsilon"}.get(item, "alpha")
+    assert item not in offered(http, text)
+    if name == "presets.yaml":
+        write_preset(files / name, n=2)
+    else:
+        (files / name).write_text(content)
+    assert item in offered(http, text)
+    assert made.metrics.value("reloads") == 1
+    offered(http, text)
+    assert made.metrics.value("reloads") == 1
+
+
+def test_a_faulty_file_leaves_what_was_there_and_is_logged_once(files, caplog):
+    made = service("agent.yaml")
+    http = client(made)
+    text, before = "where is my parcel", ["tool:track_parcel"]
+    assert offered(http, text) == before
+    (files / "agent.yaml").write_text("sources: {tools: gone.json}\n")
+    for _ in range(3):
+        assert offered(http, text) == before
+    health = http.get("/healthz").json()
+    assert (health["status"], health["items"]) == ("stale", 3)
+    assert "gone.json" in health["fault"]
+    errors = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert (len(errors), made.metrics.value("reload_failures")) == (1, 1)
+    (files / "gone.json").write_text(json.dumps([{"name": "find_parcel", "description": "Where a parcel is"}]))
+    assert offered(http, text) == ["tool:find_parcel"]
+    assert http.get("/healthz").json() == {"status": "ok", "selector": "agent", "items": 1}
+
+
+def test_what_is_private_is_for_its_user(files):
+    made = service("private.jsonl", selector="bm25", users=("ana", "ben"))
+    http = client(made, tokens=UserTokens({token: user for user, token in TOKENS.items()} | {"f" * 16: None}))
+    for user, item in (("ana", "memory:hers"), ("ben", "memory:his")):
+        headers = {"Authorization": f"Bearer {TOKENS[user]}"}
+        answer = http.post("/select", json={"text": "alpha beta"}, headers=headers).json()
+        assert [entry["id"] for entry in answer["items"]] == [item, "memory:shared"]
+        chat = http.post("/select", json={"text": "alpha beta", "history": []}, headers=headers).json()
+        assert chat["session"]["user"] == user
+        other = {"text": "a", "session": {"user": "eve"}}
+        problem(http.post("/select", json=other, headers=headers), 422)
+        hidden = http.post("/select", json={"text": "a", "add": ["memory:his", "memory:hers"]}, headers=headers)
+        assert "no item 'memory:h" in problem(hidden, 422)
+    problem(http.post("/select", json={"text": "a"}), 401)
+    problem(http.post("/select", json={"text": "a"}, headers={"Authorization": f"Bearer {'f' * 16}"}), 403)
+    (files / "private.jsonl").write_text("{")
+    assert http.get("/healthz").json() == {"status": "stale", "selector": "bm25", "items": 3}
+
+
+def test_a_private_item_of_one_user_changes_no_score_of_another(files):
+    def score(rows):
+        write_rows(files / "private.jsonl", rows)
+        made = service("private.jsonl", selector="bm25", users=("ana", "ben"))
+        return [(item["id"], item["score"]) for item in json.loads(made.select({"text": "alpha beta"}, "ana"))["items"]]
+
+    assert score(PRIVATE) == score([PRIVATE[0], {**PRIVATE[1], "text": "beta beta beta"}, PRIVATE[2]])
+
+
+def test_ten_clients_get_the_answers_of_one_while_files_change(files):
+    made = service("items.jsonl", selector="bm25")
+    wanted = {text: made.select({"text": text}, None) for text in ("alpha", "epsilon", "gamma beta", "nothing")}
+    stop = threading.Event()
+
+    def rewrite():
+        for n in range(200):
+            if stop.wait(0.01):
+                return
+            rows = [*ITEMS, {"_id": "tool:omega", "description": "omega"}] if n % 2 else ITEMS
+            new = files / "new"
+            write_rows(new, rows)
+            new.replace(files / "items.jsonl")
+
+    def ask(n):
+        text = [*wanted][n % len(wanted)]
+        return text, made.select({"text": text, "near": 0}, None)
+
+    with ThreadPoolExecutor(11) as pool:
+        writer = pool.submit(rewrite)
+        answers = list(pool.map(ask, range(400)))
+        stop.set()
+        writer.result()
+    for text, answer in answers:
+        ids = [item["id"] for item in json.loads(answer)["items"]]
+        assert ids == [item["id"] for item in json.loads(wanted[text])["items"]], text
+    assert made.metrics.value("reloads") > 1
+    assert made.metrics.value("reload_failures") == 0
+
+
+def test_drawn_requests_find_nothing(files):
+    """What schemathesis draws from the specification is answered, or refused as the specification says."""
+    pytest.importorskip("schemathesis")
+    from tests.memory.test_schema import failures
+
+    app = web_app(service(selector="bm25"), Access())
+    found, statuses = failures(app, {})
+    assert [line for line in found if "positive_data_acceptance" not in line] == []  # drawn items are not there
+    assert {200, 422} <= statuses["POST /select"]
+    assert statuses["GET /healthz"] >= {200}
+
+
+@contextmanager
+def serving(*words):
+    """A process that listens, its address, and what it said of it."""
+    command = [sys.executable, "-m", "ctxbench", "serve", *words, "--embedder", "hashing", "--port", 0]
+    with child(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            lines = []
+            while not lines or " at http" not in lines[-1]:
+                lines.append(process.stderr.readline())
+                assert lines[-1], lines
+            yield process, re.search(r"at (http://\S+) ", lines[-1])[1], lines[-1]
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_it_and_the_log_has_no_text(files, number, code):
+    with serving("agent.yaml") as (process, url, said):
+        assert httpx.post(f"{url}/select", json={"text": "where is my parcel"}).status_code == 200
+        process.send_signal(number)
+        answer, ended = process.stderr.read().splitlines()
+        assert process.wait(timeout=60) == code
+    assert said.startswith("agent.yaml by agent at http://127.0.0.1:")
+    assert re.search(r"INFO select for nobody in particular by agent: 1 items, \d+ tokens, [\d.]+ ms$", answer)
+    assert ended == "stopped: nothing is half-written"
+
+
+REFUSED = {
+    "preset": (["items.jsonl", "--selector", "learned", "--preset", "no"], "unknown preset 'no'"),
+    "presets without preset": (["items.jsonl", "--presets", "presets.yaml"], "--presets needs --preset"),
+    "presets and selector": (
+        ["items.jsonl", "--presets", "presets.yaml", "--selector", "bm25"],
+        "leave --selector out",
+    ),
+    "selector": (["items.jsonl", "--selector", "larned"], "unknown selector 'larned'"),
+    "external": (["external.yaml"], "a command of your own"),
+    "empty": (["empty.jsonl"], "empty.jsonl"),
+    "catalog": (["itms.jsonl"], "no catalog 'itms.jsonl'"),
+    "host": (["items.jsonl", "--host", "0.0.0.0"], "without --tokens the host must be"),
+    "workspace of a database": (["gone.db"], "gone.db"),
+    "preset of a database": (["gone.db", "-w", "home", "--preset", "normal"], "--selector NAME/PRESET"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
+def test_what_does_not_suit_is_refused(files, cli, case):
+    words, said = case
+    (files / "empty.jsonl").touch()
+    (files / "external.yaml").write_text(yaml.safe_dump({**AGENT, "selector": {"command": ["node", "mine.js"]}}))
+    done = cli("serve", *words, "--embedder", "hashing", "--port", "0")
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert "Traceback" not in done.err
+    assert not (files / "gone.db").exists()
+
+
+def test_a_port_in_use_is_one_clear_error(files, cli):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = cli("serve", "items.jsonl", "--embedder", "hashing", "--port", port)
+    assert (done.code, len(done.err.splitlines())) == (2, 1)
+    assert f"cannot serve at 127.0.0.1, port {port}: " in done.err
+
+
+def test_vectors_of_requests_are_not_stored(files, cache):
+    def size():
+        return sum(path.stat().st_size for path in cache.rglob("*") if path.is_file())
+
+    made = service("items.jsonl", selector="semantic")
+    before = size()
+    for n in range(200):
+        made.select({"text": f"request number {n}"}, None)
+    assert size() == before
+    rows = [*ITEMS, {"_id": "tool:new", "description": "another text"}]
+    write_rows(files / "items.jsonl", rows)
+    assert "tool:new" in made.select({"text": "another text"}, None)
+
+
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "experiments" / "guide"
+TSC = ROOT / ".venv" / "servers" / "node" / "node_modules" / ".bin" / "tsc"
+DRIVER = """
+import { select, SelectError } from "./select.%s";
+const url = process.argv[2];
+const answer = await select({ text: "alpha beta", near: 1 }, url);
+const chat = await select({ text: "gamma", session: answer.session, history: [{ role: "user", content: "hi" }] }, url);
+const failed = await select({ text: "a", preset: "none" }, url).catch((error) => error);
+if (!(failed instanceof SelectError)) throw failed;
+const late = await select({ text: "alpha" }, url, "", 0).catch((error) => error.name);
+console.log(JSON.stringify([answer, chat.items.length, failed.status, failed.message, late]));
+"""
+
+
+def node_version():
+    """The version of Node as numbers; 0, 0 = it is not installed."""
+    if shutil.which("node") is None:
+        return 0, 0
+    done = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True, timeout=60)
+    return tuple(int(number) for number in done.stdout.strip().lstrip("v").split(".")[:2])
+
+
+def runnable_client(folder):
+    """The words that run a program with the client in a folder: Node takes types off from 22.6 on, or tsc does."""
+    if node_version() >= (22, 6):
+        shutil.copy(GUIDE / "select.ts", folder)
+        (folder / "main.mjs").write_text(DRIVER % "ts")
+        return ["node", "--experimental-strip-types", "--no-warnings", "main.mjs"]
+    if node_version() < (18, 0) or not TSC.exists():
+        pytest.skip("needs Node 22.6, or Node 18 and the compiler of tests/servers/package.json (make test-all)")
+    (folder / "package.json").write_text('{"type": "module"}')
+    options = ("--strict", "--target", "es2022", "--module", "es2022", "--lib", "es2022,dom")
+    subprocess.run([TSC, *options, "--outDir", folder, GUIDE / "select.ts"], check=True, timeout=120)
+    (folder / "main.mjs").write_text(DRIVER % "js")
+    return ["node", "main.mjs"]
+
+
+def test_the_typescript_client_gets_the_answer(files, tmp_path):
+    command = runnable_client(tmp_path)
+    with serving("items.jsonl", "--selector", "bm25") as (_, url, _said):
+        done = subprocess.run([*command, url], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+        answer, n, status, message, late = json.loads(done.stdout)
+        assert answer == httpx.post(f"{url}/select", json={"text": "alpha beta", "near": 1}).json()
+    assert (answer["items"][0]["id"], n, status) == ("rule:zeta", 2, 422)
+    assert "unknown preset 'none'" in message
+    assert late == "TimeoutError"
+
+
+def test_the_lines_of_the_page_run(files, monkeypatch):
+    """Its commands over small stand-ins, and its requests to the first of them."""
+    page = (GUIDE / "serve.md").read_text("utf-8")
+    commands, curls = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    (files / "runs" / "tune").mkdir(parents=True)
+    write_preset(files / "runs" / "tune" / "presets.yaml", "normal", "learned", at_most=3)
+    shutil.copytree(TINY, files / "bfcl-simple")
+    for line in commands.splitlines():
+        words = shlex.split(line, comments=True)
+        assert words[:2] == ["ctxbench", "serve"]
+        with serving(*words[2:]) as (_, url, _said):
+            assert httpx.get(f"{url}/healthz").json()["status"] == "ok"
+            for curl in curls.splitlines() if "learned/normal" in line else ():
+                words = shlex.split(curl)
+                body = words[words.index("-d") + 1] if "-d" in words else None
+                address = words[2].replace("http://127.0.0.1:8377", url)
+                headers = {"Content-Type": "application/json"} if "-H" in words else {}
+                method = "GET" if body is None else "POST"
+                assert httpx.request(method, address, content=body, headers=headers).status_code == 200
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.setattr(httpx, "Client", lambda **_: client(service(selector="bm25")))
+    exec(code, names := {})
+    assert names["answer"]["selector"] == "bm25"
