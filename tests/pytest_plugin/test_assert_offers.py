@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pytest_plugin.plugin_cases import text_of
+from tests.pytest_plugin.plugin_cases import ROWS, put, text_of
 
 
 def test_demands_that_are_met_pass_and_give_the_selection(team):
@@ -131,6 +131,8 @@ def test_the_examples_of_the_page_run_as_they_stand(team):
     (setup,) = [block for block in blocks if "def ctxbench_setup" in block]
     blocks.remove(setup)
     assert len(blocks) == 2
+    verbs = ("refund", "cancel", "find", "track", "change", "return")  # so that the mail is not among the first five
+    put(team, [*ROWS, *({"_id": f"tool:orders:{verb}", "description": f"How to {verb} an order"} for verb in verbs)])
     (team.path / "agent" / "catalog").mkdir(parents=True)
     (team.path / "catalog.jsonl").rename(team.path / "agent" / "catalog" / "corpus.jsonl")
     (team.path / "pytest.ini").write_text(f"{ini}ctxbench_embedder = hashing\nfilterwarnings = error\n")
@@ -139,8 +141,7 @@ def test_the_examples_of_the_page_run_as_they_stand(team):
     quick = setup.replace("selector=request.param", 'selector=request.param, embedder="hashing"')
     assert quick != setup
     team.write(conftest=quick)
-    done = team.pytest("test_0.py", "-k", "normal")
-    done.assert_outcomes(passed=1, deselected=1)  # `hybrid` offers all of so small a catalog
+    team.pytest("test_0.py").assert_outcomes(passed=2)
 
 
 def test_a_run_that_does_not_use_it_loads_nothing_heavy(tmp_path):
