@@ -132,7 +132,7 @@ domains: $(VENV)/.demo  ## reports/presets-domains.md: does it pay to cut tools,
 	$(BIN)/python experiments/tuning/domains.py
 
 coverage: $(VENV)/.demo  ## reports/tuning-coverage.md: how often the intervals hold that `ctxbench tune` prints
-	$(BIN)/python experiments/tuning/coverage.py
+	$(BIN)/python experiments/tuning/tuning_coverage.py
 
 memory: $(VENV)/.demo  ## reports/memory.md: which ranking to take for what was said, at equal tokens, and what its features pay
 	$(BIN)/python experiments/memory/columns.py

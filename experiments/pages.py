@@ -135,12 +135,7 @@ def write_page(name: str, page: Page) -> None:
         if size > limit:
             raise ValueError(f"reports/{name}.md: {size} {what}, at most {limit}")
     picture = page.picture
-
-    def draw(figure: Figure) -> None:
-        figure.set_layout_engine("constrained")  # long names of rows need room
-        picture.draw(figure)
-
-    drawing = svg(draw, width=picture.width, height=picture.height, name=name, label=picture.alt)
+    drawing = svg(picture.draw, width=picture.width, height=picture.height, name=name, label=picture.alt)
     write_atomic(REPORTS / f"{name}.svg", drawing)
     write_atomic(REPORTS / f"{name}.md", text)
 
@@ -162,19 +157,8 @@ def _joined(text: str) -> str:
     return " ".join(text.split())
 
 
-def draw_intervals(axes: Axes, rows: pd.DataFrame, *, colour: str = "C0", shift: float = 0.0, label: str = "") -> None:
-    """Draw a dot with its interval for each row, from top to bottom; a row without bounds is a dot alone.
-
-    Args:
-        axes: to draw on.
-        rows: indexed by the names to write, with the columns `value`, `low` and `high`.
-        colour: of dots and intervals.
-        shift: down, in rows, so that several series do not cover each other.
-        label: of the series, for a legend.
-    """
-    heights = [index + shift for index in range(len(rows))]
-    axes.hlines(heights, rows["low"], rows["high"], color=colour, linewidth=2)
-    axes.plot(rows["value"], heights, "o", color=colour, label=label)
-    axes.set_yticks(range(len(rows)), [str(name) for name in rows.index])
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.grid(visible=False, axis="y")
+def constrained_axes(figure: Figure) -> Axes:
+    """Axes that leave room for long names of rows."""
+    figure.set_layout_engine("constrained")
+    axes: Axes = figure.subplots()
+    return axes

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
 import numpy as np
 from gate_world import shipped
@@ -25,29 +26,6 @@ SIMULATED = 1000
 CHANCE, OTHER = 0.1, 0.2  # that a required item is left out; at the head where the two are to differ
 COMPLETENESS, RECALL, TOKENS = map(parse_metric, METRICS[:3])  # with the session's, tokens differ alike
 Values = Mapping[Metric, FloatArray]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """Simulations of one size.
-
-    Attributes:
-        n, repeats: of the queries drawn, and how often each is asked on either side.
-        chance: that the head leaves a required item out.
-        worse, better: shares with at least one metric of any selector judged so.
-        single: shares of metrics judged better or worse, by metric, over both selectors.
-        covered: shares of intervals of the difference that held the true one, by metric, over both selectors.
-        by_facts: share of selectors that lose more required items than they gain by more than is allowed.
-    """
-
-    n: int
-    repeats: int
-    chance: float
-    worse: float
-    better: float
-    single: Mapping[str, float]
-    covered: Mapping[str, float]
-    by_facts: float
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -214,8 +192,8 @@ class _Tally:
     by_facts: list[bool] = field(default_factory=list)
 
 
-def simulate(dataset: str, n: int, repeats: int, chance: float) -> Cell:
-    """Check pairs of noisy selectors.
+def simulate(dataset: str, n: int, repeats: int, chance: float) -> list[dict[str, Any]]:
+    """Check pairs of noisy selectors, summed up in one row.
 
     Args:
         dataset: whose queries are drawn.
@@ -238,16 +216,19 @@ def simulate(dataset: str, n: int, repeats: int, chance: float) -> Cell:
             in_need = int((~np.isnan(one.need[sample.rows])).sum())
             tally.by_facts.append(bool(net > settings.allowed(in_need)))
         _count(tally, judge_metrics(pairs, settings), truth)
-    return Cell(
-        n=n,
-        repeats=repeats,
-        chance=chance,
-        worse=tally.worse / SIMULATED,
-        better=tally.better / SIMULATED,
-        single={name: float(np.mean(seen)) for name, seen in tally.single.items()},
-        covered={name: float(np.mean(seen)) for name, seen in tally.covered.items()},
-        by_facts=float(np.mean(tally.by_facts)),
-    )
+    return [
+        {
+            "n": n,
+            "repeats": repeats,
+            "base_chance": CHANCE,
+            "head_chance": chance,
+            "worse": tally.worse / SIMULATED,
+            "better": tally.better / SIMULATED,
+            **{f"{name}_differs": float(np.mean(seen)) for name, seen in tally.single.items()},
+            **{f"{name}_covered": float(np.mean(seen)) for name, seen in tally.covered.items()},
+            "loses_more_than_allowed": float(np.mean(tally.by_facts)),
+        }
+    ]
 
 
 def _count(tally: _Tally, found: Sequence[Sequence], truth: Sequence[Mapping[Metric, float]]) -> None:  # type: ignore[type-arg]

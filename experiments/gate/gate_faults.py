@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gate_world import accepted, check, data_of, opened, reworded, shipped, with_data, with_more
+from gate_world import SELECTORS, accepted, check, data_of, opened, reworded, shipped, with_data, with_more
 
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.gate.results import Cause, CauseKind
@@ -35,7 +35,6 @@ class Fault:
     """A change that a gate should name.
 
     Attributes:
-        about: what was done, in words.
         bases, heads: before and after, by selector.
         kinds: the causes that are right.
         subjects: the right cause names some of these and nothing else; empty = whatever it names.
@@ -44,7 +43,6 @@ class Fault:
         narrowed: the head for a draw, from base and head over it, where the fault hits some of its queries only.
     """
 
-    about: str
     bases: Sequence[SelectorSnapshot]
     heads: Sequence[SelectorSnapshot]
     kinds: frozenset[CauseKind]
@@ -68,12 +66,7 @@ def items_dropped(dataset: str) -> Fault:
     with tempfile.TemporaryDirectory() as folder:
         before = _answers(Path(folder), dataset, {one.selector: _offers(one) for one in plain})
         after = _answers(Path(folder), dataset, {one.selector: _without_one(one) for one in plain})
-    about = (
-        f"an external selector that answers as the shipped one leaves one required item out of {DROPPED:.0%} of the "
-        "queries, drawn from those that were offered one"
-    )
     return Fault(
-        about=about,
         bases=accepted(before),
         heads=after,
         kinds=frozenset({CauseKind.EXTERNAL}),
@@ -164,23 +157,21 @@ def shorter(paragraph):
 
 def chunker(dataset: str) -> Fault:
     """A chunking rule of the team's own, as a plugin, is edited and now drops last sentences."""
-    return _chunker(dataset, least=0, what="the last sentence of every paragraph, also an only one")
+    return _chunker(dataset, least=0)
 
 
 def mild_chunker(dataset: str) -> Fault:
     """The same, but an only sentence stays."""
-    return _chunker(dataset, least=1, what="the last sentence of every paragraph that has several")
+    return _chunker(dataset, least=1)
 
 
-def _chunker(dataset: str, *, least: int, what: str) -> Fault:
+def _chunker(dataset: str, *, least: int) -> Fault:
     with _house() as write:
         write(None)
         before = take(opened(dataset, selectors=_with_house()))
         write(least)
         after = take(opened(dataset, selectors=_with_house()))
     return Fault(
-        about="a chunking rule of the team's own (a plugin, which splits as the shipped one) is edited, and drops "
-        f"{what}; tools stay whole",
         bases=accepted(before),
         heads=after,
         kinds=frozenset({CauseKind.PARAMETER, CauseKind.CODE}),
@@ -190,15 +181,15 @@ def _chunker(dataset: str, *, least: int, what: str) -> Fault:
 def _with_house() -> list[dict[str, Any]]:
     """The shipped selectors as pipelines of the team's own."""
     found = []
-    for preset in ("normal", "spec"):
-        values = definition("semantic").values(preset)
+    for entry in SELECTORS:
+        values = definition("semantic").values(entry.get("preset"), overrides=entry.get("set", {}))
         cut = {name: values[f"context{name[0].upper()}{name[1:]}"] for name in ("topK", "topN", "includeScore")}
         margin = {"margin": values["contextMargin"], "of": "ratio", "at_least": 0, "at_most": 100}
         pipeline = {
             "retrieve": {"dense": {"depth": 100, "chunks": "house"}},
             "refine": [{"standard": cut}, {"margin": margin}],
         }
-        found.append({"name": f"semantic/{preset}", "pipeline": pipeline})
+        found.append({"name": entry["name"], "pipeline": pipeline})
     return found
 
 
@@ -249,11 +240,7 @@ def _replaced(dataset: str, fields: Sequence[str]) -> Fault:
     other = min((item for item in data.catalog if item.type == kind), key=lambda item: need[item.id])
     changed = reworded(data, {much.id: {name: getattr(other, name) for name in fields}})
     needed = _needing(data, much)
-    offered = " and ".join(str(_met(one)[much.id]) for one in bases)
-    what = "description" if kind == "tool" else " and ".join(fields)
     return Fault(
-        about=f"{what} of `{much.id}`, which {need[much.id]} queries need and {offered} of these are offered by the "
-        f"two selectors, become those of `{other.id}`; {min(MOST, len(needed))} of these queries are in every draw",
         bases=bases,
         heads=take(with_data(ready, changed)),
         kinds=frozenset({CauseKind.EDITED}),
@@ -317,8 +304,6 @@ def second_server(dataset: str) -> Fault:
     tools = sorted((item for item in data.catalog if item.type == "tool"), key=lambda item: -met[item.id])[: len(LIKE)]
     added = [_like(item, name, description) for item, (name, description) in zip(tools, LIKE, strict=True)]
     return Fault(
-        about=f"{len(LIKE)} tools are added, each much like one of those that are offered most often where they are "
-        "needed, under another name and with a few more words",
         bases=bases,
         heads=take(with_data(ready, with_more(data, added))),
         kinds=frozenset({CauseKind.CROWDED}),
@@ -342,10 +327,7 @@ def costly_look_alikes(dataset: str) -> Fault:
     losing = sorted(
         {change.query for one in found.selectors for change in one.changes if change.lost and change.required}
     )
-    about = (
-        f"{fault.about}; {len(losing)} queries lose something, of which {min(NEEDED, len(losing))} are in every draw"
-    )
-    return replace(fault, about=about, needed=losing, at_least=NEEDED)
+    return replace(fault, needed=losing, at_least=NEEDED)
 
 
 def _crowded(dataset: str, much: Item) -> Fault:
@@ -353,10 +335,7 @@ def _crowded(dataset: str, much: Item) -> Fault:
     data = data_of(ready)
     added = [_like(much, name, description) for name, description in LIKE]
     heads = take(with_data(ready, with_more(data, added)))
-    offered = " and ".join(str(_met(one)[much.id]) for one in bases)
     return Fault(
-        about=f"{len(LIKE)} tools are added that are `{much.id}`, which {_need(data)[much.id]} queries need and "
-        f"{offered} of these are offered by the two selectors, under other names and with a few more words",
         bases=bases,
         heads=heads,
         kinds=frozenset({CauseKind.CROWDED}),
@@ -378,11 +357,9 @@ def _like(item: Item, name: str, description: str) -> Item:
 
 
 def static_model(dataset: str) -> Fault:
-    """The model is swapped for one that looks at words alone."""
+    """The model is swapped for `hashing`, which adds up vectors of words and word parts."""
     _, _, bases = shipped(dataset)
     return Fault(
-        about="the model is swapped for `hashing`, which adds up vectors of words and word parts; the one static "
-        "embedder that ships without PyTorch",
         bases=bases,
         heads=take(opened(dataset, embedder="hashing")),
         kinds=frozenset({CauseKind.MODEL}),

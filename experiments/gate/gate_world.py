@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,11 @@ from ctxbench.model.items import Catalog, Item
 HERE = Path(__file__).parent
 OWN = ("workbench", "freight")
 TWINS = " with twins"
-SELECTORS = ({"selector": "semantic", "preset": "normal"}, {"selector": "semantic", "preset": "spec"})
+TUNED = {"contextTopK": 6, "contextTopN": 6, "contextIncludeScore": 1.0, "contextMargin": 0.41873}
+SELECTORS = (
+    {"selector": "semantic", "name": "semantic/spec", "preset": "spec"},
+    {"selector": "semantic", "name": "semantic, tuned", "set": TUNED},
+)
 ALLOWANCES = (0.0, 0.0025, 0.005, 0.01, 0.02)  # shares of the queries in need that a default may allow
 Pairs = Sequence[tuple[SelectorSnapshot, SelectorSnapshot]]
 
@@ -150,32 +154,20 @@ def draw(snapshot: SelectorSnapshot, n: int, seed: int, *, among: Sequence[str] 
 # ---------------------------------------------------------------------------------------------- checks
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """What a verdict depends on, if another number of items might be lost.
+ALLOWED_COLUMNS = [f"worse_allowing_{100 * share:g}%" for share in ALLOWANCES]
 
-    Attributes:
-        net: required items lost more than gained.
-        in_need: queries that need something.
-        by_metrics: whether a metric is worse, whatever is lost.
+
+def worse_allowing(result: SelectorCheck, head: SelectorSnapshot) -> dict[str, bool]:
+    """Whether a selector is worse by other defaults, by column of `ALLOWED_COLUMNS`.
+
+    A share of the queries in need may lose a required item net, at least 1; none may for the share 0.
     """
-
-    net: int
-    in_need: int
-    by_metrics: bool
-
-    @classmethod
-    def of(cls, one: SelectorCheck, head: SelectorSnapshot) -> Loss:
-        """Of a selector."""
-        return cls(
-            net=one.lost - one.gained,
-            in_need=sum(bool(query.required) for query in head.queries.values()),
-            by_metrics=any(judged.verdict is Verdict.WORSE for judged in one.metrics),
-        )
-
-    def worse(self, part: float) -> bool:
-        """Whether it is worse where this share of the queries in need may lose an item, at least 1; 0 = none may."""
-        return self.by_metrics or self.net > (max(1, int(part * self.in_need)) if part else 0)
+    in_need = sum(bool(query.required) for query in head.queries.values())
+    worse = any(judged.verdict is Verdict.WORSE for judged in result.metrics)
+    return {
+        column: worse or result.lost - result.gained > (max(1, int(share * in_need)) if share else 0)
+        for column, share in zip(ALLOWED_COLUMNS, ALLOWANCES, strict=True)
+    }
 
 
 def check(pairs: Pairs, settings: CheckSettings | None = None) -> Check:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 sys.path.append(str(Path(__file__).parents[1]))
 
 import numpy as np
 import pandas as pd
-from pages import Page, Picture, Tables, draw_intervals, run_page
+from dots import dot_picture
+from pages import Page, Tables, run_page
 
 from ctxbench.datasets.dataset import Dataset, select_queries
 from ctxbench.datasets.lookup import open_dataset
@@ -27,9 +26,6 @@ from ctxbench.search.chunking import query_chunks
 from ctxbench.search.dense import chunks_of
 from ctxbench.search.embedders import open_embedder, open_vectors
 from ctxbench.search.tokens import open_counter
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DATASETS = ("bfcl-simple", "bfcl-live", "metatool-single", "livemcpbench", "toollens", "workbench", "freight")
 SAMPLE = 500  # requests of a dataset at most
@@ -88,11 +84,17 @@ def page(tables: Tables) -> Page:
             f"{'Yes' if lower.all() else 'Not everywhere'}, on {lower.sum()} of {len(both)} datasets: confused items "
             f"come first for {share[CONFUSED]:.0%} of the requests that need them, the others for {share[CLEAR]:.0%}."
         ),
-        picture=Picture(
-            draw=partial(draw, both),
+        picture=dot_picture(
+            {
+                row.dataset: {
+                    "confused": _dot(row.confused_first, row.confused_pairs),
+                    "others": _dot(row.clear_first, row.clear_pairs),
+                }
+                for row in both.itertuples(index=False)
+            },
+            x="% of the requests that need an item for which it comes first",
             alt="How often a required item comes first: confused items and the others",
-            width=520,
-            height=340,
+            value="share",
         ),
         table=[
             {
@@ -124,16 +126,10 @@ def _share(hits: int, pairs: int) -> str:
     return f"{hits / pairs:.0%} ({hits:,} of {pairs:,})" if pairs else "-"
 
 
-def draw(rows: pd.DataFrame, figure: Figure) -> None:
-    """Two dots with their intervals for each dataset."""
-    axes = figure.subplots()
-    for name, label, colour, shift in ((CLEAR, "others", "0.6", -0.12), (CONFUSED, "confused", "C0", 0.12)):
-        hits, pairs = rows[f"{name}_first"].to_numpy(), rows[f"{name}_pairs"].to_numpy()
-        bounds = [wilson(int(hit), int(n)) for hit, n in zip(hits, pairs, strict=True)]
-        values = {"value": hits / pairs, "low": [each.low for each in bounds], "high": [each.high for each in bounds]}
-        draw_intervals(axes, 100 * pd.DataFrame(values, index=rows["dataset"]), colour=colour, shift=shift, label=label)
-    axes.set_xlabel("% of the requests that need an item for which it comes first")
-    axes.legend(frameon=False, loc="lower right")
+def _dot(hits: int, pairs: int) -> dict[str, float]:
+    """A share with its interval by Wilson."""
+    bounds = wilson(int(hits), int(pairs))
+    return {"share": hits / pairs, "low": bounds.low, "high": bounds.high}
 
 
 if __name__ == "__main__":

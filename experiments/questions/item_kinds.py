@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 sys.path.append(str(Path(__file__).parents[1]))
 
 import pandas as pd
-from pages import Page, Picture, Tables, run_page
+from pages import Page, Picture, Tables, constrained_axes, run_page
 
 import ctxbench
 from ctxbench.datasets.dataset import Dataset
@@ -138,7 +138,7 @@ def both_datasets(rows: pd.DataFrame) -> pd.DataFrame:
 
 def draw(costs: pd.DataFrame, figure: Figure) -> None:
     """Bars by type, a colour for each selector."""
-    axes = figure.subplots()
+    axes = constrained_axes(figure)
     types = ["tool", "rule", "reference"]
     for index, (selector, colour) in enumerate(zip(SELECTORS, ("0.7", "C0"), strict=True)):
         heights = [row + 0.4 * index for row in range(len(types))]

@@ -17,7 +17,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 import numpy as np
 import pandas as pd
-from pages import Page, Picture, Tables, run_page
+from pages import Page, Picture, Tables, constrained_axes, run_page
 
 import ctxbench
 from ctxbench.evaluation.experiment import machine
@@ -105,7 +105,7 @@ def page(tables: Tables) -> Page:
 
 def draw(times: pd.DataFrame, figure: Figure) -> None:
     """Lines over the number of items, both axes logarithmic."""
-    axes = figure.subplots()
+    axes = constrained_axes(figure)
     lines = (("median_ms", "measured", "C0"), ("document_001_ms", "document 001", "0.6"))
     for column, label, colour in lines:
         axes.plot(times["items"], times[column], marker="o", color=colour, label=label)

@@ -9,23 +9,19 @@ from __future__ import annotations
 import sys
 from collections import Counter, defaultdict
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 sys.path.append(str(Path(__file__).parents[1]))
 
 import pandas as pd
-from pages import Page, Picture, Tables, draw_intervals, run_page
+from dots import dot_picture, gain_cell
+from pages import Page, Tables, run_page
 
 import ctxbench
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.model.arrays import Grade
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.selectors.definitions import find_definition
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DATA = Path(__file__).parents[2] / "datasets" / "followups"
 BASE, WITH_RESULT = "dense, message", "dense, both"
@@ -92,7 +88,7 @@ def measure() -> Tables:
         if name != BASE:
             compared_with = results.compare(name, BASE)
             gain = compared_with[compared_with["metric"] == "completeness"].iloc[0]
-            row |= {column: gain[column] for column in ("difference", "low", "high")}
+            row |= {column: gain[column] for column in ("difference", "low", "high", "significant")}
         rows.append(row)
     return {"": pd.DataFrame(rows)}
 
@@ -109,11 +105,10 @@ def page(tables: Tables) -> Page:
             f"Yes. Where the message does not say what is needed, recall is {after[f'{silent}_recall']:.0%} with the "
             f"result and {before[f'{silent}_recall']:.0%} without; elsewhere {lost:.0f} points are lost."
         ),
-        picture=Picture(
-            draw=partial(draw, shares),
+        picture=dot_picture(
+            {name: {"completeness": row} for name, row in shares.drop(index=BASE).iterrows()},
+            x=f"points of completeness above “{BASE}”",
             alt="Completeness of each selector above a search by the message alone, with 95% intervals",
-            width=520,
-            height=340,
         ),
         table=[
             {
@@ -123,11 +118,7 @@ def page(tables: Tables) -> Page:
                 "recall, message says it": f"{row[f'{telling}_recall']:.1%}",
                 "complete, says it": f"{row[f'{telling}_complete']:.1%}",
                 "prompt tokens": f"{row['tokens']:,.0f}",
-                "complete, difference, points": (
-                    "-"
-                    if name == BASE
-                    else f"{100 * row['difference']:+.1f} ({100 * row['low']:+.1f} to {100 * row['high']:+.1f})"
-                ),
+                "difference, points": gain_cell(row),
             }
             for name, row in shares.iterrows()
         ],
@@ -146,15 +137,6 @@ def page(tables: Tables) -> Page:
             "they do not show how often messages say nothing."
         ),
     )
-
-
-def draw(shares: pd.DataFrame, figure: Figure) -> None:
-    """A dot with its interval for each selector."""
-    axes = figure.subplots()
-    rows = 100 * shares.loc[shares.index != BASE, ["difference", "low", "high"]].astype(float)
-    axes.axvline(0, color="0.6")
-    draw_intervals(axes, rows.rename(columns={"difference": "value"}))
-    axes.set_xlabel(f"points of completeness above “{BASE}”")
 
 
 if __name__ == "__main__":

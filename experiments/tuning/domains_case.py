@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from domains_types import MODES, TARGETS, Drawn, Values, optimum_of
 from one_domain import restrict_to_domain
 
 from ctxbench.datasets.lookup import open_dataset
@@ -18,15 +17,51 @@ from ctxbench.model.candidates import Candidates
 from ctxbench.search.resources import LocalResources
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import definition
+from ctxbench.selectors.selector import Value
 from ctxbench.tuning.cut_families import StandardMargin, sweep
 from ctxbench.tuning.domains import Domain, DomainPair, domain_items, domains_of
 from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Measure
-from ctxbench.tuning.policy import policy_measures
+from ctxbench.tuning.policy import Constraint, Of, Policy, policy_measures
 from ctxbench.tuning.rankings import MeasuredRankings
 from ctxbench.tuning.results import FullRanking, QuerySet, rank_with_pipeline
+from ctxbench.tuning.search import Optimum
 from ctxbench.tuning.setting_lines import Counts, Front, ThresholdSpan, measure_answers
 
 ROOT = Path(__file__).parents[2]
+DOMAINS = ("tools", "rules")  # in the order of the definition
+MODES = ("aggressive", "normal", "conservative")
+TARGETS: Mapping[str, tuple[float, Of]] = {
+    "aggressive": (0.9, "base"),
+    "normal": (0.98, "base"),
+    "conservative": (0.9, "reachable"),
+}
+"""The share that a mode keeps, of the completeness of the specification's defaults or of the first 20 items."""
+Values = Mapping[str, Value]
+
+
+def optimum_of(name: str, target: float, base: float, by: str = "bound") -> Optimum:
+    """Keeps the fewest prompt tokens with so much completeness, by the bound of its interval or by its mean.
+
+    Args:
+        name: of the mode, which says what the target is a share of.
+        target: that share.
+        base: completeness of the specification's defaults.
+        by: `bound` or `mean`.
+    """
+    of = TARGETS[name][1]
+    limit = Constraint(
+        metric=COMPLETENESS.metric, at_least=target * base if of == "base" else target, of="" if of == "base" else of
+    )
+    return held_by(Optimum(Policy.of(name, minimise=TOKENS.metric, constraints=(limit,))), mean=by == "mean")
+
+
+def held_by(optimum: Optimum, *, mean: bool) -> Optimum:
+    """The same, its constraints held by the mean in place of the end of an interval, if so."""
+    if mean:
+        optimum.limits = tuple(replace(limit, by="mean") for limit in optimum.limits)
+    return optimum
+
+
 ONE, TWO = definition("semantic"), definition("semantic-domains")
 DEFAULTS = ONE.values("spec")
 TOPKS, TOPNS = (20, 30, 50, 100), tuple(range(51))
@@ -116,26 +151,25 @@ class Fronts:
 
     one: Sequence[Values]
     two: Sequence[Values]
-    settings: int
 
     @classmethod
     def of(cls, case: Case) -> Fronts:
         """All settings compared, exactly."""
         kept = Front(cost=TOKENS, gain=COMPLETENESS)
         sweep(FAMILY, case.rankings, [kept])
-        found = case.shared.front(COMPLETENESS, TOKENS)
-        return cls(kept.values, found.rounded, found.settings)
+        return cls(kept.values, case.shared.front(COMPLETENESS, TOKENS).rounded)
 
-    def drawn(self, case: Case) -> Drawn:
-        """Their means on a split: tokens and completeness."""
+    def means(self, case: Case) -> tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]:
+        """Mean tokens and mean completeness of the settings of one domain, and of those of two."""
         one = [FAMILY.by_query(case.rankings, values) for values in self.one]
         two = [case.shared.by_query(values) for values in self.two]
-        return Drawn(dataset=case.side.dataset.name, split=case.side.split, one=_means(one), two=_means(two))
+        return _means(one), _means(two)
 
 
 def _means(settings: Sequence[ByQuery]) -> tuple[FloatArray, FloatArray]:
-    """Mean tokens and mean completeness of each."""
-    tokens, complete = (np.array([np.nanmean(one[measure]) for one in settings]) for measure in (TOKENS, COMPLETENESS))
+    tokens, complete = (
+        np.array([np.nanmean(by_query[measure]) for by_query in settings]) for measure in (TOKENS, COMPLETENESS)
+    )
     return tokens, complete
 
 

@@ -19,7 +19,7 @@ sys.path.extend([str(Path(__file__).parents[1]), str(Path(__file__).parents[1] /
 
 import numpy as np
 import pandas as pd
-from pages import Page, Picture, Tables, run_page
+from pages import Page, Picture, Tables, constrained_axes, run_page
 from pooled import fit_examples
 from world import FAMILIES, ROOT, halves, resources
 
@@ -349,7 +349,7 @@ def page(tables: Tables) -> Page:
         title="Does following the advice of `tune` pay?",
         answer=(
             f"Yes. With 100 labelled requests it saves {row['saved']:.0%} of the tokens, {row['attained']:.0%} of what "
-            f"can be saved; it harms {most:.1%} of teams at most."
+            f"can be saved; at most {most:.1%} of teams are harmed."
         ),
         picture=Picture(
             draw=partial(draw, sums),
@@ -397,7 +397,7 @@ def by_labels(sums: pd.DataFrame) -> pd.DataFrame:
 
 def draw(sums: pd.DataFrame, figure: Figure) -> None:
     """Lines over the number of labels, one for each dataset and one for the mean."""
-    axes = figure.subplots()
+    axes = constrained_axes(figure)
     sums = sums.dropna(subset="attainable")
     for _, rows in sums.groupby("dataset"):
         axes.plot(rows["labels"], 100 * rows["saved_counting"] / rows["attainable"], color="0.75", marker=".")
