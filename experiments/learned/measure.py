@@ -255,15 +255,15 @@ def _mean(gains: Iterable[Mapping[str, float]]) -> str:
 
 
 def _labels_note(labels: pd.DataFrame) -> str:
-    gains = 100 * labels.groupby(["fit", "labels"])["gain"].mean()
+    gains = labels.groupby(["fit", "labels"])["gain"].mean()
     few = labels[(labels["fit"] == REQUESTS) & (labels["labels"] == 100)].set_index("dataset")["gain"]
-    listed = ", ".join(f"{gains[REQUESTS, n]:+.1f} with {n}" for n in N_LABELS)
-    worst = 100 * labels.groupby("fit")["gain"].min()
+    listed = ", ".join(f"{points(gains[REQUESTS, n])} with {n}" for n in N_LABELS)
+    worst = labels.groupby("fit")["gain"].min()
     return f"""Your own labels (`ctxbench calibrate probability`) add to this, in points, means over the datasets that
-    have as many: {listed}; most where requests repeat themselves ({100 * few.max():+.1f} with 100 on
+    have as many: {listed}; most where requests repeat themselves ({points(few.max())} with 100 on
     `{few.idxmax()}`), nothing where no two need the same item. The worst of any dataset is
-    {worst[REQUESTS]:+.1f}. Without what similar requests needed, 25 labels add {gains[AROUND, 25]:+.1f}, worst
-    {worst[AROUND]:+.1f}; without the shipped weights {gains[ALONE, 25]:+.1f}, worst {worst[ALONE]:+.1f}."""
+    {points(worst[REQUESTS])}. Without what similar requests needed, 25 labels add {points(gains[AROUND, 25])}, worst
+    {points(worst[AROUND])}; without the shipped weights {points(gains[ALONE, 25])}, worst {points(worst[ALONE])}."""
 
 
 def _budgets_note(budgets: pd.DataFrame) -> str:
