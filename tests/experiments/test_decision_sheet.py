@@ -20,9 +20,9 @@ def figures(text: str) -> set[str]:
     return {figure.strip(",") for figure in FIGURE.findall(text)}
 
 
-def missing(row: str) -> set[str]:
+def missing(row: str, folder: Path = REPORTS) -> set[str]:
     """Figures of a row that no page of its links has."""
-    pages = [(REPORTS / name).read_text("utf-8") for name in LINK.findall(row)]
+    pages = [(folder / name).read_text("utf-8") for name in LINK.findall(row)]
     shown = set().union(*(figures(page) for page in pages))
     return {figure for figure in figures(row) if figure not in shown | {name.lstrip("+-") for name in shown}}
 
@@ -32,7 +32,6 @@ def test_figures_are_on_the_page(row):
     assert missing(row) == set()
 
 
-def test_a_figure_that_no_page_has_is_found(monkeypatch, tmp_path):
+def test_a_figure_that_no_page_has_is_found(tmp_path):
     (tmp_path / "page.md").write_text("**−1.5** points of 2,310 `7`")
-    monkeypatch.setattr("test_decision_sheet.REPORTS", tmp_path)
-    assert missing("| −1.5 of 2,310, not 7 | [page](page.md) |") == {"7"}
+    assert missing("| −1.5 of 2,310, not 7 | [page](page.md) |", tmp_path) == {"7"}
