@@ -26,8 +26,8 @@ NOTHING = "nothing"  # expected where no query is offered anything else
 
 def edits() -> list[dict[str, Any]]:
     """As they are written."""
-    found: list[dict[str, Any]] = load_yaml(HERE / "edits.yaml")[0]
-    return found
+    rows: list[dict[str, Any]] = load_yaml(HERE / "edits.yaml")[0]
+    return rows
 
 
 def named(index: int) -> list[dict[str, Any]]:
@@ -77,15 +77,15 @@ def _right(first: Cause | None, expected: tuple[str, tuple[str, ...]], result: C
 
 def _selector(selector: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], str]:
     """The selector and the embedder after an edit."""
-    found, embedder = dict(selector), "minilm"
+    edited, embedder = dict(selector), "minilm"
     for step in steps:
         if "parameter" in step:
-            found["set"] = {**found.get("set", {}), step["parameter"]: step["value"]}
+            edited["set"] = {**edited.get("set", {}), step["parameter"]: step["value"]}
         elif "preset" in step:
-            found["preset"] = step["preset"]
+            edited["preset"] = step["preset"]
         elif "embedder" in step:
             embedder = step["embedder"]
-    return found, embedder
+    return edited, embedder
 
 
 def _edited(data: Dataset, steps: Sequence[Mapping[str, Any]]) -> tuple[Dataset, int]:

@@ -111,7 +111,7 @@ def rerun(name: str, change: str, number: int) -> list[dict[str, Any]]:
 
 
 def _shuffled(several: Sequence, rng: np.random.Generator) -> list:  # type: ignore[type-arg]
-    return [several[place] for place in rng.permutation(len(several)).tolist()]
+    return [several[index] for index in rng.permutation(len(several)).tolist()]
 
 
 class _Noisy(LocalResources):
@@ -123,12 +123,12 @@ class _Noisy(LocalResources):
         self._known: dict[str, Float32Array] = {}
 
     def vectors(self, texts: Sequence[str]) -> Float32Array:
-        new = [one for one in dict.fromkeys(texts) if one not in self._known]
+        new = [text for text in dict.fromkeys(texts) if text not in self._known]
         if new:
             vectors = super().vectors(new)
             noise = self._rng.uniform(-SIZE, SIZE, vectors.shape)
             self._known.update(zip(new, (vectors + noise).astype(np.float32), strict=True))
-        return np.stack([self._known[one] for one in texts]) if texts else super().vectors(texts)
+        return np.stack([self._known[text] for text in texts]) if texts else super().vectors(texts)
 
 
 @contextmanager
@@ -137,8 +137,9 @@ def _noisy_scores(rng: np.random.Generator) -> Iterator[None]:
     plain: Callable[[Dense, Query, Resources], Candidates] = Dense.__call__
 
     def noisy(self: Dense, query: Query, resources: Resources) -> Candidates:
-        found = plain(self, query, resources)
-        return found.reordered(score=found.score + rng.uniform(-SIZE, SIZE, len(found)))
+        candidates = plain(self, query, resources)
+        noise = rng.uniform(-SIZE, SIZE, len(candidates))
+        return candidates.reordered(score=candidates.score + noise)
 
     with patch.object(Dense, "__call__", noisy):
         yield
@@ -160,8 +161,8 @@ def _embedded_anew(dataset: Dataset, during: ExitStack, *, threads: int) -> Loca
 @cache
 def rewordings() -> dict[str, list[dict[str, str]]]:
     """By dataset, the items and what is written anew of each."""
-    found: dict[str, list[dict[str, str]]] = load_yaml(HERE / "rewordings.yaml")[0]
-    return found
+    rows: dict[str, list[dict[str, str]]] = load_yaml(HERE / "rewordings.yaml")[0]
+    return rows
 
 
 def reword(name: str, index: int | None) -> list[dict[str, Any]]:

@@ -82,8 +82,8 @@ NOT_MADE = {("freight", "rule replaced"), ("freight", "rule's text replaced")}
 OF_TOOLS = ("items dropped", "rule replaced", "look-alikes", "second server", "costly look-alikes", "static model")
 
 
-def tasks(own: Sequence[str]) -> list[tuple[str, str]]:
+def tasks(datasets: Sequence[str]) -> list[tuple[str, str]]:
     """Dataset and fault, all that are made, what takes longest first."""
     faults = list(reversed(list(FAULTS)))
-    made = [(dataset, name) for name in faults for dataset in own if (dataset, name) not in NOT_MADE]
+    made = [(dataset, name) for name in faults for dataset in datasets if (dataset, name) not in NOT_MADE]
     return made + [("bfcl-live", name) for name in faults if name in OF_TOOLS]

@@ -50,18 +50,18 @@ def price() -> list[dict[str, Any]]:
             (Path(folder) / f"{name}.yaml").write_text(_GATE.replace("DATA", name))
         with (Path(folder) / "touched" / "queries.jsonl").open("a") as queries:
             queries.write("\n")
-        place = {**os.environ, "PYTHONPYCACHEPREFIX": str(Path(folder) / "compiled")}
-        place.pop("PYTHONDONTWRITEBYTECODE", None)
-        _run(folder, place, ["-m", "ctxbench", "check", "unchanged.yaml", "--accept", "--vectors"])
-        place["CTXBENCH_CACHE"] = str(Path(folder) / "cache")
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(Path(folder) / "compiled")}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        _run(folder, environment, ["-m", "ctxbench", "check", "unchanged.yaml", "--accept", "--vectors"])
+        environment["CTXBENCH_CACHE"] = str(Path(folder) / "cache")
         taken: dict[str, list[float]] = {name: [] for name in (*_NAMES, "numpy")}
         for number in range(WARM_UP + ROUNDS):
             for name, seconds in taken.items():
                 arguments = ["-c", "import numpy"] if name == "numpy" else ["-m", "ctxbench", "check", f"{name}.yaml"]
-                spent, _ = _run(folder, place, arguments)
+                spent, _ = _run(folder, environment, arguments)
                 if number >= WARM_UP:
                     seconds.append(spent)
-        peaks = {name: _run(folder, place, ["-c", _PEAK.replace("NAME", name)])[1] for name in _NAMES}
+        peaks = {name: _run(folder, environment, ["-c", _PEAK.replace("NAME", name)])[1] for name in _NAMES}
     return [
         {
             "process": name,
@@ -74,8 +74,8 @@ def price() -> list[dict[str, Any]]:
     ]
 
 
-def _run(folder: str, place: dict[str, str], arguments: Sequence[str]) -> tuple[float, str]:
+def _run(folder: str, environment: dict[str, str], arguments: Sequence[str]) -> tuple[float, str]:
     began = time.perf_counter()
     command = [sys.executable, *arguments]
-    done = subprocess.run(command, cwd=folder, env=place, capture_output=True, text=True, check=True)  # noqa: S603
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)  # noqa: S603
     return time.perf_counter() - began, done.stderr

@@ -84,7 +84,7 @@ def accepted(snapshots: Sequence[SelectorSnapshot]) -> list[SelectorSnapshot]:
 def with_more(dataset: Dataset, added: Sequence[Item]) -> Dataset:
     """The dataset with more items, which every scope has as well."""
     keys = tuple(item.key for item in added)
-    scopes = {name: (*held, *keys) for name, held in dataset.scopes.items()}
+    scopes = {name: (*members, *keys) for name, members in dataset.scopes.items()}
     queries = tuple(
         query if query.scope is None else replace(query, request=replace(query.request, available=scopes[query.scope]))
         for query in dataset.queries
@@ -114,8 +114,8 @@ def shipped(dataset: str) -> tuple[Prepared, tuple[SelectorSnapshot, ...], tuple
 
 def only(snapshot: SelectorSnapshot, queries: Sequence[str]) -> SelectorSnapshot:
     """The snapshot over some of its queries, in the order given."""
-    place = {query: row for row, query in enumerate(snapshot.queries)}
-    rows = np.array([place[query] for query in queries], dtype=np.int64)
+    position = {query: row for row, query in enumerate(snapshot.queries)}
+    rows = np.array([position[query] for query in queries], dtype=np.int64)
     answers = snapshot.answers
     return replace(
         snapshot,
@@ -142,13 +142,13 @@ def draw(snapshot: SelectorSnapshot, n: int, seed: int, *, among: Sequence[str] 
         groups.setdefault(query.group, []).append(query.id)
     rng = np.random.default_rng([seed, n])
     names = sorted(groups)
-    names = [names[place] for place in rng.permutation(len(names)).tolist()]
-    held = {snapshot.queries[query].group for query in among}
-    found: set[str] = set()
-    for name in sorted(names, key=lambda one: one not in held):
-        if len(found) + len(groups[name]) <= n:
-            found.update(groups[name])
-    return [query for query in snapshot.queries if query in found]
+    names = [names[index] for index in rng.permutation(len(names)).tolist()]
+    first = {snapshot.queries[query].group for query in among}
+    drawn: set[str] = set()
+    for name in sorted(names, key=lambda name: name not in first):
+        if len(drawn) + len(groups[name]) <= n:
+            drawn.update(groups[name])
+    return [query for query in snapshot.queries if query in drawn]
 
 
 # ---------------------------------------------------------------------------------------------- checks
@@ -184,7 +184,7 @@ def found_once(full: Check) -> Iterator[None]:
     Both are found query by query, so that a check over some of the queries finds the same; that they are is measured
     as well (see `gate_power`).
     """
-    known = {(one.dataset, one.selector): one for one in full.selectors}
+    known = {(selector.dataset, selector.selector): selector for selector in full.selectors}
 
     def differences(base: SelectorSnapshot, head: SelectorSnapshot, comparable: Comparability) -> Differences:
         return _restricted(known[base.dataset, head.selector], set(comparable.queries))
@@ -196,11 +196,11 @@ def found_once(full: Check) -> Iterator[None]:
         yield
 
 
-def _restricted(found: SelectorCheck, queries: set[str]) -> Differences:
-    changes = tuple(one for one in found.changes if one.query in queries)
+def _restricted(result: SelectorCheck, queries: set[str]) -> Differences:
+    changes = tuple(change for change in result.changes if change.query in queries)
     return Differences(
         changes=changes,
-        swaps=tuple(query for query in found.swaps if query in queries),
-        lost=sum(one.required for one in changes if one.lost),
-        gained=sum(one.required for one in changes if not one.lost),
+        swaps=tuple(query for query in result.swaps if query in queries),
+        lost=sum(change.required for change in changes if change.lost),
+        gained=sum(change.required for change in changes if not change.lost),
     )

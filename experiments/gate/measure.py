@@ -125,8 +125,8 @@ def rows(tables: Tables) -> list[dict[str, str]]:
     harmless, faults, chance, edits_table = (tables[name] for name in ("harmless", "faults", "chance", "edits"))
     rewording = harmless["change"].isin([ALONE, TOGETHER])
     again, twins = (
-        harmless[~rewording & (harmless["dataset"].isin(OWN) == own)][["checks", "worse", "swapped"]].sum()
-        for own in (True, False)
+        harmless[~rewording & (harmless["dataset"].isin(OWN) == plain)][["checks", "worse", "swapped"]].sum()
+        for plain in (True, False)
     )
     alone = harmless[(harmless["change"] == ALONE) & (harmless["queries"] == "all")][["checks", "worse"]].sum()
     large = faults[(faults["n"] == LARGE) & faults["fault"].isin(DEMANDED)]
