@@ -184,8 +184,8 @@ def _thinned(kept: float) -> Callable[[np.random.Generator, tuple[int, int]], Fl
 
     def differences(rng: np.random.Generator, shape: tuple[int, int]) -> FloatArray:
         needed = rng.choice(np.arange(1, len(REQUIRED) + 1), p=REQUIRED, size=shape)
-        found = rng.binomial(needed, 0.9)
-        return np.asarray((rng.binomial(found, kept) - found) / needed, dtype=np.float64)
+        before = rng.binomial(needed, 0.9)
+        return np.asarray((rng.binomial(before, kept) - before) / needed, dtype=np.float64)
 
     return differences
 

@@ -37,12 +37,12 @@ def grouped_coverage(sizes: IntArray, p: float, *, rho: float, draws: int, seed:
     """Coverage of Wilson's interval by query, and at the size that the sample is worth."""
     n = int(sizes.sum())
     rng = np.random.default_rng([seed, n, len(sizes), round(1000 * p), round(100 * rho)])
-    found = successes(rng, sizes, p, rho=rho, draws=draws)
-    by_query, by_group = (wilson_bounds(found.sum(axis=1) / n, size) for size in (float(n), worth(found, sizes)))
-    return _held(by_query, p), _held(by_group, p)
+    complete = successes(rng, sizes, p, rho=rho, draws=draws)
+    by_query, by_group = (wilson_bounds(complete.sum(axis=1) / n, size) for size in (float(n), worth(complete, sizes)))
+    return _coverage(by_query, p), _coverage(by_group, p)
 
 
-def _held(bounds: tuple[FloatArray, FloatArray], truth: float) -> float:
+def _coverage(bounds: tuple[FloatArray, FloatArray], truth: float) -> float:
     low, high = bounds
     return float(((low <= truth) & (truth <= high)).mean())
 
@@ -52,14 +52,14 @@ def grouped_tokens(sizes: IntArray, *, rho: float, draws: int, seed: int) -> tup
     n, groups = int(sizes.sum()), len(sizes)
     group = np.repeat(np.arange(groups), sizes)
     rng = np.random.default_rng([seed, n, groups, round(100 * rho), 1])
-    held = np.zeros(2)
+    covered = np.zeros(2)
     for _ in range(draws):
         logs = rng.normal(0, np.sqrt(rho), groups)[group] + rng.normal(0, np.sqrt(1 - rho), n)
         values = np.exp(SIGMA * logs - SIGMA**2 / 2)
-        for place, sample in enumerate((values, by_group(values, group))):
+        for row, sample in enumerate((values, by_group(values, group))):
             low, high = hall_bounds(np.sort(sample))
-            held[place] += low <= 1.0 <= high
-    return float(held[0] / draws), float(held[1] / draws)
+            covered[row] += low <= 1.0 <= high
+    return float(covered[0] / draws), float(covered[1] / draws)
 
 
 def grouped_recall(sizes: IntArray, p: float, *, rho: float, draws: int, seed: int) -> tuple[float, float]:
@@ -69,15 +69,15 @@ def grouped_recall(sizes: IntArray, p: float, *, rho: float, draws: int, seed: i
     """
     group = np.repeat(np.arange(len(sizes)), sizes)
     rng = np.random.default_rng([seed, len(group), len(sizes), round(1000 * p), round(100 * rho), 2])
-    held = np.zeros(2)
+    covered = np.zeros(2)
     for _ in range(draws):
         chance = rng.beta(p * (1 / rho - 1), (1 - p) * (1 / rho - 1), len(sizes))
         needed = rng.choice(np.arange(1, len(REQUIRED) + 1), len(group), p=REQUIRED)
         values = rng.binomial(needed, chance[group]) / needed
-        for place, own in enumerate((np.arange(len(group)), group)):
-            interval = grouped_estimate(values, own, scale="share").interval
-            held[place] += interval.low <= p <= interval.high
-    return float(held[0] / draws), float(held[1] / draws)
+        for row, groups in enumerate((np.arange(len(group)), group)):
+            interval = grouped_estimate(values, groups, scale="share").interval
+            covered[row] += interval.low <= p <= interval.high
+    return float(covered[0] / draws), float(covered[1] / draws)
 
 
 def grouped_differences(sizes: IntArray, lost: float, won: float, *, rho: float, draws: int, seed: int) -> FloatArray:

@@ -100,10 +100,10 @@ class Case:
         """Of all items."""
         return MeasuredRankings.of(self.full_ranking.answers.candidates, self.side.labels, list(POWERS), powers=POWERS)
 
-    def of_domain(self, which: int) -> MeasuredRankings:
+    def of_domain(self, index: int) -> MeasuredRankings:
         """Of the items of one domain, as if there were no other."""
-        own = restrict_to_domain(self.full_ranking.answers.candidates, self.side.labels, self._held[which])
-        return MeasuredRankings.of(*own, list(POWERS), powers=POWERS)
+        domain = restrict_to_domain(self.full_ranking.answers.candidates, self.side.labels, self._members[index])
+        return MeasuredRankings.of(*domain, list(POWERS), powers=POWERS)
 
     @cached_property
     def shared(self) -> DomainPair:
@@ -111,18 +111,18 @@ class Case:
         return DomainPair(self.rankings, domains(TOPKS))
 
     @cached_property
-    def _held(self) -> tuple[BoolArray, ...]:
+    def _members(self) -> tuple[BoolArray, ...]:
         return domain_items(self.side.dataset.catalog, [domain.types for domain in domains(TOPKS)])
 
     def offered(self, selector: Definition, values: Values) -> Candidates:
         """What the engine offers at a setting."""
         return self.full_ranking.cut(selector.pipeline(selector.with_defaults(values)).refine, self.side).candidates
 
-    def values(self, offered: Candidates, which: int | None = None) -> ByQuery:
+    def values(self, offered: Candidates, index: int | None = None) -> ByQuery:
         """Completeness and tokens by query: of all that is needed, or of what is needed of one domain."""
         labels = self.side.labels
-        own = (offered, labels) if which is None else restrict_to_domain(offered, labels, self._held[which])
-        return measure_answers(*own, [COMPLETENESS, TOKENS])
+        part = (offered, labels) if index is None else restrict_to_domain(offered, labels, self._members[index])
+        return measure_answers(*part, [COMPLETENESS, TOKENS])
 
     def against(self, values: ByQuery, base: Values) -> AtTokens:
         """What two domains offer, against one domain at as many tokens."""
@@ -139,10 +139,10 @@ class Case:
             turned = [{"contextTopN": n} for n in range(topN)]
             turned += [{"contextIncludeScore": step} for step in STEPS[::-1].tolist()]
         none = np.zeros(len(self.side), dtype=np.int64)
-        found: list[ByQuery] = [{one: self.rankings.values(one, none) for one in (COMPLETENESS, TOKENS)}]
+        settings: list[ByQuery] = [{each: self.rankings.values(each, none) for each in (COMPLETENESS, TOKENS)}]
         loose = {"contextIncludeScore": 1.0, "contextMargin": 1.0}
-        found += [FAMILY.by_query(self.rankings, {**values, **loose, **step}) for step in turned]
-        return Curve(*(np.stack([one[measure] for one in found]) for measure in (COMPLETENESS, TOKENS)))
+        settings += [FAMILY.by_query(self.rankings, {**values, **loose, **step}) for step in turned]
+        return Curve(*(np.stack([by_query[measure] for by_query in settings]) for measure in (COMPLETENESS, TOKENS)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,10 +173,12 @@ def _means(settings: Sequence[ByQuery]) -> tuple[FloatArray, FloatArray]:
     return tokens, complete
 
 
-def documents(cases: Sequence[Case], which: int | None = None) -> tuple[float, float]:
+def documents(cases: Sequence[Case], index: int | None = None) -> tuple[float, float]:
     """Completeness and tokens of the specification's defaults, each the mean of the datasets' means."""
-    found = [case.values(case.offered(ONE, DEFAULTS), which) for case in cases]
-    complete, tokens = (float(np.mean([np.nanmean(one[m]) for one in found])) for m in (COMPLETENESS, TOKENS))
+    values = [case.values(case.offered(ONE, DEFAULTS), index) for case in cases]
+    complete, tokens = (
+        float(np.mean([np.nanmean(by_query[measure]) for by_query in values])) for measure in (COMPLETENESS, TOKENS)
+    )
     return complete, tokens
 
 

@@ -88,7 +88,7 @@ class Candidate:
     rankings: MeasuredRankings
 
 
-Found: TypeAlias = tuple[Candidate, Mapping[str, Value]] | None
+Advice: TypeAlias = tuple[Candidate, Mapping[str, Value]] | None
 """A setting of a candidate; None = the default is kept."""
 
 
@@ -116,19 +116,20 @@ class Ground:
         dataset = draw_sample(open_dataset(reference, base=ROOT).judged(), SAMPLE, seed=SEED)
         side = QuerySet(dataset, ALL, resources.tokens(dataset.catalog), resources)
         types = queries_by_type(side.labels)
-        typed = [Measure(Metric(one), required_type=name) for name in types for one in ("completeness", "items")]
-        found = []
+        typed = [Measure(Metric(metric), required_type=name) for name in types for metric in ("completeness", "items")]
+        candidates = []
         for tunable in tunables:
             if tunable.family is None:
                 sys.exit(f"{tunable.name} has no cut that is swept exactly")
             answers = tunable.rank(side).answers.candidates
             rankings = MeasuredRankings.of(answers, side.labels, (*policy_measures([NORMAL]), *typed))
-            found.append(Candidate(tunable=tunable, family=tunable.family.coarse(), rankings=rankings))
-        values = found[0].family.by_query(found[0].rankings, found[0].tunable.values())
+            candidates.append(Candidate(tunable=tunable, family=tunable.family.coarse(), rankings=rankings))
+        first = candidates[0]
+        values = first.family.by_query(first.rankings, first.tunable.values())
         pairing = Pairing(base={COMPLETENESS: values[COMPLETENESS]}, group=side.group)
         return cls(
             name=dataset.name,
-            candidates=tuple(replace(one, rankings=one.rankings.with_base(pairing)) for one in found),
+            candidates=tuple(replace(each, rankings=each.rankings.with_base(pairing)) for each in candidates),
             values=values,
             types=types,
             pairing=pairing,
@@ -136,17 +137,17 @@ class Ground:
 
     def base(self, among: BoolArray) -> dict[Measure, float]:
         """Means of the default over some requests, of all that a recommendation is held to there."""
-        kept = kept_measures({name: one[among] for name, one in self.types.items()})
-        values = {one: self.values[one][among] for one in (COMPLETENESS, TOKENS, *kept)}
-        return {one: float(np.nanmean(each)) for one, each in values.items() if not np.isnan(each).all()}
+        kept = kept_measures({name: needing[among] for name, needing in self.types.items()})
+        values = {measure: self.values[measure][among] for measure in (COMPLETENESS, TOKENS, *kept)}
+        return {measure: float(np.nanmean(each)) for measure, each in values.items() if not np.isnan(each).all()}
 
-    def advice(self, among: BoolArray) -> Found:
+    def advice(self, among: BoolArray) -> Advice:
         """What `tune` recommends on some requests."""
         base = self.base(among)
         optima = {}
-        for one in self.candidates:
-            optimum = optima[one.tunable.name] = Optimum(NORMAL, base=base, defaults=one.tunable.values())
-            sweep(one.family, one.rankings.select_queries(among), [optimum])
+        for candidate in self.candidates:
+            optimum = optima[candidate.tunable.name] = Optimum(NORMAL, base=base, defaults=candidate.tunable.values())
+            sweep(candidate.family, candidate.rankings.select_queries(among), [optimum])
         ties = Ties[Setting](self.candidates[0].tunable.name, partial(self._gain, among))
         choice = choose(NORMAL, optima, ties)
         if choice.setting is None:
@@ -158,23 +159,23 @@ class Ground:
 
     def _gain(self, among: BoolArray, policy: Policy, *settings: Setting) -> tuple[float, float]:
         """By how much the objective of a setting is better than that of another on some requests."""
-        found = []
+        objectives = []
         for selector, values in settings:
             candidate = self._candidate(selector)
             rankings, values = candidate.rankings.select_queries(among), candidate.tunable.values(values)
-            found.append(candidate.family.by_query(rankings, values)[Measure(policy.objective)])
-        return mean_gain(policy, [(found[0], found[1], self.pairing.group[among])])
+            objectives.append(candidate.family.by_query(rankings, values)[Measure(policy.objective)])
+        return mean_gain(policy, [(objectives[0], objectives[1], self.pairing.group[among])])
 
-    def best(self, among: BoolArray) -> Found:
+    def best(self, among: BoolArray) -> Advice:
         """The best that is recommendable if some requests are the truth, by means alone."""
         base = self.base(among)
         best: tuple[Candidate, Optimum] | None = None
-        for one in self.candidates:
-            optimum = Optimum(NORMAL, base=base, defaults=one.tunable.values())
+        for candidate in self.candidates:
+            optimum = Optimum(NORMAL, base=base, defaults=candidate.tunable.values())
             optimum.limits = tuple(replace(limit, by="mean", room=0.0) for limit in limits_of(NORMAL, base))
-            sweep(one.family, one.rankings.select_queries(among), [optimum])
+            sweep(candidate.family, candidate.rankings.select_queries(among), [optimum])
             if optimum.best is not None and (best is None or optimum.beats(best[1])):
-                best = one, optimum
+                best = candidate, optimum
         return None if best is None or best[1].best is None else (best[0], best[1].best.values)
 
     def draws(self, n: int) -> Iterator[tuple[BoolArray, BoolArray]]:
@@ -189,8 +190,8 @@ class Ground:
         group = np.unique(keys, return_inverse=True)[1]
         in_need = ~np.isnan(self.values[COMPLETENESS])
         for _ in range(DRAWS):
-            place = rng.permutation(int(group.max()) + 1)[group]
-            by_group = np.lexsort((rng.random(len(group)), place))
+            order = rng.permutation(int(group.max()) + 1)[group]
+            by_group = np.lexsort((rng.random(len(group)), order))
             team = np.zeros(len(group), dtype=np.bool_)
             team[by_group[np.cumsum(in_need[by_group]) <= n]] = True
             rest = ~np.isin(group, group[team])
@@ -236,33 +237,34 @@ def teams(ground: Ground, n: int) -> Iterator[Team]:
         )
 
 
-def worth(ground: Ground, found: Found, among: BoolArray) -> tuple[float, float]:
+def worth(ground: Ground, setting: Advice, among: BoolArray) -> tuple[float, float]:
     """The share of the default's tokens that a setting saves, and what it adds to its completeness."""
-    if found is None:
+    if setting is None:
         return 0.0, 0.0
-    candidate, values = found
-    own = candidate.family.by_query(candidate.rankings.select_queries(among), values)
+    candidate, values = setting
+    by_query = candidate.family.by_query(candidate.rankings.select_queries(among), values)
     tokens, complete = (
-        float(np.nanmean(own[one]) - np.nanmean(ground.values[one][among])) for one in (TOKENS, COMPLETENESS)
+        float(np.nanmean(by_query[measure]) - np.nanmean(ground.values[measure][among]))
+        for measure in (TOKENS, COMPLETENESS)
     )
     return -tokens / float(np.nanmean(ground.values[TOKENS][among])), complete
 
 
-def harm(ground: Ground, found: Found, among: BoolArray) -> str:
+def harm(ground: Ground, setting: Advice, among: BoolArray) -> str:
     """What a setting does that it must not, in a word; empty where it does nothing of it."""
-    if found is None:
+    if setting is None:
         return ""
-    candidate, values = found
+    candidate, values = setting
     complete = candidate.family.by_query(candidate.rankings.select_queries(among), values)[COMPLETENESS]
     before = ground.values[COMPLETENESS][among]
     if np.nanmean(complete) < KEEP * np.nanmean(before) - 0.02:
         return "incomplete"
     mean, error = ground.pairing.select_queries(among).differences({COMPLETENESS: complete})[COMPLETENESS].errors()
-    if -worth(ground, found, among)[0] > MAX_TOKENS - 1 and not mean[0] - SAFETY_ERRORS * error[0] > 0:
+    if -worth(ground, setting, among)[0] > MAX_TOKENS - 1 and not mean[0] - SAFETY_ERRORS * error[0] > 0:
         return "dear"
     for needing in ground.types.values():
-        own = needing[among]
-        if own.any() and np.nanmean(complete[own]) < 0.5 * np.nanmean(before[own]):
+        members = needing[among]
+        if members.any() and np.nanmean(complete[members]) < 0.5 * np.nanmean(before[members]):
             return "a type"
     return ""
 
@@ -326,7 +328,7 @@ class FamilyFits:
 
 
 def tunable_of(selector: str) -> Tunable:
-    """A selector, with a preset in place of its defaults where one is named."""
+    """A selector, with a preset in order of its defaults where one is named."""
     definition, preset = find_definition(selector)
     start = definition.presets[preset] if preset is not None else {}
     entry = SelectorEntry(name=definition.name)
