@@ -47,9 +47,9 @@ def mean_gain(gains: pd.DataFrame) -> dict[str, float]:
     Returns:
         `difference`, `low` and `high`, from the widths of the intervals. NaN without any gain.
     """
-    known = gains.dropna(subset=["difference"])
-    mean = float(known["difference"].mean())
-    half = math.sqrt(float((((known["high"] - known["low"]) / 2.0) ** 2).sum())) / max(len(known), 1)
+    compared = gains.dropna(subset=["difference"])
+    mean = float(compared["difference"].mean())
+    half = math.sqrt(float((((compared["high"] - compared["low"]) / 2.0) ** 2).sum())) / max(len(compared), 1)
     return {"difference": mean, "low": mean - half, "high": mean + half}
 
 
@@ -81,13 +81,14 @@ def dot_picture(
         ax = axes_at(figure, left, head + 6.0, WIDTH - left - 16.0, high)
         for index, (name, colour) in enumerate(series.items()):
             shift = (index - (len(series) - 1) / 2.0) * _ROW / step
-            dots = [(place + shift, row[name]) for place, row in enumerate(rows.values()) if name in row]
+            dots = [(position + shift, row[name]) for position, row in enumerate(rows.values()) if name in row]
             for y, dot in dots:
                 ax.plot([100 * dot["low"], 100 * dot["high"]], [y, y], color=colour, linewidth=1.6)
             values = [100 * dot[value] for _, dot in dots]
             ax.plot(values, [y for y, _ in dots], marks[name], color=colour, markersize=6.5, label=name, clip_on=False)
         ax.set_yticks(range(len(rows)), list(rows), fontsize=12.5)
-        ax.set(ylim=(len(rows) - 0.5, -0.5), xlabel=x)
+        ax.set(ylim=(len(rows) - 0.5, -0.5))
+        ax.set_xlabel(x, loc="right")
         ax.grid(visible=False, axis="y")
         if limits:
             ax.set_xlim(*limits)
