@@ -81,8 +81,6 @@ def _selector(selector: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -
     for step in steps:
         if "parameter" in step:
             edited["set"] = {**edited.get("set", {}), step["parameter"]: step["value"]}
-        elif "preset" in step:
-            edited["preset"] = step["preset"]
         elif "embedder" in step:
             embedder = step["embedder"]
     return edited, embedder

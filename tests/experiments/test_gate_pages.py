@@ -77,6 +77,20 @@ def test_a_fault_is_named_as_often_as_where_it_is_named_least(gate):
     assert least.loc["chunker", 100] == 90
 
 
+def test_other_defaults_are_counted_where_something_may_be_lost(gate):
+    counts = {column: 100 - 3 * index for index, column in enumerate(gate_world.ALLOWED_COLUMNS)}
+    harmless = pd.DataFrame(
+        {"change": "rewordings", "queries": queries, "checks": 50, **dict.fromkeys(gate_world.ALLOWED_COLUMNS, 5)}
+        for queries in ("all", "300")
+    )
+    edits = pd.DataFrame([{"lost": 2, "gained": 0, **counts}, {"lost": 0, "gained": 1, **counts}])
+    defaults = gate.defaults_of({"harmless": harmless, "faults": faults().assign(**counts), "edits": edits})
+    assert defaults["rewordings_worse"].tolist() == [5] * 5
+    assert defaults["draws_worse"].tolist() == [0.1] * 5
+    assert defaults["fault_rows_named"].tolist() == [6, 6, 0, 0, 0]  # in 100, 97, 94, 91, 88 of 100 draws
+    assert defaults["losing_edits"].tolist() == [1] * 5
+
+
 def test_intervals_of_the_gate_are_given_from_the_least_to_the_most():
     tables = {
         "": pd.DataFrame({"metric": ["recall", "recall"], "n": 30, "covered": [0.94, 1.0]}),
