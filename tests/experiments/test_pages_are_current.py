@@ -22,6 +22,7 @@ runpy.run_path(script, run_name="__main__")
 """
 
 
+@pytest.mark.rest  # each starts a process
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_page_is_what_its_script_writes(script, tmp_path):
     for path in [*ROOT.glob("reports/*.csv"), *ROOT.glob("reports/*.md")]:
