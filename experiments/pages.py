@@ -19,6 +19,7 @@ from ctxbench.io.files import write_atomic
 from ctxbench.report.pages import svg
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 REPORTS = Path(__file__).parents[1] / "reports"
@@ -146,6 +147,18 @@ def _lines(name: str, page: Page, columns: Sequence[str]) -> list[str]:
     return [
         *(f"# {page.title}", "", f"**{page.answer}**", "", f"![{page.picture.alt}]({name}.svg)", ""),
         *(f"| {' | '.join(columns)} |", f"| {' | '.join('---' for _ in columns)} |", *rows, ""),
-        *(line for note in page.notes for line in (note, "")),
-        *("## How it was made", "", page.made + more, ""),
+        *(line for note in page.notes for line in (_joined(note), "")),
+        *("## How it was made", "", _joined(page.made) + more, ""),
     ]
+
+
+def _joined(text: str) -> str:
+    """A paragraph on one line, however it was broken."""
+    return " ".join(text.split())
+
+
+def constrained_axes(figure: Figure) -> Axes:
+    """Axes that leave room for long names of rows."""
+    figure.set_layout_engine("constrained")
+    axes: Axes = figure.subplots()
+    return axes

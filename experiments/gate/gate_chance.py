@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
 import numpy as np
 from gate_world import shipped
@@ -27,29 +28,6 @@ COMPLETENESS, RECALL, TOKENS = map(parse_metric, METRICS[:3])  # with the sessio
 Values = Mapping[Metric, FloatArray]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """Simulations of one size.
-
-    Attributes:
-        n, repeats: of the queries drawn, and how often each is asked on either side.
-        chance: that the head leaves a required item out.
-        worse, better: shares with at least one metric of any selector judged so.
-        single: shares of metrics judged better or worse, by metric, over both selectors.
-        covered: shares of intervals of the difference that held the true one, by metric, over both selectors.
-        by_facts: share of selectors that lose more required items than they gain by more than is allowed.
-    """
-
-    n: int
-    repeats: int
-    chance: float
-    worse: float
-    better: float
-    single: Mapping[str, float]
-    covered: Mapping[str, float]
-    by_facts: float
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Population:
     """A selector's answers to a dataset: what each query needs and gets.
@@ -58,7 +36,7 @@ class Population:
         selector: its name.
         groups: of queries, by row.
         need: requirements, shape (n_queries,); NaN where no metric of them applies.
-        held: of these, met by what the session holds, which nobody leaves out; shape (n_queries,).
+        in_session: of these, met by what the session holds, which nobody leaves out; shape (n_queries,).
         tokens: of all that is offered, shape (n_queries,).
         item_query, item_tokens: of each required item that is offered, shape (n_items,).
         pair_item, pair_met: which item meets which requirement, shape (n_pairs,).
@@ -68,7 +46,7 @@ class Population:
     selector: str
     groups: Sequence[IntArray]
     need: FloatArray
-    held: FloatArray
+    in_session: FloatArray
     tokens: FloatArray
     item_query: IntArray
     item_tokens: FloatArray
@@ -77,32 +55,32 @@ class Population:
     met_query: IntArray
 
     @classmethod
-    def of(cls, one: SelectorSnapshot) -> Population:
+    def of(cls, snapshot: SelectorSnapshot) -> Population:
         """Read them off a snapshot."""
         groups: dict[str, list[int]] = {}
         items: list[tuple[int, float]] = []
         pairs: list[tuple[int, int]] = []
         met: list[int] = []
-        held: list[int] = []
-        for row, (query, fact) in enumerate(one.queries.items()):
+        in_session: list[int] = []
+        for row, (query, fact) in enumerate(snapshot.queries.items()):
             groups.setdefault(fact.group, []).append(row)
-            session = {each.id for each in one.answers[query].offered if each.origin == "session"}
-            offered = {each.id for each in one.answers[query].offered} - session
+            session = {each.id for each in snapshot.answers[query].offered if each.origin == "session"}
+            offered = {each.id for each in snapshot.answers[query].offered} - session
             needed = sorted({item for group in fact.required for item in group} & offered)
-            place = {item: len(items) + k for k, item in enumerate(needed)}
-            items += [(row, float(one.items[item].tokens)) for item in needed]
-            held.append(sum(not session.isdisjoint(group) for group in fact.required))
+            index = {item: len(items) + k for k, item in enumerate(needed)}
+            items += [(row, float(snapshot.items[item].tokens)) for item in needed]
+            in_session.append(sum(not session.isdisjoint(group) for group in fact.required))
             for group in fact.required:
-                if session.isdisjoint(group) and any(item in place for item in group):
-                    pairs += [(place[item], len(met)) for item in group if item in place]
+                if session.isdisjoint(group) and any(item in index for item in group):
+                    pairs += [(index[item], len(met)) for item in group if item in index]
                     met.append(row)
-        need = [float(len(fact.required)) if fact.required else np.nan for fact in one.queries.values()]
+        need = [float(len(fact.required)) if fact.required else np.nan for fact in snapshot.queries.values()]
         return cls(
-            selector=one.selector,
+            selector=snapshot.selector,
             groups=[np.array(rows) for rows in groups.values()],
             need=np.array(need),
-            held=np.array(held, dtype=np.float64),
-            tokens=one.metrics[TOKENS],
+            in_session=np.array(in_session, dtype=np.float64),
+            tokens=snapshot.metrics[TOKENS],
             item_query=np.array([row for row, _ in items], dtype=np.int64),
             item_tokens=np.array([tokens for _, tokens in items]),
             pair_item=np.array([item for item, _ in pairs], dtype=np.int64),
@@ -110,30 +88,32 @@ class Population:
             met_query=np.array(met, dtype=np.int64),
         )
 
-    def found(self, kept: BoolArray) -> FloatArray:
+    def met_requirements(self, kept: BoolArray) -> FloatArray:
         """Requirements met by what is kept, shape (n_queries,)."""
         met = np.bincount(self.pair_met, kept[self.pair_item], minlength=len(self.met_query)) > 0
-        return np.asarray(self.held + np.bincount(self.met_query, met, minlength=len(self.need)), dtype=np.float64)
+        return np.asarray(
+            self.in_session + np.bincount(self.met_query, met, minlength=len(self.need)), dtype=np.float64
+        )
 
     def values(self, kept: BoolArray) -> dict[Metric, FloatArray]:
         """The metrics of answers without what is not kept."""
-        found = self.found(kept)
+        reached = self.met_requirements(kept)
         lost = np.bincount(self.item_query, ~kept * self.item_tokens, minlength=len(self.need))
-        complete = np.where(np.isnan(self.need), np.nan, found == self.need)
-        return {COMPLETENESS: complete, RECALL: found / self.need, TOKENS: self.tokens - lost}
+        complete = np.where(np.isnan(self.need), np.nan, reached == self.need)
+        return {COMPLETENESS: complete, RECALL: reached / self.need, TOKENS: self.tokens - lost}
 
     def truth(self, chance: float) -> dict[Metric, float]:
         """The means over all queries that are to be expected."""
         several = np.bincount(self.pair_met, minlength=len(self.met_query))
         each = 1.0 - chance**several
-        found = self.held + np.bincount(self.met_query, each, minlength=len(self.need))
-        whole = self.held + np.bincount(self.met_query, minlength=len(self.need)) == self.need
+        reached = self.in_session + np.bincount(self.met_query, each, minlength=len(self.need))
+        whole = self.in_session + np.bincount(self.met_query, minlength=len(self.need)) == self.need
         all_met = np.exp(np.bincount(self.met_query, np.log(each), minlength=len(self.need)))
         lost = np.bincount(self.item_query, chance * self.item_tokens, minlength=len(self.need))
         applies = ~np.isnan(self.need)
         return {
             COMPLETENESS: float((whole * all_met)[applies].mean()),
-            RECALL: float((found / self.need)[applies].mean()),
+            RECALL: float((reached / self.need)[applies].mean()),
             TOKENS: float((self.tokens - lost).mean()),
         }
 
@@ -162,19 +142,23 @@ class Asked:
     nondeterministic: BoolArray
 
     @classmethod
-    def of(cls, one: Population, sample: Sample, *, chance: float, repeats: int, rng: np.random.Generator) -> Asked:
+    def of(
+        cls, population: Population, sample: Sample, *, chance: float, repeats: int, rng: np.random.Generator
+    ) -> Asked:
         """A group that was drawn twice is asked twice, with noise of its own."""
         copies, at = int(sample.copy.max()) + 1, (sample.copy, sample.rows)
-        kept = rng.random((copies, repeats, len(one.item_query))) >= chance
-        several = [[one.values(row) for row in asked] for asked in kept]
+        kept = rng.random((copies, repeats, len(population.item_query))) >= chance
+        several = [[population.values(row) for row in asked] for asked in kept]
         differ = (kept != kept[:, :1]).any(axis=1)
-        nondeterministic = [np.bincount(one.item_query, row, minlength=len(one.need)) > 0 for row in differ]
+        nondeterministic = [
+            np.bincount(population.item_query, row, minlength=len(population.need)) > 0 for row in differ
+        ]
         return cls(
             values={
                 metric: np.array([np.mean([row[metric] for row in asked], axis=0) for asked in several])[at]
                 for metric in several[0][0]
             },
-            first=np.array([one.found(asked[0]) for asked in kept])[at],
+            first=np.array([population.met_requirements(asked[0]) for asked in kept])[at],
             nondeterministic=np.array(nondeterministic)[at],
         )
 
@@ -182,24 +166,24 @@ class Asked:
 @cache
 def populations(dataset: str) -> tuple[Population, ...]:
     """Of both selectors."""
-    return tuple(Population.of(one) for one in shipped(dataset)[1])
+    return tuple(Population.of(snapshot) for snapshot in shipped(dataset)[1])
 
 
-def drawn(one: Population, n: int, rng: np.random.Generator) -> Sample:
+def drawn(population: Population, n: int, rng: np.random.Generator) -> Sample:
     """Draw n queries in whole groups, with replacement; a group that is too large for what is left is passed over."""
-    found: list[int] = []
+    chosen: list[int] = []
     copies: list[int] = []
     left = n
     while left:
-        group = int(rng.integers(len(one.groups)))
-        if len(one.groups[group]) <= left:
-            copies.append(found.count(group))
-            found.append(group)
-            left -= len(one.groups[group])
-    sizes = [len(one.groups[group]) for group in found]
+        group = int(rng.integers(len(population.groups)))
+        if len(population.groups[group]) <= left:
+            copies.append(chosen.count(group))
+            chosen.append(group)
+            left -= len(population.groups[group])
+    sizes = [len(population.groups[group]) for group in chosen]
     return Sample(
-        rows=np.concatenate([one.groups[group] for group in found]),
-        group=np.repeat(np.arange(len(found)), sizes),
+        rows=np.concatenate([population.groups[group] for group in chosen]),
+        group=np.repeat(np.arange(len(chosen)), sizes),
         copy=np.repeat(copies, sizes),
     )
 
@@ -214,8 +198,8 @@ class _Tally:
     by_facts: list[bool] = field(default_factory=list)
 
 
-def simulate(dataset: str, n: int, repeats: int, chance: float) -> Cell:
-    """Check pairs of noisy selectors.
+def simulate(dataset: str, n: int, repeats: int, chance: float) -> list[dict[str, Any]]:
+    """Check pairs of noisy selectors, summed up in one row.
 
     Args:
         dataset: whose queries are drawn.
@@ -225,48 +209,54 @@ def simulate(dataset: str, n: int, repeats: int, chance: float) -> Cell:
     """
     several, settings, tally = populations(dataset), CheckSettings(), _Tally()
     truth = [
-        {metric: other - one.truth(CHANCE)[metric] for metric, other in one.truth(chance).items()} for one in several
+        {metric: other - population.truth(CHANCE)[metric] for metric, other in population.truth(chance).items()}
+        for population in several
     ]
     rng = np.random.default_rng([n, repeats, round(100 * chance)])
     for _ in range(SIMULATED):
         sample = drawn(several[0], n, rng)
         pairs = []
-        for one in several:
-            base, head = (Asked.of(one, sample, chance=each, repeats=repeats, rng=rng) for each in (CHANCE, chance))
-            pairs.append(pair_of(dataset, one.selector, (base.values, head.values), sample.group, repeats))
+        for population in several:
+            base, head = (
+                Asked.of(population, sample, chance=each, repeats=repeats, rng=rng) for each in (CHANCE, chance)
+            )
+            pairs.append(pair_of(dataset, population.selector, (base.values, head.values), sample.group, repeats))
             net = (base.first - head.first)[~(base.nondeterministic | head.nondeterministic)].sum()
-            in_need = int((~np.isnan(one.need[sample.rows])).sum())
+            in_need = int((~np.isnan(population.need[sample.rows])).sum())
             tally.by_facts.append(bool(net > settings.allowed(in_need)))
         _count(tally, judge_metrics(pairs, settings), truth)
-    return Cell(
-        n=n,
-        repeats=repeats,
-        chance=chance,
-        worse=tally.worse / SIMULATED,
-        better=tally.better / SIMULATED,
-        single={name: float(np.mean(seen)) for name, seen in tally.single.items()},
-        covered={name: float(np.mean(seen)) for name, seen in tally.covered.items()},
-        by_facts=float(np.mean(tally.by_facts)),
-    )
+    return [
+        {
+            "n": n,
+            "repeats": repeats,
+            "base_chance": CHANCE,
+            "head_chance": chance,
+            "worse": tally.worse / SIMULATED,
+            "better": tally.better / SIMULATED,
+            **{f"{name}_differs": float(np.mean(seen)) for name, seen in tally.single.items()},
+            **{f"{name}_covered": float(np.mean(seen)) for name, seen in tally.covered.items()},
+            "loses_more_than_allowed": float(np.mean(tally.by_facts)),
+        }
+    ]
 
 
-def _count(tally: _Tally, found: Sequence[Sequence], truth: Sequence[Mapping[Metric, float]]) -> None:  # type: ignore[type-arg]
-    verdicts = {one.verdict for judged in found for one in judged}
+def _count(tally: _Tally, verdicts_of: Sequence[Sequence], truth: Sequence[Mapping[Metric, float]]) -> None:  # type: ignore[type-arg]
+    verdicts = {metric.verdict for judged in verdicts_of for metric in judged}
     tally.worse += Verdict.WORSE in verdicts
     tally.better += Verdict.BETTER in verdicts
-    for judged, true in zip(found, truth, strict=True):
-        for one in judged:
-            interval, expected = one.comparison.interval, true[parse_metric(one.metric)]
-            tally.single.setdefault(one.metric, []).append(one.verdict in (Verdict.WORSE, Verdict.BETTER))
-            tally.covered.setdefault(one.metric, []).append(interval.low <= expected <= interval.high)
+    for judged, true in zip(verdicts_of, truth, strict=True):
+        for metric in judged:
+            interval, expected = metric.comparison.interval, true[parse_metric(metric.metric)]
+            tally.single.setdefault(metric.metric, []).append(metric.verdict in (Verdict.WORSE, Verdict.BETTER))
+            tally.covered.setdefault(metric.metric, []).append(interval.low <= expected <= interval.high)
 
 
 def pair_of(dataset: str, selector: str, sides: tuple[Values, Values], groups: IntArray, repeats: int) -> MetricPair:
     """Snapshots of base and head with these values, shape (n_queries,), to be judged."""
-    ids = [str(place) for place in range(len(groups))]
+    ids = [str(index) for index in range(len(groups))]
     queries = {
-        name: QueryFact(id=name, request_hash="", labelled="", group=str(own))
-        for name, own in zip(ids, groups.tolist(), strict=True)
+        name: QueryFact(id=name, request_hash="", labelled="", group=str(group))
+        for name, group in zip(ids, groups.tolist(), strict=True)
     }
     base, head = (
         SelectorSnapshot(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from gate_world import HERE, Loss, accepted, check, data_of, opened, with_data
+from gate_world import HERE, accepted, check, data_of, opened, with_data, worse_allowing
 
 from ctxbench.catalogs.snapshots import read_item
 from ctxbench.datasets.dataset import Dataset
@@ -24,70 +24,50 @@ from ctxbench.model.items import Catalog, Item, ItemKey
 NOTHING = "nothing"  # expected where no query is offered anything else
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
-    """What a check said of an edit.
-
-    Attributes:
-        name, about: of the edit.
-        expected: the cause, and its subjects.
-        verdict, lost, gained: of the selector.
-        found: the first cause, its subjects and its detail; `nothing` where nothing changed.
-        lost_labels: required labels that had to be dropped, as their items can no longer be offered; their queries are
-            left out of the check.
-        right: whether the first cause is the expected one and names an item or parameter that is expected.
-        loss: what other defaults would say of it.
-    """
-
-    name: str
-    about: str
-    expected: tuple[str, tuple[str, ...]]
-    verdict: str
-    lost: int
-    gained: int
-    found: tuple[str, tuple[str, ...], str]
-    lost_labels: int
-    right: bool
-    loss: Loss
-
-
 def edits() -> list[dict[str, Any]]:
     """As they are written."""
-    found: list[dict[str, Any]] = load_yaml(HERE / "edits.yaml")[0]
-    return found
+    rows: list[dict[str, Any]] = load_yaml(HERE / "edits.yaml")[0]
+    return rows
 
 
-def named(edit: Mapping[str, Any]) -> Named:
-    """Accept before an edit, and check after it."""
+def named(index: int) -> list[dict[str, Any]]:
+    """Accept before an edit, check after it, and say whether the right cause is named first, in one row.
+
+    It is right if it is of the expected kind and names an item or a parameter that is expected. `labels_lost` are
+    required labels whose item can no longer be offered; their queries are left out of the check.
+    """
+    edit = edits()[index]
     selector = {**edit["selector"], "name": "selector"}
     before = opened(edit["dataset"], selectors=[selector])
     base = accepted(take(before))
     selector, embedder = _selector(selector, edit["edit"])
     after = opened(edit["dataset"], selectors=[selector], embedder=embedder)
-    data, lost_labels = _edited(data_of(after), edit["edit"])
+    data, labels_lost = _edited(data_of(after), edit["edit"])
     head = take(with_data(after, data))
-    found = check(list(zip(base, head, strict=True)), CheckSettings(allow_removed=bool(lost_labels)))
-    one = found.selectors[0]
-    moved = [group.cause for group in one.causes if group.lost or group.gained or group.others]
+    result = check(list(zip(base, head, strict=True)), CheckSettings(allow_removed=bool(labels_lost)))
+    row = result.selectors[0]
+    moved = [group.cause for group in row.causes if group.lost or group.gained or group.others]
     first = moved[0] if moved else None  # an item that costs otherwise where it is offered as before is not expected
-    expected = (str(edit["expected"]["cause"]), tuple(edit["expected"]["subjects"]))
-    return Named(
-        name=edit["name"],
-        about=edit["about"],
-        expected=expected,
-        verdict=str(one.verdict),
-        lost=one.lost,
-        gained=one.gained,
-        found=(NOTHING, (), "") if first is None else (str(first.kind), first.subjects, first.detail),
-        lost_labels=lost_labels,
-        right=_right(first, expected, found, base[0]),
-        loss=Loss.of(one, head[0]),
-    )
+    kind, subjects = str(edit["expected"]["cause"]), tuple(edit["expected"]["subjects"])
+    return [
+        {
+            "edit": edit["name"],
+            "expected": kind,
+            "named_first": NOTHING if first is None else str(first.kind),
+            "subjects": "" if first is None else " ".join(first.subjects),
+            "right": _right(first, (kind, subjects), result, base[0]),
+            "verdict": str(row.verdict),
+            "lost": row.lost,
+            "gained": row.gained,
+            "labels_lost": labels_lost,
+            **worse_allowing(row, head[0]),
+        }
+    ]
 
 
-def _right(first: Cause | None, expected: tuple[str, tuple[str, ...]], found: Check, base: SelectorSnapshot) -> bool:
+def _right(first: Cause | None, expected: tuple[str, tuple[str, ...]], result: Check, base: SelectorSnapshot) -> bool:
     kind, subjects = expected
-    compared = found.selectors[0].compared
+    compared = result.selectors[0].compared
     if first is None or kind == NOTHING:
         return first is None and kind == NOTHING and compared == len(base.queries)
     if first.kind is CauseKind.MODEL:
@@ -97,15 +77,13 @@ def _right(first: Cause | None, expected: tuple[str, tuple[str, ...]], found: Ch
 
 def _selector(selector: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], str]:
     """The selector and the embedder after an edit."""
-    found, embedder = dict(selector), "minilm"
+    edited, embedder = dict(selector), "minilm"
     for step in steps:
         if "parameter" in step:
-            found["set"] = {**found.get("set", {}), step["parameter"]: step["value"]}
-        elif "preset" in step:
-            found["preset"] = step["preset"]
+            edited["set"] = {**edited.get("set", {}), step["parameter"]: step["value"]}
         elif "embedder" in step:
             embedder = step["embedder"]
-    return found, embedder
+    return edited, embedder
 
 
 def _edited(data: Dataset, steps: Sequence[Mapping[str, Any]]) -> tuple[Dataset, int]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gate_world import accepted, check, data_of, opened, reworded, shipped, with_data, with_more
+from gate_world import SELECTORS, accepted, check, data_of, opened, reworded, shipped, with_data, with_more
 
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.gate.results import Cause, CauseKind
@@ -35,7 +35,6 @@ class Fault:
     """A change that a gate should name.
 
     Attributes:
-        about: what was done, in words.
         bases, heads: before and after, by selector.
         kinds: the causes that are right.
         subjects: the right cause names some of these and nothing else; empty = whatever it names.
@@ -44,7 +43,6 @@ class Fault:
         narrowed: the head for a draw, from base and head over it, where the fault hits some of its queries only.
     """
 
-    about: str
     bases: Sequence[SelectorSnapshot]
     heads: Sequence[SelectorSnapshot]
     kinds: frozenset[CauseKind]
@@ -66,14 +64,9 @@ def items_dropped(dataset: str) -> Fault:
     """A selector of the user's that answers as ours do, and then leaves a required item out of some answers."""
     _, plain, _ = shipped(dataset)
     with tempfile.TemporaryDirectory() as folder:
-        before = _answers(Path(folder), dataset, {one.selector: _offers(one) for one in plain})
-        after = _answers(Path(folder), dataset, {one.selector: _without_one(one) for one in plain})
-    about = (
-        f"an external selector that answers as the shipped one leaves one required item out of {DROPPED:.0%} of the "
-        "queries, drawn from those that were offered one"
-    )
+        before = _answers(Path(folder), dataset, {snapshot.selector: _offers(snapshot) for snapshot in plain})
+        after = _answers(Path(folder), dataset, {snapshot.selector: _without_last(snapshot) for snapshot in plain})
     return Fault(
-        about=about,
         bases=accepted(before),
         heads=after,
         kinds=frozenset({CauseKind.EXTERNAL}),
@@ -81,23 +74,23 @@ def items_dropped(dataset: str) -> Fault:
     )
 
 
-def _offers(one: SelectorSnapshot) -> dict[str, list[str]]:
-    return {query: _of_search(one, query) for query in one.queries}
+def _offers(snapshot: SelectorSnapshot) -> dict[str, list[str]]:
+    return {query: _of_search(snapshot, query) for query in snapshot.queries}
 
 
-def _of_search(one: SelectorSnapshot, query: str) -> list[str]:
-    return [row.id for row in one.answers[query].offered if row.origin != "session"]
+def _of_search(snapshot: SelectorSnapshot, query: str) -> list[str]:
+    return [row.id for row in snapshot.answers[query].offered if row.origin != "session"]
 
 
-def _without_one(one: SelectorSnapshot) -> dict[str, list[str]]:
+def _without_last(snapshot: SelectorSnapshot) -> dict[str, list[str]]:
     """Every answer without the last item that meets a requirement alone."""
-    found = {}
-    for query, fact in one.queries.items():
-        offered = _of_search(one, query)
-        held = [next(iter(met)) for group in fact.required if len(met := set(group) & set(offered)) == 1]
-        last = max(held, key=offered.index, default=None)
-        found[query] = [item for item in offered if item != last]
-    return found
+    offers = {}
+    for query, fact in snapshot.queries.items():
+        offered = _of_search(snapshot, query)
+        alone = [next(iter(met)) for group in fact.required if len(met := set(group) & set(offered)) == 1]
+        last = max(alone, key=offered.index, default=None)
+        offers[query] = [item for item in offered if item != last]
+    return offers
 
 
 def _answers(folder: Path, dataset: str, offers: Mapping[str, Mapping[str, Sequence[str]]]) -> list[SelectorSnapshot]:
@@ -120,7 +113,7 @@ def _some_dropped(base: SelectorSnapshot, head: SelectorSnapshot, rng: np.random
         if set(offered_ids(base.answers, query)) != set(offered_ids(head.answers, query))
     ]
     count = round(DROPPED * len(head.queries))
-    hit = {differ[place] for place in rng.permutation(len(differ))[:count].tolist()}
+    hit = {differ[index] for index in rng.permutation(len(differ))[:count].tolist()}
     chosen = np.array([query in hit for query in head.queries])
     return replace(
         head,
@@ -153,7 +146,7 @@ from ctxbench.search.chunking import item_chunks
 @dataclass(frozen=True)
 class House:
     def __call__(self, text):
-        return item_chunks("".join(shorter(one) for one in re.split(r"(\\n\\s*\\n)", text)))
+        return item_chunks("".join(shorter(part) for part in re.split(r"(\\n\\s*\\n)", text)))
 
 
 def shorter(paragraph):
@@ -164,23 +157,21 @@ def shorter(paragraph):
 
 def chunker(dataset: str) -> Fault:
     """A chunking rule of the team's own, as a plugin, is edited and now drops last sentences."""
-    return _chunker(dataset, least=0, what="the last sentence of every paragraph, also an only one")
+    return _chunker(dataset, least=0)
 
 
 def mild_chunker(dataset: str) -> Fault:
     """The same, but an only sentence stays."""
-    return _chunker(dataset, least=1, what="the last sentence of every paragraph that has several")
+    return _chunker(dataset, least=1)
 
 
-def _chunker(dataset: str, *, least: int, what: str) -> Fault:
+def _chunker(dataset: str, *, least: int) -> Fault:
     with _house() as write:
         write(None)
         before = take(opened(dataset, selectors=_with_house()))
         write(least)
         after = take(opened(dataset, selectors=_with_house()))
     return Fault(
-        about="a chunking rule of the team's own (a plugin, which splits as the shipped one) is edited, and drops "
-        f"{what}; tools stay whole",
         bases=accepted(before),
         heads=after,
         kinds=frozenset({CauseKind.PARAMETER, CauseKind.CODE}),
@@ -189,17 +180,17 @@ def _chunker(dataset: str, *, least: int, what: str) -> Fault:
 
 def _with_house() -> list[dict[str, Any]]:
     """The shipped selectors as pipelines of the team's own."""
-    found = []
-    for preset in ("normal", "spec"):
-        values = definition("semantic").values(preset)
+    selectors = []
+    for entry in SELECTORS:
+        values = definition("semantic").values(entry.get("preset"), overrides=entry.get("set", {}))
         cut = {name: values[f"context{name[0].upper()}{name[1:]}"] for name in ("topK", "topN", "includeScore")}
         margin = {"margin": values["contextMargin"], "of": "ratio", "at_least": 0, "at_most": 100}
         pipeline = {
             "retrieve": {"dense": {"depth": 100, "chunks": "house"}},
             "refine": [{"standard": cut}, {"margin": margin}],
         }
-        found.append({"name": f"semantic/{preset}", "pipeline": pipeline})
-    return found
+        selectors.append({"name": entry["name"], "pipeline": pipeline})
+    return selectors
 
 
 @contextmanager
@@ -244,16 +235,12 @@ def _replaced(dataset: str, fields: Sequence[str]) -> Fault:
     need = _need(data)
     kind = "rule" if any(item.type == "rule" for item in data.catalog) else "tool"
     enough = [item for item in data.catalog if item.type == kind and need[item.id] >= NEEDED]
-    met = sum((_met(one) for one in bases), Counter())
+    met = sum((_met(base) for base in bases), Counter())
     much = max(enough, key=lambda item: met[item.id])
     other = min((item for item in data.catalog if item.type == kind), key=lambda item: need[item.id])
     changed = reworded(data, {much.id: {name: getattr(other, name) for name in fields}})
     needed = _needing(data, much)
-    offered = " and ".join(str(_met(one)[much.id]) for one in bases)
-    what = "description" if kind == "tool" else " and ".join(fields)
     return Fault(
-        about=f"{what} of `{much.id}`, which {need[much.id]} queries need and {offered} of these are offered by the "
-        f"two selectors, become those of `{other.id}`; {min(MOST, len(needed))} of these queries are in every draw",
         bases=bases,
         heads=take(with_data(ready, changed)),
         kinds=frozenset({CauseKind.EDITED}),
@@ -263,12 +250,12 @@ def _replaced(dataset: str, fields: Sequence[str]) -> Fault:
     )
 
 
-def _met(one: SelectorSnapshot) -> Counter[str]:
+def _met(snapshot: SelectorSnapshot) -> Counter[str]:
     """How often each item is offered to a query that needs it."""
     return Counter(
         item
-        for query, fact in one.queries.items()
-        for item in {item for group in fact.required for item in group} & set(offered_ids(one.answers, query))
+        for query, fact in snapshot.queries.items()
+        for item in {item for group in fact.required for item in group} & set(offered_ids(snapshot.answers, query))
     )
 
 
@@ -313,12 +300,10 @@ def second_server(dataset: str) -> Fault:
     """A server is added that has one look-alike of each of the tools that meet most needs."""
     ready, plain, bases = shipped(dataset)
     data = data_of(ready)
-    met = sum((_met(one) for one in plain), Counter())
+    met = sum((_met(snapshot) for snapshot in plain), Counter())
     tools = sorted((item for item in data.catalog if item.type == "tool"), key=lambda item: -met[item.id])[: len(LIKE)]
     added = [_like(item, name, description) for item, (name, description) in zip(tools, LIKE, strict=True)]
     return Fault(
-        about=f"{len(LIKE)} tools are added, each much like one of those that are offered most often where they are "
-        "needed, under another name and with a few more words",
         bases=bases,
         heads=take(with_data(ready, with_more(data, added))),
         kinds=frozenset({CauseKind.CROWDED}),
@@ -330,22 +315,24 @@ def costly_look_alikes(dataset: str) -> Fault:
     """Copies of the tool whose copies should cost most: that scores above most of what is needed and offered."""
     ready, plain, _ = shipped(dataset)
     above: Counter[str] = Counter()
-    for one in plain:
-        for query, fact in one.queries.items():
-            score = one.answers[query].score_of
-            held = {item for group in fact.required for item in group} & set(offered_ids(one.answers, query))
-            for item, own in score.items():
-                above[item] += sum(score.get(other, own) < own or other == item for other in held)
+    for snapshot in plain:
+        for query, fact in snapshot.queries.items():
+            score = snapshot.answers[query].score_of
+            met = {item for group in fact.required for item in group} & set(offered_ids(snapshot.answers, query))
+            for item, value in score.items():
+                above[item] += sum(score.get(other, value) < value or other == item for other in met)
     tools = [item for item in data_of(ready).catalog if item.type == "tool"]
     fault = _crowded(dataset, max(tools, key=lambda item: above[item.id]))
-    found = check(list(zip(fault.bases, fault.heads, strict=True)))
+    result = check(list(zip(fault.bases, fault.heads, strict=True)))
     losing = sorted(
-        {change.query for one in found.selectors for change in one.changes if change.lost and change.required}
+        {
+            change.query
+            for selector in result.selectors
+            for change in selector.changes
+            if change.lost and change.required
+        }
     )
-    about = (
-        f"{fault.about}; {len(losing)} queries lose something, of which {min(NEEDED, len(losing))} are in every draw"
-    )
-    return replace(fault, about=about, needed=losing, at_least=NEEDED)
+    return replace(fault, needed=losing, at_least=NEEDED)
 
 
 def _crowded(dataset: str, much: Item) -> Fault:
@@ -353,10 +340,7 @@ def _crowded(dataset: str, much: Item) -> Fault:
     data = data_of(ready)
     added = [_like(much, name, description) for name, description in LIKE]
     heads = take(with_data(ready, with_more(data, added)))
-    offered = " and ".join(str(_met(one)[much.id]) for one in bases)
     return Fault(
-        about=f"{len(LIKE)} tools are added that are `{much.id}`, which {_need(data)[much.id]} queries need and "
-        f"{offered} of these are offered by the two selectors, under other names and with a few more words",
         bases=bases,
         heads=heads,
         kinds=frozenset({CauseKind.CROWDED}),
@@ -378,11 +362,9 @@ def _like(item: Item, name: str, description: str) -> Item:
 
 
 def static_model(dataset: str) -> Fault:
-    """The model is swapped for one that looks at words alone."""
+    """The model is swapped for `hashing`, which adds up vectors of words and word parts."""
     _, _, bases = shipped(dataset)
     return Fault(
-        about="the model is swapped for `hashing`, which adds up vectors of words and word parts; the one static "
-        "embedder that ships without PyTorch",
         bases=bases,
         heads=take(opened(dataset, embedder="hashing")),
         kinds=frozenset({CauseKind.MODEL}),

@@ -5,17 +5,18 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 from gate_world import (
+    ALLOWED_COLUMNS,
     HERE,
     OWN,
     TWINS,
-    Loss,
     check,
     data_of,
     draw,
@@ -25,6 +26,7 @@ from gate_world import (
     shipped,
     with_data,
     with_items,
+    worse_allowing,
 )
 from threadpoolctl import threadpool_limits
 
@@ -58,98 +60,58 @@ TWINNED = f"freight{TWINS}"
 TWINNED_RERUNS = {"order of items": 10, "noise on scores": 10, "all together": 10}  # where ties are many
 
 
-@dataclass(frozen=True, slots=True)
-class Rerun:
-    """A run of what ships, with a change that should make no difference.
-
-    Attributes:
-        dataset: its name.
-        what: a key of `RERUNS`.
-        number: from 0 on.
-    """
-
-    dataset: str
-    what: str
-    number: int
+# ---------------------------------------------------------------------------------------------------- reruns
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a check said.
-
-    Attributes:
-        verdicts: of the selectors, in order.
-        changed, swapped: queries that differ, and that differ by a swap within the noise, of all selectors.
-        lost, gained: required items, of all selectors.
-        allowed: how many more may be lost than gained, by selector.
-        net: required items lost net, by selector.
-        losses: what other defaults would say of it, by selector.
-    """
-
-    verdicts: tuple[Verdict, ...]
-    changed: int
-    swapped: int
-    lost: int
-    gained: int
-    allowed: tuple[int, ...]
-    net: tuple[int, ...]
-    losses: tuple[Loss, ...]
-
-    @classmethod
-    def of(cls, one: Check, heads: Sequence[SelectorSnapshot]) -> Found:
-        """Of a check."""
-        rows = one.selectors
-        return cls(
-            verdicts=tuple(row.verdict for row in rows),
-            changed=sum(len({change.query for change in row.changes}) for row in rows),
-            swapped=sum(len(row.swaps) for row in rows),
-            lost=sum(row.lost for row in rows),
-            gained=sum(row.gained for row in rows),
-            allowed=tuple(row.allowed for row in rows),
-            net=tuple(row.lost - row.gained for row in rows),
-            losses=tuple(map(Loss.of, rows, heads)),
-        )
-
-    @property
-    def worse(self) -> bool:
-        """Whether the check fails."""
-        return Verdict.WORSE in self.verdicts or Verdict.NOT_COMPARABLE in self.verdicts
+def row_of(result: Check, heads: Sequence[SelectorSnapshot]) -> dict[str, Any]:
+    """What a check says of all its selectors together; `net_lost` is the most of any."""
+    rows = result.selectors
+    verdicts = {row.verdict for row in rows}
+    allowing = [worse_allowing(row, head) for row, head in zip(rows, heads, strict=True)]
+    return {
+        "checks": 1,
+        "worse": not verdicts.isdisjoint({Verdict.WORSE, Verdict.NOT_COMPARABLE}),
+        "not_same": verdicts != {Verdict.SAME},
+        "changed": sum(len({change.query for change in row.changes}) for row in rows),
+        "swapped": sum(len(row.swaps) for row in rows),
+        "lost": sum(row.lost for row in rows),
+        "gained": sum(row.gained for row in rows),
+        **{column: any(row[column] for row in allowing) for column in ALLOWED_COLUMNS},
+    }
 
 
-# ---------------------------------------------------------------------------------------------- reruns
-
-
-def reruns() -> list[Rerun]:
-    """All of them: half of 200 on each own dataset, and some where ties are many."""
+def reruns() -> list[tuple[str, str, int]]:
+    """Dataset, change and number of each: half of 200 on each dataset, and some where ties are many."""
     plan = [*((name, RERUNS) for name in OWN), (TWINNED, TWINNED_RERUNS)]
-    return [Rerun(name, what, number) for name, counts in plan for what, n in counts.items() for number in range(n)]
+    return [(name, change, number) for name, counts in plan for change, n in counts.items() for number in range(n)]
 
 
-def rerun(one: Rerun) -> Found:
-    """Run and check it."""
-    ready, _, base = shipped(one.dataset)
-    whole, dataset = one.what == "all together", data_of(ready)
-    rng = np.random.default_rng([one.number, list(RERUNS).index(one.what), len(one.dataset)])
-    if whole or one.what == "order of items":
+def rerun(name: str, change: str, number: int) -> list[dict[str, Any]]:
+    """Run what ships with a change that should make no difference, and check it."""
+    ready, _, base = shipped(name)
+    whole, dataset = change == "all together", data_of(ready)
+    rng = np.random.default_rng([number, list(RERUNS).index(change), len(name)])
+    if whole or change == "order of items":
         dataset = with_items(dataset, _shuffled(dataset.catalog, rng))
-    if whole or one.what == "order of queries":
+    if whole or change == "order of queries":
         dataset = replace(dataset, queries=tuple(_shuffled(dataset.queries, rng)))
     ready = with_data(ready, dataset)
     with ExitStack() as during:
         resources = ready.resources()
-        if whole or one.what == "threads":
-            during.enter_context(threadpool_limits(THREADS[one.number % len(THREADS)]))
-            if (one.dataset, whole) == (EMBEDDED[0], False) and one.number < EMBEDDED[1]:
-                resources = _embedded_anew(dataset, during, threads=1 + one.number)
-        if whole or one.what == "noise on vectors":
+        if whole or change == "threads":
+            during.enter_context(threadpool_limits(THREADS[number % len(THREADS)]))
+            if (name, whole) == (EMBEDDED[0], False) and number < EMBEDDED[1]:
+                resources = _embedded_anew(dataset, during, threads=1 + number)
+        if whole or change == "noise on vectors":
             resources = _Noisy(resources, rng)
-        during.enter_context(_noisy_scores(rng) if whole or one.what == "noise on scores" else nullcontext())
+        during.enter_context(_noisy_scores(rng) if whole or change == "noise on scores" else nullcontext())
         heads = take(ready, resources=resources)
-    return Found.of(check(list(zip(base, heads, strict=True))), heads)
+    check_row = row_of(check(list(zip(base, heads, strict=True))), heads)
+    return [{"dataset": name, "change": change, "queries": "all", **check_row}]
 
 
 def _shuffled(several: Sequence, rng: np.random.Generator) -> list:  # type: ignore[type-arg]
-    return [several[place] for place in rng.permutation(len(several)).tolist()]
+    return [several[index] for index in rng.permutation(len(several)).tolist()]
 
 
 class _Noisy(LocalResources):
@@ -161,12 +123,12 @@ class _Noisy(LocalResources):
         self._known: dict[str, Float32Array] = {}
 
     def vectors(self, texts: Sequence[str]) -> Float32Array:
-        new = [one for one in dict.fromkeys(texts) if one not in self._known]
+        new = [text for text in dict.fromkeys(texts) if text not in self._known]
         if new:
             vectors = super().vectors(new)
             noise = self._rng.uniform(-SIZE, SIZE, vectors.shape)
             self._known.update(zip(new, (vectors + noise).astype(np.float32), strict=True))
-        return np.stack([self._known[one] for one in texts]) if texts else super().vectors(texts)
+        return np.stack([self._known[text] for text in texts]) if texts else super().vectors(texts)
 
 
 @contextmanager
@@ -175,8 +137,9 @@ def _noisy_scores(rng: np.random.Generator) -> Iterator[None]:
     plain: Callable[[Dense, Query, Resources], Candidates] = Dense.__call__
 
     def noisy(self: Dense, query: Query, resources: Resources) -> Candidates:
-        found = plain(self, query, resources)
-        return found.reordered(score=found.score + rng.uniform(-SIZE, SIZE, len(found)))
+        candidates = plain(self, query, resources)
+        noise = rng.uniform(-SIZE, SIZE, len(candidates))
+        return candidates.reordered(score=candidates.score + noise)
 
     with patch.object(Dense, "__call__", noisy):
         yield
@@ -198,28 +161,29 @@ def _embedded_anew(dataset: Dataset, during: ExitStack, *, threads: int) -> Loca
 @cache
 def rewordings() -> dict[str, list[dict[str, str]]]:
     """By dataset, the items and what is written anew of each."""
-    found: dict[str, list[dict[str, str]]] = load_yaml(HERE / "rewordings.yaml")[0]
-    return found
+    rows: dict[str, list[dict[str, str]]] = load_yaml(HERE / "rewordings.yaml")[0]
+    return rows
 
 
-def reword(dataset: str, place: int | None) -> tuple[Found, dict[int, list[Found]]]:
+def reword(name: str, index: int | None) -> list[dict[str, Any]]:
     """Apply one rewording, or all of a dataset together, and check it over all queries and over draws.
 
     Returns:
-        What a check of all queries says, and by number of queries those of draws.
+        A row for the check of all queries, and one for each draw.
     """
-    ready, _, base = shipped(dataset)
-    rows = rewordings()[dataset]
-    chosen = rows if place is None else [rows[place]]
-    texts = {row["item"]: {name: text for name, text in row.items() if name != "item"} for row in chosen}
+    ready, _, base = shipped(name)
+    rows = rewordings()[name]
+    chosen = rows if index is None else [rows[index]]
+    texts = {row["item"]: {field: text for field, text in row.items() if field != "item"} for row in chosen}
     heads = take(with_data(ready, reworded(data_of(ready), texts)))
     full = check(list(zip(base, heads, strict=True)))
-    draws: dict[int, list[Found]] = {}
+    head = {"dataset": name, "change": "all rewordings together" if index is None else "rewordings"}
+    checks = [{**head, "queries": "all", **row_of(full, heads)}]
     for n in NS:
         for seed in range(DRAWS):
             queries = draw(base[0], n, seed)
-            drawn = [only(head, queries) for head in heads]
+            drawn = [only(snapshot, queries) for snapshot in heads]
             with found_once(full):
-                found = check([(only(one, queries), head) for one, head in zip(base, drawn, strict=True)])
-            draws.setdefault(n, []).append(Found.of(found, drawn))
-    return Found.of(full, heads), draws
+                result = check([(only(before, queries), after) for before, after in zip(base, drawn, strict=True)])
+            checks.append({**head, "queries": str(n), **row_of(result, drawn)})
+    return checks

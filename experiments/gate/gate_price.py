@@ -1,10 +1,11 @@
-"""What a check of `workbench` costs as a process, beside one that imports numpy.
+"""What a check of `workbench` costs as a process, compared with one that imports numpy.
 
 Once with nothing changed, where no selector is asked, and once with another byte in the file of queries, where all are.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import statistics
@@ -13,8 +14,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gate_world import HERE
 
@@ -37,71 +38,44 @@ main(["check", "NAME.yaml"])
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """What a check takes.
+def price() -> list[dict[str, Any]]:
+    """Accept with vectors, then check and import numpy in turns, with compiled modules and no vectors but those.
 
-    Attributes:
-        seconds: of the process, the median.
-        ratio: the median of the ratios of single rounds to importing numpy.
-        megabytes: peak memory.
+    Returns:
+        A row for each process: median seconds, the median of its ratios to importing numpy, peak memory, and the load.
     """
-
-    seconds: float
-    ratio: float
-    megabytes: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
-    """What it costs.
-
-    Attributes:
-        unchanged, touched: of a check.
-        numpy: seconds of a process that imports it, the median.
-        load: of the machine meanwhile.
-    """
-
-    unchanged: Cost
-    touched: Cost
-    numpy: float
-    load: float
-
-
-def price() -> Price:
-    """Accept with vectors, then check and import numpy in turns, with compiled modules and no vectors but those."""
     with tempfile.TemporaryDirectory() as folder:
         for name in _NAMES:
             shutil.copytree(HERE.parents[1] / "datasets" / "workbench", Path(folder) / name)
             (Path(folder) / f"{name}.yaml").write_text(_GATE.replace("DATA", name))
         with (Path(folder) / "touched" / "queries.jsonl").open("a") as queries:
             queries.write("\n")
-        place = {**os.environ, "PYTHONPYCACHEPREFIX": str(Path(folder) / "compiled")}
-        place.pop("PYTHONDONTWRITEBYTECODE", None)
-        _run(folder, place, ["-m", "ctxbench", "check", "unchanged.yaml", "--accept", "--vectors"])
-        place["CTXBENCH_CACHE"] = str(Path(folder) / "cache")
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(Path(folder) / "compiled")}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        _run(folder, environment, ["-m", "ctxbench", "check", "unchanged.yaml", "--accept", "--vectors"])
+        environment["CTXBENCH_CACHE"] = str(Path(folder) / "cache")
         taken: dict[str, list[float]] = {name: [] for name in (*_NAMES, "numpy")}
         for number in range(WARM_UP + ROUNDS):
             for name, seconds in taken.items():
                 arguments = ["-c", "import numpy"] if name == "numpy" else ["-m", "ctxbench", "check", f"{name}.yaml"]
-                spent, _ = _run(folder, place, arguments)
+                spent, _ = _run(folder, environment, arguments)
                 if number >= WARM_UP:
                     seconds.append(spent)
-        peaks = {name: _run(folder, place, ["-c", _PEAK.replace("NAME", name)])[1] for name in _NAMES}
-    unchanged, touched = (
-        Cost(
-            seconds=statistics.median(taken[name]),
-            ratio=statistics.median(a / b for a, b in zip(taken[name], taken["numpy"], strict=True)),
-            megabytes=int(peaks[name].split()[-1]) * 1024 / 1e6,
-        )
-        for name in _NAMES
-    )
-    numpy = statistics.median(taken["numpy"])
-    return Price(unchanged=unchanged, touched=touched, numpy=numpy, load=os.getloadavg()[0])
+        peaks = {name: _run(folder, environment, ["-c", _PEAK.replace("NAME", name)])[1] for name in _NAMES}
+    return [
+        {
+            "process": name,
+            "seconds": statistics.median(seconds),
+            "ratio": statistics.median(a / b for a, b in zip(seconds, taken["numpy"], strict=True)),
+            "megabytes": int(peaks[name].split()[-1]) * 1024 / 1e6 if name in peaks else math.nan,
+            "load": os.getloadavg()[0],
+        }
+        for name, seconds in taken.items()
+    ]
 
 
-def _run(folder: str, place: dict[str, str], arguments: Sequence[str]) -> tuple[float, str]:
+def _run(folder: str, environment: dict[str, str], arguments: Sequence[str]) -> tuple[float, str]:
     began = time.perf_counter()
     command = [sys.executable, *arguments]
-    done = subprocess.run(command, cwd=folder, env=place, capture_output=True, text=True, check=True)  # noqa: S603
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)  # noqa: S603
     return time.perf_counter() - began, done.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,11 @@ from ctxbench.model.items import Catalog, Item
 HERE = Path(__file__).parent
 OWN = ("workbench", "freight")
 TWINS = " with twins"
-SELECTORS = ({"selector": "semantic", "preset": "normal"}, {"selector": "semantic", "preset": "spec"})
+TUNED = {"contextTopK": 6, "contextTopN": 6, "contextIncludeScore": 1.0, "contextMargin": 0.41873}
+SELECTORS = (
+    {"selector": "semantic", "name": "semantic/spec", "preset": "spec"},
+    {"selector": "semantic", "name": "semantic, tuned", "set": TUNED},
+)
 ALLOWANCES = (0.0, 0.0025, 0.005, 0.01, 0.02)  # shares of the queries in need that a default may allow
 Pairs = Sequence[tuple[SelectorSnapshot, SelectorSnapshot]]
 
@@ -80,7 +84,7 @@ def accepted(snapshots: Sequence[SelectorSnapshot]) -> list[SelectorSnapshot]:
 def with_more(dataset: Dataset, added: Sequence[Item]) -> Dataset:
     """The dataset with more items, which every scope has as well."""
     keys = tuple(item.key for item in added)
-    scopes = {name: (*held, *keys) for name, held in dataset.scopes.items()}
+    scopes = {name: (*members, *keys) for name, members in dataset.scopes.items()}
     queries = tuple(
         query if query.scope is None else replace(query, request=replace(query.request, available=scopes[query.scope]))
         for query in dataset.queries
@@ -110,8 +114,8 @@ def shipped(dataset: str) -> tuple[Prepared, tuple[SelectorSnapshot, ...], tuple
 
 def only(snapshot: SelectorSnapshot, queries: Sequence[str]) -> SelectorSnapshot:
     """The snapshot over some of its queries, in the order given."""
-    place = {query: row for row, query in enumerate(snapshot.queries)}
-    rows = np.array([place[query] for query in queries], dtype=np.int64)
+    position = {query: row for row, query in enumerate(snapshot.queries)}
+    rows = np.array([position[query] for query in queries], dtype=np.int64)
     answers = snapshot.answers
     return replace(
         snapshot,
@@ -138,44 +142,32 @@ def draw(snapshot: SelectorSnapshot, n: int, seed: int, *, among: Sequence[str] 
         groups.setdefault(query.group, []).append(query.id)
     rng = np.random.default_rng([seed, n])
     names = sorted(groups)
-    names = [names[place] for place in rng.permutation(len(names)).tolist()]
-    held = {snapshot.queries[query].group for query in among}
-    found: set[str] = set()
-    for name in sorted(names, key=lambda one: one not in held):
-        if len(found) + len(groups[name]) <= n:
-            found.update(groups[name])
-    return [query for query in snapshot.queries if query in found]
+    names = [names[index] for index in rng.permutation(len(names)).tolist()]
+    first = {snapshot.queries[query].group for query in among}
+    drawn: set[str] = set()
+    for name in sorted(names, key=lambda name: name not in first):
+        if len(drawn) + len(groups[name]) <= n:
+            drawn.update(groups[name])
+    return [query for query in snapshot.queries if query in drawn]
 
 
 # ---------------------------------------------------------------------------------------------- checks
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """What a verdict depends on, if another number of items might be lost.
+ALLOWED_COLUMNS = [f"worse_allowing_{100 * share:g}%" for share in ALLOWANCES]
 
-    Attributes:
-        net: required items lost more than gained.
-        in_need: queries that need something.
-        by_metrics: whether a metric is worse, whatever is lost.
+
+def worse_allowing(result: SelectorCheck, head: SelectorSnapshot) -> dict[str, bool]:
+    """Whether a selector is worse by other defaults, by column of `ALLOWED_COLUMNS`.
+
+    A share of the queries in need may lose a required item net, at least 1; none may for the share 0.
     """
-
-    net: int
-    in_need: int
-    by_metrics: bool
-
-    @classmethod
-    def of(cls, one: SelectorCheck, head: SelectorSnapshot) -> Loss:
-        """Of a selector."""
-        return cls(
-            net=one.lost - one.gained,
-            in_need=sum(bool(query.required) for query in head.queries.values()),
-            by_metrics=any(judged.verdict is Verdict.WORSE for judged in one.metrics),
-        )
-
-    def worse(self, part: float) -> bool:
-        """Whether it is worse where this share of the queries in need may lose an item, at least 1; 0 = none may."""
-        return self.by_metrics or self.net > (max(1, int(part * self.in_need)) if part else 0)
+    in_need = sum(bool(query.required) for query in head.queries.values())
+    worse = any(judged.verdict is Verdict.WORSE for judged in result.metrics)
+    return {
+        column: worse or result.lost - result.gained > (max(1, int(share * in_need)) if share else 0)
+        for column, share in zip(ALLOWED_COLUMNS, ALLOWANCES, strict=True)
+    }
 
 
 def check(pairs: Pairs, settings: CheckSettings | None = None) -> Check:
@@ -192,7 +184,7 @@ def found_once(full: Check) -> Iterator[None]:
     Both are found query by query, so that a check over some of the queries finds the same; that they are is measured
     as well (see `gate_power`).
     """
-    known = {(one.dataset, one.selector): one for one in full.selectors}
+    known = {(selector.dataset, selector.selector): selector for selector in full.selectors}
 
     def differences(base: SelectorSnapshot, head: SelectorSnapshot, comparable: Comparability) -> Differences:
         return _restricted(known[base.dataset, head.selector], set(comparable.queries))
@@ -204,11 +196,11 @@ def found_once(full: Check) -> Iterator[None]:
         yield
 
 
-def _restricted(found: SelectorCheck, queries: set[str]) -> Differences:
-    changes = tuple(one for one in found.changes if one.query in queries)
+def _restricted(result: SelectorCheck, queries: set[str]) -> Differences:
+    changes = tuple(change for change in result.changes if change.query in queries)
     return Differences(
         changes=changes,
-        swaps=tuple(query for query in found.swaps if query in queries),
-        lost=sum(one.required for one in changes if one.lost),
-        gained=sum(one.required for one in changes if not one.lost),
+        swaps=tuple(query for query in result.swaps if query in queries),
+        lost=sum(change.required for change in changes if change.lost),
+        gained=sum(change.required for change in changes if not change.lost),
     )

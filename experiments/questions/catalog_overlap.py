@@ -1,22 +1,25 @@
 """Does `ctxbench data overlap` tell without labels which items requests will miss: reports/overlap.md (`make overlap`).
 
-For each dataset: how often a search puts a required item first, of the items that are found first in their own words,
-and of those for which another item is.
+For each dataset: how often a search puts a required item first, of the items that come first in a search for their own
+description, and of those for which another item does.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+
+sys.path.append(str(Path(__file__).parents[1]))
 
 import numpy as np
+import pandas as pd
+from dots import dot_picture
+from pages import Page, Tables, run_page
 
-from ctxbench.cli.common import run_script
 from ctxbench.datasets.dataset import Dataset, select_queries
 from ctxbench.datasets.lookup import open_dataset
 from ctxbench.evaluation.statistics import wilson
-from ctxbench.io.files import write_atomic
 from ctxbench.labelling.overlap import overlap
 from ctxbench.model.arrays import Float32Array, Grade
 from ctxbench.search.chunking import query_chunks
@@ -24,45 +27,31 @@ from ctxbench.search.dense import chunks_of
 from ctxbench.search.embedders import open_embedder, open_vectors
 from ctxbench.search.tokens import open_counter
 
-ROOT = Path(__file__).parents[2]
 DATASETS = ("bfcl-simple", "bfcl-live", "metatool-single", "livemcpbench", "toollens", "workbench", "freight")
 SAMPLE = 500  # requests of a dataset at most
+CLEAR, CONFUSED = "clear", "confused"
 
 
-class Row(NamedTuple):
-    """One dataset: how many pairs of a request and an item it requires are found first, and of how many.
-
-    Pairs whose item another is taken for stand apart.
-    """
-
-    dataset: str
-    items: int
-    taken: int
-    told: tuple[int, int]
-    missed: tuple[int, int]
-
-
-def main() -> None:
-    """Search, count and write the page."""
+def measure() -> Tables:
+    """Counts of every dataset."""
     vectors = open_vectors(open_embedder("minilm"))
-    rows = [counted(open_dataset(name), vectors.get) for name in DATASETS]
-    write_atomic(ROOT / "reports" / "overlap.md", page(rows))
+    return {"": pd.DataFrame(counts(open_dataset(name), vectors.get) for name in DATASETS)}
 
 
-def counted(dataset: Dataset, embed: Callable[[Sequence[str]], Float32Array]) -> Row:
+def counts(dataset: Dataset, embed: Callable[[Sequence[str]], Float32Array]) -> dict[str, object]:
     """Count the required items that the search puts first among those of their type, by request.
 
-    An item is taken for another by `overlap`, which sees no request. Items without a description are left out.
+    An item is confused with another by `overlap`, which reads no request. Items without a description are left out.
     """
-    found = overlap(dataset.catalog, embed, open_counter("o200k"), changed=0)
-    taken = {one.item for pair in found.pairs for one in pair.asked if one.place > 1}
-    described = set(dataset.catalog.ids) - set(found.mute)
+    report = overlap(dataset.catalog, embed, open_counter("o200k"), changed=0)
+    confused = {item.item for pair in report.pairs for item in pair.asked if item.place > 1}
+    described = set(dataset.catalog.ids) - set(report.mute)
     items = list(dataset.catalog)
     types = np.array([item.type for item in items])
     chunks = [chunks_of(item) for item in items]
     vectors = embed([text for row in chunks for text in row])
     first = np.cumsum([0, *(len(row) for row in chunks[:-1])])
-    counts = {True: [0, 0], False: [0, 0]}
+    pairs = {name: [0, 0] for name in (CLEAR, CONFUSED)}
     for query in select_queries(dataset, sample=SAMPLE, seed=0).queries:
         sentences = query_chunks(query.request.text)
         if not sentences:
@@ -72,62 +61,76 @@ def counted(dataset: Dataset, embed: Callable[[Sequence[str]], Float32Array]) ->
             if label.grade == Grade.REQUIRED and label.item.id in described:
                 position = dataset.catalog.ids.index(label.item.id)
                 rivals = score[types == types[position]]
-                count = counts[label.item.id in taken]
-                count[0] += int((rivals > score[position] + 1e-6).sum() == 0)
-                count[1] += 1
-    told, missed = ((hits, n) for hits, n in (counts[False], counts[True]))
-    return Row(dataset.name, len(items), len(taken), told, missed)
+                pair = pairs[CONFUSED if label.item.id in confused else CLEAR]
+                pair[0] += int((rivals > score[position] + 1e-6).sum() == 0)
+                pair[1] += 1
+    row = {"dataset": dataset.name, "items": len(items), "confused": len(confused)}
+    return row | {f"{name}_{part}": n for name, pair in pairs.items() for part, n in zip(PARTS, pair, strict=True)}
 
 
-def page(rows: Sequence[Row]) -> str:
-    """The page: the answer, the table, how it was made."""
-    held = [row for row in rows if row.missed[1]]
-    lower = [row for row in held if share(row.missed) < share(row.told)]
-    told, missed = (tuple(map(sum, zip(*part, strict=True))) for part in zip(*(row[3:] for row in held), strict=True))
-    answer = (
-        f"Yes: on {len(lower)} of {len(held)} datasets that have such items, a required item for which another is "
-        f"found first in its own words is found first by fewer of the requests that need it than the other items are: "
-        f"{100 * share(missed):.0f}% against {100 * share(told):.0f}% over all of them."
+PARTS = ("first", "pairs")  # of pairs of a request and an item that it requires: those in which the item comes first
+
+
+def page(tables: Tables) -> Page:
+    """The page of these counts."""
+    rows = tables[""]
+    both = rows[rows["confused_pairs"] > 0]
+    total = both.sum(numeric_only=True)
+    share = {name: total[f"{name}_first"] / total[f"{name}_pairs"] for name in (CLEAR, CONFUSED)}
+    lower = both["confused_first"] / both["confused_pairs"] < both["clear_first"] / both["clear_pairs"]
+    return Page(
+        title="Does `ctxbench data overlap` tell without labels which items requests will miss?",
+        answer=(
+            f"{'Yes' if lower.all() else 'Not everywhere'}, on {lower.sum()} of {len(both)} datasets: confused items "
+            f"come first for {share[CONFUSED]:.0%} of the requests that need them, the others for {share[CLEAR]:.0%}."
+        ),
+        picture=dot_picture(
+            {
+                row.dataset: {
+                    "confused": _dot(row.confused_first, row.confused_pairs),
+                    "others": _dot(row.clear_first, row.clear_pairs),
+                }
+                for row in both.itertuples(index=False)
+            },
+            x="% of the requests that need an item for which it comes first",
+            alt="How often a required item comes first: confused items and the others",
+            value="share",
+        ),
+        table=[
+            {
+                "dataset": row.dataset,
+                "items": f"{row.items:,}",
+                "confused": f"{row.confused:,}",
+                "others come first": _share(row.clear_first, row.clear_pairs),
+                "confused come first": _share(row.confused_first, row.confused_pairs),
+            }
+            for row in rows.itertuples(index=False)
+        ],
+        notes=(
+            (
+                "An item is confused if another of its type comes first in a search for the first sentence of its own "
+                "description; no request and no label is read for that. `ctxbench data overlap CATALOG` lists these "
+                "items and what merging or renaming would change: fix them before you label or tune. Most of what "
+                "requests miss is missed for other reasons ([misses](misses.md))."
+            ),
+        ),
+        made=(
+            f"`make overlap`: dense search, at most {SAMPLE} requests of each dataset, all splits. Pairs of a request "
+            "and an item that it requires; 95% intervals (Wilson) take pairs for independent."
+        ),
     )
-    lines = [
-        "# Does `ctxbench data overlap` tell without labels which items requests will miss?",
-        "",
-        f"**{answer}**",
-        "",
-        "| dataset | items | another is taken for | the others, found first | these, found first |",
-        "| --- | ---: | ---: | ---: | ---: |",
-        *(f"| {row.dataset} | {row.items:,} | {row.taken:,} | {said(row.told)} | {said(row.missed)} |" for row in rows),
-    ]
-    return "\n".join([*lines, "", ABOUT, ""])
 
 
-def share(counts: Sequence[int]) -> float:
-    """The share of pairs of a request and an item it requires in which the search puts the item first."""
-    return counts[0] / counts[1]
+def _share(hits: int, pairs: int) -> str:
+    """A share with its counts; a dash where there are none."""
+    return f"{hits / pairs:.0%} ({hits:,} of {pairs:,})" if pairs else "-"
 
 
-def said(counts: tuple[int, int]) -> str:
-    """A share with its 95% interval (Wilson) and its counts."""
-    if not counts[1]:
-        return "-"
-    bounds = wilson(*counts)
-    return (
-        f"{100 * share(counts):.0f}% ({100 * bounds.low:.0f}–{100 * bounds.high:.0f}; {counts[0]:,} of {counts[1]:,})"
-    )
+def _dot(hits: int, pairs: int) -> dict[str, float]:
+    """A share with its interval by Wilson."""
+    bounds = wilson(int(hits), int(pairs))
+    return {"share": hits / pairs, "low": bounds.low, "high": bounds.high}
 
-
-ABOUT = """`another is taken for`: items for which another of their type comes first in a search for the first sentence
-of their own description; no request and no label is read for that. `found first`: pairs of a request and an item that
-it requires (of at most 500 requests a dataset, all splits), in which dense search puts the item first among those of
-its type; 95% intervals (Wilson) of pairs, which take the required items of one request for independent.
-
-Made by `make overlap`.
-
-**What to do.** `ctxbench data overlap CATALOG` lists these items, with what merging two of them or another name would
-change. Fix the descriptions before you label or tune.
-
-**What this does not say.** That the others are found: most of what requests miss is missed for other reasons, as the
-column beside shows. That a merge or a new name which helps here helps requests as much."""
 
 if __name__ == "__main__":
-    run_script(main)
+    run_page("overlap", measure, page, about=__doc__.splitlines()[0])

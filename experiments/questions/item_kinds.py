@@ -6,147 +6,153 @@ For each type of item: what offering it costs, how much of it is needed, and wha
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING
+
+sys.path.append(str(Path(__file__).parents[1]))
 
 import pandas as pd
+from pages import Page, Picture, Tables, constrained_axes, run_page
 
 import ctxbench
 from ctxbench.datasets.dataset import Dataset
-from ctxbench.io.files import write_atomic
 from ctxbench.model.arrays import Grade
 from ctxbench.search.tokens import open_counter
 
-ROOT = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 DATASETS = ("workbench", "freight")
-SELECTORS = ("semantic/spec", "learned/normal")
+SELECTORS = {"semantic/spec": "specification's defaults", "learned/normal": "learned/normal"}
 COUNTER = "o200k"
 
 
-class Row(NamedTuple):
-    """What a selector did with the items of one type on one dataset: sums over the queries."""
-
-    dataset: str
-    selector: str
-    type: str
-    queries: int
-    offered: int
-    tokens: int
-    needed: int
-    found: int
-
-    @property
-    def price(self) -> float:
-        """Tokens offered for each needed item that was found; infinite where none was."""
-        return self.tokens / self.found if self.found else float("inf")
-
-
-def main() -> None:
-    """Ask, count and write the page."""
-    res = ctxbench.evaluate(
+def measure() -> Tables:
+    """Sums over the queries of a dataset, by selector and type of item."""
+    results = ctxbench.evaluate(
         list(DATASETS), list(SELECTORS), split="test", metrics=["completeness", "tokens"], counter=COUNTER
     )
-    rows = [row for dataset in DATASETS for name in SELECTORS for row in counted(res, dataset, name)]
-    write_atomic(ROOT / "reports" / "item-kinds.md", page(rows))
+    return {
+        "": pd.DataFrame(row for name in DATASETS for selector in SELECTORS for row in sums(results, name, selector))
+    }
 
 
-def counted(res: ctxbench.Results, dataset: str, selector: str) -> Iterator[Row]:
-    """One row a type, and one for all of them.
+def sums(results: ctxbench.Results, name: str, selector: str) -> Iterator[dict[str, object]]:
+    """A row for each type of item.
 
     Items of the session are left out: nobody searched for them. An alternative counts as needed.
     """
-    data: Dataset = res.datasets[dataset]
-    counter = open_counter(COUNTER)
-    items = list(data.catalog)
-    counts = counter.count(data.catalog.ids, [item.prompt_text for item in items])
-    tokens = dict(zip(data.catalog.ids, counts.tolist(), strict=True))
-    types = dict(zip(data.catalog.ids, (item.type for item in items), strict=True))
-    ids = dict(zip((item.key for item in items), data.catalog.ids, strict=True))
-    asked = {query.id for query in data.queries if query.split == "test"}
-    rows = [(row["query"], item) for row in selections(res, dataset, selector) for item in row["items"]]
-    held = {(query, item["id"]) for query, item in rows if item["origin"] == "session"}
-    offered = {(query, item["id"]) for query, item in rows} - held
+    dataset: Dataset = results.datasets[name]
+    items, ids = list(dataset.catalog), dataset.catalog.ids
+    tokens = dict(
+        zip(ids, open_counter(COUNTER).count(ids, [item.prompt_text for item in items]).tolist(), strict=True)
+    )
+    keys = dict(zip((item.key for item in items), ids, strict=True))
+    queries = {query.id for query in dataset.queries if query.split == "test"}
+    selected = [(row["query"], item) for row in selections(results, name, selector) for item in row["items"]]
+    session = {(query, item["id"]) for query, item in selected if item["origin"] == "session"}
+    offered = {(query, item["id"]) for query, item in selected} - session
     needed = {
-        (label.query, ids[label.item])
-        for label in data.labels
-        if label.grade == Grade.REQUIRED and label.query in asked
-    } - held
-    for kind in [*dict.fromkeys(types.values()), "all"]:
-        of_kind = {one for one, its in types.items() if kind in (its, "all")}
-        mine = [pair for pair in offered if pair[1] in of_kind]
-        want = {pair for pair in needed if pair[1] in of_kind}
-        spent = sum(tokens[item] for _, item in mine)
-        yield Row(dataset, selector, kind, len(asked), len(mine), spent, len(want), len(want & set(mine)))
+        (label.query, keys[label.item])
+        for label in dataset.labels
+        if label.grade == Grade.REQUIRED and label.query in queries
+    } - session
+    for type_ in dict.fromkeys(item.type for item in items):
+        members = {item.id for item in items if item.type == type_}
+        offered_type, needed_type = ({pair for pair in pairs if pair[1] in members} for pairs in (offered, needed))
+        yield {
+            "dataset": name,
+            "selector": selector,
+            "type": type_,
+            "queries": len(queries),
+            "offered": len(offered_type),
+            "tokens": sum(tokens[item] for _, item in offered_type),
+            "needed": len(needed_type),
+            "needed_offered": len(needed_type & offered_type),
+        }
 
 
-def selections(res: ctxbench.Results, dataset: str, selector: str) -> Iterator[dict]:
+def selections(results: ctxbench.Results, dataset: str, selector: str) -> Iterator[dict]:
     """What was offered for each query, as the run stored it."""
-    path = res.folder / dataset / selector.replace("/", "~") / "selections.jsonl"
+    path = results.folder / dataset / selector.replace("/", "~") / "selections.jsonl"
     yield from map(json.loads, path.read_text("utf-8").splitlines())
 
 
-def page(rows: list[Row]) -> str:
-    """The page: the answer, the table, how it was made."""
-    frame = pd.DataFrame([{**row._asdict(), "price": row.price} for row in rows])
-    frame = frame[(frame.needed > 0) & (frame.type != "all")]
-    sums = frame.groupby(["selector", "type"])[["tokens", "found"]].sum()
-    price = (sums.tokens / sums.found).unstack("type").round()
-    share = 100 * sums / sums.groupby("selector").sum()
-    dear = price.loc[SELECTORS[0]].idxmax()
-    told = [
-        ", ".join(f"{value:,.0f} for a {kind}" for kind, value in price.loc[name].sort_values().items())
-        for name in SELECTORS
-    ]
-    answer = (
-        f"A needed item that is found costs, in prompt tokens of all offers of its kind, with the shipped ranking "
-        f"{told[1]}; with the specification's defaults {told[0]}. "
-        f"There, {dear}s take {share.tokens[SELECTORS[0], dear]:.0f}% of the tokens and "
-        f"are {share.found[SELECTORS[0], dear]:.0f}% of what is found."
+def page(tables: Tables) -> Page:
+    """The page of these sums: both datasets together."""
+    by_type = both_datasets(tables[""])
+    costs = by_type["cost"].unstack("type").loc[list(SELECTORS)]
+    spec, shipped = (costs.loc[selector] for selector in SELECTORS)
+    return Page(
+        title="Which kinds of items deserve their context?",
+        answer=(
+            f"Tools first: a needed tool costs {shipped['tool']:,.0f} tokens, wrong offers counted; a rule "
+            f"{shipped['rule']:,.0f}, a reference {shipped['reference']:,.0f} (the specification's defaults: "
+            f"{spec['reference']:,.0f})."
+        ),
+        picture=Picture(
+            draw=partial(draw, costs),
+            alt="Prompt tokens for each needed item that was offered, by type",
+            width=520,
+            height=280,
+        ),
+        table=[
+            {
+                "type": type_,
+                "selector": SELECTORS[selector],
+                "tokens per query": f"{row['tokens'] / row['queries']:,.0f}",
+                "needed items offered": f"{row['needed_offered']:,.0f} of {row['needed']:,.0f} "
+                f"({row['needed_offered'] / row['needed']:.0%})",
+                "offered items needed": f"{row['needed_offered'] / row['offered']:.0%}",
+                "tokens per needed item": f"{row['cost']:,.0f}",
+            }
+            for (type_, selector), row in by_type.iterrows()
+        ],
+        notes=(
+            (
+                "Tokens per needed item: prompt tokens of all offers of a type, for each needed item among them. Where "
+                "one type costs far more than the others, cut it alone ([presets-domains](presets-domains.md)), "
+                "shorten its texts, or offer it by name and let the model load it (type `skill`). A costly type may "
+                "still be worth more: a missed rule can do more harm than a missed tool."
+            ),
+        ),
+        made=(
+            "`make questions`: test splits of `workbench` and `freight` together, whose catalogs hold tools, rules and "
+            "references; tokens by o200k. What the session holds is left out. Both datasets were written and labelled "
+            "by a language model."
+        ),
     )
-    lines = [
-        "# Which kinds of items deserve their context",
-        "",
-        f"**{answer}**",
-        "",
-        "| dataset | selector | type | offered a query | tokens a query | needed, found | offered, needed | price |",
-        "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for row in rows:
-        if not row.needed and not row.offered:
-            continue
-        found = (
-            f"{row.found:,} of {row.needed:,} ({100 * row.found / row.needed:.0f}%)" if row.needed else "none needed"
-        )
-        share = f"{100 * row.found / row.offered:.1f}%" if row.offered else "-"
-        price = f"{row.price:,.0f}" if row.found else "-"
-        cells = (
-            row.dataset,
-            row.selector,
-            row.type,
-            f"{row.offered / row.queries:.2f}",
-            f"{row.tokens / row.queries:,.0f}",
-            found,
-            share,
-            price,
-        )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "", ABOUT, ""])
 
 
-ABOUT = """`needed, found`: of the needed items, how many were offered. `offered, needed`: of the offered items, how
-many are needed. `price`: prompt tokens of all offers of the kind, for each needed item among them.
+def both_datasets(rows: pd.DataFrame) -> pd.DataFrame:
+    """Sums over the datasets by type and selector, types that are needed only, with `cost` for each needed item."""
+    columns = ["queries", "offered", "tokens", "needed", "needed_offered"]
+    total = rows.groupby(["type", "selector"])[columns].sum()
+    total = total[total["needed"] > 0]
+    total = total.assign(cost=total["tokens"] / total["needed_offered"])
+    return total.sort_values(["cost"]).sort_index(level="type", sort_remaining=False, ascending=False)
 
-Made by `make questions`. Test splits of workbench and freight, whose catalogs hold tools, rules and
-references; prompt tokens by o200k. An item is needed where a label requires it; of alternatives each counts. What the
-session holds is left out: nobody searched for it.
 
-**What to do.** The price of a kind is what its items cost times how seldom they are right. Where one kind costs far
-more than the others, give it a cut of its own (`by_domain`; `presets-domains.md` says which), shorten its texts, or
-offer it by name and description and let the model load it (type `skill`).
+def draw(costs: pd.DataFrame, figure: Figure) -> None:
+    """Bars by type, a colour for each selector."""
+    axes = constrained_axes(figure)
+    types = ["tool", "rule", "reference"]
+    for index, (selector, colour) in enumerate(zip(SELECTORS, ("0.7", "C0"), strict=True)):
+        heights = [row + 0.4 * index for row in range(len(types))]
+        values = costs.loc[selector, types]
+        axes.barh(heights, values, 0.36, color=colour, label=SELECTORS[selector])
+        for height, value in zip(heights, values, strict=True):
+            axes.text(value, height, f" {value:,.0f}", va="center")
+    axes.set_yticks([row + 0.2 for row in range(len(types))], types)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.15 * costs.max().max())
+    axes.set_xlabel("prompt tokens per needed item")
+    axes.grid(visible=False, axis="y")
+    axes.legend(frameon=False, loc="upper right")
 
-**What this does not say.** That a costly kind is worth less: a rule that is missing may cost more than a tool. Both
-datasets were written and labelled by a language model."""
 
 if __name__ == "__main__":
-    main()
+    run_page("item-kinds", measure, page, about=__doc__.splitlines()[0])

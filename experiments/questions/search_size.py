@@ -1,28 +1,34 @@
-"""To what size a search that compares every vector serves: reports/search-size.md (`make questions`).
+"""Up to how many items an exact search is fast enough: reports/search-size.md (`make questions`).
 
-Catalogs of made vectors (384 numbers, length 1), one chunk an item, searched through the pipeline that `dense` is.
+Catalogs of made vectors (384 numbers, length 1), one chunk per item, searched through the pipeline that `dense` is.
 """
 
 from __future__ import annotations
 
-import statistics
+import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 from zlib import crc32
 
+sys.path.append(str(Path(__file__).parents[1]))
+
 import numpy as np
+import pandas as pd
+from pages import Page, Picture, Tables, constrained_axes, run_page
 
 import ctxbench
 from ctxbench.evaluation.experiment import machine
-from ctxbench.io.files import write_atomic
 
-ROOT = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 SIZES = (100, 1_000, 10_000, 100_000)
 DIMENSIONS = 384
 REQUESTS = 60
-PER_100 = 10.0  # milliseconds: what document 001 says a search costs for each 100 items
+PER_ITEM = 0.1  # milliseconds: what document 001 says a search costs for each item
 SLOW = 100.0  # milliseconds: a person begins to notice
 
 
@@ -32,8 +38,8 @@ def vectors(texts: Sequence[str]) -> np.ndarray:
     return (made / np.linalg.norm(made, axis=1, keepdims=True)).astype(np.float32)
 
 
-def measured(size: int) -> list[float]:
-    """Milliseconds of each request, asked one at a time after the first."""
+def request_times(size: int) -> list[float]:
+    """Milliseconds of each request, sent one at a time after the first."""
     catalog = ctxbench.catalog([{"type": "tool", "name": f"n{n}", "description": f"item {n}"} for n in range(size)])
     search = ctxbench.pipeline(retrieve={"dense": {"embedder": vectors}}, refine=[{"first": {"n": 5}}])
     ctxbench.select("item 1", catalog, selector=search)
@@ -45,36 +51,71 @@ def measured(size: int) -> list[float]:
     return times
 
 
-def main() -> None:
-    """Measure each size and write the page."""
-    write_atomic(ROOT / "reports" / "search-size.md", page({size: measured(size) for size in SIZES}, machine()))
+def measure() -> Tables:
+    """Median and 95th percentile of each size, in milliseconds, with the machine that took them."""
+    about = machine()
+    rows = []
+    for size in SIZES:
+        times = request_times(size)
+        median, slow = np.quantile(times, [0.5, 0.95])
+        row = {"items": size, "median_ms": median, "p95_ms": slow, "document_001_ms": PER_ITEM * size}
+        rows.append({**row, "processor": about["processor"], "cores": about["usable_cores"], "load": about["load"]})
+    return {"": pd.DataFrame(rows)}
 
 
-def page(times: dict[int, list[float]], where: dict[str, Any]) -> str:
-    """The page: the answer, the table, how it was made."""
-    middle = {size: statistics.median(found) for size, found in times.items()}
-    serves = max((size for size, value in middle.items() if value <= SLOW), default=0)
-    tried = ", the most that were tried" if serves == max(times) else ""
-    answer = (
-        f"Comparing every vector serves up to {serves:,} items{tried}: a request takes {middle[serves]:.1f} ms there "
-        f"(median), under the {SLOW:g} ms that a person notices."
-        if serves
-        else f"Comparing every vector takes more than {SLOW:g} ms even for {min(times):,} items."
+def page(tables: Tables) -> Page:
+    """The page of these times."""
+    times = tables[""]
+    fast = times[times["median_ms"] <= SLOW]
+    answer = f"No size is fast enough: {times['items'].min():,} items take over {SLOW:g} ms."
+    if len(fast):
+        last = fast.iloc[-1]
+        most = ", the most tried" if last["items"] == times["items"].max() else ""
+        answer = (
+            f"Up to {last['items']:,} items{most}: an exact search takes {last['median_ms']:.1f} ms there, under the "
+            f"{SLOW:g} ms that a person notices."
+        )
+    first = times.iloc[0]
+    return Page(
+        title="Up to how many items is an exact search fast enough?",
+        answer=answer,
+        picture=Picture(
+            draw=partial(draw, times),
+            alt="Time of a request by number of items, and what the document says",
+            width=520,
+            height=300,
+        ),
+        table=[
+            {
+                "items": f"{row.items:,}",
+                "median, ms": f"{row.median_ms:.1f}",
+                "95th percentile, ms": f"{row.p95_ms:.1f}",
+                "document 001, ms": f"{row.document_001_ms:,.0f}",
+            }
+            for row in times.rename(columns=str).itertuples(index=False)
+        ],
+        made=(
+            f"`make questions`: {REQUESTS} new requests of each size, one at a time. Vectors are made up, so that no "
+            "time goes into embedding: your model's time for a new request comes on top ([embedders](embedders.md)). "
+            "Timed is the whole answer from Python, every item explained. "
+            f"{first['processor']}, {first['cores']} cores, load {first['load']:g}."
+        ),
     )
-    rows = [
-        f"| {size:,} | {middle[size]:.1f} | {sorted(found)[int(0.95 * len(found))]:.1f} | {PER_100 * size / 100:,.0f} |"
-        for size, found in times.items()
-    ]
-    head = ["| items | median, ms | 95th percentile, ms | document 001, ms |", "| ---: | ---: | ---: | ---: |"]
-    about = (
-        f"Made by `make questions`: {REQUESTS} requests a size, one at a time, each new. Vectors are made up "
-        f"({DIMENSIONS} numbers), so that no time goes into embedding; your model's time for a new request comes on "
-        "top (`embedders.md`). Timed is the whole answer from Python, explained item by item. The document's "
-        f"figure is 10 ms for each 100 items. {where['processor']}, {where['usable_cores']} cores, "
-        f"load {where['load']}."
-    )
-    return "\n".join(["# To what size brute force serves", "", f"**{answer}**", "", *head, *rows, "", about, ""])
+
+
+def draw(times: pd.DataFrame, figure: Figure) -> None:
+    """Lines over the number of items, both axes logarithmic."""
+    axes = constrained_axes(figure)
+    lines = (("median_ms", "measured", "C0"), ("document_001_ms", "document 001", "0.6"))
+    for column, label, colour in lines:
+        axes.plot(times["items"], times[column], marker="o", color=colour, label=label)
+    axes.axhline(SLOW, color="0.8", linestyle="--", zorder=0)
+    axes.set(xscale="log", yscale="log", xlabel="items", ylabel="ms per request")
+    axes.set_xticks(times["items"], [f"{size:,}" for size in times["items"]])
+    axes.set_yticks([10, 100, 1_000, 10_000], ["10", "100", "1,000", "10,000"])
+    axes.minorticks_off()
+    axes.legend(frameon=False)
 
 
 if __name__ == "__main__":
-    main()
+    run_page("search-size", measure, page, about=__doc__.splitlines()[0])

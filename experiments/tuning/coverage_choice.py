@@ -164,11 +164,11 @@ def choices(
     for _ in range(samples):
         drawn = rng.choice(whole.n_queries, 2 * n, replace=False)
         tuning, test = (whole.select_queries(_mask(whole.n_queries, part)) for part in (drawn[:n], drawn[n:]))
-        found = chosen(tuning, families)
+        settings = chosen(tuning, families)
         sides = {"tuning": tuning, "test": test}
         row = [
             None if values is None else _choice(policy, values, sides, whole)
-            for (policy, _), values in zip(ARMS, found, strict=True)
+            for (policy, _), values in zip(ARMS, settings, strict=True)
         ]
         rows.append(row)
     return [list(arm) for arm in zip(*rows, strict=True)]
@@ -179,7 +179,7 @@ def chosen(rankings: MeasuredRankings, families: Sequence[Cuts]) -> list[Mapping
     optima = [Optimum(policy, level=level) for policy, level in ARMS]
     for family in families:
         sweep(family, rankings, optima)
-    return [None if one.best is None else one.best.values for one in optima]
+    return [None if optimum.best is None else optimum.best.values for optimum in optima]
 
 
 def measured(rankings: MeasuredRankings, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
@@ -192,16 +192,16 @@ def _choice(
 ) -> Choice:
     limit, aim = Optimum(policy).limits[0], Measure(policy.objective)
     true = {m: float(np.nanmean(each)) for m, each in measured(whole, values).items()}
-    found = {name: measured(side, values) for name, side in sides.items()}
-    said = {name: (_said(of, limit.measure, true), _said(of, aim, true)) for name, of in found.items()}
+    by_side = {name: measured(side, values) for name, side in sides.items()}
+    said = {name: (_said(of, limit.measure, true), _said(of, aim, true)) for name, of in by_side.items()}
     return Choice(limit.sign * true[limit.measure] >= limit.sign * limit.target, true[aim], said)
 
 
-def _said(found: Mapping[Measure, FloatArray], measure: Measure, true: Mapping[Measure, float]) -> Said:
+def _said(by_query: Mapping[Measure, FloatArray], measure: Measure, true: Mapping[Measure, float]) -> Said:
     truth, amount = true[measure], measure.metric == TOKENS
-    one = estimate(found[measure], scale="amount" if amount else "yes/no")
+    sample = estimate(by_query[measure], scale="amount" if amount else "yes/no")
     unit = truth if amount else 1.0
-    return Said(one.interval.low <= truth <= one.interval.high, (one.value - truth) / unit)
+    return Said(sample.interval.low <= truth <= sample.interval.high, (sample.value - truth) / unit)
 
 
 def _mask(n: int, rows: IntArray) -> BoolArray:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from scipy import stats
 
-from ctxbench.evaluation.statistics import Interval, Scale, difference_interval, estimate
+from ctxbench.evaluation.statistics import Interval, Scale, difference_interval, estimate, wilson_bounds
 from ctxbench.model.arrays import FloatArray, IntArray
 
 DRAWS = 10_000
@@ -19,35 +19,17 @@ _BLOCK = 250  # samples drawn at a time, to bound memory
 Lengths: TypeAlias = Callable[[np.random.Generator, tuple[int, int]], IntArray]
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """What intervals of samples of one population did.
-
-    Attributes:
-        covered: share that held the truth.
-        above, below: shares that lay wholly above it, and below.
-        held: share that said of themselves that they hold.
-        width: mean width, as a share of the truth for amounts.
-    """
-
-    covered: float
-    above: float
-    below: float
-    held: float
-    width: float
+def coverage(intervals: Iterator[Interval], truth: float) -> float:
+    """The share of intervals that hold the truth."""
+    rows = np.array([(interval.low, interval.high) for interval in intervals])
+    return float(((rows[:, 0] <= truth) & (truth <= rows[:, 1])).mean())
 
 
-def tally(intervals: Iterator[Interval], truth: float) -> Tally:
-    """Count what intervals hold."""
-    rows = np.array([(one.low, one.high, one.holds) for one in intervals], dtype=np.float64)
-    low, high, held = rows.T
-    return Tally(
-        covered=float(((low <= truth) & (truth <= high)).mean()),
-        above=float((low > truth).mean()),
-        below=float((high < truth).mean()),
-        held=float(held.mean()),
-        width=float((high - low).mean()),
-    )
+def count_coverage(n: int, p: float) -> float:
+    """Coverage of Wilson's interval for a share of queries: exact, the chances of all counts added up."""
+    counts = np.arange(n + 1)
+    low, high = wilson_bounds(counts / n, n)
+    return float(stats.binom.pmf(counts, n, p)[(low <= p) & (p <= high)].sum())
 
 
 def blocks(draws: int) -> Iterator[int]:
@@ -73,16 +55,16 @@ def recalls(rng: np.random.Generator, shape: tuple[int, int], p: float, *, toget
     return np.asarray(rng.binomial(needed, chance) / needed, dtype=np.float64)
 
 
-def share_tally(n: int, p: float, *, together: float, draws: int, seed: int) -> Tally:
+def share_coverage(n: int, p: float, *, together: float, draws: int, seed: int) -> float:
     """Intervals of mean recall."""
     rng = np.random.default_rng([seed, n, round(1000 * p), round(100 * together)])
 
-    def made() -> Iterator[Interval]:
+    def intervals() -> Iterator[Interval]:
         for size in blocks(draws):
             for sample in recalls(rng, (size, n), p, together=together):
                 yield estimate(sample, scale="share").interval
 
-    return tally(made(), p)
+    return coverage(intervals(), p)
 
 
 @dataclass(frozen=True)
@@ -147,17 +129,17 @@ AMOUNTS: Mapping[str, Amount] = {
 }
 
 
-def amount_tally(name: str, n: int, *, draws: int, seed: int) -> Tally:
+def amount_coverage(name: str, n: int, *, draws: int, seed: int) -> float:
     """Intervals of mean tokens."""
     amount = AMOUNTS[name]
     rng = np.random.default_rng([seed, n, list(AMOUNTS).index(name), 1])
 
-    def made() -> Iterator[Interval]:
+    def intervals() -> Iterator[Interval]:
         for size in blocks(draws):
             for sample in amount.tokens(rng, (size, n)):
                 yield estimate(sample / amount.truth, scale="amount").interval
 
-    return tally(made(), 1.0)
+    return coverage(intervals(), 1.0)
 
 
 # Shares of queries that one selector loses and that it wins against another
@@ -202,8 +184,8 @@ def _thinned(kept: float) -> Callable[[np.random.Generator, tuple[int, int]], Fl
 
     def differences(rng: np.random.Generator, shape: tuple[int, int]) -> FloatArray:
         needed = rng.choice(np.arange(1, len(REQUIRED) + 1), p=REQUIRED, size=shape)
-        found = rng.binomial(needed, 0.9)
-        return np.asarray((rng.binomial(found, kept) - found) / needed, dtype=np.float64)
+        before = rng.binomial(needed, 0.9)
+        return np.asarray((rng.binomial(before, kept) - before) / needed, dtype=np.float64)
 
     return differences
 
@@ -228,15 +210,15 @@ PAIRS: Mapping[str, Pair] = {
 }
 
 
-def pair_tally(name: str, n: int, *, draws: int, seed: int) -> Tally:
+def pair_coverage(name: str, n: int, *, draws: int, seed: int) -> float:
     """Intervals of a mean difference; those of tokens in units of the true one."""
     pair = PAIRS[name]
     unit = abs(pair.truth) if pair.scale == "amount" else 1.0
     rng = np.random.default_rng([seed, n, list(PAIRS).index(name), 2])
 
-    def made() -> Iterator[Interval]:
+    def intervals() -> Iterator[Interval]:
         for size in blocks(draws):
             for sample in pair.differences(rng, (size, n)):
                 yield difference_interval(sample / unit, scale=pair.scale)
 
-    return tally(made(), pair.truth / unit)
+    return coverage(intervals(), pair.truth / unit)

@@ -94,6 +94,7 @@ HOW = {
     "make demo": DRY,
     "make test": DRY,
     "make test-all": DRY,
+    "make pages": DRY,
     "make reports": DRY,
     "make bench": DRY,
     'pip install "./ctxbench[mcp]"': PINNED,

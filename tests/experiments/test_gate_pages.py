@@ -1,115 +1,118 @@
-"""The pages on the gate say what was measured, here of made-up figures."""
+"""What the pages on the gate and on intervals sum up, from made-up figures."""
 
 from __future__ import annotations
 
-import gate_report
+import importlib.util
+from pathlib import Path
+
+import gate_chance_intervals
+import gate_world
+import pandas as pd
 import pytest
-from gate_chance import CHANCE, OTHER
-from gate_chance import Cell as Simulated
-from gate_edits import Named
-from gate_harmless import TWINNED, Found, Rerun, rewordings
-from gate_intervals_page import COVERAGE, DETECTABLE, HEADS, MADE_UP, NEEDED, NS
-from gate_intervals_page import page as intervals_page
-from gate_power import Cell, Power
-from gate_price import Cost, Price
-from gate_world import ALLOWANCES, OWN, Loss
+import tuning_coverage
 
-from ctxbench.gate.results import Verdict
-from ctxbench.report.pages import parted, titles
+SCRIPT = Path(__file__).parents[2] / "experiments" / "gate" / "measure.py"
 
 
-def found(verdict=Verdict.SAME, net=0):
-    losses = (Loss(net, 100, by_metrics=False),)
-    return Found((verdict,), changed=1, swapped=2, lost=1, gained=0, allowed=(1,), net=(net,), losses=losses)
+@pytest.fixture(scope="module")
+def gate():
+    """The script; other experiments have one of this name."""
+    spec = importlib.util.spec_from_file_location("gate_measure", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def cell(right):
-    allowing = dict.fromkeys(ALLOWANCES, right)
-    return Cell(draws=100, worse=right, right=right, net=3, by_facts=0, by_metrics=0, allowing=allowing, other={})
-
-
-def power(fault, dataset, *rights):
-    cells = {("s/normal", n): cell(right) for n, right in zip(NS, rights, strict=True)}
-    whole = {"s/normal": ("worse", 4, "chunker")}
-    return Power(dataset=dataset, fault=fault, about="made", cells=cells, whole=whole, agreed=2, compared=2)
-
-
-def simulated(repeats, chance, by_facts=0.1):
-    single = dict.fromkeys(("completeness", "recall", "tokens"), 0.01)
-    covered = dict.fromkeys(single, 0.95)
-    return Simulated(
-        n=30, repeats=repeats, chance=chance, worse=0.01, better=0.02, single=single, covered=covered, by_facts=by_facts
+def faults():
+    rows = [("chunker", "workbench", 96, 100), ("chunker", "freight", 94, 90), ("look-alikes", "freight", 3, 3)]
+    rows += [(fault, "workbench", 100, 100) for fault in ("items dropped", "rule replaced", "static model")]
+    rows += [("costly look-alikes", "freight", 100, 99)]
+    columns = dict.fromkeys(gate_world.ALLOWED_COLUMNS, 100)
+    return pd.DataFrame(
+        {"fault": fault, "dataset": name, "n": n, "right": right, **columns}
+        for fault, name, large, small in rows
+        for n, right in ((100, small), (300, large))
     )
 
 
-def edit(right):
-    return Named(
-        name="e", about="a", expected=("nothing", ()), verdict="worse", lost=1, gained=0,
-        found=("nothing", (), ""), lost_labels=0, right=right, loss=Loss(1, 100, by_metrics=False),
-    )  # fmt: skip
+def tables():
+    allowed = dict.fromkeys(gate_world.ALLOWED_COLUMNS, 0)
+    harmless = [("workbench", "threads", "all", 150, 0), ("freight", "threads", "all", 50, 1)]
+    harmless += [("freight with twins", "threads", "all", 10, 0), ("freight", "rewordings", "all", 20, 1)]
+    harmless += [("freight", "rewordings", "300", 200, 2), ("freight", "all rewordings together", "all", 1, 1)]
+    names = ["dataset", "change", "queries", "checks", "worse"]
+    chance = {"repeats": 1, "base_chance": 0.1, "worse": 0.02, "better": 0.01, "loses_more_than_allowed": 0.3}
+    edits = {"right": True, "lost": 1, "gained": 0, **allowed}
+    return {
+        "harmless": pd.DataFrame(harmless, columns=names).assign(swapped=2, **allowed),
+        "faults": faults(),
+        "chance": pd.DataFrame(
+            [
+                {**chance, "head_chance": 0.1, "recall_covered": 0.96},
+                {**chance, "head_chance": 0.2, "recall_covered": 0.94, "worse": 0.9},
+                {**chance, "head_chance": 0.1, "recall_covered": 0.99, "repeats": 3, "loses_more_than_allowed": 0.004},
+            ]
+        ),
+        "edits": pd.DataFrame([edits, edits, {**edits, "right": False}]),
+        "time": pd.DataFrame({"process": ["unchanged", "touched", "numpy"], "ratio": [3.25, 9, 1], "megabytes": 95.0}),
+    }
 
 
-@pytest.fixture
-def measured():
-    draws = {n: [found(), found(Verdict.WORSE)] for n in NS}
-    places = {(name, place): (found(), draws) for name, rows in rewordings().items() for place in (*range(2), None)}
-    return gate_report.Measured(
-        reruns={
-            Rerun("workbench", "threads", 0): found(),
-            Rerun("freight", "threads", 0): found(Verdict.WORSE),
-            Rerun(TWINNED, "noise on scores", 0): found(),
-        },
-        rewordings=places,
-        power=[power("chunker", "workbench", 10, 50, 96), power("chunker", "freight", 20, 40, 94),
-               power("look-alikes", "freight", 1, 2, 3)],
-        chance=[simulated(1, CHANCE, 0.3), simulated(3, CHANCE, 0.001), simulated(1, OTHER)],
-        edits=[edit(True), edit(True), edit(False)],
-        price=Price(unchanged=Cost(seconds=1, ratio=3.25, megabytes=90), touched=Cost(seconds=2, ratio=9, megabytes=95),
-                    numpy=0.2, load=1.0),
-    )  # fmt: skip
+def test_what_is_demanded_of_the_gate_holds_or_not(gate):
+    rows = {row["question"]: row for row in gate.rows(tables())}
+    assert rows["false alarms: reruns"]["measured"].startswith("1 of 200;")
+    assert rows["false alarms: rewordings"]["measured"] == "1 of 20"
+    assert rows["five planted faults"]["measured"] == "5 of 6 rows"
+    assert rows["equal selectors called worse or better"]["measured"] == "3.0% of 1,000 checks"
+    assert rows["95% intervals hold the difference"]["measured"].startswith("94.0% to 99.0%")
+    assert rows["causes of edits"]["measured"] == "2 of 3"
+    holds = {name: row["holds"] == "yes" for name, row in rows.items()}
+    assert not any(holds[name] for name in ("false alarms: reruns", "five planted faults", "causes of edits"))
+    assert all(holds[name] for name in ("false alarms: rewordings", "time, nothing changed", "memory"))
 
 
-def test_the_page_on_the_gate_opens_with_its_answer_and_the_bars(measured):
-    both = parted(gate_report.page(measured), gate_report.APART, name="gate")
-    lines = both.page.splitlines()
-    assert lines[0] == "# What the gate is worth"
-    assert lines[2] == (
-        "**`ctxbench check` calls 1 of 2 reruns with a harmless change worse, and 0 of 4 neutral rewordings; with 300 "
-        "queries it calls planted faults of 0 of 2 kinds worse and names their cause first in at least 95 of 100 "
-        "draws, and those of the others less often; it names the right cause of 2 of 3 edits by hand; where nothing "
-        "changed "
-        "it takes 3.2 times as long as a process that only imports numpy.**"
+def test_a_fault_is_named_as_often_as_where_it_is_named_least(gate):
+    least = gate.least_named(faults().query("fault != 'look-alikes' or n == 300"))
+    assert least.loc["chunker", 300] == 94
+    assert least.loc["chunker", 100] == 90
+
+
+def test_other_defaults_are_counted_where_something_may_be_lost(gate):
+    counts = {column: 100 - 3 * index for index, column in enumerate(gate_world.ALLOWED_COLUMNS)}
+    harmless = pd.DataFrame(
+        {"change": "rewordings", "queries": queries, "checks": 50, **dict.fromkeys(gate_world.ALLOWED_COLUMNS, 5)}
+        for queries in ("all", "300")
     )
-    bars = {line.split(" | ")[0].strip("| "): line for line in lines if line.count(" | ") == 3}
-    assert bars["False alarms, reruns"].endswith("| 1 of 2 worse, 1 not called the same | **does not hold** |")
-    assert bars["Power"].endswith("| 1 of 2 rows of the five faults | **does not hold** |")
-    assert bars["Price in memory"] == "| Price in memory | under 300 MB | 95 MB | holds |"
-    assert "* Power: below it are chunker, freight, s/normal (94)." in lines
-    assert "| chunker | yes | 10 | 40 | 94 |" in lines
-    assert "| look-alikes | no | 1 | 2 | 3 |" in lines
-    assert len(OWN) == 2
-    assert titles(both.tables) == list(gate_report.APART)
+    edits = pd.DataFrame([{"lost": 2, "gained": 0, **counts}, {"lost": 0, "gained": 1, **counts}])
+    defaults = gate.defaults_of({"harmless": harmless, "faults": faults().assign(**counts), "edits": edits})
+    assert defaults["rewordings_worse"].tolist() == [5] * 5
+    assert defaults["draws_worse"].tolist() == [0.1] * 5
+    assert defaults["fault_rows_named"].tolist() == [6, 6, 0, 0, 0]  # in 100, 97, 94, 91, 88 of 100 draws
+    assert defaults["losing_edits"].tolist() == [1] * 5
 
 
-def test_the_page_on_intervals_gives_the_least_and_the_most():
-    rows = {
-        COVERAGE: [
-            ["d", "recall", "30", "1x", "0.1 -> 0.1", "60.0%", "94.0%", "95.0%", "1.2", "3.0%"],
-            ["d", "recall", "30", "1x", "0 -> 0.1", "100.0%", "100.0%", "-", "1.2", "9.0%"],
-        ],
-        MADE_UP: [["e", "30", "1", "9.0%", "70.0%", "80.0%", "-"], ["e", "30", "2", "50.0%", "-", "60.0%", "9.5%"]],
-        DETECTABLE: [["d", "tokens", "30", "0", "9%", "0.4", "-"], ["d", "tokens", "30", "0", "9%", "0.4", "81.0%"]],
-        NEEDED: [["d", "recall", "0 -> 0.1", "1", "9", "66.0%", "-"]],
-    }  # fmt: skip
-    both = parted(intervals_page(rows, draws=400), list(HEADS), name="gate-intervals")
-    lines = both.page.splitlines()
-    assert lines[2] == (
-        "**The 95% interval that `ctxbench check` prints beside a difference holds the true difference in 94.0% to "
-        "100.0% of simulated checks on the shipped datasets, where the intervals that it printed at first held it in "
-        "60.0% to 100.0%; with made-up token counts that differ much it holds it in 60.0% at worst, and in 9.5% where "
-        "it is not itself marked as carried by too few values.**"
+def test_intervals_of_the_gate_are_given_from_the_least_to_the_most():
+    tables = {
+        "": pd.DataFrame({"metric": ["recall", "recall"], "n": 30, "covered": [0.94, 1.0]}),
+        "made-up": pd.DataFrame({"n": [30, 30], "covered": [0.7, 0.8], "covered_unmarked": [float("nan"), 0.9]}),
+        "detectable": pd.DataFrame({"n": [30], "judged_worse": [float("nan")]}),
+    }
+    spans = gate_chance_intervals.spans_of(tables)
+    assert spans.loc["recall", 30].tolist() == [94, 100]
+    assert spans.loc["made-up token counts", 30].tolist() == [70, 80]
+    assert spans.loc["made-up token counts, without ~", 30].tolist() == [90, 90]
+
+
+def test_what_was_chosen_counts_by_the_usual_confidence_among_all_settings():
+    chosen = {"n": 50, "constraint_test": 0.9, "objective_test": 0.96, "constraint_tuning": 0.8}
+    chosen |= {"objective_tuning": 0.85, "met": 0.99}
+    rows = [{"settings": "all", "confidence": 0.95}, {"settings": "all", "confidence": 0.98, "met": 1.0}]
+    rows += [{"settings": "first k", "confidence": 0.95, "constraint_test": 0.1}]
+    choices = pd.DataFrame([{**chosen, **row} for row in rows])
+    coverages = tuning_coverage.by_kind(
+        {"": pd.DataFrame({"kind": ["recall"], "n": 50, "covered": 0.5}), "choices": choices}
     )
-    assert "| recall | 30 | 60.0% to 100.0% | 94.0% to 100.0% | 95.0% to 95.0% | 3.0% to 3.0% |" in lines
-    assert "| tokens | 30 | - | - | - | - |" in lines
-    assert "| ... as it was at first? | 95% | 9.0% to 50.0% |" in lines
-    assert titles(both.tables) == list(HEADS)
+    kinds = coverages.groupby("kind")["covered"].agg(list).to_dict()
+    assert kinds[tuning_coverage.TEST] == [0.9, 0.96]
+    assert kinds[tuning_coverage.TUNING] == [0.8, 0.85]
+    assert kinds[tuning_coverage.MET] == [0.99]

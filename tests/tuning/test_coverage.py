@@ -1,4 +1,4 @@
-"""What intervals that `tune` prints cover: exact where it can be; experiments/tuning/coverage.py is the larger form."""
+"""What intervals that `tune` prints cover: exact where it can be; experiments/tuning has the larger form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from ctxbench.evaluation.statistics import wilson, wilson_bounds
 
 ROOT = Path(__file__).parents[2]
-MODULES = ("coverage_exact", "coverage_drawn", "coverage_groups", "coverage_choice")
+MODULES = ("coverage_drawn", "coverage_groups", "coverage_choice")
 WILSON = {  # coverage in percent, by (n, p)
     (50, 0.5): 93.51,
     (50, 0.9): 97.03,  # above the bar of 93 to 97
@@ -33,11 +33,10 @@ def simulation():
     try:
         import coverage_choice
         import coverage_drawn
-        import coverage_exact
         import coverage_groups
     finally:
         sys.path.remove(str(ROOT / "experiments" / "tuning"))
-    yield coverage_exact, coverage_drawn, coverage_groups, coverage_choice
+    yield coverage_drawn, coverage_groups, coverage_choice
     for name in MODULES:
         del sys.modules[name]
 
@@ -61,59 +60,25 @@ def test_two_of_the_nine_cells_are_outside_the_bar():
     assert [cell for cell, covered in WILSON.items() if not 93 <= covered <= 97] == [(50, 0.9), (50, 0.98)]
 
 
-def test_no_range_of_counts_has_a_chance_within_the_bar_at_50_and_098(simulation):
-    exact, *_ = simulation
-    n, p = 50, 0.98
-    chances = [chance(count, n, p) for count in range(n + 1)]
-    ranges = [sum(chances[first : last + 1]) for first in range(n + 1) for last in range(first, n + 1)]
-    assert not any(0.93 <= one <= 0.97 for one in ranges)
-    below, above = max(one for one in ranges if one < 0.93), min(one for one in ranges if one > 0.97)
-    assert (100 * below, 100 * above) == pytest.approx((92.16, 98.22), abs=0.005)  # at most 2 failures, and 3
-    found = exact.possible(n, p)
-    assert (found.ranges, found.below, found.above) == pytest.approx((0, below, above))
-    assert exact.possible(100, 0.98).ranges == 1
-
-
-def test_ends_do_not_fall_as_the_count_rises(simulation):
-    exact, *_ = simulation
-    for name, method in exact.METHODS.items():
-        for n in (20, 50):
-            low, high = method(n)
-            assert (np.diff(low) >= 0).all(), name
-            assert (np.diff(high) >= 0).all(), name
-            assert (low <= np.arange(n + 1) / n + 1e-12).all(), name
-
-
-def test_the_other_methods_are_those_of_the_books(simulation):
-    """10 of 20 and 0 of 20; scipy has Clopper and Pearson's interval, the closed form of the rest is short."""
-    exact, *_ = simulation
-    assert exact.clopper_pearson(20)[1][0] == pytest.approx(1 - 0.025 ** (1 / 20))
-    assert exact.mid_p(20)[1][0] == pytest.approx(1 - 0.05 ** (1 / 20))  # half the chance of none is 0.025
-    assert exact.agresti_coull(20)[0][10] == pytest.approx(wilson(10, 20).low)  # the same at one half
-    assert exact.jeffreys(20)[0][10] == pytest.approx(1 - exact.jeffreys(20)[1][10])
-
-
-def test_the_page_says_what_is_so():
-    page = (ROOT / "reports" / "tuning-coverage-tables.md").read_text("utf-8")
-    row = next(line for line in page.splitlines() if line.startswith("| Wilson |"))
-    assert [float(cell.strip(" *")) for cell in row.split("|")[2:11]] == list(WILSON.values())
-    assert row.endswith("| 7 of 9 |")
+def test_the_page_counts_them_exactly(simulation):
+    drawn, *_ = simulation
+    assert {cell: round(100 * drawn.count_coverage(*cell), 2) for cell in WILSON} == WILSON
 
 
 # ------------------------------------------------------------------------------------------------ samples
 
 
 def test_intervals_of_recall_and_tokens_cover(simulation):
-    _, drawn, *_ = simulation
+    drawn, *_ = simulation
     for together in (0.0, 0.5):
-        assert 0.93 <= drawn.share_tally(100, 0.9, together=together, draws=2000, seed=1).covered <= 0.97
+        assert 0.93 <= drawn.share_coverage(100, 0.9, together=together, draws=2000, seed=1) <= 0.97
     for name in ("first 5", "at least 5", "margin"):
-        assert 0.93 <= drawn.amount_tally(name, 100, draws=2000, seed=1).covered <= 0.97
-    assert drawn.amount_tally("seldom many", 50, draws=2000, seed=1).covered < 0.93
+        assert 0.93 <= drawn.amount_coverage(name, 100, draws=2000, seed=1) <= 0.97
+    assert drawn.amount_coverage("seldom many", 50, draws=2000, seed=1) < 0.93
 
 
 def test_the_populations_have_the_means_that_they_say(simulation):
-    _, drawn, *_ = simulation
+    drawn, *_ = simulation
     rng = np.random.default_rng(0)
     for name, amount in drawn.AMOUNTS.items():
         assert amount.tokens(rng, (200, 1000)).mean() == pytest.approx(amount.truth, rel=0.02), name
@@ -126,7 +91,7 @@ def test_coverage_of_a_difference_in_completeness_is_exact(simulation):
     """n = 2, nothing won: 0, 1 or 2 queries are lost."""
     from ctxbench.evaluation.statistics import difference_interval
 
-    _, drawn, *_ = simulation
+    drawn, *_ = simulation
     lost = 0.3
     ways = {0: 0.49, 1: 0.42, 2: 0.09}
     intervals = {k: difference_interval([-1.0] * k + [0.0] * (2 - k), scale="yes/no") for k in ways}
@@ -148,15 +113,9 @@ def test_by_query_the_interval_of_such_groups_covers_too_seldom():
     assert covered[3 * n] < 0.76
 
 
-def test_correlation_by_hand(simulation):
-    """Groups of 2 with 2, 1, 1 and 0 complete: between 1/3, inside 1/4, so that 1/12 over 7/12 is 1/7."""
-    *_, groups, _ = simulation
-    assert groups.correlation(np.array([1.0, 1, 1, 0, 1, 0, 0, 0]), np.repeat(np.arange(4), 2)) == pytest.approx(1 / 7)
-
-
 def test_by_group_all_that_is_printed_covers_and_by_query_it_does_not(simulation):
     """34 groups of 3 and less, correlation 0.5."""
-    *_, groups, _ = simulation
+    _, groups, _ = simulation
     sizes = groups.group_sizes(100)
     by_query, by_group = groups.grouped_coverage(sizes, 0.5, rho=0.5, draws=2000, seed=1)
     assert by_query < 0.87 < 0.93 < by_group < 0.97
@@ -164,13 +123,13 @@ def test_by_group_all_that_is_printed_covers_and_by_query_it_does_not(simulation
     assert by_query < 0.87 < by_group
     by_query, by_group = groups.grouped_tokens(sizes, rho=0.5, draws=500, seed=1)
     assert by_query < 0.88 < 0.92 < by_group
-    by_query, by_group = groups.grouped_switches(sizes, 0.1, 0.1, rho=0.5, draws=150, seed=1)
-    assert by_query.covered < 0.92 < by_group.covered
-    assert by_query.told > by_group.told
+    by_query, by_group = groups.grouped_differences(sizes, 0.1, 0.1, rho=0.5, draws=150, seed=1)
+    assert by_query[0] < 0.92 < by_group[0]
+    assert by_query[1] > by_group[1]  # significant though the sides are equal
 
 
 def test_sizes_of_groups_add_up(simulation):
-    *_, groups, _ = simulation
+    _, groups, _ = simulation
     for n in (1, 2, 3, 50, 300):
         assert groups.group_sizes(n).sum() == n
         assert groups.uneven_sizes(n).sum() == n
