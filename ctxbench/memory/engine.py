@@ -41,7 +41,7 @@ from ctxbench.pipelines.strategies.format import TEMPLATES
 from ctxbench.search.dense import chunks_of
 from ctxbench.search.embedders import Embedder, Vectors, open_embedder
 from ctxbench.search.resources import LocalResources, local_resources
-from ctxbench.search.tokens import open_counter
+from ctxbench.search.tokens import BUDGET, open_counter
 from ctxbench.selectors.definitions import definition
 
 EMBEDDING, SEARCH, STORAGE, VALIDATION = "embedding_error", "search_error", "storage_error", "validation_error"
@@ -77,6 +77,7 @@ def typed_errors() -> Iterator[None]:
 
 MOST_RESULTS = 100  # as in shipped selectors
 DEEPEST = 5
+MOST_TOKENS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,12 +130,13 @@ class ContextOptions(SearchOptions):
     """The options of building a context.
 
     Attributes:
-        template: `chat`, `detailed`, `summary`, or a registered one; None = the default of the engine.
-        budget: tokens of the rendered context, 1 or more; None = the default of the engine.
+        template: `chat`, `detailed`, `summary`, a registered one, or the fields of another, as `register_template`
+            takes them; None = the default of the engine.
+        budget: tokens of the rendered context, 1 to 1,000,000; None = the default of the engine.
         metadata: whether to show kind, confidence and time; None = the default of the template.
     """
 
-    template: str | None = None
+    template: str | Mapping[str, Any] | None = None
     budget: int | None = None
     metadata: bool | None = None
 
@@ -142,7 +144,7 @@ class ContextOptions(SearchOptions):
         SearchOptions.__post_init__(self)
         if self.budget is not None:
             with typed_errors():
-                check_range("budget", self.budget, 1)
+                check_range("budget", self.budget, 1, MOST_TOKENS)
 
 
 SIMILARITY = "similarity.score"
@@ -270,10 +272,7 @@ class BuiltContext(FoundMemories):
     @property
     def truncated(self) -> bool:
         """Whether the budget excluded or shortened a memory."""
-        chosen, left = self.rows(chosen=True), self.rows(chosen=False)
-        table = self.outcome.candidates
-        rules = [table.rules[int(table.out[row])] for row in left]
-        return any(rule is not None and rule.code == "budget" for rule in rules) or not table.shows_all[chosen].all()
+        return is_truncated(self.outcome.candidates, self.request_index)
 
     def as_dict(self) -> dict[str, Any]:
         """`context`, `tokenCount`, `memories`, `truncated` and `template`, as in the specification."""
@@ -287,6 +286,37 @@ class BuiltContext(FoundMemories):
         }
         used = round(100.0 * self.tokens / self.budget, 1)
         return {**self.as_dict(), "memoryIds": list(scores), "rankingScores": scores, "budgetUsed": used}
+
+
+def is_truncated(table: Candidates, request: int) -> bool:
+    """Whether a budget excluded or shortened an item of a request."""
+    rows = table.rows(request)
+    chosen = table.chosen[rows]
+    rules = {table.rules[rule] for rule in table.out[rows][~chosen].tolist()}
+    return any(rule is not None and rule.code == BUDGET for rule in rules) or not table.shows_all[rows][chosen].all()
+
+
+def template_name(template: str | Mapping[str, Any]) -> str:
+    """The name of a template; `custom` if it has fields and no name."""
+    return template if isinstance(template, str) else str(template.get("name") or "custom")
+
+
+def links_step(depth: int) -> Step:
+    """The step that adds related memories, up to a number of relationships."""
+    return Step("expand", "links", build("expand", "links", {"depth": depth}))
+
+
+def rendered(
+    pipeline: Pipeline, template: str | Mapping[str, Any], *, budget: int, metadata: bool | None = None
+) -> Pipeline:
+    """A pipeline whose context is written by a template and fits into a budget of tokens.
+
+    Raises:
+        ParameterError: the template or the budget is wrong.
+    """
+    pack = Step("pack", "rendered", build("pack", "rendered", {"tokens": budget}))
+    form = Step("format", "template", build("format", "template", {"template": template, "metadata": metadata}))
+    return replace(pipeline, refine=(*pipeline.refine, pack), format=form)
 
 
 def _path(item: int, via: Mapping[int, int]) -> list[int]:
@@ -488,10 +518,8 @@ class ContextEngine:
     def _build(self, query: _Query, workspace: str, context_options: ContextOptions | None) -> BuiltContext:
         options = context_options or self.defaults
         budget = options.budget or self.defaults.budget or DEFAULTS.budget or 0
-        name, form = self._template(options)
-        pipeline = self._pipeline(options, query)
-        pack = Step("pack", "rendered", build("pack", "rendered", {"tokens": budget}))
-        pipeline = replace(pipeline, refine=(*pipeline.refine, pack), format=form)
+        name, template = self._template(options)
+        pipeline = rendered(self._pipeline(options, query), template, budget=budget, metadata=options.metadata)
         outcome = self._run(pipeline, query, workspace, options)
         context = pipeline.prompts(outcome, self._resources)[0].context
         tokens = int(self._resources.text_tokens([context])[0]) if context else 0
@@ -519,22 +547,24 @@ class ContextEngine:
         pipeline = shipped.pipeline(shipped.values(None, {"n": options.limit}))
         steps: list[Any] = list(pipeline.refine)
         if options.relationships:
-            steps.append(Step("expand", "links", build("expand", "links", {"depth": options.depth})))
+            steps.append(links_step(options.depth))
         if ranker is not None:
             steps.append(Step("rank", options.ranker, _OwnRanker(ranker)))
         return replace(pipeline, refine=tuple(steps))
 
-    def _template(self, options: ContextOptions) -> tuple[str, Step]:
-        """The name of the template of a context, and its format.
+    def _template(self, options: ContextOptions) -> tuple[str, str | Mapping[str, Any]]:
+        """The name of the template of a context, and the template.
 
         Raises:
             EngineError: there is no template with this name.
         """
-        name = options.template or self.defaults.template or DEFAULTS.template or ""
+        template = options.template or self.defaults.template or DEFAULTS.template or ""
+        name = template_name(template)
+        if not isinstance(template, str):
+            return name, template
         if name not in self._templates:
             raise EngineError(TEMPLATE, f"unknown template {name!r}{suggest(name, self._templates)}")
-        values = {"template": self._templates[name], "metadata": options.metadata}
-        return name, Step("format", "template", build("format", "template", values))
+        return name, self._templates[name]
 
     def _embedded(self, queries: Sequence[str]) -> _Query:
         """Queries with their vectors.
