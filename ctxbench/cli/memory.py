@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.cli.common import print_json, print_result
+from ctxbench.cli.select import parse_values
 from ctxbench.datasets.dataset import name_of_path
 from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.layout import EXPOSURE, write_exposures
@@ -202,7 +203,8 @@ def _given_options(options: Mapping[str, Any]) -> dict[str, Any]:
     if options["depth"] is not None and not options["relationships"]:
         raise ParameterError("--depth needs --relationships; add it, or remove --depth")
     named_instant("--as-of", options["time"])
-    return {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
+    return given | {"settings": parse_values(tuple(given.get("settings", ())))}
 
 
 @contextmanager

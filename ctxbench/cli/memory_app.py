@@ -28,8 +28,11 @@ _SEARCH = {  # fields of `SearchOptions`, which has the limits and the defaults
     "limit": _Option(int, "Largest number of memories, 1 to 100; 10 by default."),
     "ranker": _Option(
         str,
-        "Order of results: default (similar in meaning and words), similarity (in meaning only), recency (newest "
-        "first) or confidence (most certain first).",
+        "Order of results: default (similar in meaning and words), spec (similarity + recency + confidence, as "
+        "specified), similarity (in meaning only), recency (newest first) or confidence (most certain first).",
+    ),
+    "settings": _Option(
+        list[str], "Set a weight of the order default or spec, NAME=VALUE, such as recency=0.5; repeatable.", "--set"
     ),
     "kinds": _Option(list[str], "Only memories of this type, such as fact; repeatable.", "--type"),
     "since": _Option(str, "Only memories created at this time, ISO 8601, or later."),

@@ -13,13 +13,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ctxbench.api.inputs import EmbedderGiven, embedder_name
+from ctxbench.api.inputs import ByFunction, EmbedderGiven, Ranker, embedder_name
 from ctxbench.io.cache import ProcessLock
 from ctxbench.io.errors import (
     EmbeddingError,
     InputError,
     ParameterError,
-    SelectorError,
     StorageError,
     UnknownNameError,
     UserError,
@@ -28,13 +27,13 @@ from ctxbench.io.errors import (
 )
 from ctxbench.io.rows import instant
 from ctxbench.memory.stores import MemoryStore
-from ctxbench.model.candidates import Candidates, reranked
+from ctxbench.model.candidates import Candidates
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.registry import build, check_fields
 from ctxbench.model.requests import Batch, Filter, Query, Request
-from ctxbench.model.resources import EMBEDDER, Resources
+from ctxbench.model.resources import EMBEDDER
 from ctxbench.model.selection import Selection, selections
-from ctxbench.model.strategies import Step, Strategy
+from ctxbench.model.strategies import Step
 from ctxbench.pipelines.pipeline import Outcome, Pipeline
 from ctxbench.pipelines.strategies.expand import TYPE
 from ctxbench.pipelines.strategies.format import TEMPLATES
@@ -42,7 +41,7 @@ from ctxbench.search.dense import chunks_of
 from ctxbench.search.embedders import Embedder, Vectors, open_embedder
 from ctxbench.search.resources import LocalResources, local_resources
 from ctxbench.search.tokens import BUDGET, open_counter
-from ctxbench.selectors.definitions import definition
+from ctxbench.selectors.definitions import find_definition
 
 EMBEDDING, SEARCH, STORAGE, VALIDATION = "embedding_error", "search_error", "storage_error", "validation_error"
 TEMPLATE = "template_not_found"
@@ -92,7 +91,8 @@ class SearchOptions:
         conversation: only memories of this conversation.
         relationships: whether to add related memories.
         depth: the largest number of relationships to follow, 1 to 5.
-        ranker: `default`, `similarity`, `recency`, `confidence`, or a registered one.
+        ranker: `default`, `spec`, `similarity`, `recency`, `confidence`, a registered one, or a function (`Ranker`).
+        settings: parameters of the selector that ranks, such as `{"recency": 0.5}` of `spec`; see `SHIPPED`.
         user: the user whose private memories are included.
         time: search the versions of this time, ISO 8601, by default in UTC. None = now.
 
@@ -108,7 +108,8 @@ class SearchOptions:
     conversation: str | None = None
     relationships: bool = False
     depth: int = 1
-    ranker: str = "default"
+    ranker: str | Ranker = "default"
+    settings: Mapping[str, float] = field(default_factory=dict)
     user: str | None = None
     time: str | None = None
 
@@ -380,13 +381,11 @@ class QueryVectors:
         return [cached[text][1] for text in texts]
 
 
-SHIPPED = {"default": "memory", "similarity": "dense"}
-"""The rankers that are shipped selectors; queries by vector use the last."""
+SHIPPED = {"default": "memory", "spec": "memory/spec", "similarity": "dense"}
+"""The rankers that are shipped selectors: queries by vector use `similarity` as the default; `spec` is the formula of
+the specification."""
 
 DEFAULTS = ContextOptions(template="chat", budget=2000)
-
-Ranker: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], Sequence[float]]
-"""From results with `memory` and `score` (similarity or None) to their scores."""
 
 _Query: TypeAlias = Sequence[
     tuple[str, tuple[float, ...]]
@@ -493,7 +492,7 @@ class ContextEngine:
             self._templates[name] = dict(template)
 
     def register_ranker(self, name: str, ranker: Ranker) -> None:
-        """Add a ranker of search results; see `Ranker`.
+        """Add a ranker of search results, which have `memory` and `score` (similarity or None); see `Ranker`.
 
         Raises:
             EngineError: the name is a shipped one.
@@ -538,18 +537,19 @@ class ContextEngine:
 
     def _pipeline(self, options: SearchOptions, query: _Query) -> Pipeline:
         """A shipped pipeline, perhaps with relationships and a registered ranker."""
-        ranker = self._rankers.get(options.ranker)
-        if ranker is None and options.ranker not in SHIPPED:
-            names = [*SHIPPED, *self._rankers]
-            raise ParameterError(f"unknown ranker {options.ranker!r}{suggest(options.ranker, names)}")
-        by_text = any(text for text, _ in query)
-        shipped = definition(SHIPPED.get(options.ranker if by_text else "similarity", SHIPPED["default"]))
-        pipeline = shipped.pipeline(shipped.values(None, {"n": options.limit}))
+        name = options.ranker if isinstance(options.ranker, str) else "custom"
+        ranker = self._rankers.get(name) if isinstance(options.ranker, str) else options.ranker
+        if ranker is None and name not in SHIPPED:
+            raise ParameterError(f"unknown ranker {name!r}{suggest(name, [*SHIPPED, *self._rankers])}")
+        base = name if name in SHIPPED else "default"
+        base = base if base != "default" or any(text for text, _ in query) else "similarity"
+        selector, preset = find_definition(SHIPPED[base])
+        pipeline = selector.pipeline(selector.values(preset, {"n": options.limit, **options.settings}))
         steps: list[Any] = list(pipeline.refine)
         if options.relationships:
             steps.append(links_step(options.depth))
         if ranker is not None:
-            steps.append(Step("rank", options.ranker, _OwnRanker(ranker)))
+            steps.append(Step("rank", name, ByFunction(ranker, _results_of, keeps=SIMILARITY)))
         return replace(pipeline, refine=tuple(steps))
 
     def _template(self, options: ContextOptions) -> tuple[str, str | Mapping[str, Any]]:
@@ -586,29 +586,9 @@ class ContextEngine:
         return [("", tuple(map(float, vector)))]
 
 
-@dataclass(frozen=True)
-class _OwnRanker(Strategy):
-    """Scores results with an external function."""
-
-    ranker: Ranker
-
-    def __call__(self, query: Query, candidates: Candidates, _: Resources) -> Candidates:
-        """Replace the scores by those of the function."""
-        score = candidates.score.copy()
-        for request in range(candidates.n_requests):
-            memories = FoundMemories(Outcome(query, candidates), request)
-            results = memories.every_result()
-            try:
-                scores = np.array([float(score) for score in self.ranker(results)], dtype=np.float64)
-            except Exception as error:
-                raise SelectorError(f"the ranker failed: {type(error).__name__}: {error}") from error
-            wrong = [f"{len(scores)} for {len(results)} results"] if len(scores) != len(results) else []
-            wrong += [f"{scores[n]} for {results[n]['memory']['id']!r}" for n in np.flatnonzero(~np.isfinite(scores))]
-            if wrong:
-                raise SelectorError(f"a ranker must return one finite number per result; got {wrong[0]}")
-            score[memories.rows(chosen=True)] = scores
-        similarity = {SIMILARITY: candidates.columns.get(SIMILARITY, candidates.score)}  # the score of `dense` is it
-        return reranked(candidates.with_columns(**similarity), score)
+def _results_of(query: Query, candidates: Candidates, request: int) -> list[dict[str, Any]]:
+    """The results of one request, for a ranker."""
+    return FoundMemories(Outcome(query, candidates), request).every_result()
 
 
 RANKERS: Mapping[str, Ranker] = {

@@ -316,6 +316,16 @@ def test_a_search_is_a_table_best_first(asked):
     assert done.err == f"2 memories of workspace home; {what}\n"
 
 
+def test_weights_of_the_specification_s_ranking_are_set(asked):
+    def ids(*more):
+        return [one["memory"]["id"] for one in asked("search", "flat tyre", "--json", *more).json["results"]]
+
+    assert ids("--ranker", "spec", "--set", "similarity=0", "--set", "confidence=0") == ids("--ranker", "recency")
+    assert ids("--ranker", "spec", "--set", "recency=0", "--set", "confidence=0") == ids("--ranker", "similarity")
+    done = asked("search", "flat tyre", "--ranker", "spec", "--set", "recensy=1")
+    assert (done.code, "recency" in done.err) == (2, True)
+
+
 def test_filters_and_times_are_the_engine_s(asked):
     def ids(*more):
         found = asked("search", "what does Ben drink?", "--json", *more).json["results"]
