@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import numpy as np
 
 from ctxbench.catalogs.agent_file import open_catalog
 from ctxbench.catalogs.git_trees import tree_view
@@ -18,13 +20,23 @@ from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.lookup import open_dataset
 from ctxbench.datasets.queries import Label, read_query
 from ctxbench.io.documents import dump_json
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, check_known, raise_first, suggest
+from ctxbench.io.errors import (
+    Fault,
+    InputError,
+    Message,
+    ParameterError,
+    SelectorError,
+    check_known,
+    raise_first,
+    suggest,
+)
 from ctxbench.io.rows import Row
-from ctxbench.model.candidates import register_templates
+from ctxbench.model.candidates import Candidates, register_templates, reranked
 from ctxbench.model.items import Catalog, Item, ItemKey
 from ctxbench.model.registry import REFINE_KINDS, parameters
+from ctxbench.model.requests import Query
 from ctxbench.model.resources import Resources
-from ctxbench.model.strategies import Step
+from ctxbench.model.strategies import Step, Strategy
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.selectors.callable import CallableSource
 from ctxbench.selectors.definition import Definition
@@ -46,6 +58,9 @@ if TYPE_CHECKING:
 
     EmbedderObject: TypeAlias = Embedder | Callable[[Sequence[str]], Any]
     Rows: TypeAlias = pd.DataFrame | Iterable[Mapping[str, Any]]
+
+Ranker: TypeAlias = Callable[[list[Mapping[str, Any]]], Sequence[float] | Sequence[Mapping[str, Any]]]
+"""From results, best first, to a number for each (higher is better), or to the same results in another order."""
 
 _LABEL = ("query", "item", "grade", "via", "alternatives", "quote")
 
@@ -461,6 +476,53 @@ def step(kind: str, strategy: Any, *, name: str = "") -> Step:
         ) from None
     register_templates(words)
     return Step(kind, name or type(strategy).__name__.lower(), strategy)
+
+
+@dataclass(frozen=True)
+class ByFunction(Strategy):
+    """Orders what is offered to a request by a function of Python.
+
+    Attributes:
+        ranker: the function.
+        results: from query, candidates and the index of a request to its results, one per offered row, in order.
+        keeps: the column that keeps the scores before; empty = none.
+    """
+
+    ranker: Ranker
+    results: Callable[[Query, Candidates, int], Sequence[Mapping[str, Any]]]
+    keeps: str = ""
+    orders: ClassVar[bool] = True
+
+    def __call__(self, query: Query, candidates: Candidates, _: Resources) -> Candidates:
+        """Replace the scores by those of the function."""
+        score, rows = candidates.score.copy(), candidates.chosen & (candidates.tier > 0)
+        for request in range(candidates.n_requests):
+            results = self.results(query, candidates, request)
+            try:
+                answer: list[Any] = list(self.ranker(list(results)))
+                order = {id(result): -place for place, result in enumerate(answer)}
+                if answer and order.keys() == set(map(id, results)):
+                    answer = [order[id(result)] for result in results]
+                scores = np.array([float(value) for value in answer], dtype=np.float64)
+            except Exception as error:
+                raise SelectorError(f"the ranker failed: {type(error).__name__}: {error}") from error
+            if len(scores) != len(results) or not np.isfinite(scores).all():
+                wrong = [f"{len(scores)} for {len(results)} results"] if len(scores) != len(results) else []
+                wrong += [f"{value} for result {n}" for n, value in enumerate(scores, 1) if not math.isfinite(value)]
+                raise SelectorError(
+                    "a ranker must return one finite number per result, or all results in another order; got "
+                    f"{wrong[0]}"
+                )
+            score[np.flatnonzero(rows & (candidates.request == request))] = scores
+        before = {self.keeps: candidates.columns.get(self.keeps, candidates.score)} if self.keeps else {}
+        return reranked(candidates.with_columns(**before), score)
+
+
+def item_results(query: Query, candidates: Candidates, request: int) -> list[dict[str, Any]]:
+    """What a request is offered, in order: the fields of each item, as in `corpus.jsonl`, and its `score`."""
+    rows = np.flatnonzero(candidates.chosen & (candidates.tier > 0) & (candidates.request == request)).tolist()
+    catalog = query.batch.catalog
+    return [{**catalog[int(candidates.item[row])].as_row(), "score": float(candidates.score[row])} for row in rows]
 
 
 @dataclass(frozen=True, eq=False)

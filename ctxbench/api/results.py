@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxbench.api.inputs import Data, EmbedderGiven, Preset, embedder_name, load, make_frame
+from ctxbench.api.inputs import (
+    ByFunction,
+    Data,
+    EmbedderGiven,
+    Preset,
+    Ranker,
+    embedder_name,
+    item_results,
+    load,
+    make_frame,
+)
 from ctxbench.api.plots import Plots
 from ctxbench.catalogs.agent_file import open_catalog
 from ctxbench.datasets.dataset import Dataset
@@ -36,9 +46,11 @@ from ctxbench.io.files import cache_dir, read_bytes
 from ctxbench.io.rows import named_instant
 from ctxbench.model.arrays import Grade, IntArray
 from ctxbench.model.items import Catalog
+from ctxbench.model.registry import build
 from ctxbench.model.requests import Message, Request
 from ctxbench.model.resources import Resources
 from ctxbench.model.selection import offered_at
+from ctxbench.model.strategies import Step
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.report.check_document import summary
 from ctxbench.report.check_texts import ALLOW_REMOVED
@@ -591,6 +603,11 @@ class Selected:
         return [{"role": role, "content": content} for role, content in self.explanation.prompt.messages]
 
     @property
+    def context(self) -> str:
+        """The text that the template or format of the selector writes of the items; empty if it writes none."""
+        return self.explanation.prompt.context
+
+    @property
     def tools(self) -> list[dict[str, Any]]:
         """The definitions of the tools offered: `name`, `description`, `inputSchema`."""
         return list(self.explanation.prompt.tools)
@@ -633,6 +650,8 @@ def select(
     time: str | datetime | None = None,
     embedder: EmbedderGiven = "minilm",
     counter: str = "o200k",
+    ranker: Ranker | None = None,
+    template: str | Mapping[str, Any] | None = None,
     **parameters: Any,
 ) -> Selected:
     """What a selector offers for one request.
@@ -652,6 +671,10 @@ def select(
         time: when it is asked, ISO 8601: it sees what was there then. None = now.
         embedder: its name, such as `minilm`, or a function as for `evaluate`.
         counter: what counts prompt tokens, such as `o200k`.
+        ranker: orders what is offered: from dicts with the fields of items and `score` to a number for each, or to the
+            dicts in another order.
+        template: writes `Selected.context`: `chat`, `detailed`, `summary`, or a dict with `memory_format`, and perhaps
+            `header`, `separator`, `footer`, `metadata`.
         **parameters: of the selector, by their names; `topK`, `topN` and `includeScore` are those of the specification.
 
     Raises:
@@ -679,6 +702,10 @@ def select(
     tree = selector_of_tree(str(items)) if isinstance(items, str | Path) else None
     refuse_time_of_tree(str(items) if tree else None, at)
     built = _pipeline_of_selector(selector or (None if parameters.keys() & _SHORT.keys() else tree), parameters)
+    if ranker is not None:
+        built = replace(built, refine=(*built.refine, Step("rank", "custom", ByFunction(ranker, item_results))))
+    if template is not None:
+        built = replace(built, format=Step("format", "template", build("format", "template", {"template": template})))
     opened = items if not isinstance(items, str | Path) else open_catalog(items) if tree else load(items)
     catalog = opened.dataset.current_catalog if isinstance(opened, Data) else opened
     return Selected(explain(built, catalog, request, _resources(catalog, embedder, counter), live=True))

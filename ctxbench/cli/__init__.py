@@ -20,7 +20,7 @@ Modules:
     init: `ctxbench init`: find an agent's files in a project, and write its first experiment.
     label: `ctxbench data label`, `review`, `pool` and `agreement`.
     memory: `ctxbench memory` and `ctxbench serve`.
-    memory_app: `ctxbench memory` and its sub-commands.
+    memory_app: `ctxbench memory` and `ctxbench context`, and their sub-commands.
     run: `ctxbench run`, `score`, `report`, `latency`, `graph` and `data overlap`: run them and print.
     select: `ctxbench select`: one request, explained, also within a session.
     tune: `ctxbench tune` and `ctxbench calibrate`.

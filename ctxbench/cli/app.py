@@ -628,9 +628,10 @@ def latency(
 _GROUPS = {
     "data": "Get, make, label and change datasets and catalogs.",
     "memory": "Import and search memories; make the context of a prompt.",
+    "context": "Import files, messages and events for `ctxbench serve`.",
 }
 for _name, _help in _GROUPS.items():
-    _group = lazy_group(f"ctxbench.cli.{_name}_app")
+    _group = lazy_group(f"ctxbench.cli.{'data' if _name == 'data' else 'memory'}_app", f"{_name}_app")
     app.add_typer(typer.Typer(cls=_group, help=_help, no_args_is_help=True, rich_markup_mode=None), name=_name)
 
 

@@ -87,11 +87,12 @@ class Command(_Light, typer.core.TyperCommand):
     """A command."""
 
 
-def lazy_group(module: str) -> type[Group]:
+def lazy_group(module: str, app_name: str) -> type[Group]:
     """A group whose commands are imported when one of them is called, so that others start faster.
 
     Args:
-        module: the one that holds them, in an app of its own name (`data_app` in `ctxbench.cli.data_app`).
+        module: the one that holds them.
+        app_name: the name of their app there.
     """
 
     class Lazy(Group):
@@ -101,8 +102,7 @@ def lazy_group(module: str) -> type[Group]:
         def commands(self) -> MutableMapping[str, Any]:
             """The commands by name."""
             if self._loaded is None:
-                app = getattr(import_module(module), module.rpartition(".")[2])
-                self._loaded = typer.main.get_group(app).commands
+                self._loaded = typer.main.get_group(getattr(import_module(module), app_name)).commands
             return self._loaded
 
         @commands.setter

@@ -25,6 +25,7 @@ from ctxbench.cli.select import (
     answer_of,
     ask,
     find_catalog,
+    parse_values,
     ready_selectors,
     what_is_asked,
 )
@@ -49,10 +50,10 @@ from ctxbench.io.files import FilesRead, cache_dir, folder_fault, readable, temp
 from ctxbench.io.rows import instant_text, named_instant
 from ctxbench.memory import ContextEngine, ContextOptions, EngineError, SearchOptions
 from ctxbench.memory.engine import BuiltContext
-from ctxbench.memory.memories import checked_name
+from ctxbench.memory.memories import StoreRows, checked_name, read_file
 from ctxbench.memory.service import SELECT_COUNTS, ContextService, Metrics
-from ctxbench.memory.sqlite_store import ImportedMemories, MemoryFile, SqliteStore, import_memories, read_memories
-from ctxbench.memory.stores import feedback_dataset
+from ctxbench.memory.sqlite_store import SqliteStore
+from ctxbench.memory.stores import Imported, feedback_dataset, import_rows
 from ctxbench.memory.web_app import LOOPBACK, Access, UserTokens, others_may_read, read_tokens, web_app
 from ctxbench.model.items import Catalog
 from ctxbench.model.requests import Batch, Request
@@ -73,8 +74,18 @@ RECENCY = "recency"  # the ranker by time
 TEMPLATE_FILES = (".yaml", ".yml", ".json")
 
 
-def import_file(path: Path, file: Path, workspace: str, *, embedder: str | None, as_json: bool) -> None:
-    """Import memories and print the result; with an embedder, make their vectors.
+def import_file(
+    path: Path, file: Path, workspace: str, *, memories: bool, as_json: bool, embedder: str | None = None
+) -> None:
+    """Import a file and print the result; with an embedder, make the vectors of memories.
+
+    Args:
+        path: the database.
+        file: rows of memories, or else of items and events.
+        workspace: the workspace of the rows.
+        memories: see `read_rows`.
+        as_json: whether to print JSON.
+        embedder: its name.
 
     Raises:
         UserError: the file is wrong, or there is no such embedder; nothing was stored.
@@ -82,16 +93,17 @@ def import_file(path: Path, file: Path, workspace: str, *, embedder: str | None,
     checked_name("--workspace", workspace)
     if embedder is not None:
         open_embedder(embedder)
-    read = read_memories(file, workspace)
+    read = read_file(file, workspace, memories=memories)
     created = not path.exists()
     done = _stored(path, read)
     if not as_json:
-        say(*_imported(done, f"{path}{' (created)' if created else ''}, workspace {workspace}"))
+        say(*_imported(done, f"{path}{' (created)' if created else ''}, workspace {workspace}", memories=memories))
     embedded = 0
     if embedder is not None:
         with _engine(path, embedder) as engine:
             embedded = engine.embed(workspace)
-    words = ["ctxbench", "memory", "search", str(path), "what is asked", "--workspace", workspace]
+    command = ["memory", "search", str(path), "what is asked"] if memories else ["serve", str(path)]
+    words = ["ctxbench", *command, "--workspace", workspace, *([] if memories else ["--selector", "assembly"])]
     words += [] if embedder is None else ["--embedder", embedder]
     print_result(
         {"database": str(path), "made": created, "workspace": workspace, **asdict(done), "embedded": embedded},
@@ -101,14 +113,14 @@ def import_file(path: Path, file: Path, workspace: str, *, embedder: str | None,
     )
 
 
-def _stored(path: Path, read: MemoryFile) -> ImportedMemories:
-    """Store memories; a new database is moved to its path when it is complete.
+def _stored(path: Path, read: StoreRows) -> Imported:
+    """Store rows; a new database is moved to its path when it is complete.
 
     Raises:
-        UserError: as in `import_memories`; then no database is created.
+        UserError: as in `import_rows`; then no database is created.
     """
 
-    def filled(database: Path) -> ImportedMemories:
+    def filled(database: Path) -> Imported:
         with (
             progress() as bar,
             SqliteStore(
@@ -116,7 +128,7 @@ def _stored(path: Path, read: MemoryFile) -> ImportedMemories:
                 waiting=lambda limit: bar.say(f"another process uses {path}; waiting up to {limit:g} s"),
             ) as store,
         ):
-            return import_memories(store, read, progress=lambda *n: bar("storing memories", *n))
+            return import_rows(store, read, progress=lambda *n: bar("storing", *n))
 
     if not os.path.lexists(readable(path, repeatedly=True)) and not folder_fault(path.parent):
         with suppress(OSError), temporary_folder(path) as folder:  # opening the path reports errors
@@ -130,10 +142,12 @@ def _stored(path: Path, read: MemoryFile) -> ImportedMemories:
     return filled(path)
 
 
-def _imported(done: ImportedMemories, where: str) -> Iterator[str]:
+def _imported(done: Imported, where: str, *, memories: bool) -> Iterator[str]:
     unchanged = f"{done.same:,} that {'was' if done.same == 1 else 'were'} there"
-    new = f"{count(done.new, 'new memory', 'new memories')}, {count(done.versions, 'later version')}"
-    yield f"{where}: {new}, {unchanged}, {count(done.relationships, 'relationship')}"
+    new = count(done.new, "new memory", "new memories") if memories else count(done.new, "new item")
+    events = "" if memories else f", {count(done.events, 'new event')}"
+    versions, relationships = count(done.versions, "later version"), count(done.relationships, "relationship")
+    yield f"{where}: {new}, {versions}, {unchanged}, {relationships}{events}"
     if done.elsewhere:
         yield f"{count(done.elsewhere, 'row')} of other workspaces ignored"
 
@@ -213,7 +227,8 @@ def _given_options(options: Mapping[str, Any]) -> dict[str, Any]:
     if options["depth"] is not None and not options["relationships"]:
         raise ParameterError("--depth needs --relationships; add it, or remove --depth")
     named_instant("--as-of", options["time"])
-    return {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
+    return given | {"settings": parse_values(tuple(given.get("settings", ())))}
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`ctxbench memory` and its sub-commands."""
+"""`ctxbench memory` and `ctxbench context`, and their sub-commands."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ _SEARCH = {  # fields of `SearchOptions`, which has the limits and the defaults
     "limit": _Option(int, "Largest number of memories, 1 to 100; 10 by default."),
     "ranker": _Option(
         str,
-        "Order of results: default (similar in meaning and words), similarity (in meaning only), recency (newest "
-        "first) or confidence (most certain first).",
+        "Order of results: default (similar in meaning and words), spec (similarity + recency + confidence, as "
+        "specified), similarity (in meaning only), recency (newest first) or confidence (most certain first).",
+    ),
+    "settings": _Option(
+        list[str], "Set a weight of the order default or spec, NAME=VALUE, such as recency=0.5; repeatable.", "--set"
     ),
     "kinds": _Option(list[str], "Only memories of this type, such as fact; repeatable.", "--type"),
     "since": _Option(str, "Only memories created at this time, ISO 8601, or later."),
@@ -121,7 +124,52 @@ def memory_import(
     """
     from ctxbench.cli.memory import import_file
 
-    import_file(store, file, workspace, embedder=embedder, as_json=json_)
+    import_file(store, file, workspace, memories=True, embedder=embedder, as_json=json_)
+
+
+context_app = typer.Typer(
+    cls=Group,
+    help="Import files, messages, references and accesses, of which `ctxbench serve` makes contexts.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@context_app.callback()
+def context() -> None:
+    """Import files, messages, references and accesses, of which `ctxbench serve` makes contexts."""
+
+
+@context_app.command("import", cls=Command)
+def context_import(
+    store: StoreFile,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE.jsonl", help="Items and events, one JSON object per line; or the corpus.jsonl of a dataset."
+        ),
+    ],
+    workspace: Annotated[str, typer.Option("--workspace", "-w", help="Workspace of the items.")],
+    json_: JsonFlag = False,
+) -> None:
+    """Import files, messages, references and accesses from JSON lines.
+
+    A row of an item has id (the path of a file), type (file, message or memory), content, and perhaps kind, user,
+    conversation, created, confidence, metadata and relationships. The rows of a catalog (_id, text) are read, too.
+
+    A row of an event has event (reference, unreference, access or feedback), id, at (ISO 8601), and perhaps user,
+    conversation and useful. A reference belongs to a conversation; only an access of a file counts.
+
+    A row with an existing id is a later version; an unchanged row is ignored. Items that are not in the file stay. If a
+    row is wrong, nothing is imported. The database is created if it does not exist.
+
+    For example:
+
+    ctxbench context import acme.db rows.jsonl --workspace acme
+    """
+    from ctxbench.cli.memory import import_file
+
+    import_file(store, file, workspace, memories=False, as_json=json_)
 
 
 @memory_app.command("search", cls=Command)

@@ -13,13 +13,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ctxbench.api.inputs import EmbedderGiven, embedder_name
+from ctxbench.api.inputs import ByFunction, EmbedderGiven, Ranker, embedder_name
 from ctxbench.io.cache import ProcessLock
 from ctxbench.io.errors import (
     EmbeddingError,
     InputError,
     ParameterError,
-    SelectorError,
     StorageError,
     UnknownNameError,
     UserError,
@@ -28,21 +27,21 @@ from ctxbench.io.errors import (
 )
 from ctxbench.io.rows import instant
 from ctxbench.memory.stores import MemoryStore
-from ctxbench.model.candidates import Candidates, reranked
+from ctxbench.model.candidates import Candidates
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.registry import build, check_fields
 from ctxbench.model.requests import Batch, Filter, Query, Request
-from ctxbench.model.resources import EMBEDDER, Resources
+from ctxbench.model.resources import EMBEDDER
 from ctxbench.model.selection import Selection, selections
-from ctxbench.model.strategies import Step, Strategy
+from ctxbench.model.strategies import Step
 from ctxbench.pipelines.pipeline import Outcome, Pipeline
 from ctxbench.pipelines.strategies.expand import TYPE
 from ctxbench.pipelines.strategies.format import TEMPLATES
 from ctxbench.search.dense import chunks_of
 from ctxbench.search.embedders import Embedder, Vectors, open_embedder
 from ctxbench.search.resources import LocalResources, local_resources
-from ctxbench.search.tokens import open_counter
-from ctxbench.selectors.definitions import definition
+from ctxbench.search.tokens import BUDGET, open_counter
+from ctxbench.selectors.definitions import find_definition
 
 EMBEDDING, SEARCH, STORAGE, VALIDATION = "embedding_error", "search_error", "storage_error", "validation_error"
 TEMPLATE = "template_not_found"
@@ -77,6 +76,7 @@ def typed_errors() -> Iterator[None]:
 
 MOST_RESULTS = 100  # as in shipped selectors
 DEEPEST = 5
+MOST_TOKENS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,8 @@ class SearchOptions:
         conversation: only memories of this conversation.
         relationships: whether to add related memories.
         depth: the largest number of relationships to follow, 1 to 5.
-        ranker: `default`, `similarity`, `recency`, `confidence`, or a registered one.
+        ranker: `default`, `spec`, `similarity`, `recency`, `confidence`, a registered one, or a function (`Ranker`).
+        settings: parameters of the selector that ranks, such as `{"recency": 0.5}` of `spec`; see `SHIPPED`.
         user: the user whose private memories are included.
         time: search the versions of this time, ISO 8601, by default in UTC. None = now.
 
@@ -107,7 +108,8 @@ class SearchOptions:
     conversation: str | None = None
     relationships: bool = False
     depth: int = 1
-    ranker: str = "default"
+    ranker: str | Ranker = "default"
+    settings: Mapping[str, float] = field(default_factory=dict)
     user: str | None = None
     time: str | None = None
 
@@ -129,12 +131,13 @@ class ContextOptions(SearchOptions):
     """The options of building a context.
 
     Attributes:
-        template: `chat`, `detailed`, `summary`, or a registered one; None = the default of the engine.
-        budget: tokens of the rendered context, 1 or more; None = the default of the engine.
+        template: `chat`, `detailed`, `summary`, a registered one, or the fields of another, as `register_template`
+            takes them; None = the default of the engine.
+        budget: tokens of the rendered context, 1 to 1,000,000; None = the default of the engine.
         metadata: whether to show kind, confidence and time; None = the default of the template.
     """
 
-    template: str | None = None
+    template: str | Mapping[str, Any] | None = None
     budget: int | None = None
     metadata: bool | None = None
 
@@ -142,7 +145,7 @@ class ContextOptions(SearchOptions):
         SearchOptions.__post_init__(self)
         if self.budget is not None:
             with typed_errors():
-                check_range("budget", self.budget, 1)
+                check_range("budget", self.budget, 1, MOST_TOKENS)
 
 
 SIMILARITY = "similarity.score"
@@ -270,10 +273,7 @@ class BuiltContext(FoundMemories):
     @property
     def truncated(self) -> bool:
         """Whether the budget excluded or shortened a memory."""
-        chosen, left = self.rows(chosen=True), self.rows(chosen=False)
-        table = self.outcome.candidates
-        rules = [table.rules[int(table.out[row])] for row in left]
-        return any(rule is not None and rule.code == "budget" for rule in rules) or not table.shows_all[chosen].all()
+        return is_truncated(self.outcome.candidates, self.request_index)
 
     def as_dict(self) -> dict[str, Any]:
         """`context`, `tokenCount`, `memories`, `truncated` and `template`, as in the specification."""
@@ -287,6 +287,37 @@ class BuiltContext(FoundMemories):
         }
         used = round(100.0 * self.tokens / self.budget, 1)
         return {**self.as_dict(), "memoryIds": list(scores), "rankingScores": scores, "budgetUsed": used}
+
+
+def is_truncated(table: Candidates, request: int) -> bool:
+    """Whether a budget excluded or shortened an item of a request."""
+    rows = table.rows(request)
+    chosen = table.chosen[rows]
+    rules = {table.rules[rule] for rule in table.out[rows][~chosen].tolist()}
+    return any(rule is not None and rule.code == BUDGET for rule in rules) or not table.shows_all[rows][chosen].all()
+
+
+def template_name(template: str | Mapping[str, Any]) -> str:
+    """The name of a template; `custom` if it has fields and no name."""
+    return template if isinstance(template, str) else str(template.get("name") or "custom")
+
+
+def links_step(depth: int) -> Step:
+    """The step that adds related memories, up to a number of relationships."""
+    return Step("expand", "links", build("expand", "links", {"depth": depth}))
+
+
+def rendered(
+    pipeline: Pipeline, template: str | Mapping[str, Any], *, budget: int, metadata: bool | None = None
+) -> Pipeline:
+    """A pipeline whose context is written by a template and fits into a budget of tokens.
+
+    Raises:
+        ParameterError: the template or the budget is wrong.
+    """
+    pack = Step("pack", "rendered", build("pack", "rendered", {"tokens": budget}))
+    form = Step("format", "template", build("format", "template", {"template": template, "metadata": metadata}))
+    return replace(pipeline, refine=(*pipeline.refine, pack), format=form)
 
 
 def _path(item: int, via: Mapping[int, int]) -> list[int]:
@@ -350,13 +381,11 @@ class QueryVectors:
         return [cached[text][1] for text in texts]
 
 
-SHIPPED = {"default": "memory", "similarity": "dense"}
-"""The rankers that are shipped selectors; queries by vector use the last."""
+SHIPPED = {"default": "memory", "spec": "memory/spec", "similarity": "dense"}
+"""The rankers that are shipped selectors: queries by vector use `similarity` as the default; `spec` is the formula of
+the specification."""
 
 DEFAULTS = ContextOptions(template="chat", budget=2000)
-
-Ranker: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], Sequence[float]]
-"""From results with `memory` and `score` (similarity or None) to their scores."""
 
 _Query: TypeAlias = Sequence[
     tuple[str, tuple[float, ...]]
@@ -463,7 +492,7 @@ class ContextEngine:
             self._templates[name] = dict(template)
 
     def register_ranker(self, name: str, ranker: Ranker) -> None:
-        """Add a ranker of search results; see `Ranker`.
+        """Add a ranker of search results, which have `memory` and `score` (similarity or None); see `Ranker`.
 
         Raises:
             EngineError: the name is a shipped one.
@@ -488,10 +517,8 @@ class ContextEngine:
     def _build(self, query: _Query, workspace: str, context_options: ContextOptions | None) -> BuiltContext:
         options = context_options or self.defaults
         budget = options.budget or self.defaults.budget or DEFAULTS.budget or 0
-        name, form = self._template(options)
-        pipeline = self._pipeline(options, query)
-        pack = Step("pack", "rendered", build("pack", "rendered", {"tokens": budget}))
-        pipeline = replace(pipeline, refine=(*pipeline.refine, pack), format=form)
+        name, template = self._template(options)
+        pipeline = rendered(self._pipeline(options, query), template, budget=budget, metadata=options.metadata)
         outcome = self._run(pipeline, query, workspace, options)
         context = pipeline.prompts(outcome, self._resources)[0].context
         tokens = int(self._resources.text_tokens([context])[0]) if context else 0
@@ -510,31 +537,34 @@ class ContextEngine:
 
     def _pipeline(self, options: SearchOptions, query: _Query) -> Pipeline:
         """A shipped pipeline, perhaps with relationships and a registered ranker."""
-        ranker = self._rankers.get(options.ranker)
-        if ranker is None and options.ranker not in SHIPPED:
-            names = [*SHIPPED, *self._rankers]
-            raise ParameterError(f"unknown ranker {options.ranker!r}{suggest(options.ranker, names)}")
-        by_text = any(text for text, _ in query)
-        shipped = definition(SHIPPED.get(options.ranker if by_text else "similarity", SHIPPED["default"]))
-        pipeline = shipped.pipeline(shipped.values(None, {"n": options.limit}))
+        name = options.ranker if isinstance(options.ranker, str) else "custom"
+        ranker = self._rankers.get(name) if isinstance(options.ranker, str) else options.ranker
+        if ranker is None and name not in SHIPPED:
+            raise ParameterError(f"unknown ranker {name!r}{suggest(name, [*SHIPPED, *self._rankers])}")
+        base = name if name in SHIPPED else "default"
+        base = base if base != "default" or any(text for text, _ in query) else "similarity"
+        selector, preset = find_definition(SHIPPED[base])
+        pipeline = selector.pipeline(selector.values(preset, {"n": options.limit, **options.settings}))
         steps: list[Any] = list(pipeline.refine)
         if options.relationships:
-            steps.append(Step("expand", "links", build("expand", "links", {"depth": options.depth})))
+            steps.append(links_step(options.depth))
         if ranker is not None:
-            steps.append(Step("rank", options.ranker, _OwnRanker(ranker)))
+            steps.append(Step("rank", name, ByFunction(ranker, _results_of, keeps=SIMILARITY)))
         return replace(pipeline, refine=tuple(steps))
 
-    def _template(self, options: ContextOptions) -> tuple[str, Step]:
-        """The name of the template of a context, and its format.
+    def _template(self, options: ContextOptions) -> tuple[str, str | Mapping[str, Any]]:
+        """The name of the template of a context, and the template.
 
         Raises:
             EngineError: there is no template with this name.
         """
-        name = options.template or self.defaults.template or DEFAULTS.template or ""
+        template = options.template or self.defaults.template or DEFAULTS.template or ""
+        name = template_name(template)
+        if not isinstance(template, str):
+            return name, template
         if name not in self._templates:
             raise EngineError(TEMPLATE, f"unknown template {name!r}{suggest(name, self._templates)}")
-        values = {"template": self._templates[name], "metadata": options.metadata}
-        return name, Step("format", "template", build("format", "template", values))
+        return name, self._templates[name]
 
     def _embedded(self, queries: Sequence[str]) -> _Query:
         """Queries with their vectors.
@@ -556,29 +586,9 @@ class ContextEngine:
         return [("", tuple(map(float, vector)))]
 
 
-@dataclass(frozen=True)
-class _OwnRanker(Strategy):
-    """Scores results with an external function."""
-
-    ranker: Ranker
-
-    def __call__(self, query: Query, candidates: Candidates, _: Resources) -> Candidates:
-        """Replace the scores by those of the function."""
-        score = candidates.score.copy()
-        for request in range(candidates.n_requests):
-            memories = FoundMemories(Outcome(query, candidates), request)
-            results = memories.every_result()
-            try:
-                scores = np.array([float(score) for score in self.ranker(results)], dtype=np.float64)
-            except Exception as error:
-                raise SelectorError(f"the ranker failed: {type(error).__name__}: {error}") from error
-            wrong = [f"{len(scores)} for {len(results)} results"] if len(scores) != len(results) else []
-            wrong += [f"{scores[n]} for {results[n]['memory']['id']!r}" for n in np.flatnonzero(~np.isfinite(scores))]
-            if wrong:
-                raise SelectorError(f"a ranker must return one finite number per result; got {wrong[0]}")
-            score[memories.rows(chosen=True)] = scores
-        similarity = {SIMILARITY: candidates.columns.get(SIMILARITY, candidates.score)}  # the score of `dense` is it
-        return reranked(candidates.with_columns(**similarity), score)
+def _results_of(query: Query, candidates: Candidates, request: int) -> list[dict[str, Any]]:
+    """The results of one request, for a ranker."""
+    return FoundMemories(Outcome(query, candidates), request).every_result()
 
 
 RANKERS: Mapping[str, Ranker] = {

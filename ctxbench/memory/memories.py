@@ -1,21 +1,35 @@
-"""Memories, events, and their checks."""
+"""Memories, events, their checks, and the rows that they are imported from."""
 
 from __future__ import annotations
 
 import json
 import logging
 import re
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice, product
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
-from ctxbench.io.errors import Fault, Message, ParameterError, check_choice, number_within, raise_faults, suggest
-from ctxbench.io.rows import in_utc
-from ctxbench.model.items import Catalog, Item, ItemKey, Link
+from ctxbench.catalogs.agent_file import other_kind
+from ctxbench.io.errors import (
+    Fault,
+    InputError,
+    Message,
+    ParameterError,
+    UnknownNameError,
+    check_choice,
+    merge_equal_faults,
+    number_within,
+    raise_faults,
+    suggest,
+)
+from ctxbench.io.rows import Row, in_utc, jsonl_rows, read_text_value
+from ctxbench.model.items import ITEM_TYPES, Catalog, Item, ItemKey, Link
 
 LONGEST = 1_000_000  # characters of a content
 DEEPEST = 64  # levels of metadata, itself the first
@@ -26,9 +40,10 @@ Progress: TypeAlias = Callable[[int, int], None]
 Taken: TypeAlias = Callable[[str, Sequence[str]], Collection[str]]
 """From a workspace and ids to the existing ids; raises a `ParameterError` for an unknown workspace."""
 
+STORED = ("memory", "file", "message")
 _FACTS = ("workspace", "user", "kind", "conversation", "created", "until", "confidence", "metadata")  # of items, too
 _SUGGESTED = 1_000  # ids among which a suggestion is searched
-_CHANGEABLE = ("content", "kind", "confidence", "conversation", "user", "metadata")
+CHANGEABLE = ("content", "kind", "confidence", "conversation", "user", "metadata")  # by a later version
 # Control characters and lone surrogates, which SQLite, prompts or terminals change.
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 _UNFIT_NAME = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -139,7 +154,7 @@ def _content(name: str, value: object) -> str:
 
 
 def _type(name: str, value: Any) -> str:
-    check_choice(name, value, ("memory", "file", "message"))
+    check_choice(name, value, STORED)
     return str(value)
 
 
@@ -263,10 +278,10 @@ def successor(current: Memory, at: str | None, changes: Mapping[str, Any]) -> tu
     """
     where = f"memory {current.id!r}: "
     for name in changes:
-        if name not in _CHANGEABLE:
-            raise ParameterError(f"{where}a version cannot change {name!r}{suggest(name, _CHANGEABLE)}")
+        if name not in CHANGEABLE:
+            raise ParameterError(f"{where}a version cannot change {name!r}{suggest(name, CHANGEABLE)}")
     if not changes:
-        raise ParameterError(f"{where}an update must change something: {', '.join(_CHANGEABLE)}")
+        raise ParameterError(f"{where}an update must change something: {', '.join(CHANGEABLE)}")
     moment = time_named(f"{where}at", at)
     begun = str(current.created)
     if moment < begun:
@@ -344,7 +359,7 @@ def memory_catalog(
         Item(
             type=row.type,
             name=item_key(row).name,
-            title=row.id if row.type == "file" else "",
+            title=_path(row) if row.type == "file" else "",
             text=row.content,
             links=tuple(links[row.id, row.version]),
             **{name: getattr(row, name) for name in _FACTS},
@@ -358,11 +373,22 @@ def memory_catalog(
     return before.extended(items, ends={position: end for position, end in ends if position is not None})
 
 
+def _path(file: Memory) -> str:
+    """The path of a file; that of a user is stored as `~USER/PATH`."""
+    return file.id.removeprefix(user_prefix(file.user))
+
+
+def user_prefix(user: str | None) -> str:
+    """The beginning of the ids of items that a user sent, so that several users may have the same path."""
+    return "" if user is None else f"~{quote(user, safe='')}/"
+
+
 ASKED = "asked"
 """Key of the metadata of an event under which a service stores the request: `context` (its id), `text`, `time`, and
 the `item` of a feedback, or all `items` (ids) of a `sufficient`."""
 SUFFICIENT = "sufficient"
-EVENTS = ("reference", "unreference", "access", "feedback", SUFFICIENT)
+_IMPORTED_EVENTS = ("reference", "unreference", "access", "feedback")
+EVENTS = (*_IMPORTED_EVENTS, SUFFICIENT)
 _JUDGED = ("feedback", SUFFICIENT)
 
 
@@ -457,3 +483,237 @@ def referred_to(events: Iterable[Event]) -> list[str]:
         elif event.kind == "unreference":
             standing.pop(event.id, None)
     return list(standing)
+
+
+# ---- rows of files and of requests to a service
+
+version_of = attrgetter("created", *CHANGEABLE)
+"""What tells versions of a memory apart."""
+_IDS = {f"{name}_id": name for name in ("conversation", "user", "workspace")}  # as in the memory document
+_FIELDS = (
+    {name: name for name in ("id", *CHANGEABLE, "created", "until", "workspace", "relationships", "links", "enabled")}
+    | _IDS
+    | {"_id": "id", "text": "content", "created_at": "created"}  # the first two of a corpus.jsonl
+    | {"version": "version"}  # not read: versions are counted by their times
+)
+_FIELDS_OF_FORM = {  # what `type` is: the kind of a memory, as in the memory document, or the type of an item
+    False: _FIELDS | {"type": "type"},
+    True: _FIELDS | {"type": "kind"},
+}
+_EVENT_FIELDS = {name: name for name in ("event", "id", "user", "conversation", "workspace", "at", "useful")}
+_EVENT_FIELDS |= _IDS | {"_id": "id"}
+_OF_ITEMS = {spec.name for spec in fields(Item)} - _FIELDS.keys()  # fields of a corpus.jsonl that memories lack
+_LINK = '{"type": ..., "target": memory id}'
+
+
+@dataclass(frozen=True)
+class MemoryRow:
+    """A row: the memory in its stored form, its end and links; `dated` if the row has a creation time."""
+
+    row: Row
+    memory: Memory
+    dated: bool
+    until: str | None
+    links: tuple[tuple[str, str], ...]
+
+    def is_among(self, versions: Sequence[tuple[Any, ...]], *, last: bool) -> bool:
+        """Whether a version equals the row; for a row about the present, whether the current version does.
+
+        A row is about the present if it has no time, or is the last row of its memory and has no end.
+        """
+        version = version_of(self.memory)
+        if self.dated and (self.until or not last):
+            return version in versions
+        return version[1:] in [
+            existing[1:] for existing in versions[-1:] if not self.dated or version[0] <= existing[0]
+        ]
+
+    def begins(self, versions: Sequence[tuple[Any, ...]]) -> str | None:
+        """The time from which the row is the current version; None = now, as when an edit is undone."""
+        version = version_of(self.memory)
+        return None if not self.dated or (version in versions and version[0] <= versions[-1][0]) else version[0]
+
+
+@dataclass(frozen=True)
+class StoreRows:
+    """The rows of a workspace.
+
+    Attributes:
+        source: where they are from, for errors.
+        workspace: the workspace.
+        rows: memories, files and messages in order of time.
+        events: events in the order of the rows.
+        elsewhere: the numbers of rows of other workspaces.
+        faults: where faults of the rows go.
+    """
+
+    source: str
+    workspace: str
+    rows: Sequence[MemoryRow]
+    events: Sequence[tuple[Row, Event]]
+    elsewhere: Mapping[str, int]
+    faults: list[Fault]
+
+
+def read_file(path: Path, workspace: str, *, memories: bool) -> StoreRows:
+    """Read a file of JSON lines; see `read_rows`.
+
+    Raises:
+        InputError: rows are wrong: all faults that can be found without the store.
+        ParameterError: there is no row.
+        UnknownNameError: no row is of the workspace.
+    """
+    faults: list[Fault] = []
+    rows = list(jsonl_rows(path, faults))
+    if not any("content" in row.data for row in rows) and (kind := other_kind(path)):
+        raise InputError([Fault(f"nothing was imported: {kind}; memories have an id and content", path)])
+    if memories and (others := [row for row in rows if _is_other(row.data)]):
+        raise InputError([Fault(Message("memory.other-rows", n=len(others)), path, others[0].line)])
+    for row in rows:
+        if "event" in row.data and row.data.get("at") is None:
+            row.fault(Message("memory.event-time"))
+    read = read_rows(rows, faults, f"{path}", workspace, memories=memories)
+    if not read.rows and not read.events and read.elsewhere:
+        raise UnknownNameError("workspace", workspace, read.elsewhere, where=f": no row of {path} has it")
+    if not read.rows and not read.events:
+        raise ParameterError(f"{path} has no memory; expected one per line, such as {{'id': ..., 'content': ...}}")
+    return read
+
+
+def read_rows(
+    rows: Iterable[Row], faults: list[Fault], source: str, workspace: str, *, memories: bool = False
+) -> StoreRows:
+    """Read rows of memories, files, messages and events.
+
+    Rows of other workspaces, and rows that end when they begin, are ignored.
+
+    Args:
+        rows: the rows.
+        faults: their faults.
+        source: where they are from.
+        workspace: the workspace of rows that name none.
+        memories: whether `type` is the kind of a memory; else it is `memory`, `file` or `message`.
+
+    Raises:
+        InputError: rows are wrong: all faults that can be found without the store.
+    """
+    read: list[MemoryRow] = []
+    events: list[tuple[Row, Event]] = []
+    elsewhere: Counter[str] = Counter()
+    for row in sorted(rows, key=lambda row: "event" in row.data):  # an event without a time is after all items
+        names = _EVENT_FIELDS if "event" in row.data else _FIELDS_OF_FORM[memories]
+        fields_ = replace(row, data=_without_item_fields(row.data))
+        before = len(faults)
+        fields_.refuse_unknown(tuple(names))
+        stated = [name for name, value in fields_.data.items() if name in names and value is not None]
+        values = {names[name]: row.data[name] for name in stated}
+        if twice := [name for name in stated if [names[other] for other in stated].count(names[name]) > 1]:
+            row.fault(Message("memory.fields-alike", fields=" and ".join(map(repr, twice))))
+        if (row_workspace := values.get("workspace", workspace)) != workspace:
+            elsewhere[str(row_workspace)] += 1
+        elif len(faults) == before and names is _EVENT_FIELDS:
+            with faults_of(row):
+                events.append((row, _read_event(row, values, workspace)))
+        elif len(faults) == before:
+            memory_row = _memory_row(row, {"type": "memory", **values} if memories else values, names, workspace)
+            if len(faults) == before and memory_row.until != memory_row.memory.created:
+                read.append(memory_row)
+    read.sort(key=attrgetter("memory.created"))
+    faults.sort(key=attrgetter("line"))
+    raise_faults(merge_equal_faults(faults), subject=subject_of(source))
+    return StoreRows(source, workspace, read, events, elsewhere, faults)
+
+
+def subject_of(source: str) -> str:
+    """The head of the faults of rows."""
+    return f"{source}: nothing was imported"
+
+
+def _is_other(data: Mapping[str, Any]) -> bool:
+    """Whether a row is of a file, a message or an event."""
+    of_item = str(data.get("_id", "")).partition(":")[0]
+    return "event" in data or bool({of_item, data.get("type") if "_id" not in data else ""} & {"file", "message"})
+
+
+def check_order(rows: Sequence[MemoryRow]) -> None:
+    """Add a fault for rows of one memory that differ but have no times, or the same time."""
+    first: dict[tuple[str, str | None], MemoryRow] = {}
+    for row in rows:
+        before = first.setdefault((row.memory.id, row.memory.created if row.dated else None), row)
+        if version_of(before.memory)[1:] != version_of(row.memory)[1:]:
+            when = " at the same time" * row.dated
+            row.row.fault(Message("memory.row-conflict", line=before.row.line, name=row.memory.id, when=when))
+
+
+def _memory_row(row: Row, values: Mapping[str, Any], names: Mapping[str, str], workspace: str) -> MemoryRow:
+    """Read one row; adds to its faults."""
+    stated = {name: values[name] for name in (*CHANGEABLE, "created") if name in values}
+    problems: list[str] = []
+    id_, until, type_ = values.get("id"), values.get("until"), values.get("type")
+    try:
+        if "_id" in row.data and isinstance(id_, str):
+            item_type, id_ = _stored_item(id_, row.data.get("title"))
+            type_ = type_ or item_type
+        until = until and time_named("until", str(until))
+    except ParameterError as error:
+        type_ = type_ or STORED[0]  # one fault is enough
+        problems.append(str(error))
+    memory = checked(Memory(**{"content": None, **stated, "id": id_, "type": type_, "workspace": workspace}), problems)
+    if until and not problems and until < str(memory.created):
+        problems.append(Message("memory.until-before-created", until=until, created=memory.created))
+    if values.get("enabled", True) is not True:
+        problems.append(Message("memory.not-enabled"))
+    field_names = {names[name]: name for name in row.data if name in names}
+    for message in problems:
+        name, blank, rest = message.partition(" ")
+        row.fault(f"{field_names.get(name, name)}{blank}{rest}")  # with the field name of the row
+    links = row.read_list("relationships", _link, expected=_LINK)
+    links += tuple(
+        link for link in row.read_list("links", _link, expected=_LINK) if link[1] != id_
+    )  # to another version
+    return MemoryRow(row, memory, "created" in values, until, links)
+
+
+def _read_event(row: Row, values: Mapping[str, Any], workspace: str) -> Event:
+    """Read the event of one row; a `ParameterError` if it is wrong."""
+    check_choice("event", values.get("event"), _IMPORTED_EVENTS)
+    id_: Any = values.get("id")
+    if "_id" in row.data and isinstance(id_, str):
+        _, id_ = _stored_item(id_)
+    about: Any = {name: values[name] for name in ("user", "conversation", "at", "useful") if name in values}
+    return checked_event(Event(kind=values["event"], workspace=workspace, id=id_, **about))
+
+
+def _without_item_fields(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of a row; of an item of a corpus.jsonl only those of memories."""
+    if "_id" not in data:
+        return data
+    item = _OF_ITEMS | {"type"} if data.get("type") in ITEM_TYPES else _OF_ITEMS
+    return {name: value for name, value in data.items() if name not in item}
+
+
+def _stored_item(text: str, title: object = None) -> tuple[str, str]:
+    """The type and the id of a stored item, from that of a catalog, `memory:<id>@<version>`.
+
+    The title of a file is its path, which tells a version from a path with "@".
+    """
+    key = ItemKey.parse(text)
+    if key.type not in STORED:
+        raise ParameterError(Message("memory.item-type", name=text, known=STORED))
+    name, _, version = key.name.rpartition("@")
+    is_path = key.type == "file" and title == key.name
+    return key.type, name if name and version.isdigit() and not is_path else key.name
+
+
+def _link(entry: Any) -> tuple[str, str]:
+    target = entry["target"] if "target" in entry else _stored_item(read_text_value(entry["item"]))[1]
+    return read_text_value(entry["type"]), read_text_value(target)
+
+
+@contextmanager
+def faults_of(row: Row) -> Iterator[None]:
+    """Turn errors of the store inside it into faults of the row."""
+    try:
+        yield
+    except ParameterError as error:
+        row.fault(str(error))

@@ -9,28 +9,44 @@ import threading
 import time as clock
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ctxbench.api.inputs import EmbedderGiven, embedder_name
-from ctxbench.io.errors import Message, ParameterError, UserError
-from ctxbench.io.rows import in_utc, instant, instant_text, named_instant
-from ctxbench.memory.engine import ContextCache
-from ctxbench.memory.memories import ASKED, SUFFICIENT, Event
-from ctxbench.memory.stores import MemoryStore
-from ctxbench.model.arrays import BoolArray
+from ctxbench.io.errors import (
+    Fault,
+    InputError,
+    Message,
+    ParameterError,
+    UnknownNameError,
+    UserError,
+    check_range,
+    raise_faults,
+)
+from ctxbench.io.rows import Row, in_utc, instant, instant_text, named_instant
+from ctxbench.memory.engine import (
+    DEEPEST,
+    DEFAULTS,
+    MOST_TOKENS,
+    ContextCache,
+    is_truncated,
+    links_step,
+    rendered,
+    template_name,
+)
+from ctxbench.memory.memories import ASKED, SUFFICIENT, Event, StoreRows, read_rows, user_prefix
+from ctxbench.memory.stores import Imported, MemoryStore, UserCatalogs, import_rows
 from ctxbench.model.candidates import Note, text_shown
 from ctxbench.model.items import Catalog, Item, ItemKey
 from ctxbench.model.requests import Batch, Request, batch_key
 from ctxbench.model.resources import Resources, bound_indexes
 from ctxbench.model.selection import Offered, Prompt, Selection, selections
 from ctxbench.model.strategies import Step
-from ctxbench.pipelines.pipeline import Outcome
+from ctxbench.pipelines.pipeline import Outcome, Pipeline
 from ctxbench.pipelines.strategies.format import citations
 from ctxbench.search.embedders import open_embedder
 from ctxbench.search.resources import local_resources
@@ -182,6 +198,7 @@ class ServedContext:
         cites: whether the prompt has ids of citations.
         resources: counts tokens.
         kept: whether all steps were cached.
+        template: the name of the template; empty if the selector writes its own context.
     """
 
     id: str
@@ -190,6 +207,7 @@ class ServedContext:
     cites: bool
     resources: Resources
     kept: bool
+    template: str = ""
 
     @property
     def request(self) -> Request:
@@ -226,7 +244,7 @@ class ServedContext:
         Items are in the order of the selection, each with its `content`, or an `excerpt` if only a part is sent.
         `relevance` is the score of the selector, null for the session. `searchRank` is the rank in the search, from 1.
         `context` is the rendered text, if the format makes one. `stats` counts the found items: references, messages of
-        the thread, and others.
+        the thread, and others. `truncated` says whether a budget excluded or shortened an item.
         """
         selection, request, total = self.selection, self.request, self.tokens
         sources = [self._source(entry, request) for entry in (*selection.chosen, *selection.left_out)]
@@ -241,7 +259,9 @@ class ServedContext:
                 "excludedCount": len(selection.left_out),
             },
             "notes": [note.as_dict() for note in map(_public_note, selection.trace)],
+            "truncated": is_truncated(self.outcome.candidates, 0),
         }
+        data |= {"template": self.template} if self.template else {}
         meta = {"tokenUsage": total, "sourceCount": len(self.items), "citationCount": len(self.citations)}
         return {"data": data, "meta": meta}
 
@@ -287,6 +307,28 @@ class ServedContext:
         return rank + 1 if rank >= 0 else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """How a context is written.
+
+    Attributes:
+        template: `chat`, `detailed`, `summary`, or the fields of another.
+        budget: the largest number of tokens of the context, 1 to 1,000,000.
+        depth: the largest number of relationships that are followed to related memories, 0 to 5.
+
+    Raises:
+        ParameterError: a number is out of range.
+    """
+
+    template: str | Mapping[str, Any] = DEFAULTS.template or ""
+    budget: int = DEFAULTS.budget or 0
+    depth: int = 0
+
+    def __post_init__(self) -> None:
+        check_range("tokenBudget", self.budget, 1, MOST_TOKENS)
+        check_range("relationshipDepth", self.depth, 0, DEEPEST)
+
+
 def _public_note(note: Note) -> Note:
     """A note without the text of an error, which may have internals of the server."""
     return replace(note, message="see the log of the server") if note.kind == "failed" else note
@@ -296,10 +338,7 @@ GRID = 30  # seconds; times of requests are rounded up to it, so that repeated r
 REMEMBERED = 10_000  # contexts that are remembered for feedback
 REMEMBERED_BYTES = 64_000_000  # their size; the oldest is forgotten first
 REMEMBERED_TEXT = 2_000  # remembered characters of a message
-USERS = 256  # users with private items whose catalogs are kept
-USERS_BYTES = 64_000_000  # size of these catalogs, without shared parts
 INDEXES = 32  # kept indexes of each kind
-BYTES_AN_ITEM = 200  # per item of a catalog that extends another
 
 _log = logging.getLogger(__name__)
 _STEP = GRID * 1_000_000  # microseconds
@@ -307,6 +346,10 @@ _STEP = GRID * 1_000_000  # microseconds
 
 class NotSeenError(ParameterError):
     """An item or context does not exist, or belongs to another user, with the same message."""
+
+
+class ConflictError(ParameterError):
+    """Items contradict each other or what is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,94 +412,6 @@ class _RememberedContexts:
                 del self._by_user[user], self._bytes[user]
 
 
-class _UserCatalogs:
-    """The catalogs of users: public items, then private items of the user.
-
-    Steps get nothing else, so that they cannot use private items of other users. A catalog stays the same object until
-    a visible item changes; added items extend it. Catalogs of users extend the public catalog, so that hashes, facts
-    and indexes of public items are made once.
-
-    Attributes:
-        public: the public items at the last call of `of`.
-    """
-
-    def __init__(self, workspace: str) -> None:
-        self._workspace = workspace
-        self._whole: Catalog | None = None  # the source of `public`
-        self.public = Catalog(())
-        self._user_catalogs: dict[str | None, Catalog] = {}  # each extends `public`; last used last
-        self._lock = threading.Lock()
-
-    def of(self, catalog: Catalog, user: str | None) -> Catalog:
-        """The items of a catalog that a user sees."""
-        with self._lock:
-            everybodys = catalog.facts.open_to(self._workspace, None)
-            if self._whole is not catalog:
-                self._take_public(_linked_among(_items_at(catalog, everybodys), Catalog(())))
-                self._whole = catalog
-            public, before = self.public, self._user_catalogs.pop(user, None)
-            own_items = _items_at(catalog, catalog.facts.open_to(self._workspace, user) & ~everybodys)
-            if not own_items:
-                return public
-            own_items = _linked_among(own_items, public)
-            visible = None if before is None else _carried_on(before, len(public), own_items)
-            if visible is None:
-                _ = public.facts, public.ids  # compute them before the extension
-                visible = public.extended(own_items, shares=True)
-            self._user_catalogs[user] = visible
-            self._drop()
-            return visible
-
-    def _take_public(self, items: list[Item]) -> None:
-        """Extend the public catalog, or replace it and drop the catalogs of users."""
-        if (public := _carried_on(self.public, 0, items)) is not self.public:
-            self.public = Catalog(items) if public is None else public
-            self._user_catalogs.clear()
-
-    def _drop(self) -> None:
-        """Drop the least recently used catalogs above the limits."""
-        size = sum(map(self._unshared_bytes, self._user_catalogs.values()))
-        while len(self._user_catalogs) > 1 and (len(self._user_catalogs) > USERS or size > USERS_BYTES):
-            size -= self._unshared_bytes(self._user_catalogs.pop(next(iter(self._user_catalogs))))
-
-    def _unshared_bytes(self, catalog: Catalog) -> int:
-        """The approximate size of the catalog of a user, without the public one."""
-        return BYTES_AN_ITEM * len(catalog) + 1_000 * (len(catalog) - len(self.public))
-
-
-def _items_at(catalog: Catalog, where: BoolArray) -> list[Item]:
-    return [catalog[position] for position in np.flatnonzero(where).tolist()]
-
-
-def _linked_among(items: list[Item], public: Catalog) -> list[Item]:
-    """The items without links to other items than these and public ones."""
-    if not any(item.links for item in items):
-        return items
-    keys = {item.key for item in items}
-    links = [
-        tuple(link for link in item.links if link.item in keys or public.find(link.item) is not None) for item in items
-    ]
-    return [
-        item if item.links == links_left else replace(item, links=links_left)
-        for item, links_left in zip(items, links, strict=True)
-    ]
-
-
-def _carried_on(before: Catalog, first: int, items: list[Item]) -> Catalog | None:
-    """The catalog extended to these items from a position on; None if it has other items there."""
-    n_before = len(before) - first
-    if n_before > len(items):
-        return None
-    ends: dict[int, str] = {}
-    for position, (old, new) in enumerate(zip(before[first:], items, strict=False), first):
-        if old is new or old == new:
-            continue
-        if new.until is None or replace(old, until=new.until) != new:
-            return None
-        ends[position] = new.until
-    return before.extended(items[n_before:], ends=ends)
-
-
 class ContextService:
     """Builds contexts of one workspace with one selector.
 
@@ -478,6 +433,9 @@ class ContextService:
         counter: the name of the token counter, such as `o200k` or `chars/4`.
         cache: None = a `ContextCache` of 100 contexts and 30 seconds.
 
+    A selector whose format is `messages`, as `memory`, gets a budget and a template, by default those of the engine;
+    see `Writing`. Another one writes its own context.
+
     Raises:
         UserError: there is no such selector, embedder, counter or workspace.
     """
@@ -498,12 +456,12 @@ class ContextService:
         if is_shipped(selector):
             self._pipeline, self._unscoped = self._pipeline.mapped(Step.scoped), ()
         self._cites = self._pipeline.format.declared("cites")
-        self._pipeline_key = self._pipeline.key
+        self._writes = not self._pipeline.format.declared("chats")
         self._resources = local_resources(open_embedder(embedder_name(embedder)), open_counter(counter))
         bound_indexes(self._resources, INDEXES)
         store.catalog(workspace)
         self._store, self._workspace = store, workspace
-        self._catalogs = _UserCatalogs(workspace)
+        self._catalogs = UserCatalogs(workspace)
         self.cache = ContextCache() if cache is None else cache
         self.metrics = Metrics()
         self._built = _RememberedContexts()
@@ -532,7 +490,13 @@ class ContextService:
             self._pipeline.run(Batch.of(catalog, [request]), self._resources)
 
     def build(
-        self, message: str, *, thread: str | None = None, user: str | None = None, time: str | None = None
+        self,
+        message: str,
+        *,
+        thread: str | None = None,
+        user: str | None = None,
+        time: str | None = None,
+        writing: Writing | None = None,
     ) -> ServedContext:
         """The context for a message.
 
@@ -541,20 +505,27 @@ class ContextService:
             thread: the conversation; an unknown one is new.
             user: the user, who sees public items and private ones.
             time: the time of the request, ISO 8601; None = now. It is rounded up to the next half minute.
+            writing: how the context is written; None = the defaults.
 
         Raises:
-            UserError: the message is blank, the time is wrong, or the selector failed.
+            UserError: the message is blank, the time or the template is wrong, or the selector failed.
         """
-        context = self._context("build", message, thread, user, time)
+        context = self._context("build", message, thread, user, time, writing)
         items = tuple(offered.id for offered in context.selection.chosen)
         self._built.add(context.id, _Built(message[:REMEMBERED_TEXT], user, thread, context.request.time, items))
         return context
 
     def preview(
-        self, message: str, *, thread: str | None = None, user: str | None = None, time: str | None = None
+        self,
+        message: str,
+        *,
+        thread: str | None = None,
+        user: str | None = None,
+        time: str | None = None,
+        writing: Writing | None = None,
     ) -> ServedContext:
         """The context for a message, without feedback."""
-        return self._context("preview", message, thread, user, time)
+        return self._context("preview", message, thread, user, time, writing)
 
     def feedback(self, item: str, *, useful: bool, user: str | None = None, context: str | None = None) -> None:
         """Record whether an item was useful to a user.
@@ -609,6 +580,63 @@ class ContextService:
         )
         self.metrics.count(sufficient=int(enough), insufficient=int(not enough))
 
+    def import_rows(
+        self,
+        items: Sequence[Mapping[str, Any]] = (),
+        events: Sequence[Mapping[str, Any]] = (),
+        *,
+        user: str | None = None,
+    ) -> Imported:
+        """Store files, messages, memories and events of a user: all or none.
+
+        Args:
+            items, events: rows as of `ctxbench context import`, without user and workspace. An event without a time is
+                after all items.
+            user: the user, who alone sees the items. They are stored as `~USER/ID`, so that several users may have
+                the same path; None = items of everybody.
+
+        Raises:
+            ParameterError: rows are wrong; `NotSeenError`: they name an item that the user does not see;
+                `ConflictError`: they contradict each other or what is stored. Nothing was stored.
+        """
+        faults: list[Fault] = []
+        named = (("item", items), ("event", events))
+        rows = [Row(row, faults, Path(name), n) for name, rows in named for n, row in enumerate(rows, start=1)]
+        with _errors_of_rows(ParameterError):
+            read = read_rows(rows, faults, "rows", self._workspace)
+        with self._store.together():
+            with _errors_of_rows(NotSeenError):
+                read = self._of_user(read, user)
+            with _errors_of_rows(ConflictError):
+                return import_rows(self._store, read)
+
+    def _of_user(self, read: StoreRows, user: str | None) -> StoreRows:
+        """The rows with ids of a user, who sees every item that they name."""
+        prefix = user_prefix(user)
+        visible = {item.name.rpartition("@")[0] for item in self._catalog(user)}
+        ids = {f"{prefix}{row.memory.id}" for row in read.rows}
+
+        def seen(row: Row, id_: str) -> str:
+            name = f"{prefix}{id_}" if f"{prefix}{id_}" in ids | visible else id_
+            if name not in ids | visible:
+                row.fault(Message("memory.row-unseen", name=id_))
+            return name
+
+        for id_ in ids - visible:  # an item of another user that was imported from a file
+            if self._store.has(self._workspace, id_):
+                raise ConflictError(Message("memory.row-reserved", name=id_.removeprefix(prefix)))
+        rows = [
+            replace(
+                row,
+                memory=replace(row.memory, id=f"{prefix}{row.memory.id}", user=user),
+                links=tuple((kind, seen(row.row, target)) for kind, target in row.links),
+            )
+            for row in read.rows
+        ]
+        events = [(row, replace(event, id=seen(row, event.id), user=user)) for row, event in read.events]
+        raise_faults(read.faults)
+        return replace(read, rows=rows, events=events)
+
     def _built_for(self, context: str, user: str | None) -> _Built:
         """The remembered context of a user."""
         built = self._built.of(context, user)
@@ -630,23 +658,42 @@ class ContextService:
             )
         return key
 
+    def _written(self, writing: Writing | None) -> tuple[Pipeline, str]:
+        """The pipeline that writes a context, and the name of its template.
+
+        Raises:
+            ParameterError: the selector writes its own context, or the template or a number is wrong.
+        """
+        if self._writes:
+            if writing is not None:
+                raise ParameterError(Message("memory.own-writing", selector=self._selector))
+            return self._pipeline, ""
+        form = writing or Writing()
+        steps = (*self._pipeline.refine, *([links_step(form.depth)] if form.depth else []))
+        try:
+            pipeline = rendered(replace(self._pipeline, refine=steps), form.template, budget=form.budget)
+        except UnknownNameError as error:
+            raise ParameterError(str(error)) from None
+        return pipeline, template_name(form.template)
+
     def _context(
-        self, action: str, message: str, thread: str | None, user: str | None, time: str | None
+        self, action: str, message: str, thread: str | None, user: str | None, time: str | None, writing: Writing | None
     ) -> ServedContext:
         begin = clock.perf_counter()
         with self.metrics.request(action) as stages:
             if not message.strip():
                 raise ParameterError("message is blank")
-            catalog, request = self._request(message, thread, user, _rounded(time))
-            key = batch_key(catalog, [request])
+            pipeline, template = self._written(writing)
+            catalog, request = self._request(message, thread, user, _rounded(time), pipeline.key)
+            key = _key(catalog, request, pipeline.key)
             entry = self.cache.entry(key, catalog=catalog.hash, thread=thread, user=user)
             with entry.lock:
-                check_fits(self._pipeline, catalog)
+                check_fits(pipeline, catalog)
                 self._index_public(catalog)
                 batch = Batch.of(catalog, [request])
-                outcome = self._pipeline.run(batch, self._resources, memo=entry.outputs, live=True, listener=stages)
+                outcome = pipeline.run(batch, self._resources, memo=entry.outputs, live=True, listener=stages)
                 if entry.answer is None or stages.steps:
-                    entry.answer = context = self._rendered(key, outcome)
+                    entry.answer = context = self._rendered(key, outcome, pipeline, template)
                 else:
                     context = replace(entry.answer, kept=True)
             tokens = context.tokens
@@ -675,30 +722,33 @@ class ContextService:
                     self._pipeline.run(Batch.of(public, [request]), self._resources, live=True)
                 self._indexed = public
 
-    def _rendered(self, key: str, outcome: Outcome) -> ServedContext:
+    def _rendered(self, key: str, outcome: Outcome, pipeline: Pipeline, template: str) -> ServedContext:
         return ServedContext(
-            id=hashlib.sha256(f"{key}\n{self._pipeline_key}".encode()).hexdigest()[:32],
+            id=hashlib.sha256(key.encode()).hexdigest()[:32],
             outcome=outcome,
-            prompt=self._pipeline.prompts(outcome, self._resources)[0],
+            prompt=pipeline.prompts(outcome, self._resources)[0],
+            template=template,
             cites=self._cites,
             resources=self._resources,
             kept=False,
         )
 
-    def _request(self, message: str, thread: str | None, user: str | None, time: str) -> tuple[Catalog, Request]:
+    def _request(
+        self, message: str, thread: str | None, user: str | None, time: str, pipeline: str = ""
+    ) -> tuple[Catalog, Request]:
         """The catalog and the request over it, of the same state of the store."""
         catalog = self._catalog(user)
         while True:
             request = self._store.request(self._workspace, message, user=user, conversation=thread, time=time)
             before, catalog = catalog, self._catalog(user)
             if catalog is before or catalog.hash == before.hash:  # empty catalogs are new objects
-                return catalog, self._as_before(catalog, request)
+                return catalog, self._as_before(catalog, request, pipeline)
 
     def _catalog(self, user: str | None) -> Catalog:
         """The items of the workspace that a user sees."""
         return self._catalogs.of(self._store.catalog(self._workspace), user)
 
-    def _as_before(self, catalog: Catalog, request: Request) -> Request:
+    def _as_before(self, catalog: Catalog, request: Request, pipeline: str) -> Request:
         """The cached request of half a minute or a minute earlier, if its items are unchanged.
 
         This finds requests whose times were rounded to an earlier step.
@@ -706,10 +756,25 @@ class ContextService:
         current_time, facts = instant(str(request.time)), catalog.facts
         for before in (current_time - _STEP, current_time - 2 * _STEP):
             earlier = replace(request, time=instant_text(before))
-            if batch_key(catalog, [earlier]) in self.cache:
+            if _key(catalog, earlier, pipeline) in self.cache:
                 changes = [(times > before) & (times <= current_time) for times in (facts.created, facts.until)]
                 return request if any(bool(change.any()) for change in changes) else earlier
         return request
+
+
+def _key(catalog: Catalog, request: Request, pipeline: str) -> str:
+    """The key of a context, from that of its pipeline."""
+    return f"{batch_key(catalog, [request])}\n{pipeline}"
+
+
+@contextmanager
+def _errors_of_rows(kind: type[ParameterError]) -> Iterator[None]:
+    """Turn the faults of rows inside it into one error, with the numbers of the rows."""
+    try:
+        yield
+    except InputError as error:
+        faults = [Message("memory.row-of-user", row=at.path, number=at.line, fault=at.message) for at in error.faults]
+        raise kind("; ".join(faults[:10])) from None
 
 
 def _rounded(time: str | None) -> str:

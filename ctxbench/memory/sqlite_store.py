@@ -1,4 +1,4 @@
-"""The SQLite store, and the import of memories from JSON lines.
+"""The SQLite store.
 
 Several processes may use the file. It has a write-ahead log, so readers and a writer do not wait for each other, and
 every change is one transaction: after a kill the file has what was committed.
@@ -10,42 +10,30 @@ import json
 import os
 import sqlite3
 import threading
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
 
-from ctxbench.catalogs.agent_file import other_kind
 from ctxbench.io.errors import (
-    Fault,
-    InputError,
     Message,
     ParameterError,
     StorageError,
-    UnknownNameError,
-    merge_equal_faults,
-    raise_faults,
 )
 from ctxbench.io.files import folder_fault, make_private_file, readable
-from ctxbench.io.rows import Row, jsonl_rows, read_text_value
 from ctxbench.memory.memories import (
     SUFFICIENT,
     Event,
     Forget,
     Memory,
     Relationship,
-    checked,
     checked_name,
     stored_metadata,
     things_of,
-    time_named,
     unknown,
 )
 from ctxbench.memory.stores import MemoryStore
-from ctxbench.model.items import ITEM_TYPES, Item, ItemKey
 
 APPLICATION = 0x6378626D  # "cxbm", the mark of our databases
 MIGRATIONS = (  # from each version of the schema to the next; released ones are never changed
@@ -200,16 +188,6 @@ class SqliteStore(MemoryStore):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Make all inserts, updates and relationships of this thread inside it one transaction.
-
-        A `ParameterError` or `InputError` that is caught inside undoes only its own call. After a failure of SQLite
-        nothing is kept, and every later call inside raises a `StorageError`. `delete` and `close` are not allowed.
-        """
-        with self._transaction():
-            yield
 
     # ---- the file
 
@@ -467,239 +445,3 @@ def _as_text(name: str) -> str:
 
 def _values(row: Memory, room: int, key: int) -> tuple[Any, ...]:
     return (room, key, *_PLAIN(row), json.dumps(row.metadata) if row.metadata else "{}")
-
-
-_SAID = ("content", "kind", "confidence", "conversation", "user", "metadata")  # fields that a version can change
-_version = attrgetter("created", *_SAID)
-_version_of_item = attrgetter("created", "text", *_SAID[1:])
-_FIELDS = (
-    {name: name for name in ("id", *_SAID, "created", "until", "workspace", "relationships", "links", "enabled")}
-    | {f"{name}_id": name for name in ("conversation", "user", "workspace")}  # as in the memory document, and `type`
-    | {"_id": "id", "text": "content", "type": "kind", "created_at": "created"}  # the first two of a corpus.jsonl
-    | {"version": "version"}  # not read: versions are counted by their times
-)
-_OF_ITEMS = {spec.name for spec in fields(Item)} - _FIELDS.keys()  # fields of a corpus.jsonl that memories lack
-_LINK = '{"type": ..., "target": memory id}'
-
-
-@dataclass(frozen=True)
-class ImportedMemories:
-    """The counts of an import.
-
-    Attributes:
-        new: new memories.
-        versions: new versions of existing memories.
-        same: rows that change nothing.
-        relationships: relationships in the rows.
-        elsewhere: ignored rows of other workspaces.
-    """
-
-    new: int
-    versions: int
-    same: int
-    relationships: int
-    elsewhere: int
-
-
-@dataclass(frozen=True)
-class _MemoryRow:
-    """A row: the memory in its stored form, its end and links; `dated` if the row has a creation time."""
-
-    row: Row
-    memory: Memory
-    dated: bool
-    until: str | None
-    links: tuple[tuple[str, str], ...]
-
-    def is_among(self, versions: Sequence[tuple[Any, ...]], *, last: bool) -> bool:
-        """Whether a version equals the row; for a row about the present, whether the current version does.
-
-        A row is about the present if it has no time, or is the last row of its memory and has no end.
-        """
-        own_version = _version(self.memory)
-        if self.dated and (self.until or not last):
-            return own_version in versions
-        return own_version[1:] in [
-            version[1:] for version in versions[-1:] if not self.dated or own_version[0] <= version[0]
-        ]
-
-    def begins(self, versions: Sequence[tuple[Any, ...]]) -> str | None:
-        """The time from which the row is the current version; None = now, as when an edit is undone."""
-        version = _version(self.memory)
-        return None if not self.dated or (version in versions and version[0] <= versions[-1][0]) else version[0]
-
-
-@dataclass(frozen=True)
-class MemoryFile:
-    """The rows of a workspace in a file, in order of time, and the number of other rows."""
-
-    path: Path
-    workspace: str
-    rows: Sequence[_MemoryRow]
-    elsewhere: int
-
-
-def read_memories(path: Path, workspace: str) -> MemoryFile:
-    """Read JSON lines; rows of other workspaces, and rows that end when they begin, are ignored.
-
-    Raises:
-        InputError: rows are wrong: all faults that can be found without the store.
-        ParameterError: there is no row.
-        UnknownNameError: no row is of the workspace.
-    """
-    faults: list[Fault] = []
-    rows: list[_MemoryRow] = []
-    elsewhere: Counter[str] = Counter()
-    read_rows = list(jsonl_rows(path, faults))
-    if not any("content" in row.data for row in read_rows) and (kind := other_kind(path)):
-        raise InputError([Fault(f"nothing was imported: {kind}; memories have an id and content", path)])
-    for row in read_rows:
-        row, before = replace(row, data=_of_memory(row.data)), len(faults)
-        row.refuse_unknown(tuple(_FIELDS))
-        named = [name for name, value in row.data.items() if name in _FIELDS and value is not None]
-        values = {_FIELDS[name]: row.data[name] for name in named}
-        if twice := [name for name in named if [_FIELDS[field_name] for field_name in named].count(_FIELDS[name]) > 1]:
-            row.fault(Message("memory.fields-alike", fields=" and ".join(map(repr, twice))))
-        if (row_workspace := values.get("workspace", workspace)) != workspace:
-            elsewhere[str(row_workspace)] += 1
-        elif len(faults) == before:
-            memory_row = _memory_row(row, values, workspace)
-            if len(faults) == before and memory_row.until != memory_row.memory.created:
-                rows.append(memory_row)
-    rows.sort(key=attrgetter("memory.created"))
-    _check_order(rows)
-    raise_faults(merge_equal_faults(faults), subject=_subject(path))
-    if not rows and elsewhere:
-        raise UnknownNameError("workspace", workspace, elsewhere, where=f": no row of {path} has it")
-    if not rows:
-        raise ParameterError(f"{path} has no memory; expected one per line, such as {{'id': ..., 'content': ...}}")
-    return MemoryFile(path, workspace, rows, sum(elsewhere.values()))
-
-
-def import_memories(
-    store: SqliteStore, file: MemoryFile, *, progress: Callable[[int, int], None] | None = None
-) -> ImportedMemories:
-    """Import a file into its workspace, which is created if it does not exist.
-
-    Rows are imported in order of time. A row with an existing id is a later version of that memory, unless a version
-    is equal to it: importing a file again changes nothing. The last row of a memory is its current state: if it equals
-    an earlier version, and another version is current, it becomes a version from now on. A later version has the values
-    of its row, and defaults for missing fields. Relationships are added; nothing is deleted.
-
-    Args:
-        store: where to.
-        file: from `read_memories`.
-        progress: called with (memories stored, memories to store).
-
-    Raises:
-        InputError: rows contradict stored memories; nothing was stored.
-    """
-    rows, workspace = file.rows, file.workspace
-    with store.together():
-        store.create_workspace(workspace)
-        stored: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)  # versions by id, oldest first
-        for item in store.catalog(workspace):
-            stored[item.name.rpartition("@")[0]].append(_version_of_item(item))
-        new: list[Memory] = []
-        later: list[tuple[_MemoryRow, str | None]] = []  # and since when
-        last = {row.memory.id: row for row in rows}
-        for memory_row in rows:
-            versions = stored[memory_row.memory.id]
-            if not memory_row.is_among(versions, last=last[memory_row.memory.id] is memory_row):
-                later += [(memory_row, memory_row.begins(versions))] if versions else []
-                new += [] if versions else [memory_row.memory]
-                versions.append(_version(memory_row.memory))
-        store.insert_many(new, progress=progress)
-        for memory_row, begin in later:
-            with _faults_of(memory_row.row):
-                store.update(
-                    workspace,
-                    memory_row.memory.id,
-                    at=begin,
-                    **{name: getattr(memory_row.memory, name) for name in _SAID},
-                )
-        _check_ends(rows, stored)
-        links = {(row.memory.id, *link): row.row for row in rows for link in row.links}
-        for (source, kind, target), row in links.items():
-            with _faults_of(row):
-                store.relate(Relationship(workspace=workspace, source=source, target=target, type=kind))
-        raise_faults(sorted(rows[0].row.faults, key=attrgetter("line")), subject=_subject(file.path))
-    return ImportedMemories(len(new), len(later), len(rows) - len(new) - len(later), len(links), file.elsewhere)
-
-
-def _subject(path: Path) -> str:
-    return f"{path}: nothing was imported"
-
-
-def _check_order(rows: Sequence[_MemoryRow]) -> None:
-    """Add a fault for rows of one memory that differ but have no times, or the same time."""
-    first: dict[tuple[str, str | None], _MemoryRow] = {}
-    for row in rows:
-        before = first.setdefault((row.memory.id, row.memory.created if row.dated else None), row)
-        if _version(before.memory)[1:] != _version(row.memory)[1:]:
-            when = " at the same time" * row.dated
-            row.row.fault(Message("memory.row-conflict", line=before.row.line, name=row.memory.id, when=when))
-
-
-def _memory_row(row: Row, values: Mapping[str, Any], workspace: str) -> _MemoryRow:
-    """Read one row; adds to its faults."""
-    stated = {name: values[name] for name in (*_SAID, "created") if name in values}
-    problems: list[str] = []
-    id_, until = values.get("id"), values.get("until")
-    try:
-        id_ = _memory_id(id_) if "_id" in row.data and isinstance(id_, str) else id_
-        until = until and time_named("until", str(until))
-    except ParameterError as error:
-        problems.append(str(error))
-    memory = checked(Memory(**{"content": None, **stated, "id": id_, "workspace": workspace}), problems)
-    if until and not problems and until < str(memory.created):
-        problems.append(Message("memory.until-before-created", until=until, created=memory.created))
-    if values.get("enabled", True) is not True:
-        problems.append(Message("memory.not-enabled"))
-    field_names = {_FIELDS[name]: name for name in row.data if name in _FIELDS}
-    for message in problems:
-        name, blank, rest = message.partition(" ")
-        row.fault(f"{field_names.get(name, name)}{blank}{rest}")  # with the field name of the row
-    links = row.read_list("relationships", _link, expected=_LINK)
-    links += tuple(
-        link for link in row.read_list("links", _link, expected=_LINK) if link[1] != id_
-    )  # to another version
-    return _MemoryRow(row, memory, "created" in values, until, links)
-
-
-def _of_memory(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The fields of a row; of an item of a corpus.jsonl only those of memories."""
-    if "_id" not in data:
-        return data
-    item = _OF_ITEMS | {"type"} if data.get("type") in ITEM_TYPES else _OF_ITEMS
-    return {name: value for name, value in data.items() if name not in item}
-
-
-def _memory_id(text: str) -> str:
-    """The id of a memory from that of an item, `memory:<id>@<version>`."""
-    key = ItemKey.parse(text)
-    if key.type != "memory":
-        raise ParameterError(f"{text!r} is not a memory; only memories can be imported")
-    return key.name.partition("@")[0]
-
-
-def _link(entry: Any) -> tuple[str, str]:
-    target = entry["target"] if "target" in entry else _memory_id(read_text_value(entry["item"]))
-    return read_text_value(entry["type"]), read_text_value(target)
-
-
-@contextmanager
-def _faults_of(row: Row) -> Iterator[None]:
-    """Turn errors of the store inside it into faults of the row."""
-    try:
-        yield
-    except ParameterError as error:
-        row.fault(str(error))
-
-
-def _check_ends(rows: Sequence[_MemoryRow], stored: Mapping[str, Sequence[tuple[Any, ...]]]) -> None:
-    """Add a fault for an end at which no version begins: a version ends when the next replaces it."""
-    for memory_row in rows:
-        if memory_row.until and all(created != memory_row.until for created, *_ in stored[memory_row.memory.id]):
-            values = {"until": memory_row.until, "name": memory_row.memory.id}
-            memory_row.row.fault(Message("memory.end-without-successor", **values))

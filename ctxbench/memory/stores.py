@@ -1,47 +1,59 @@
-"""The base class of stores, the store in memory, and datasets from feedback."""
+"""The base class of stores, the store in memory, the import of rows, and datasets from feedback."""
 
 from __future__ import annotations
 
 import copy
+import threading
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache, partial
 from itertools import islice
+from operator import attrgetter
 from typing import Any, TypeVar
+
+import numpy as np
 
 from ctxbench.datasets.dataset import Dataset, split_of
 from ctxbench.datasets.layout import NOT_SUFFICIENT, Exposure
 from ctxbench.datasets.queries import DatasetQuery, Label
 from ctxbench.io.cache import ProcessLock
-from ctxbench.io.errors import Message, ParameterError
+from ctxbench.io.errors import Message, ParameterError, merge_equal_faults, raise_faults
 from ctxbench.io.rows import in_utc
 from ctxbench.memory.memories import (
     ASKED,
+    CHANGEABLE,
     SUFFICIENT,
     Event,
     Forget,
     Memory,
+    MemoryRow,
     Progress,
     Relationship,
+    StoreRows,
     accepted,
     accepted_one,
+    check_order,
     check_relationship,
     checked_event,
     checked_name,
+    faults_of,
     item_key,
     memory_catalog,
     referred_to,
+    subject_of,
     successor,
     things_of,
     time_named,
     unknown,
     version_at,
+    version_of,
 )
-from ctxbench.model.items import Catalog, ItemKey
+from ctxbench.model.arrays import BoolArray
+from ctxbench.model.items import Catalog, Item, ItemKey
 from ctxbench.model.requests import Request
 
 BATCH = 1_000  # memories per transaction
@@ -117,6 +129,11 @@ class MemoryStore(ABC):
         """The current version, or the version at a time."""
         with self._transaction(reads=True):
             return version_at(self._versions(workspace, id), at)
+
+    def has(self, workspace: str, id: str) -> bool:  # noqa: A002
+        """Whether there is a memory with this id."""
+        with self._transaction(reads=True):
+            return bool(self._existing_ids(workspace, [id]))
 
     def relate(self, relationship: Relationship) -> None:
         """Add a relationship between two existing memories, unless it exists. Circles are allowed."""
@@ -235,6 +252,16 @@ class MemoryStore(ABC):
         version = version_at(versions, at)
         return item_key(version) if version.user in (None, user) else None
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Make all inserts, updates, relationships and events of this thread inside it, or none.
+
+        A `ParameterError` or `InputError` that is caught inside undoes only its own call. After a failure to write
+        nothing is kept, and every later call inside raises a `StorageError`. `delete` and `close` are not allowed.
+        """
+        with self._transaction():
+            yield
+
     def revision(self, workspace: str) -> int:
         """A number that increases with each write to a workspace."""
         with self._transaction(reads=True):
@@ -254,7 +281,7 @@ class MemoryStore(ABC):
 
     @abstractmethod
     def _transaction(self, *, reads: bool = False) -> AbstractContextManager[object]:
-        """Make all changes inside it or none, isolated from other writers."""
+        """Make all changes inside it or none, isolated from other writers. Nested ones are one transaction."""
 
     @abstractmethod
     def _make(self, workspace: str) -> None:
@@ -319,6 +346,10 @@ class _Workspace:
         self.versions[memory.id, memory.version] = _copied(memory)
         self.newest[memory.id] = memory.version
 
+    def copied(self) -> _Workspace:
+        versions, newest, links = dict(self.versions), dict(self.newest), dict(self.links)
+        return replace(self, versions=versions, newest=newest, links=links, events=list(self.events))
+
     def alter(self) -> None:
         self.revision += 1
         self.altered = self.revision
@@ -343,6 +374,17 @@ class DictStore(MemoryStore):
         """Add many memories; see `MemoryStore.insert_many`."""
         with self._lock:  # other threads may not insert the same ids meanwhile
             return super().insert_many(memories, progress=progress)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Make all changes inside it, or none."""
+        with self._lock:
+            before, catalogs = {name: room.copied() for name, room in self._all.items()}, dict(self._kept)
+            try:
+                yield
+            except BaseException:
+                self._all, self._kept = before, catalogs
+                raise
 
     def delete(self, workspace: str, id: str, *ids: str) -> None:  # noqa: A002
         """Delete memories, all versions, with their relationships and events."""
@@ -544,3 +586,197 @@ class _Judged:
     def is_complete(self) -> bool:
         """Whether all required items are known."""
         return self.enough is True and {key for key, _ in self.grades}.issuperset(self.offered)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """The counts of an import.
+
+    Attributes:
+        new: new memories, files and messages.
+        versions: new versions of existing ones.
+        same: rows that change nothing.
+        relationships: relationships in the rows.
+        events: new events.
+        elsewhere: ignored rows of other workspaces.
+    """
+
+    new: int
+    versions: int
+    same: int
+    relationships: int
+    events: int
+    elsewhere: int
+
+
+def import_rows(store: MemoryStore, read: StoreRows, *, progress: Progress | None = None) -> Imported:
+    """Import rows into their workspace, which is created if it does not exist.
+
+    Rows are imported in order of time. A row with an existing id is a later version of that memory, unless a version
+    is equal to it: importing a file again changes nothing. The last row of a memory is its current state: if it equals
+    an earlier version, and another version is current, it becomes a version from now on. A later version has the values
+    of its row, and defaults for missing fields. Relationships are added; nothing is deleted. Events come after all
+    items; one that equals a recorded event is ignored.
+
+    Args:
+        store: where to.
+        read: from `read_rows`.
+        progress: called with (memories stored, memories to store).
+
+    Raises:
+        InputError: rows contradict what is stored; nothing was stored.
+    """
+    rows, workspace = read.rows, read.workspace
+    check_order(rows)
+    raise_faults(merge_equal_faults(read.faults), subject=subject_of(read.source))
+    with store.together():
+        store.create_workspace(workspace)
+        stored: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)  # versions by id, oldest first
+        types: dict[str, str] = {}
+        for item in store.catalog(workspace):
+            id_ = item.name.rpartition("@")[0]
+            types[id_] = item.type
+            stored[id_].append(_version_of_item(item))
+        new: list[Memory] = []
+        later: list[tuple[MemoryRow, str | None]] = []  # and since when
+        last = {row.memory.id: row for row in rows}
+        for memory_row in rows:
+            id_ = memory_row.memory.id
+            versions, type_ = stored[id_], types.setdefault(id_, memory_row.memory.type)
+            if type_ != memory_row.memory.type:
+                memory_row.row.fault(Message("memory.type-changed", name=id_, type=type_))
+            elif not memory_row.is_among(versions, last=last[id_] is memory_row):
+                later += [(memory_row, memory_row.begins(versions))] if versions else []
+                new += [] if versions else [memory_row.memory]
+                versions.append(version_of(memory_row.memory))
+        store.insert_many(new, progress=progress)
+        for memory_row, begin in later:
+            with faults_of(memory_row.row):
+                changes = {name: getattr(memory_row.memory, name) for name in CHANGEABLE}
+                store.update(workspace, memory_row.memory.id, at=begin, **changes)
+        _check_ends(rows, stored)
+        links = {(row.memory.id, *link): row.row for row in rows for link in row.links}
+        for (source, kind, target), row in links.items():
+            with faults_of(row):
+                store.relate(Relationship(workspace=workspace, source=source, target=target, type=kind))
+        events = _record_new(store, read)
+        raise_faults(sorted(read.faults, key=attrgetter("line")), subject=subject_of(read.source))
+    same = len(rows) - len(new) - len(later) + len(read.events) - events
+    return Imported(len(new), len(later), same, len(links), events, sum(read.elsewhere.values()))
+
+
+def _record_new(store: MemoryStore, read: StoreRows) -> int:
+    """Record the events that are not recorded yet; returns their number."""
+    recorded = set(map(_event_of, store.events(read.workspace)))
+    before = len(recorded)
+    for row, event in read.events:
+        if _event_of(event) not in recorded:
+            recorded.add(_event_of(event))
+            with faults_of(row):
+                store.record(event)
+    return len(recorded) - before
+
+
+_event_of = attrgetter("kind", "id", "user", "conversation", "at", "useful")
+_version_of_item = attrgetter("created", "text", *CHANGEABLE[1:])
+
+
+def _check_ends(rows: Sequence[MemoryRow], stored: Mapping[str, Sequence[tuple[Any, ...]]]) -> None:
+    """Add a fault for an end at which no version begins: a version ends when the next replaces it."""
+    for memory_row in rows:
+        if memory_row.until and all(created != memory_row.until for created, *_ in stored[memory_row.memory.id]):
+            values = {"until": memory_row.until, "name": memory_row.memory.id}
+            memory_row.row.fault(Message("memory.end-without-successor", **values))
+
+
+USERS = 256  # users with private items whose catalogs are kept
+USERS_BYTES = 64_000_000  # size of these catalogs, without shared parts
+BYTES_AN_ITEM = 200  # per item of a catalog that extends another
+
+
+class UserCatalogs:
+    """The catalogs of users: public items, then private items of the user.
+
+    Steps get nothing else, so that they cannot use private items of other users. A catalog stays the same object until
+    a visible item changes; added items extend it. Catalogs of users extend the public catalog, so that hashes, facts
+    and indexes of public items are made once.
+
+    Attributes:
+        public: the public items at the last call of `of`.
+    """
+
+    def __init__(self, workspace: str) -> None:
+        self._workspace = workspace
+        self._whole: Catalog | None = None  # the source of `public`
+        self.public = Catalog(())
+        self._user_catalogs: dict[str | None, Catalog] = {}  # each extends `public`; last used last
+        self._lock = threading.Lock()
+
+    def of(self, catalog: Catalog, user: str | None) -> Catalog:
+        """The items of a catalog that a user sees."""
+        with self._lock:
+            everybodys = catalog.facts.open_to(self._workspace, None)
+            if self._whole is not catalog:
+                self._take_public(_linked_among(_items_at(catalog, everybodys), Catalog(())))
+                self._whole = catalog
+            public, before = self.public, self._user_catalogs.pop(user, None)
+            own_items = _items_at(catalog, catalog.facts.open_to(self._workspace, user) & ~everybodys)
+            if not own_items:
+                return public
+            own_items = _linked_among(own_items, public)
+            visible = None if before is None else _carried_on(before, len(public), own_items)
+            if visible is None:
+                _ = public.facts, public.ids  # compute them before the extension
+                visible = public.extended(own_items, shares=True)
+            self._user_catalogs[user] = visible
+            self._drop()
+            return visible
+
+    def _take_public(self, items: list[Item]) -> None:
+        """Extend the public catalog, or replace it and drop the catalogs of users."""
+        if (public := _carried_on(self.public, 0, items)) is not self.public:
+            self.public = Catalog(items) if public is None else public
+            self._user_catalogs.clear()
+
+    def _drop(self) -> None:
+        """Drop the least recently used catalogs above the limits."""
+        size = sum(map(self._unshared_bytes, self._user_catalogs.values()))
+        while len(self._user_catalogs) > 1 and (len(self._user_catalogs) > USERS or size > USERS_BYTES):
+            size -= self._unshared_bytes(self._user_catalogs.pop(next(iter(self._user_catalogs))))
+
+    def _unshared_bytes(self, catalog: Catalog) -> int:
+        """The approximate size of the catalog of a user, without the public one."""
+        return BYTES_AN_ITEM * len(catalog) + 1_000 * (len(catalog) - len(self.public))
+
+
+def _items_at(catalog: Catalog, where: BoolArray) -> list[Item]:
+    return [catalog[position] for position in np.flatnonzero(where).tolist()]
+
+
+def _linked_among(items: list[Item], public: Catalog) -> list[Item]:
+    """The items without links to other items than these and public ones."""
+    if not any(item.links for item in items):
+        return items
+    keys = {item.key for item in items}
+    links = [
+        tuple(link for link in item.links if link.item in keys or public.find(link.item) is not None) for item in items
+    ]
+    return [
+        item if item.links == links_left else replace(item, links=links_left)
+        for item, links_left in zip(items, links, strict=True)
+    ]
+
+
+def _carried_on(before: Catalog, first: int, items: list[Item]) -> Catalog | None:
+    """The catalog extended to these items from a position on; None if it has other items there."""
+    n_before = len(before) - first
+    if n_before > len(items):
+        return None
+    ends: dict[int, str] = {}
+    for position, (old, new) in enumerate(zip(before[first:], items, strict=False), first):
+        if old is new or old == new:
+            continue
+        if new.until is None or replace(old, until=new.until) != new:
+            return None
+        ends[position] = new.until
+    return before.extended(items[n_before:], ends=ends)

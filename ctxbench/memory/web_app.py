@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 import logging
+import math
 import os
 import re
 import stat
@@ -14,9 +15,10 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from http import HTTPStatus
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -37,9 +39,12 @@ from ctxbench.io.errors import (
     UserError,
     raise_faults,
 )
-from ctxbench.memory.memories import checked_name
-from ctxbench.memory.service import ContextService, Metrics, NotSeenError
+from ctxbench.memory.engine import DEEPEST, MOST_TOKENS
+from ctxbench.memory.memories import STORED, checked_name
+from ctxbench.memory.service import ConflictError, ContextService, Metrics, NotSeenError, Writing
+from ctxbench.memory.stores import Imported
 from ctxbench.model.formats import FileModel, Given, Source, Texts, validate
+from ctxbench.pipelines.strategies.format import TEMPLATES
 from ctxbench.selectors.conversations import MessageRow, SessionFile, ToolResultRow
 
 SHORTEST = 16  # characters of a token
@@ -129,7 +134,7 @@ def _digest(token: str) -> bytes:
 VERSION = "1"  # of the interface
 LONGEST = 80_000  # characters of a message, so that an escaped body is within its limit
 _FIT = r"[^\u0000-\u001f\u007f-\u009f\u2028\u2029"
-_NAME = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": rf"^{_FIT}]*{_FIT}\s]{_FIT}]*$"}
+_NAME: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": rf"^{_FIT}]*{_FIT}\s]{_FIT}]*$"}
 # Python's \s has control characters that the \s of JSON Schema (ECMA 262) lacks
 _MESSAGE = {"type": "string", "minLength": 1, "maxLength": LONGEST, "pattern": r"[^\s\x1c-\x1f\x85]"}
 _ID = {"type": "string", "minLength": 1, "maxLength": 2_000}
@@ -145,8 +150,43 @@ def _list(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "array", "items": schema}
 
 
-ASK = _object({"message": _MESSAGE}, {"threadId": _NAME}, additionalProperties=False)
+_TEXT = {"type": "string", "maxLength": 10_000}
+_MEMORY_FORMAT = {**_TEXT, "minLength": 1, "pattern": r"^[^{}]*\{\{content\}\}[^{}]*$"}
+_TEMPLATE = _object(
+    {"memoryFormat": _MEMORY_FORMAT},
+    {**dict.fromkeys(("name", "header", "separator", "footer"), _TEXT), "includeMetadata": {"type": "boolean"}},
+    additionalProperties=False,
+)
+_WRITING = {
+    "template": {"type": ["string", "object"], "anyOf": [{"enum": [*TEMPLATES]}, _TEMPLATE]},
+    "tokenBudget": {"type": "integer", "minimum": 1, "maximum": MOST_TOKENS},
+    "includeRelationships": {"type": "boolean"},
+    "relationshipDepth": {"type": "integer", "minimum": 1, "maximum": DEEPEST},
+}
+ASK = _object({"message": _MESSAGE}, {"threadId": _NAME, **_WRITING}, additionalProperties=False)
 JUDGE = _object({"contextItemId": _ID, "useful": {"type": "boolean"}}, {"contextId": _ID}, additionalProperties=False)
+_PRINTED = r"[^\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u0084\u0086-\u009f"
+_CONTENT = {"type": "string", "minLength": 1, "maxLength": 1_000_000}
+_CONTENT |= {"pattern": rf"^{_PRINTED}]*{_PRINTED}\s\u001c-\u001f\u0085]{_PRINTED}]*$"}
+_OWN_ID = {**_NAME, "pattern": rf"^(?!~){_NAME['pattern'][1:]}"}
+_DATE = r"^20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])(T([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?Z?)?$"
+_TIME = {"type": "string", "minLength": 10, "maxLength": 40, "pattern": _DATE, "description": "ISO 8601"}
+_LINK = _object({"type": _NAME, "target": _NAME}, additionalProperties=False)
+_ROW = _object(
+    {"id": _OWN_ID, "type": {"type": "string", "enum": [*STORED]}, "content": _CONTENT},
+    dict.fromkeys(("kind", "conversation"), _NAME)
+    | {"created": _TIME, "confidence": {"type": "number", "minimum": 0, "maximum": 1}, "metadata": {"type": "object"}}
+    | {"relationships": _list(_LINK)},
+    additionalProperties=False,
+    **{"if": {"properties": {"type": {"const": "file"}}}, "else": {"properties": {"id": {"pattern": "^[^@]*$"}}}},
+)
+_EVENT = _object(
+    {"event": {"type": "string", "enum": ["reference", "unreference", "access"]}, "id": _NAME},
+    {"conversation": _NAME},
+    additionalProperties=False,
+    **{"if": {"properties": {"event": {"const": "access"}}}, "else": {"required": ["conversation"]}},
+)
+IMPORT = _object({}, {"items": _list(_ROW), "events": _list(_EVENT)}, additionalProperties=False)
 SUFFICE = _object({"contextId": _ID, "sufficient": {"type": "boolean"}}, additionalProperties=False)
 
 _FACTS = {"path": _STRING, "createdAt": _STRING, "matchedKeywords": _list(_STRING), "searchRank": _COUNT}
@@ -161,12 +201,13 @@ _CITATION = _object(
     dict.fromkeys(("id", "source", "type", "excerpt"), _STRING) | {"usedInResponse": {"type": "boolean"}},
     {"path": _STRING, "relevance": _NUMBER},
 )
-_DATA |= {"citations": _list(_CITATION), "notes": _list({"type": "object"})}
+_DATA |= {"citations": _list(_CITATION), "notes": _list({"type": "object"}), "truncated": {"type": "boolean"}}
 _META = _object(dict.fromkeys(("tokenUsage", "sourceCount", "citationCount"), _COUNT))
-_CONTEXT = _object({"data": _object(_DATA), "meta": _META})
+_CONTEXT = _object({"data": _object(_DATA, {"template": _STRING}), "meta": _META})
+_IMPORTED = _object({spec.name: _COUNT for spec in fields(Imported)})
 _PROBLEM = _object({"type": _STRING, "title": _STRING, "status": _COUNT, "detail": _STRING})
 
-PROBLEMS = (400, 401, 403, 404, 405, 408, 413, 415, 421, 422, 429, 500, 503)
+PROBLEMS = (400, 401, 403, 404, 405, 408, 409, 413, 415, 421, 422, 429, 500, 503)
 """Statuses of errors; their titles are the phrases of HTTP."""
 
 
@@ -178,6 +219,7 @@ def context_paths() -> dict[str, Any]:
         "/context/preview": _post("Preview the context.", ASK, _CONTEXT),
         "/context/feedback": _post("Judge an item.", JUDGE, done),
         "/context/sufficient": _post("Judge a context.", SUFFICE, done),
+        "/context/import": _post("Store files, messages, memories and events.", IMPORT, _IMPORTED),
     }
 
 
@@ -252,6 +294,17 @@ def _post(about: str, request: Mapping[str, Any], answer: Mapping[str, Any]) -> 
     return {"post": {"summary": about, "requestBody": body, "responses": responses}}
 
 
+def _writing(body: Mapping[str, Any]) -> Writing | None:
+    """How the context of a request is written; None = the defaults."""
+    fields_ = {"template": "template", "tokenBudget": "budget", "relationshipDepth": "depth"}
+    given: dict[str, Any] = {
+        field: body[name] if name == "template" else int(body[name]) for name, field in fields_.items() if name in body
+    }
+    if body.get("includeRelationships"):
+        given.setdefault("depth", 1)
+    return Writing(**given) if given else None
+
+
 def _responses(media: str, content: Mapping[str, Any], statuses: Sequence[int]) -> dict[str, Any]:
     problem = {"application/problem+json": {"schema": _PROBLEM}}
     responses = {str(status): {"description": HTTPStatus(status).phrase, "content": problem} for status in statuses}
@@ -273,18 +326,40 @@ def faults_in(body: Any, schema: Mapping[str, Any]) -> Iterator[str]:
     for name, value in body.items():
         if name not in properties:
             yield Message("memory.body-field", name=name, known=properties)
-        elif fault := _fault(value, **properties[name]):
+        elif fault := _fault(value, properties[name]):
             yield f"{name} {fault}"
 
 
-def _fault(value: Any, *, type: str, minLength: int = 0, maxLength: int = 0, pattern: str = "") -> str:  # noqa: A002, N803
-    if type == "boolean":
-        return "" if isinstance(value, bool) else "must be true or false"
-    if not isinstance(value, str):
-        return "must be a text"
-    if not minLength <= len(value) <= maxLength:
-        return Message("memory.text-length", shortest=minLength, longest=maxLength, got=len(value))
-    return "" if re.search(pattern, value) else Message("memory.text-blank")
+_KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {  # types of values; ranges of numbers are up to the service
+    "boolean": ((bool,), "must be true or false"),
+    "integer": ((int,), "must be a whole number"),
+    "number": ((int, float), "must be a number"),
+    "array": ((list,), "must be a list"),
+    "object": ((dict,), "must be an object"),
+    "string": ((str,), "must be a text"),
+}
+
+
+def _fault(value: Any, schema: Mapping[str, Any]) -> str:
+    """What is wrong with a value; empty if nothing is."""
+    if "anyOf" in schema:  # the service reads templates
+        return "" if isinstance(value, str | dict) else "must be a text or an object"
+    types, message = _KINDS[schema["type"]]
+    if type(value) not in types and not (
+        schema["type"] == "integer" and isinstance(value, float) and value.is_integer()
+    ):
+        return message
+    if schema["type"] == "array":
+        faults = (f"{n}: {fault}" for n, row in enumerate(value, start=1) for fault in faults_in(row, schema["items"]))
+        return "; ".join(islice(faults, 10))
+    low, high = schema.get("minLength", 0), schema.get("maxLength", math.inf)
+    if isinstance(value, str) and not low <= len(value) <= high:
+        return Message("memory.text-length", shortest=low, longest=high, got=len(value))
+    if isinstance(value, str) and value not in schema.get("enum", [value]):
+        return Message("memory.text-choice", known=schema["enum"], got=value)
+    if schema in (_OWN_ID, _NAME, _MESSAGE, _CONTENT) and not re.search(schema["pattern"], value):
+        return Message("memory.own-id" if schema is _OWN_ID else "memory.text-blank")
+    return ""
 
 
 _log = logging.getLogger(__name__)
@@ -375,14 +450,14 @@ class _WebApp:
         yield
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _answer(self, user: str | None, call: Callable[[], bytes]) -> Response:
-        """What a function answers a user as JSON, in turn with other requests of the user."""
+    async def _in_turn(self, user: str | None, call: Callable[[], T]) -> T:
+        """Run a function in a thread, within the limits of a user."""
         if self._requests[user] >= _WAITING:
             raise _Problem(429, f"{_WAITING} of your requests are open; try again later", {"Retry-After": "1"})
         self._requests[user] += 1
         try:
             turn = self._turns.setdefault(user, asyncio.Semaphore(_AT_ONCE))
-            return Response(await self._within(call, turn), media_type="application/json")
+            return await self._within(call, turn)
         finally:
             self._requests[user] -= 1
 
@@ -481,6 +556,7 @@ class _ContextApp(_WebApp):
             Route("/context/preview", partial(self._context, action="preview"), methods=["POST"]),
             Route("/context/feedback", self._feedback, methods=["POST"]),
             Route("/context/sufficient", self._sufficient, methods=["POST"]),
+            Route("/context/import", self._import, methods=["POST"]),
         ]
 
     async def _context(self, request: Request, *, action: str) -> Response:
@@ -489,10 +565,16 @@ class _ContextApp(_WebApp):
 
         def answer_body() -> bytes:
             build = getattr(self._service, action)
-            context = build(body["message"], thread=body.get("threadId"), user=user).as_dict()
+            writing = _writing(body)
+            context = build(body["message"], thread=body.get("threadId"), user=user, writing=writing).as_dict()
             return json.dumps(context, ensure_ascii=False, allow_nan=False).encode()
 
-        return await self._answer(user, answer_body)
+        return Response(await self._in_turn(user, answer_body), media_type="application/json")
+
+    async def _import(self, request: Request) -> Response:
+        user = self._user(request)
+        body = await self._body(request, partial(faults_in, schema=IMPORT))
+        return JSONResponse(await self._in_turn(user, lambda: asdict(self._service.import_rows(**body, user=user))))
 
     async def _feedback(self, request: Request) -> Response:
         user = self._user(request)
@@ -526,7 +608,8 @@ class _SelectApp(_WebApp):
     async def _select(self, request: Request) -> Response:
         user = self._user(request)
         body = await self._body(request, select_faults)
-        return await self._answer(user, lambda: self._service.select(body, user).encode())
+        answer = await self._in_turn(user, lambda: self._service.select(body, user).encode())
+        return Response(answer, media_type="application/json")
 
     async def _health(self, request: Request) -> Response:
         """What is served; with tokens, without the fault, since whoever asks needs none."""
@@ -553,6 +636,8 @@ async def _problem_response(_: Request, error: Exception) -> Response:
             detail = Message("memory.no-such-address")
         case NotSeenError():
             status, detail = 404, str(error)
+        case ConflictError():
+            status, detail = 409, str(error)
         case ParameterError():
             status, detail = 422, str(error)
         case _:

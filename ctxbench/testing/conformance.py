@@ -17,6 +17,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, ParamSpec, TypeVar, cast
@@ -397,6 +398,7 @@ def check_store(make: Callable[[], MemoryStore]) -> None:
     faults: list[str] = []
     for check in (
         _kept,
+        _all_or_none,
         _versioned,
         _deleted,
         _related,
@@ -460,6 +462,24 @@ def _kept(store: MemoryStore) -> Found:
     facts = (item.type, item.text, item.workspace, item.user, item.kind, item.conversation, item.metadata)
     yield "an item", facts, ("memory", memory.content, "one", "u", "fact", "c/1", {"n": [1, {"é": None}]})
     yield "times of an item", (item.created, item.until, item.confidence), (_FIRST, None, 0.25)
+
+
+def _all_or_none(store: MemoryStore) -> Found:
+    store.insert(_memory("a"))
+    catalog = store.catalog("one")
+    with suppress(InterruptedError), store.together():
+        store.insert_many([_memory("b"), _memory("c")])
+        store.update("one", "a", content="new")
+        store.relate(_link("a", "b"))
+        store.record(Event(kind="access", workspace="one", id="b"))
+        yield "the catalog inside `together`", _names(store), ["a@1", "b@1", "c@1", "a@2"]
+        raise InterruptedError
+    yield "the catalog after a failure inside `together`", store.catalog("one").hash, catalog.hash
+    yield "events after it", store.events("one"), ()
+    yield "relationships after it", store.relationships("one", "a"), ()
+    with store.together():
+        store.insert(_memory("b"))
+    yield "the catalog after `together`", _names(store), ["a@1", "b@1"]
 
 
 def _versioned(store: MemoryStore) -> Found:

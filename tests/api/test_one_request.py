@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ctxbench
-from ctxbench.io.errors import ParameterError
+from ctxbench.io.errors import ParameterError, SelectorError
 from tests.checkout import written
 
 HISTORY = (
@@ -25,6 +25,46 @@ def test_a_repository_is_asked_for_what_a_change_needs(tmp_path, end, selector):
     assert set(found.ids[: 2 if end == ":definitions" else 1]) == set(wanted[: 2 if end == ":definitions" else 1])
     asked = ctxbench.select("send letters", ctxbench.catalog(name), selector=selector, **options)
     assert (found.ids, found.tokens) == (asked.ids, asked.tokens)
+
+
+NOTES = [
+    {"type": "memory", "name": "tea", "kind": "habit", "text": "Ben drinks tea.", "created": "2026-01-01"},
+    {"type": "memory", "name": "milk", "kind": "habit", "text": "Ben drinks milk.", "created": "2026-03-01"},
+    {"type": "memory", "name": "ale", "kind": "habit", "text": "Ben drinks ale.", "created": "2026-02-01"},
+]
+CODE = {"header": "# Habits\n", "memory_format": "## {{type}}\n{{content}}"}
+PIPELINE = """
+name: newest
+pipeline:
+  retrieve: bm25
+  refine: [{linear: {weights: {memory.recency: 1}}}, {first: {n: 2}}]
+  format: {template: {template: {header: "# Habits\\n", memoryFormat: "## {{type}}\\n{{content}}"}}}
+"""
+
+
+def newest_first(results):
+    return sorted(results, key=lambda result: result["created"], reverse=True)
+
+
+def test_a_ranker_and_a_template_are_given_inline_in_python_and_in_yaml(tmp_path):
+    notes, options = ctxbench.catalog(NOTES), {"embedder": "hashing", "counter": "chars/4"}
+    context = "# Habits\n## habit\nBen drinks milk.\n## habit\nBen drinks ale."
+    inline = ctxbench.select(
+        "what does Ben drink?", notes, selector="bm25", n=3, ranker=newest_first, template=CODE, **options
+    )
+    assert inline.ids == ["memory:milk", "memory:ale", "memory:tea"]
+    assert inline.context == f"{context}\n## habit\nBen drinks tea."
+    assert inline.messages[0]["content"] == inline.context
+    (tmp_path / "newest.yaml").write_text(PIPELINE)
+    from_yaml = ctxbench.select("what does Ben drink?", notes, selector=str(tmp_path / "newest.yaml"), **options)
+    assert (from_yaml.ids, from_yaml.context) == (["memory:milk", "memory:ale"], context)
+    assert ctxbench.select("what does Ben drink?", notes, selector="bm25", **options).context == ""
+
+
+@pytest.mark.parametrize("ranker", [lambda results: results[1:], lambda results: [0.5] * 9, lambda results: None])
+def test_a_ranker_that_fails_says_so(ranker):
+    with pytest.raises(SelectorError, match="ranker"):
+        ctxbench.select("what does Ben drink?", ctxbench.catalog(NOTES), selector="bm25", ranker=ranker)
 
 
 def test_another_selector_may_be_asked_and_a_folder_that_is_nothing_says_so(tmp_path):

@@ -36,6 +36,8 @@ def test_the_commands_are_those_that_are_documented():
         "",
         "calibrate",
         "check",
+        "context",
+        "context import",
         "data",
         "data agreement",
         "data capture",
@@ -91,7 +93,7 @@ def test_help_loads_nothing_heavy(words, modules, of_typer):
     own = {"", ".cli", ".cli.app", ".cli.common", ".io", ".io.console", ".io.errors"}
     if words[:1] == ("data",):
         own |= {".cli.data_app"}
-    if words[:1] == ("memory",):
+    if words[:1] in (("memory",), ("context",)):
         own |= {".cli.memory_app"}
     assert {name for name in loaded if name.startswith("ctxbench")} == {f"ctxbench{name}" for name in own}
 

@@ -86,7 +86,7 @@ def test_the_same_file_again_changes_nothing(cli, imported):
     before = stored()
     done = cli("memory", "import", "m.db", "rows.jsonl", "-w", "home", "--json")
     assert stored() == before
-    given = {"new": 0, "versions": 0, "same": 5, "relationships": 1, "elsewhere": 0}
+    given = {"new": 0, "versions": 0, "same": 5, "relationships": 1, "events": 0, "elsewhere": 0}
     assert done.json == {"database": "m.db", "made": False, "workspace": "home", **given, "embedded": 0}
 
 
@@ -227,7 +227,7 @@ BAD_ROWS = {
         {"id": "a", "content": "x", "relationships": [{"type": "about", "target": "a"}]},
         "a relationship must be between different memories",
     ),
-    "no memory": ({"_id": "tool:a", "text": "x"}, "'tool:a' is not a memory"),
+    "no memory": ({"_id": "tool:a", "text": "x"}, "'tool:a' cannot be stored; expected an item of type memory, file"),
     "half a character": ({"id": "a", "content": "x\ud800"}, "content must not have half characters, got "),
     "its own name": ({"id": "a", "content": "x", "created_at": "last week"}, "  created_at must be ISO 8601"),
     "an item that is out of everything": ({"_id": "memory:a", "text": "x", "enabled": False}, "remove the row"),
@@ -316,6 +316,16 @@ def test_a_search_is_a_table_best_first(asked):
     assert done.err == f"2 memories of workspace home; {what}\n"
 
 
+def test_weights_of_the_specification_s_ranking_are_set(asked):
+    def ids(*more):
+        return [one["memory"]["id"] for one in asked("search", "flat tyre", "--json", *more).json["results"]]
+
+    assert ids("--ranker", "spec", "--set", "similarity=0", "--set", "confidence=0") == ids("--ranker", "recency")
+    assert ids("--ranker", "spec", "--set", "recency=0", "--set", "confidence=0") == ids("--ranker", "similarity")
+    done = asked("search", "flat tyre", "--ranker", "spec", "--set", "recensy=1")
+    assert (done.code, "recency" in done.err) == (2, True)
+
+
 def test_filters_and_times_are_the_engine_s(asked):
     def ids(*more):
         found = asked("search", "what does Ben drink?", "--json", *more).json["results"]
@@ -396,7 +406,7 @@ def test_metadata_and_a_template_of_one_s_own(asked):
 TEMPLATES = {
     "unknown variable": ("memory_format: '{{contnt}}'", "no variable is called 'contnt'; did you mean 'content'"),
     "no format": ("header: x", "memory_format is missing"),
-    "no mapping": ("- x", "a template is a mapping of header, memory_format, separator, footer, metadata"),
+    "no mapping": ("- x", "a template is a mapping of name, header, memory_format, separator, footer, metadata"),
     "our name": ("memory_format: '{{content}}'", "'chat' is a shipped template"),
 }
 
@@ -417,7 +427,7 @@ BAD_OPTIONS = {
     "ranker": (("search", "x", "--ranker", "newest"), "unknown ranker 'newest'"),
     "no limit": (("search", "x", "--limit", "0"), f"limit must be 1 to {MOST_RESULTS}, got 0"),
     "limit": (("preview", "x", "--limit", "101"), f"limit must be 1 to {MOST_RESULTS}, got 101"),
-    "budget": (("build", "x", "--budget", "0"), "budget must be 1 or more, got 0"),
+    "budget": (("build", "x", "--budget", "0"), "budget must be 1 to 1000000, got 0"),
     "depth": (("search", "x", "--depth", "9", "--relationships"), f"depth must be 1 to {DEEPEST}, got 9"),
     "depth alone": (("search", "x", "--depth", "2"), "--depth needs --relationships"),
     "confidence": (("search", "x", "--confidence", "2"), "confidence must be 0 to 1, got 2.0"),

@@ -86,6 +86,7 @@ HOW = {
     "ctxbench data rebase D": "data rebase bfcl-simple -c bfcl-live",
     "ctxbench data export D": "data export bfcl-simple --format beir --out exported",
     "ctxbench memory import DB FILE -w W": "memory import m.db memories.jsonl -w home",
+    "ctxbench context import DB FILE -w W": "context import m.db files.jsonl -w home",
     "ctxbench memory search DB TEXT -w W": "memory search m.db 'what does she drink?' -w home",
     "ctxbench memory build DB TEXT -w W": "memory build m.db 'what does she drink?' -w home",
     "ctxbench memory preview DB TEXT -w W": "memory preview m.db 'what does she drink?' -w home",
@@ -169,6 +170,7 @@ def stand_ins(place, tiny):
     lines("evals.jsonl", [an_eval, {"query": "mail her", "expected": ["send_mail"]}])
     lines("log.jsonl", [turn(number, one) for number, one in enumerate(TOOLS)])
     lines("memories.jsonl", [{"id": "tea", "content": "She drinks tea."}])
+    lines("files.jsonl", [{"id": "tea.md", "type": "file", "content": "How to make tea."}])
     lines("asked.txt", ["review the pull request", "file a bug"])
     lines("ranking.run", ["q01 Q0 rule:code%20review 1 2 t"])
     return place

@@ -85,6 +85,12 @@ def test_the_lines_of_the_page_run(tmp_path, capsys, monkeypatch):
     assert [one.json() for one in answers[2:4]] == [{"success": True}] * 2
     assert "ctxbench_context_builds_total 1\n" in answers[4].text
     assert answers[5].json()["openapi"] == "3.1.0"
+    built = answers[6].json()["data"]
+    assert built["context"].startswith("Relevant memories:\n\n[")
+    assert "[preference] Joel eats fish again since March 2025" in built["context"]
+    assert built["totalTokens"] <= 100
+    counts = {"new": 1, "versions": 0, "same": 0, "relationships": 0, "events": 1, "elsewhere": 0}
+    assert answers[7].json() == counts
     code, out, _ = run(capsys, *shlex.split(last)[1:])
     assert (code, out.splitlines()[0]) == (0, "labelled: 1 query, 1 item useful, 0 not")
     assert json.loads((tmp_path / "labelled" / "queries.jsonl").read_text())["text"] == "does Joel eat fish?"

@@ -114,17 +114,78 @@ def test_rankers_order_what_was_found(engine):
     assert ids(engine.search("flat tyre", "home", SearchOptions(ranker="recency", limit=1))) == ["tyre"]
 
 
-def test_a_ranker_of_ones_own(engine):
-    engine.register_ranker("shortest", lambda results: [-len(one["memory"]["content"]) for one in results])
-    found = ids(engine.search("flat tyre", "home", SearchOptions(ranker="shortest")))
-    assert found == sorted(TEXTS, key=lambda id_: len(TEXTS[id_]))
+WEIGHTS = [{}, {"similarity": 0.7, "recency": 0.2, "confidence": 0.1}, {"similarity": 0, "recency": 0}]
+
+
+@pytest.mark.parametrize("by", ["text", "vector"])
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_the_ranking_of_the_specification_is_its_formula(engine, weights, by):
+    options = SearchOptions(ranker="spec", settings=weights, time="2026-03-06T09:00:00Z")
+    if by == "text":
+        found = engine.search("flat tyre", "home", options)
+    else:
+        vector = engine._vectors.get(["flat tyre"])[0]
+        found = engine.search_by_vector(vector, "home", options)
+    w = {"similarity": 1, "recency": 1, "confidence": 1, **weights}
+    age = dict(zip(TEXTS, (5, 4, 3, 2), strict=True))  # days
+    cosine = {one["id"]: one["scores"]["similarity.score"] for one in found.explained()}
+    expected = {
+        result["memory"]["id"]: w["similarity"] * cosine[result["memory"]["id"]]
+        + w["recency"] / (1 + age[result["memory"]["id"]])
+        + w["confidence"] * result["memory"]["confidence"]
+        for result in found.results()
+    }
+    assert {one["id"]: one["ranking"] for one in found.explained()} == pytest.approx(expected, abs=1e-6)
+    assert ids(found) == sorted(expected, key=expected.__getitem__, reverse=True)
+
+
+def test_only_the_most_similar_are_ranked_by_the_specification(engine):
+    (nearest,) = ids(engine.search("flat tyre", "home", SearchOptions(ranker="similarity", limit=1)))
+    assert ids(engine.search("flat tyre", "home", SearchOptions(ranker="spec", limit=1))) == [nearest]
+
+
+@pytest.mark.parametrize("settings", [{"recensy": 1}, {"recency": 11}, {"recency": "much"}, [1]])
+def test_unknown_and_wrong_weights_are_refused(engine, settings):
+    with pytest.raises(EngineError) as error:
+        engine.search("flat tyre", "home", SearchOptions(ranker="spec", settings=settings))
+    assert error.value.type == "validation_error"
+
+
+def by_length(results):
+    return [-len(one["memory"]["content"]) for one in results]
+
+
+def newest_first(results):
+    """As the specification's example of a custom ranker: the results in another order."""
+    return sorted(results, key=lambda result: result["memory"]["created_at"], reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("ranker", "order"),
+    [(by_length, sorted(TEXTS, key=lambda id_: len(TEXTS[id_]))), (newest_first, ["tea", "bread", "pump", "tyre"])],
+)
+def test_a_ranker_is_registered_or_given_inline(engine, ranker, order):
+    engine.register_ranker("mine", ranker)
+    assert ids(engine.search("flat tyre", "home", SearchOptions(ranker="mine"))) == order
+    assert ids(engine.search("flat tyre", "home", SearchOptions(ranker=ranker))) == order
+
+
+def test_a_template_is_given_inline(engine):
+    code = {"name": "code-focused", "header": "# Context\n\n", "memoryFormat": "## {{type}}\n{{content}}\n"}
+    built = engine.build("flat tyre", "home", ContextOptions(template=code, limit=1))
+    assert built.context == f"# Context\n\n## event\n{TEXTS['tyre']}\n"
+    assert built.template == "code-focused"
+    with pytest.raises(EngineError, match="contnt") as error:
+        engine.build("flat tyre", "home", ContextOptions(template={"memory_format": "{{contnt}}"}))
+    assert error.value.type == "validation_error"
 
 
 @pytest.mark.parametrize(
     ("ranker", "said"),
     [
         (lambda results: [1.0], "got 1 for 4 results"),
-        (lambda results: [1.0, float("nan"), *[1.0] * 2], "got nan for '"),
+        (lambda results: [1.0, float("nan"), *[1.0] * 2], "got nan for result 2"),
+        (lambda results: [dict(one) for one in results], "the ranker failed: TypeError"),
         (lambda results: 1 / 0, "the ranker failed: ZeroDivisionError"),
     ],
 )
@@ -365,7 +426,7 @@ def test_the_default_ranker_is_the_selector_memory_whatever_the_memories_lack(st
     assert ids(found)[0] == "tyre"
     shipped = definition("memory")
     weights = shipped.pipeline(shipped.values()).refine[0].call.weights
-    assert set(weights) <= set(found.outcome.candidates.columns)
+    assert {name for name, weight in weights.items() if weight} <= set(found.outcome.candidates.columns)
     assert all(0 <= result["score"] <= 1 for result in found.results())
 
 

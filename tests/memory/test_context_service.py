@@ -48,9 +48,11 @@ def test_a_context_has_its_items_with_what_the_document_names(service):
     assert first["metadata"]["createdAt"] == "2026-03-01T09:00:00+00:00"
     assert first["metadata"]["searchRank"] == 1
     assert first["relevance"] > data["items"][1]["relevance"]
-    assert data["totalTokens"] == sum(one["tokens"] for one in data["items"]) == told["meta"]["tokenUsage"]
+    lines = "".join(f"\n- {one['content']}" for one in data["items"])
+    assert data["context"] == f"Relevant context from past conversations:\n{lines}\n"
+    assert data["totalTokens"] == -(-len(data["context"]) // 4) == told["meta"]["tokenUsage"]
     assert data["stats"] == {"explicitCount": 0, "searchCount": 4, "historyCount": 0, "excludedCount": 0}
-    assert told["meta"] == {"tokenUsage": 39, "sourceCount": 4, "citationCount": 0}
+    assert told["meta"] == {"tokenUsage": 51, "sourceCount": 4, "citationCount": 0}
     assert data["notes"] == []
 
 

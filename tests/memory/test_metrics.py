@@ -62,7 +62,7 @@ def test_a_service_counts_what_it_does():
     assert [found[f"ctxbench_context_{name}_total",] for name in ("retrieved", "selected", "tokens")] == [
         12,
         12,
-        3 * 39,
+        3 * 51,
     ]
     assert found["ctxbench_context_assembly_seconds_count",] == 3
     assert found["ctxbench_context_search_seconds_count",] == 2  # what was kept is not searched
@@ -83,7 +83,7 @@ def test_steps_are_spans_within_the_requests(monkeypatch):
 
     monkeypatch.setattr(trace, "get_tracer", lambda *_: Tracer())
     service_over(filled()).build("flat tyre?")
-    steps = ["analyse.whole", "retrieve.merge", "rank.linear", "cut.first"]
+    steps = ["analyse.whole", "retrieve.merge", "rank.linear", "cut.first", "pack.rendered"]
     assert spans == ["context.build", *(f"context.{one}" for one in steps)]
 
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from ctxbench.io.errors import ParameterError
-from ctxbench.memory import service as context_service
+from ctxbench.memory import stores
 from ctxbench.memory.memories import Event, Memory, Relationship
 from ctxbench.memory.stores import DictStore
 from ctxbench.search.word_index import WordIndex
@@ -123,7 +123,7 @@ def test_a_pipeline_that_counts_over_the_whole_catalog_answers_one_user_alone(tm
 
 
 def test_the_items_of_many_users_are_not_all_held(monkeypatch):
-    monkeypatch.setattr(context_service, "USERS", 2)
+    monkeypatch.setattr(stores, "USERS", 2)
     store = DictStore()
     store.create_workspace(WORKSPACE)
     for user in ("ana", "ben", "eve"):
@@ -185,7 +185,7 @@ def test_public_items_are_indexed_once(shared, monkeypatch):
 
 def test_the_catalogs_of_users_are_bounded_in_bytes(shared, monkeypatch):
     service, _ = shared
-    monkeypatch.setattr(context_service, "USERS_BYTES", 2_000)
+    monkeypatch.setattr(stores, "USERS_BYTES", 2_000)
     for user in ("ana", "ben", "eve", "ana"):
         service._catalog(user)
     assert set(service._catalogs._user_catalogs) == {"ana"}

@@ -14,7 +14,7 @@ from schemathesis.config import SchemathesisConfig  # noqa: E402
 from ctxbench.memory.web_app import Access, web_app  # noqa: E402 - needs the extra
 
 TOKEN = "a" * 16
-POSTS = {f"POST /context/{what}" for what in ("build", "preview", "feedback", "sufficient")}
+POSTS = {f"POST /context/{what}" for what in ("build", "preview", "feedback", "sufficient", "import")}
 
 
 def failures(app, headers):

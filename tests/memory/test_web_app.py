@@ -11,7 +11,7 @@ from http import HTTPStatus
 import pytest
 
 from ctxbench.io.errors import StorageError
-from ctxbench.memory.memories import Memory
+from ctxbench.memory.memories import Memory, Relationship
 from ctxbench.memory.web_app import UserTokens
 from tests.memory.service_world import WORKSPACE, filled, service_over
 
@@ -56,6 +56,72 @@ def test_a_build_answers_data_and_meta_and_a_preview_the_same():
     assert preview.json() == build.json()
     assert build.json()["data"]["items"][0]["id"] == "memory:tyre%401"
     assert build.json()["meta"]["sourceCount"] == 4
+
+
+CODE = {
+    "header": "# Context\n",
+    "memoryFormat": "## {{type}}\n{{content}}",
+    "separator": "\n\n",
+    "name": "code-focused",
+}
+
+
+def test_a_context_is_written_by_the_template_of_the_request_within_its_budget():
+    one = client()
+
+    def build(**body):
+        return one.post("/context/build", json={"message": "flat tyre?", **body}).json()["data"]
+
+    short = build(template="summary", tokenBudget=30)
+    assert short["context"].startswith("Key information:\nAna's front tyre went flat on the canal path.")
+    assert (short["template"], short["truncated"], short["totalTokens"] <= 30) == ("summary", True, True)
+    own = build(template=CODE)
+    assert own["context"].startswith("# Context\n## note\nAna's front tyre")
+    assert (own["template"], own["truncated"]) == ("code-focused", False)
+    plain = build()
+    assert (plain["template"], plain["context"]) == ("chat", build(template="chat", tokenBudget=2000)["context"])
+    assert len({short["id"], own["id"], plain["id"]}) == 3
+    assert build(template="summary", tokenBudget=30) == short  # another request between them changes nothing
+
+
+def test_related_memories_are_in_the_context_if_the_request_asks_for_them():
+    store = filled()
+    for number in range(10):
+        store.insert(Memory(id=f"flat-{number}", workspace=WORKSPACE, content=f"Flat tyre, number {number}."))
+    store.relate(Relationship(workspace=WORKSPACE, source="flat-1", target="tea", type="about"))
+    store.relate(Relationship(workspace=WORKSPACE, source="tea", target="bread", type="about"))
+    one = client(service_over(store))
+
+    def ids(**body):
+        data = one.post("/context/build", json={"message": "flat tyre number?", **body}).json()["data"]
+        return {item["id"].removesuffix("%401").removeprefix("memory:") for item in data["items"]} - {"tyre", "pump"}
+
+    assert not ids() & {"tea", "bread"}
+    assert ids(includeRelationships=True) - ids() == {"tea"}
+    assert ids(relationshipDepth=2) - ids() == {"tea", "bread"}
+
+
+BAD_WRITING = {
+    "name": ({"template": "chta"}, "unknown template 'chta'; did you mean 'chat'"),
+    "variable": ({"template": {"memoryFormat": "{{contnt}}"}}, "no variable is called 'contnt'"),
+    "field": ({"template": {**CODE, "heder": "x"}}, "template: 'heder' is unknown"),
+    "type": ({"template": 1}, "template must be a text or an object"),
+    "no budget": ({"tokenBudget": 0}, "tokenBudget must be 1 to 1000000, got 0"),
+    "budget": ({"tokenBudget": "9"}, "tokenBudget must be a whole number"),
+    "depth": ({"relationshipDepth": 6}, "relationshipDepth must be 0 to 5, got 6"),
+}
+
+
+@pytest.mark.parametrize(("writing", "said"), BAD_WRITING.values(), ids=BAD_WRITING)
+def test_bad_templates_and_budgets_are_refused(writing, said):
+    assert said in problem(client().post("/context/build", json={"message": "tyre", **writing}), 422)
+
+
+def test_a_selector_that_writes_its_own_context_refuses_a_template():
+    one = client(service_over(filled(), selector="assembly"))
+    assert "template" not in one.post("/context/build", json={"message": "tyre"}).json()["data"]
+    said = problem(one.post("/context/build", json={"message": "tyre", "template": "chat"}), 422)
+    assert "assembly writes its own context" in said
 
 
 def test_feedback_is_recorded():

@@ -273,7 +273,7 @@ def _written(citation: Citation, text: str) -> str:
 VARIABLES = ("content", "type", "confidence", "timestamp", "score")
 _METADATA = ("type", "confidence", "timestamp")
 _VARIABLE = re.compile(r"\{\{([^{}]*)\}\}")
-FIELDS = {"header": str, "memory_format": str, "separator": str, "footer": str, "metadata": bool}
+FIELDS = {"name": str, "header": str, "memory_format": str, "separator": str, "footer": str, "metadata": bool}
 _ALSO = {"memoryFormat": "memory_format", "includeMetadata": "metadata"}  # the document's names
 
 
@@ -283,6 +283,7 @@ class ContextTemplate:
 
     Attributes:
         memory_format: of an item, with `{{content}}` and any other of `VARIABLES`.
+        name: shown with the context.
         header, separator, footer: plain texts without variables.
         metadata: whether type, confidence and timestamp are filled in; else they are empty wherever they stand. What
             the format does not name is not shown.
@@ -292,6 +293,7 @@ class ContextTemplate:
     """
 
     memory_format: str
+    name: str = ""
     header: str = ""
     separator: str = "\n"
     footer: str = ""
