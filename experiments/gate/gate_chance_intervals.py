@@ -47,7 +47,7 @@ Rows = list[dict[str, Any]]
 
 def intervals(name: str, n: int, repeats: int, chances: tuple[float, float]) -> Rows:
     """Coverage of all intervals and of those without the mark `~`, and how often p is at most 0.05, by metric."""
-    population = populations(name)[-1]
+    population = populations(name)[0]
     rng = np.random.default_rng([n, repeats, *(round(100 * chance) for chance in chances)])
     truth = [population.truth(chance) for chance in chances]
     checks: dict[Metric, list[Comparison]] = {metric: [] for metric in JUDGED}
@@ -91,7 +91,7 @@ def made_up(kind: str, n: int, spread: float) -> Rows:
 
 def detectable(name: str, n: int, noise: float, kind: str) -> Rows:
     """How often a change as large as what is said to be detectable is judged worse; NaN where few checks say it."""
-    population, rng = populations(name)[-1], np.random.default_rng([n, round(100 * noise), len(kind)])
+    population, rng = populations(name)[0], np.random.default_rng([n, round(100 * noise), len(kind)])
     metric = next(metric for metric in JUDGED if str(metric) == kind.partition(":")[0])
     sizes: list[float] = []
     worse: list[bool] = []
@@ -111,7 +111,7 @@ def detectable(name: str, n: int, noise: float, kind: str) -> Rows:
 
 def needed(name: str, metric: Metric, chances: tuple[float, float], family: int) -> Rows:
     """How often as many queries as are needed show a difference, by the formula with the true difference."""
-    population = populations(name)[-1]
+    population = populations(name)[0]
     rng = np.random.default_rng([family, *(round(100 * chance) for chance in chances)])
 
     def compared(n: int) -> Comparison:
@@ -163,7 +163,7 @@ def _changed(kind: str, values: FloatArray, change: float, rng: np.random.Genera
 def _sizes(kind: str) -> Any:
     """Random sizes of mean 1."""
     if kind == "items of workbench":
-        real = populations("workbench")[-1].item_tokens
+        real = populations("workbench")[0].item_tokens
         return lambda rng, n: rng.choice(real, n) / real.mean()
     sigma = {"equal": 0.0, "lognormal 0.5": 0.5, "lognormal 1": 1.0}[kind]
     return lambda rng, n: rng.lognormal(-(sigma**2) / 2, sigma, n)

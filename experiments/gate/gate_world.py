@@ -33,8 +33,8 @@ OWN = ("workbench", "freight")
 TWINS = " with twins"
 TUNED = {"contextTopK": 6, "contextTopN": 6, "contextIncludeScore": 1.0, "contextMargin": 0.41873}
 SELECTORS = (
-    {"selector": "semantic", "name": "semantic/spec", "preset": "spec"},
     {"selector": "semantic", "name": "semantic, tuned", "set": TUNED},
+    {"selector": "semantic", "name": "semantic/spec", "preset": "spec"},
 )
 ALLOWANCES = (0.0, 0.0025, 0.005, 0.01, 0.02)  # shares of the queries in need that a default may allow
 Pairs = Sequence[tuple[SelectorSnapshot, SelectorSnapshot]]
