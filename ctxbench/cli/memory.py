@@ -684,7 +684,10 @@ def _bound(host: str, port: int) -> socket.socket:
     """
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        return socket.create_server(address[:2], family=family)
+        listening = socket.create_server(address[:2], family=family)
     except OSError as error:
         why = getattr(error, "strerror", None) or error
         raise StorageError(f"cannot serve at {host}, port {port}: {why}; choose another --port or --host") from None
+    # else the body of an answer waits 40 ms for the client to acknowledge its head: asyncio does not set it here
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
