@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -23,7 +23,7 @@ from ctxbench.pipelines.features import FeatureInput, RequestFamily, item_bm25
 from ctxbench.search.chat_models import ChatMessage, ChatModel, ModelReply
 from ctxbench.search.code_facts import is_test_path
 from ctxbench.search.code_index import DAY, code_symbols, commit_history, file_path, item_paths, named_paths
-from ctxbench.search.words import keywords
+from ctxbench.search.words import keywords, name_parts, stem
 
 _ENDINGS = (
     "py|pyi|rs|ts|tsx|js|jsx|mjs|cjs|vue|svelte|go|java|kt|kts|scala|swift|c|h|cc|cpp|hpp|cs|rb|php|lua|md|rst|toml|"
@@ -293,24 +293,99 @@ def _complexity(text: str, action: ActionName, scope: ScopeName) -> ComplexityNa
 
 DEEPEST, MOST_TERMS, LONGEST_TERM = 5, 30, 200
 _DEPTHS = {"simple": 1, "medium": 2, "complex": 3}
-_RELATED = [  # what people say, and as the last three of a line what may be in code for any of it
-    line.split()
-    for line in (
-        "authentication authenticate authorization authorisation auth login session",
-        "configuration configure config settings options",
-        "database sql db schema migration",
-        "documentation docs readme",
-        "errors exceptions error exception",
-        "caching cached cache",
-        "logging logs log logger",
-        "parsing parse parser lexer grammar",
-        "email mails mail smtp",
-        "payments pay payment billing invoice",
-        "permissions roles permission role access",
-        "users accounts user account profile",
+_ASKING = frozenset(
+    map(
+        stem,
+        "add allow bug change code create fix implement improve introduce issue make please refactor remove should support "
+        "update use uses used using".split(),
     )
-]
-_COMMON = frozenset(("make", "change", "implement", "create", "update", "please", "should", "code", "file", "function"))
+)
+"""What a request says of the work, not of the code, by stem."""
+_FORMS = """\
+admin administrator administration; app application; arg argument; async asynchronous; attr attribute
+auth authentication authenticate authorization authorize; avg average; bool boolean; buf buffer; calc calculate
+cert certificate; char character; cmd command; col column; conf config configuration configure cfg
+conn connection connect; cred credential; ctx context; db database; decl declaration; def definition; dep dependency
+desc description; dest destination dst; dev development; dict dictionary; dir directory; doc documentation
+dup duplicate; elem element; env environment; err error; eval evaluate; exec execute execution; expr expression
+ext extension; fmt format; fn func function; fs filesystem; gen generate generator; i18n internationalization
+id identifier; idx index; img image; impl implementation; info information; init initialize; int integer; iter iterator
+k8s kubernetes; l10n localization; lang language; len length; lib library; max maximum; mem memory; min minimum
+mod module; msg message; nav navigation; num number; obj object; op operation operator; opt option; org organization
+param parameter; perf performance; perm permission; pkg package; pos position; pref preference; prev previous
+proc process; prod production; prop property; proto protocol; ptr pointer; pwd password passwd; ref reference
+regex regexp; repo repository; req request; res resp response; sess session; spec specification; src source
+stat statistic; stmt statement; str string; sub subscription; sync synchronize; sys system; temp temporary tmp
+term terminal; tok token; tx transaction txn; usr user; util utility; val value; var variable; ver version; win window
+ws websocket"""  # how one word is spelled in code
+_RELATED = """\
+authentication authenticate authorization authorisation: auth login session user token
+auth login: auth login session
+configuration configure config settings: config settings options
+database sql: db schema migration
+documentation: docs readme
+errors exceptions: error exception
+caching cached: cache
+logging logs: log logger
+parsing parse: parser lexer grammar
+email mails: mail smtp
+payments pay payment: billing invoice
+permissions roles permission: role access
+users accounts user: account profile"""  # what people say: what may be in code for any of it
+
+
+def _by_stem(rows: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
+    """The words on the right of each row, by the stems of those on the left."""
+    table: dict[str, dict[str, None]] = {}
+    for said, meant in rows:
+        for word in said.split():
+            table.setdefault(stem(word), {}).update(dict.fromkeys(meant.split()))
+    return {word: tuple(forms) for word, forms in table.items()}
+
+
+_BY_STEM = (
+    _by_stem((row, row) for row in _FORMS.replace("\n", "; ").split("; ")),
+    _by_stem((said, meant) for said, _, meant in (row.partition(":") for row in _RELATED.splitlines())),
+)
+
+
+def code_vocabulary(words: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What code may say in place of words of a request, each once and none of the words.
+
+    Args:
+        words: in small letters; an English ending does not matter.
+
+    Returns:
+        How else code spells them (`auth` of `authentication`, and back), and what is related (`login`).
+    """
+    words = list(words)
+    seen, rows = set(words), []
+    for table in _BY_STEM:
+        row = [form for word in words for form in table.get(stem(word), ()) if form not in seen]
+        seen.update(row)
+        rows.append(tuple(dict.fromkeys(row)))
+    return rows[0], rows[1]
+
+
+def weighted_chunks(text: str, *, asking: float, forms: float, related: float) -> list[tuple[str, float]]:
+    """A request as chunks with their weights: its words, those that say what work is asked for, and other words of code.
+
+    Args:
+        text: of the request; blank = no chunks. One that only asks is one chunk of weight 1.
+        asking: weight of what says of the work, not of the code, such as `implement`; 0 = left out. So for the others.
+        forms, related: see `code_vocabulary`.
+    """
+    said = [match[0] for match in _PLAIN_WORD.finditer(text) if stem(match[0].lower()) in _ASKING]
+    rest = _PLAIN_WORD.sub(lambda match: "" if stem(match[0].lower()) in _ASKING else match[0], text)
+    if not any(character.isalnum() for character in rest):
+        said, rest = [], text
+    spelled, linked = code_vocabulary(name_parts(rest))
+    chunks = ((rest, 1.0), (" ".join(said), asking), (" ".join(spelled), forms), (" ".join(linked), related))
+    return [(chunk, weight) for chunk, weight in chunks if chunk.strip() and weight > 0]
+
+
+_PLAIN_WORD = re.compile(r"(?<![\w.])[A-Za-z]+(?![\w.(]|::)")  # part of no name
+_COMMON = frozenset(("file", "function"))
 _TESTS = re.compile(r"\b(?:tests?|specs?|tested|coverage|fixtures?)\b|(?<![^\W_])tests?_", re.IGNORECASE)
 
 
@@ -446,8 +521,8 @@ def heuristic_plan(text: str, intent: QueryIntent) -> ContextPlan | None:
     heads = [(name.partition("::") if is_path(name.partition("::")[0]) else ("", "", name)) for name in intent.entities]
     paths = tuple(dict.fromkeys(head for head, _, _ in heads if head))
     symbols = tuple(dict.fromkeys(name for _, _, name in heads if re.fullmatch(r"[^\W\d]\S*", name)))
-    request_words = [word for word in intent.keywords if word not in _COMMON]
-    related = [related_word for word in request_words for row in _RELATED if word in row for related_word in row[-3:]]
+    request_words = [word for word in intent.keywords if word not in _COMMON and stem(word) not in _ASKING]
+    related = [word for row in code_vocabulary(request_words) for word in row]
     keywords = tuple(dict.fromkeys((*intent.keywords, *related)))[:MOST_TERMS]
     words = [word for word in (*request_words, *related) if re.fullmatch(r"[^\W_]+", word)]
     patterns = tuple(dict.fromkeys((*paths, *words)))[:MOST_TERMS]
@@ -675,7 +750,7 @@ class CodeFit(RequestFamily):
         words = _share(bm25.scores(bm25.words(chunks, weights), counted=counted), eligible)
         columns = (
             words[item] * code,
-            paths.by_item(paths.shares(chunks, visible_paths))[item],
+            paths.by_item(paths.shares(chunks, weights, visible_paths))[item],
             paths.by_item(named)[item],
             [0.5 ** (age / FILE_HALF_LIFE) for age in ages] * code,
             _share(past.votes(past.fresh(batch, request, TOUCH_HALF_LIFE)), eligible)[item],

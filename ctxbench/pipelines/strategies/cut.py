@@ -24,6 +24,7 @@ from ctxbench.model.strategies import Strategy, later
 from ctxbench.pipelines.feature_families import REQUEST, request_features, request_vectors
 from ctxbench.pipelines.features import Logistic
 from ctxbench.pipelines.fits import ABSTENTION, FittedStep
+from ctxbench.pipelines.strategies.rank import sources_of
 from ctxbench.search.chunking import ItemChunking, chunk_rule
 from ctxbench.search.dense import dense_index, row_dots
 
@@ -638,6 +639,42 @@ class AtLeast(Strategy):
         if self.at_most is None:
             return table
         return table.exclude(alive & ~low & (rank >= self.at_most), Rule.of("first_at_most", at_most=self.at_most))
+
+
+@dataclass(frozen=True)
+class Matched(Strategy):
+    """Exclude the items that none of some sources of a `merge` found.
+
+    Attributes:
+        by: names of sources, at least one. Empty = the step is off.
+
+    For a source that finds items whatever the request says, such as `change`: what it alone found matches nothing.
+    Behind a single retriever, and of items that the search did not find, nothing changes. Empty in, empty out. Cost:
+    linear in the candidates. Source: ours.
+    """
+
+    by: tuple[str, ...] = ()
+    itemwise: ClassVar[bool] = True
+    rule_words: ClassVar[Mapping[str, str]] = {"unmatched": "none of {by} found it"}
+
+    @property
+    def off(self) -> bool:
+        """Whether no source is named."""
+        return not self.by
+
+    def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
+        """Exclude what only other sources found.
+
+        Raises:
+            ParameterError: no source is called so.
+        """
+        columns = sources_of(candidates)
+        if "" in columns:
+            return candidates
+        if unknown := set(self.by) - set(columns):
+            raise ParameterError(f"by names {', '.join(sorted(unknown))}; the sources are {', '.join(columns)}")
+        unmatched = candidates.ranked & ~np.any([columns[name] > 0 for name in self.by], axis=0)
+        return candidates.exclude(unmatched, Rule.of("unmatched", by=", ".join(self.by)))
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,16 @@ from ctxbench.model.items import TEXT_FIELDS, Catalog, Item, check_item_types
 from ctxbench.model.requests import Batch, Query
 from ctxbench.model.resources import CHAT, OLLAMA, Resources, row_over
 from ctxbench.model.selection import with_values
-from ctxbench.model.strategies import FirstN, Strategy
-from ctxbench.pipelines.code_requests import ContextPlan, heuristic_plan, model_plans, named_code, read_intent
+from ctxbench.model.strategies import FirstN, Strategy, later
+from ctxbench.pipelines.code_requests import (
+    ContextPlan,
+    heuristic_plan,
+    model_plans,
+    named_code,
+    read_intent,
+    weighted_chunks,
+)
+from ctxbench.pipelines.strategies.analyse import weighted_query
 from ctxbench.search.code_facts import is_document_path, is_made_file, is_made_text, is_test_path
 from ctxbench.search.code_index import (
     CodeTree,
@@ -37,12 +45,38 @@ from ctxbench.search.code_index import (
     named_paths,
 )
 from ctxbench.search.dense import ranked_by
-from ctxbench.search.words import TextIndex, keywords, rows_of
+from ctxbench.search.words import TextIndex, keywords, name_parts, rows_of
 
 DEFAULT_MODEL = "qwen2.5-coder:7b"
 _STEP = "analyse.plan"
 _MOST_FILES = 20  # that one name stands for
 _TRIES = 2  # of an exchange with a model's server
+
+
+@dataclass(frozen=True)
+class CodeWords(Strategy):
+    """The request as one chunk, and other words that code may say in its place as chunks that count less.
+
+    Attributes:
+        asking: weight of words that say what work is wanted, `implement`, `fix`, `bug`; 0 leaves them out.
+        forms: weight of other forms of the request's words in code: `auth` for `authentication`, and back, `config`,
+            `ctx`, `req` and the like; 0 = none.
+        related: weight of what goes with a word: `login`, `session`, `user` and `token` with `authentication`; 0 = none.
+
+    A request of nothing but `asking` words is one chunk of weight 1; a blank one has no chunk. A dense search compares
+    each chunk alone. Cost: linear in the text. Source: document 003, the keywords and patterns of its first example;
+    the table of forms is ours.
+    """
+
+    asking: float = 0.1
+    forms: float = 0.3
+    related: float = 0.2
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = dict.fromkeys(("asking", "forms", "related"), (0.0, 10.0))
+
+    def __call__(self, batch: Batch, resources: Resources) -> Query:
+        """Chunk the text of every request."""
+        weights = {"asking": self.asking, "forms": self.forms, "related": self.related}
+        return weighted_query(batch, [weighted_chunks(request.text, **weights) for request in batch.requests])
 
 
 @dataclass(frozen=True)
@@ -306,6 +340,8 @@ class CommitVotes(_CodeSearch):
         commits: so many of the most similar commits vote, >= 1; of equals the latest.
         spread: a commit's vote for a file is its similarity / (files that it changed) ** spread, 0 to 2; at 0 a commit
             that changed many files says as much of each as one that changed it alone.
+        agreement: and times (the share of the request's words, by weight and rarity, that its message holds) **
+            agreement, 0 to 2; at 0 a commit that shares one word of ten votes by its similarity alone.
 
     A commit is a message of kind `commit` with links of type `changes`; a file that was renamed, with a link of type
     `renamed_from`, has the votes of its older names, too. Similarity is BM25 of its message for the
@@ -318,17 +354,22 @@ class CommitVotes(_CodeSearch):
 
     commits: int = 30
     spread: float = 0.5
+    agreement: float = later(0.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range("commits", self.commits, 1)
         check_range("spread", self.spread, 0, 2)
+        check_range("agreement", self.agreement, 0, 2)
 
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
         batch, history = query.batch, commit_history(query.batch.catalog, resources)
         chunks, weights = query.chunks(request), query.weights(request).tolist()
         visible = history.visible_commits(batch, request)
-        return history.votes(history.voices(chunks, weights, visible, self.commits, self.spread))
+        voices = history.voices(chunks, weights, visible, self.commits, self.spread)
+        if self.agreement:
+            voices = voices * history.agreement(chunks, weights, visible) ** self.agreement
+        return history.votes(voices)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -369,8 +410,8 @@ class PathPattern(_CodeSearch):
     A file that is named scores 1 more than the others: by its path, by enough of the end of it, such as `core.py` or
     `click/core.py`, or as a module, `click.core.Context` or `click::core`. Beside that, the score is in [0, 1]: with a
     plan the share of its `file_patterns` that the path matches (`*auth*`, and `auth` alike; letters of either case),
-    without the share of the request's words that occur in the path, each weighed by how rare it is in the paths that
-    the request sees; identifiers are split, English endings taken off. What has neither is not found, so a blank
+    without the share of the request's words that occur in the path, each by its chunk's weight and by how rare it is in
+    the paths that the request sees; identifiers are split, English endings taken off. What has neither is not found, so a blank
     request finds nothing. Each item counts as one chunk. Cost: linear in the paths. Source: document 002, "Scan for
     files".
     """
@@ -381,7 +422,7 @@ class PathPattern(_CodeSearch):
         score = np.zeros(len(visible))
         score[named_paths(query.batch.requests[request].text, paths.ends, visible)] = 1.0
         if not (patterns := _planned(query, request, "file_patterns", "patterns")):
-            return paths.by_item(score + paths.shares(chunks, visible))
+            return paths.by_item(score + paths.shares(chunks, query.weights(request).tolist(), visible))
         for index in np.flatnonzero(visible).tolist():
             score[index] += sum(fits_pattern(paths.path.names[index], pattern) for pattern in patterns) / len(patterns)
         return paths.by_item(score)
@@ -408,6 +449,71 @@ class SymbolDefiners(_CodeSearch):
         names = _planned(query, request, "symbols_to_find", "symbols") or named_code(query.batch.requests[request].text)
         score = code_symbols(catalog, resources).matches(names, query.batch.visible[request])
         return np.where(catalog.facts.type.are("file"), paths.by_item(paths.best(score)), score)
+
+
+_MOST_STARTS = 20  # a word that more paths hold says nothing of where to begin
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedFiles(_CodeSearch):
+    """Files that a request of one kind begins with, and those that an import links with one.
+
+    Attributes:
+        n: how many items are found for a request; 0 = none.
+        of: `codebase`, requests about a whole codebase that name no code; they begin with the files whose paths hold a
+            word of theirs, or another form of one in code (`code_words`), or match a plan's `file_patterns`. Or `names`,
+            requests that name code; they begin with the files whose paths hold all parts of a name of several:
+            `user_service.rs` for `UserService.find_by_email`.
+        types: of the items that are found, as of `history`.
+        linked: score of a file that imports one of these, or is imported by one, 0 to 1.
+        entry: score of main files above which there is no folder but `src`, for `codebase`, 0 to 1.
+
+    What a request begins with scores 1. A name, word or pattern of over 20 paths begins nowhere. Other requests find
+    nothing. Each item counts as one chunk. Cost: linear in the paths; for a request that begins somewhere, the imports
+    of the tree. Source: document 003, "Context Expansion Pipeline" and its examples.
+    """
+
+    of: Literal["codebase", "names"] = "codebase"
+    linked: float = 0.9
+    entry: float = 0.8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("of", self.of, ("codebase", "names"))
+        check_range("linked", self.linked, 0, 1)
+        check_range("entry", self.entry, 0, 1)
+
+    def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
+        paths, mask = item_paths(query.batch.catalog, resources), query.batch.visible[request]
+        intent, visible = read_intent(query.batch.requests[request].text), paths.visible_paths(mask)
+        score = np.zeros(len(visible))
+        if self.of == "names":
+            parts = ({part for part in name_parts(name) if len(part) > 1} for name in _pieces(intent.entities))
+            rows = paths.holding(part for part in parts if len(part) > 1)
+        elif intent.scope != "codebase" or intent.entities:
+            return paths.by_item(score)
+        else:
+            score[visible & (paths.entries == 1.0)] = self.entry
+            rows = self._rows_of_words(query, request, paths)
+        starts = [row & visible for row in rows if 0 < np.count_nonzero(row & visible) <= _MOST_STARTS]
+        if starts:
+            start = np.any(starts, axis=0)
+            tree = code_trees(query.batch.catalog, resources).of(mask)
+            score[tree.near(np.flatnonzero(start))] = self.linked
+            score[start] = 1.0
+        return paths.by_item(score)
+
+    def _rows_of_words(self, query: Query, request: int, paths: ItemPaths) -> list[BoolArray]:
+        """The paths that match each pattern of a plan, else those that hold each word or another form of one."""
+        if patterns := _planned(query, request, "file_patterns", "patterns"):
+            return [np.array([fits_pattern(path, pattern) for path in paths.path.names]) for pattern in patterns]
+        chunks = weighted_chunks(query.batch.requests[request].text, asking=0.0, forms=1.0, related=0.0)
+        return paths.holding({word} for chunk, _ in chunks for word in name_parts(chunk))
+
+
+def _pieces(names: Sequence[str]) -> Iterator[str]:
+    """The parts of dotted names, paths and the like."""
+    return (piece for name in names for piece in re.split(r"\.|::|#|/", name))
 
 
 @dataclass(frozen=True, kw_only=True)
