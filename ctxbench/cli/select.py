@@ -49,6 +49,7 @@ from ctxbench.selectors.explain import Explained, Explanation, OwnExplanation, e
 from ctxbench.selectors.selector import PipelineSelector, Value, value_text
 from ctxbench.selectors.session import Agent, Session
 
+_LEAST_SHARE, _MOST_WORDS = 0.005, 5  # what a line shows; --json has all
 WIDTH = 60
 _VERSION = re.compile(r"@[0-9a-f]{12}(\.\d+)?$")  # behind a file's name, where a catalog holds several
 
@@ -71,6 +72,8 @@ def candidate_lines(
         lines.append(f"{score}{likely}  {candidate.offered.mode:<9} {candidate.tokens:>5} tokens  {name}")
         if candidate.offered.rule:
             lines.append(f"        {candidate.offered.rule}")
+        if why := score_line(candidate):
+            lines.append(f"        {why}")
         if candidate.price_waived and sure is not None:
             lead = f"the most likely item by sure={sure:g} log odds or more"
             lines.append(f"        offered first whatever it costs: {lead}")
@@ -83,6 +86,16 @@ def candidate_lines(
         if pairs and (pair := winning_pair(candidate, paths=paths)):
             lines.append(f"        {pair}")
     return lines
+
+
+def score_line(candidate: Explained) -> str:
+    """Where a score comes from: shares by source, then matched words; empty where neither is known."""
+    shares = "  ".join(f"{name} {share:.0%}" for name, share in candidate.shares.items() if abs(share) >= _LEAST_SHARE)
+    factor = "" if candidate.factor == 1.0 else f"kind of file x{candidate.factor:g}"
+    words = [f"{word} {share:.0%}" for word, share in candidate.words.items() if share >= _LEAST_SHARE]
+    more = ["..."] if len(words) > _MOST_WORDS else []
+    matched = f"matches {', '.join(words[:_MOST_WORDS] + more)}" if words else ""
+    return "; ".join(filter(None, (shares, factor, matched)))
 
 
 def winning_pair(candidate: Explained, *, paths: bool = False) -> str:

@@ -58,7 +58,8 @@ class CodeWords(Strategy):
     """The request as one chunk, and other words that code may say in its place as chunks that count less.
 
     Attributes:
-        asking: weight of words that say what work is wanted, `implement`, `fix`, `bug`; 0 leaves them out.
+        asking: weight of words that say what work is wanted, `implement`, `fix`, `bug`; 0 leaves them out. So does a
+            request about a whole codebase (`intent`): there they say nothing of where.
         forms: weight of other forms of the request's words in code: `auth` for `authentication`, and back, `config`,
             `ctx`, `req` and the like; 0 = none.
         related: weight of what goes with a word: `login`, `session`, `user` and `token` with `authentication`; 0 = none.
@@ -75,8 +76,11 @@ class CodeWords(Strategy):
 
     def __call__(self, batch: Batch, resources: Resources) -> Query:
         """Chunk the text of every request."""
-        weights = {"asking": self.asking, "forms": self.forms, "related": self.related}
-        return weighted_query(batch, [weighted_chunks(request.text, **weights) for request in batch.requests])
+        rows = []
+        for request in batch.requests:
+            asking = 0.0 if read_intent(request.text).scope == "codebase" else self.asking
+            rows.append(weighted_chunks(request.text, asking=asking, forms=self.forms, related=self.related))
+        return weighted_query(batch, rows)
 
 
 @dataclass(frozen=True)
@@ -547,6 +551,8 @@ def _planned(query: Query, request: int, *names: str) -> list[str]:
     return list(dict.fromkeys(str(text) for texts in values for text in texts))
 
 
+KIND_FACTOR = "file_kinds.factor"
+"""Column of what the score was multiplied with for what the file is for."""
 _CODE, _DOCUMENT, _MADE, _TEST = range(4)
 _ASKS_DOCUMENTS = re.compile(
     r"\b(?:docs|documentation|document(?:s|ed|ing)?|readmes?|changelogs?|tutorials?|guides?)\b", re.IGNORECASE
@@ -604,7 +610,7 @@ class FileKinds(Strategy):
             named = np.zeros(len(paths.path.names), dtype=np.float64)
             named[named_paths(request.text, paths.ends, paths.visible_paths(batch.visible[at]))] = 1.0
             factor[rows][paths.by_item(named)[candidates.item[rows]] > 0] = 1.0
-        return reranked(candidates, candidates.score * factor)
+        return reranked(candidates.with_columns(**{KIND_FACTOR: factor}), candidates.score * factor)
 
 
 def _kinds_of(items: Sequence[Item]) -> IntArray:
