@@ -123,7 +123,7 @@ class Strategy:
                     "something of itself by that name; give it a default, or another name"
                 )
 
-    def score_parts(self, candidates: Candidates) -> Mapping[str, FloatArray]:
+    def score_parts(self, candidates: Candidates) -> Mapping[str, FloatArray]:  # noqa: ARG002
         """Of a rank step whose score is a sum: what each source or feature adds, shape (n_rows,) each, 0 for nothing.
 
         Args:
@@ -132,10 +132,15 @@ class Strategy:
         return {}
 
     def word_shares(
-        self, query: Query, request: int, items: IntArray, resources: Resources
+        self,
+        query: Query,  # noqa: ARG002
+        request: int,  # noqa: ARG002
+        items: IntArray,  # noqa: ARG002
+        resources: Resources,  # noqa: ARG002
     ) -> Sequence[Mapping[str, float]]:
-        """Of a retriever that scores by words: which words of the request each item holds, with their shares of its
-        score, highest first; a mapping per item, or none at all for another retriever.
+        """Of a retriever by words: the words of a request that each item holds, with their shares of its score.
+
+        A mapping per item, highest share first; no mapping at all for another retriever.
 
         Args:
             query, request: whose words.

@@ -293,13 +293,11 @@ def _complexity(text: str, action: ActionName, scope: ScopeName) -> ComplexityNa
 
 DEEPEST, MOST_TERMS, LONGEST_TERM = 5, 30, 200
 _DEPTHS = {"simple": 1, "medium": 2, "complex": 3}
-_ASKING = frozenset(
-    map(
-        stem,
-        "add allow bug change code create fix implement improve introduce issue make please refactor remove should support "
-        "update use uses used using".split(),
-    )
+_ASKING_WORDS = (
+    "add allow bug change code create fix implement improve introduce issue make please refactor remove should support "
+    "update use uses used using"
 )
+_ASKING = frozenset(map(stem, _ASKING_WORDS.split()))
 """What a request says of the work, not of the code, by stem."""
 _FORMS = """\
 admin administrator administration; app application; arg argument; async asynchronous; attr attribute
@@ -368,7 +366,7 @@ def code_vocabulary(words: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, .
 
 
 def weighted_chunks(text: str, *, asking: float, forms: float, related: float) -> list[tuple[str, float]]:
-    """A request as chunks with their weights: its words, those that say what work is asked for, and other words of code.
+    """A request as chunks with weights: its words, those that say what work is asked for, and other words of code.
 
     Args:
         text: of the request; blank = no chunks. One that only asks is one chunk of weight 1.

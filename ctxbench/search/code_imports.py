@@ -313,7 +313,7 @@ def rust_imports(tree: SourceTree) -> Iterator[tuple[str, str]]:
 
 
 def _by_location(tree: SourceTree, path: str, parts: Sequence[str]) -> str | None:
-    """The file that `crate::a::b` names by its place below the `src` of a file, the longest that is there, else None."""
+    """The file that `crate::a::b` names by its place below the `src` of a file, as far as it is there, else None."""
     above, within, _ = f"/{path}".rpartition("/src/")
     ends = range(len(parts), 1, -1) if within and parts[0] == "crate" else ()
     names = ("/".join((f"{above}/src"[1:], *parts[1:end])) for end in ends)

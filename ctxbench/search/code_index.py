@@ -241,7 +241,6 @@ class ItemPaths:
         )
         return score / total if total > 0 else score
 
-
     def holding(self, groups: Iterable[Collection[str]]) -> list[BoolArray]:
         """For each group of words, the paths that hold all of them, in any order and ending, shape (n_paths,) each."""
         every = np.ones(len(self.path.names), dtype=np.bool_)

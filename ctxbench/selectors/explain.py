@@ -67,7 +67,7 @@ class Explained:
         """The candidate as JSON."""
         offered = {name: value for name, value in self.offered.as_dict().items() if name != "pair"}
         pair = {"query_chunk": self.query_chunk, "item_chunk": self.item_chunk} if self.item_chunk else None
-        said = {"probability": self.probability, "price_waived": self.price_waived, "loads": self.loads}
+        said: dict[str, Any] = {"probability": self.probability, "price_waived": self.price_waived, "loads": self.loads}
         said |= {"shares": dict(self.shares) or None, "words": dict(self.words) or None}
         said |= {"factor": None if self.factor == 1.0 else self.factor}
         row = {**offered, "tokens": self.tokens, **said, "pair": pair}
@@ -232,7 +232,7 @@ def _score_parts(pipeline: Pipeline, table: Candidates) -> Mapping[str, FloatArr
     for step in reversed(pipeline.refine):
         if isinstance(step, PerType):
             return {}
-        if parts := {} if step.off else step.call.score_parts(table):
+        if parts := {} if step.off else step.declared("score_parts")(table):
             return parts
         if step.declared("orders"):
             return {}
@@ -243,8 +243,11 @@ def _word_shares(pipeline: Pipeline, outcome: Outcome, resources: Resources) -> 
     """The matched words of every row, by the first retriever that searches by words; empty if none does."""
     retrieve = pipeline.retrieve
     for step in retrieve.sources.values() if isinstance(retrieve, Merge) else (retrieve,):
-        if words := step.call.word_shares(outcome.query, 0, outcome.candidates.item, resources):
-            return words
+        shares: Sequence[Mapping[str, float]] = step.declared("word_shares")(
+            outcome.query, 0, outcome.candidates.item, resources
+        )
+        if shares:
+            return shares
     return ()
 
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 for folder in (
+    ".",
     "strategies",
     "gate",
     "tuning",

@@ -62,7 +62,7 @@ class CodeWords(Strategy):
             request about a whole codebase (`intent`): there they say nothing of where.
         forms: weight of other forms of the request's words in code: `auth` for `authentication`, and back, `config`,
             `ctx`, `req` and the like; 0 = none.
-        related: weight of what goes with a word: `login`, `session`, `user` and `token` with `authentication`; 0 = none.
+        related: weight of what goes with a word: `login`, `session`, `user` and `token` with `authentication`.
 
     A request of nothing but `asking` words is one chunk of weight 1; a blank one has no chunk. A dense search compares
     each chunk alone. Cost: linear in the text. Source: document 003, the keywords and patterns of its first example;
@@ -415,9 +415,9 @@ class PathPattern(_CodeSearch):
     `click/core.py`, or as a module, `click.core.Context` or `click::core`. Beside that, the score is in [0, 1]: with a
     plan the share of its `file_patterns` that the path matches (`*auth*`, and `auth` alike; letters of either case),
     without the share of the request's words that occur in the path, each by its chunk's weight and by how rare it is in
-    the paths that the request sees; identifiers are split, English endings taken off. What has neither is not found, so a blank
-    request finds nothing. Each item counts as one chunk. Cost: linear in the paths. Source: document 002, "Scan for
-    files".
+    the paths that the request sees; identifiers are split, English endings taken off. What has neither is not found, so
+    a blank request finds nothing. Each item counts as one chunk. Cost: linear in the paths. Source: document 002, "Scan
+    for files".
     """
 
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
@@ -465,8 +465,8 @@ class PlannedFiles(_CodeSearch):
     Attributes:
         n: how many items are found for a request; 0 = none.
         of: `codebase`, requests about a whole codebase that name no code; they begin with the files whose paths hold a
-            word of theirs, or another form of one in code (`code_words`), or match a plan's `file_patterns`. Or `names`,
-            requests that name code; they begin with the files whose paths hold all parts of a name of several:
+            word of theirs, or another form of one in code (`code_words`), or match a plan's `file_patterns`. Or
+            `names`, requests that name code; they begin with the files whose paths hold all parts of a name of several:
             `user_service.rs` for `UserService.find_by_email`.
         types: of the items that are found, as of `history`.
         linked: score of a file that imports one of these, or is imported by one, 0 to 1.
