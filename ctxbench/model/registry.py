@@ -76,7 +76,6 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     },
     "feature": {
         "assembly": "ctxbench.pipelines.feature_families:AssemblyScores",
-        "code": "ctxbench.pipelines.code_requests:CodeFit",
         "conversation": "ctxbench.pipelines.feature_families:InConversation",
         "fields": "ctxbench.pipelines.feature_families:Fields",
         "fusion": "ctxbench.pipelines.feature_families:Fusion",

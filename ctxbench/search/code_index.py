@@ -369,8 +369,6 @@ def code_symbols(catalog: Catalog, resources: Resources) -> CodeSymbols:
 
 MOST_DEFINERS = 5
 """A name that more files define says nothing of which of them is meant."""
-DAMPING, ROUNDS = 0.85, 60
-"""Of PageRank: how often a walk goes on, and how often ranks are passed on."""
 _KEPT = 8  # trees
 
 
@@ -484,16 +482,6 @@ class CodeTree:
         ]
         return self._edges([*pairs, *((test, path, weight) for path, test, weight in pairs)])
 
-    @cached_property
-    def links(self) -> FileEdges:
-        """Imports and uses together, what PageRank walks along."""
-        edges = (self.imports, self.uses)
-        start, end, weight = (
-            np.concatenate(arrays)
-            for arrays in zip(*((owners(edge.start), edge.end, edge.weight) for edge in edges), strict=True)
-        )
-        return FileEdges.of(start, end, weight, n_files=len(self.item))
-
     def near(self, starts: IntArray) -> IntArray:
         """The paths of files that import a file at some paths, or are imported by one, rising.
 
@@ -504,25 +492,6 @@ class CodeTree:
         files = [file for file in self.file_at[starts].tolist() if file >= 0]
         ends = [edge.of_file(file)[0] for edge in edges for file in files]
         return np.unique(self.paths.path.code[self.item[np.concatenate([*ends, np.empty(0, np.int64)])]])
-
-    def ranks(self, leads: Mapping[int, float]) -> FloatArray:
-        """Personalised PageRank: how often a walk that starts anew at some files is at each, shape (n_files,).
-
-        Args:
-            leads: weight by file, > 0; at least one.
-
-        Source: Page et al., The PageRank citation ranking, 1998; over definitions and uses as in aider's repo map.
-        """
-        home = np.zeros(len(self.item))
-        home[list(leads)] = list(leads.values())
-        home /= home.sum()
-        owner = owners(self.links.start)
-        total = np.bincount(owner, self.links.weight, minlength=len(self.item))
-        share, dead, rank = self.links.weight / total[owner], total == 0, home
-        for _ in range(ROUNDS):
-            passed = np.bincount(self.links.end, rank[owner] * share, minlength=len(self.item))
-            rank = DAMPING * (passed + rank[dead].sum() * home) + (1 - DAMPING) * home
-        return np.asarray(rank)
 
     def _edges(self, pairs: Iterable[tuple[str, str, float]]) -> FileEdges:
         """Edges between paths."""

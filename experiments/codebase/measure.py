@@ -181,7 +181,7 @@ def added() -> dict[str, Any]:
             eight,
             refine=(*eight.refine, Step("expand", "code", build("expand", "code", {"by": by, "max_files": 2}))),
         )
-        for by in ("imports", "references", "tests", "co_change", "pagerank")
+        for by in ("imports", "references", "tests", "co_change")
     }
     return {**searches, **links}
 

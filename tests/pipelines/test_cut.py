@@ -48,7 +48,7 @@ def offered(step, candidates: Candidates) -> list[list[int]]:
 
 class TestMatched:
     MERGED = table([0.9, 0.8, 0.7]).with_columns(
-        words=np.array([np.nan, 0.8, 0.0]), paths=np.array([np.nan, np.nan, 1.0]), changes=np.array([0.9, 0.1, 0.2])
+        words=np.array([np.nan, 0.8, np.nan]), paths=np.array([np.nan, np.nan, 1.0]), changes=np.array([0.9, 0.1, 0.2])
     )
 
     def test_what_no_named_source_found_is_excluded_with_its_rule(self):

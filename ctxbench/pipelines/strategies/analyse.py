@@ -135,7 +135,7 @@ class History(Strategy):
         """Chunk the earlier messages of every request."""
         rule = chunk_rule(self.rule, parameter="rule")
         rows = [list(self._weighted(request, rule)) for request in batch.requests]
-        return weighted_query(batch, rows, ChunkKind.HISTORY)
+        return _weighted_query(batch, rows, ChunkKind.HISTORY)
 
     def _weighted(self, request: Request, rule: Rule) -> Iterator[tuple[str, float]]:
         messages = [message.content for message in request.history if message.role == "user"][-self.turns :]
@@ -187,7 +187,7 @@ class ToolResults(Strategy):
             ][: self.limit]
             for request in batch.requests
         ]
-        return weighted_query(batch, rows, ChunkKind.TOOL_RESULT)
+        return _weighted_query(batch, rows, ChunkKind.TOOL_RESULT)
 
 
 @dataclass(frozen=True)
@@ -206,9 +206,7 @@ class Keywords(Strategy):
         return replace(Query.of_chunks(batch, [[]] * len(batch)), keywords=words)
 
 
-def weighted_query(
-    batch: Batch, rows: Sequence[Sequence[tuple[str, float]]], kind: ChunkKind = ChunkKind.TEXT
-) -> Query:
+def _weighted_query(batch: Batch, rows: Sequence[Sequence[tuple[str, float]]], kind: ChunkKind) -> Query:
     """A query of (chunk, weight) by request."""
     return Query.of_chunks(
         batch,

@@ -16,7 +16,7 @@ import numpy as np
 
 from ctxbench.io.errors import ParameterError, SelectorError, check_range, number_within
 from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, firsts
-from ctxbench.model.candidates import BEYOND_CHUNKS, Candidates, Rule, place_among
+from ctxbench.model.candidates import BEYOND_CHUNKS, Candidates, Rule, place_among, sources_of
 from ctxbench.model.items import Catalog
 from ctxbench.model.requests import Query
 from ctxbench.model.resources import Resources
@@ -24,7 +24,6 @@ from ctxbench.model.strategies import Strategy, later
 from ctxbench.pipelines.feature_families import REQUEST, request_features, request_vectors
 from ctxbench.pipelines.features import Logistic
 from ctxbench.pipelines.fits import ABSTENTION, FittedStep
-from ctxbench.pipelines.strategies.rank import sources_of
 from ctxbench.search.chunking import ItemChunking, chunk_rule
 from ctxbench.search.dense import dense_index, row_dots
 
@@ -673,7 +672,7 @@ class Matched(Strategy):
             return candidates
         if unknown := set(self.by) - set(columns):
             raise ParameterError(f"by names {', '.join(sorted(unknown))}; the sources are {', '.join(columns)}")
-        unmatched = candidates.ranked & ~np.any([columns[name] > 0 for name in self.by], axis=0)
+        unmatched = candidates.ranked & np.all([np.isnan(columns[name]) for name in self.by], axis=0)
         return candidates.exclude(unmatched, Rule.of("unmatched", by=", ".join(self.by)))
 
 

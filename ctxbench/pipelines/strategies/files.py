@@ -30,7 +30,6 @@ from ctxbench.pipelines.code_requests import (
     read_intent,
     weighted_chunks,
 )
-from ctxbench.pipelines.strategies.analyse import weighted_query
 from ctxbench.search.code_facts import is_document_path, is_made_file, is_made_text, is_test_path
 from ctxbench.search.code_index import (
     CodeTree,
@@ -76,11 +75,13 @@ class CodeWords(Strategy):
 
     def __call__(self, batch: Batch, resources: Resources) -> Query:
         """Chunk the text of every request."""
-        rows = []
+        chunks, weights = [], []
         for request in batch.requests:
             asking = 0.0 if read_intent(request.text).scope == "codebase" else self.asking
-            rows.append(weighted_chunks(request.text, asking=asking, forms=self.forms, related=self.related))
-        return weighted_query(batch, rows)
+            rows = weighted_chunks(request.text, asking=asking, forms=self.forms, related=self.related)
+            chunks.append([chunk for chunk, _ in rows])
+            weights.append([weight for _, weight in rows])
+        return Query.of_chunks(batch, chunks, weights=weights)
 
 
 @dataclass(frozen=True)
@@ -647,21 +648,20 @@ class CodeLinks(Strategy):
     Attributes:
         by: `imports`, what a file imports, by the rules of its language; `references`, files that use names which it
             defines; `tests`, the test of a file and what a test is of, by their names; `co_change`, files that the same
-            earlier commits changed; `pagerank`, what a walk along imports and names used comes by most often.
-        depth: so many passes, 0 to 5; 0 changes nothing. With `pagerank` no file further away is added.
+            earlier commits changed.
+        depth: so many passes, 0 to 5; 0 changes nothing.
         max_files: at most so many files per request, over all passes; 0 changes nothing.
 
     Only files that a search might offer are added and lead further; what the session holds does not lead. A file's
     score in a pass is the sum over what leads to it of the weight of the edge, in (0, 1], by the place of the one that
     leads, from 1, among what is chosen, or times half the score that it was added with; `via_item` is the one that
-    gives most, the column `code.distance` the pass. With `pagerank` the score is the rank, the walk starting anew at
-    what is chosen, each by 1 / its place. All is read off what the request sees: files, commits and imports as they
-    were at its time. A rank step behind orders all anew. Nothing chosen, nothing added. Cost: imports and names of
-    a tree are read when it is first asked for; then linear in the edges of what is reached. Source: document 002,
+    gives most, the column `code.distance` the pass. All is read off what the request sees: files, commits and imports
+    as they were at its time. A rank step behind orders all anew. Nothing chosen, nothing added. Cost: imports and names
+    of a tree are read when it is first asked for; then linear in the edges of what is reached. Source: document 002,
     `traverse_imports`, `find_symbol_references`.
     """
 
-    by: Literal["imports", "references", "tests", "co_change", "pagerank"] = "imports"
+    by: Literal["imports", "references", "tests", "co_change"] = "imports"
     depth: int = 1
     max_files: int = 5
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {"depth": (0, 5), "max_files": (0, math.inf)}
@@ -687,9 +687,8 @@ class CodeLinks(Strategy):
             tree = trees.of(query.batch.visible[at])
             leads = _leads(tree, chosen)
             free = query.batch.eligible[at][tree.item] & ~np.isin(tree.item, chosen)
-            reach = self._by_rank if self.by == "pagerank" else self._by_passes
             edges = self._edges(query.batch, at, tree, resources)
-            rows += [(at, *row) for row in reach(tree, leads, free, edges)] if leads else []
+            rows += [(at, *row) for row in self._by_passes(tree, leads, free, edges)] if leads else []
         score = np.array([row[2] for row in rows], dtype=np.float64)
         numbers = np.array([(row[0], row[1], row[3], row[4]) for row in rows], dtype=np.int64).reshape(-1, 4)
         request, item, via, distance = numbers.T
@@ -715,25 +714,6 @@ class CodeLinks(Strategy):
             room -= len(chosen)
             front = {end: (score[end] / 2, int(tree.item[end])) for end in chosen}
 
-    def _by_rank(self, tree: CodeTree, leads: Leads, free: BoolArray, edges: Neighbours) -> Iterator[Row]:
-        """The items that a random walk visits most: item, rank, the item that passes most on to it, and distance."""
-        rank = tree.ranks({file: weight for file, (weight, _) in leads.items()})
-        distance, front = dict.fromkeys(leads, 0), list(leads)
-        passed: dict[int, tuple[float, int]] = {}
-        for step in range(1, self.depth + 1):
-            reached = []
-            for file in front:
-                via = leads[file][1] if file in leads else int(tree.item[file])
-                for end, share in zip(*(array.tolist() for array in edges(file)), strict=True):
-                    if distance.setdefault(end, step) == step:
-                        reached.append(end)
-                        candidate = (float(rank[file]) * share, via)
-                        passed[end] = max(passed.get(end, (0.0, -1)), candidate, key=lambda pair: pair[0])
-            front = list(dict.fromkeys(reached))
-        near = sorted((file for file in passed if free[file]), key=lambda file: (-rank[file], file))
-        for file in near[: self.max_files]:
-            yield int(tree.item[file]), float(rank[file]), passed[file][1], distance[file]
-
     def _edges(self, batch: Batch, request: int, tree: CodeTree, resources: Resources) -> Neighbours:
         """Where each file of a request's tree leads."""
         if self.by == "co_change":
@@ -745,7 +725,7 @@ class CodeLinks(Strategy):
                 return np.flatnonzero(share), share[share > 0]
 
             return changed_with
-        names = {"imports": "imports", "references": "users", "tests": "tests", "pagerank": "links"}
+        names = {"imports": "imports", "references": "users", "tests": "tests"}
         edges: FileEdges = getattr(tree, names[self.by])
         return edges.of_file
 

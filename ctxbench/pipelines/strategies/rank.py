@@ -14,7 +14,7 @@ import numpy as np
 
 from ctxbench.io.errors import Message, ParameterError, check_choice, check_range, number_within
 from ctxbench.model.arrays import FloatArray, IntArray, firsts
-from ctxbench.model.candidates import MARGIN, RECEIVED, SEARCHED, SECONDS, SENT, Candidates, Note, Rule, reranked
+from ctxbench.model.candidates import MARGIN, RECEIVED, SECONDS, SENT, Candidates, Note, Rule, reranked, sources_of
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Query, Request
 from ctxbench.model.resources import CHAT, Resources
@@ -63,13 +63,6 @@ class Rrf(Strategy):
             parts[name] = np.zeros(len(candidates), dtype=np.float64)
             parts[name][rows] = 1.0 / (self.k + _request_ranks(candidates.request[rows], source[rows]))
         return parts
-
-
-def sources_of(candidates: Candidates) -> dict[str, FloatArray]:
-    """The scores of each source of a `merge`, NaN if it did not find the item; of one retriever the scores, unnamed."""
-    columns = candidates.columns.items()
-    merged = {name: column for name, column in columns if "." not in name and name != SEARCHED}
-    return merged or {"": candidates.score}
 
 
 def _request_ranks(request: IntArray, score: FloatArray) -> IntArray:
