@@ -72,8 +72,6 @@ def candidate_lines(
         lines.append(f"{score}{likely}  {candidate.offered.mode:<9} {candidate.tokens:>5} tokens  {name}")
         if candidate.offered.rule:
             lines.append(f"        {candidate.offered.rule}")
-        if why := score_line(candidate):
-            lines.append(f"        {why}")
         if candidate.price_waived and sure is not None:
             lead = f"the most likely item by sure={sure:g} log odds or more"
             lines.append(f"        offered first whatever it costs: {lead}")
@@ -83,6 +81,8 @@ def candidate_lines(
             start, end = candidate.offered.span
             of = f"{len(candidate.item.prompt_text):,}"
             lines.append(f"        shown in part: characters {start + 1:,} to {end:,} of {of}")
+        if why := score_line(candidate):
+            lines.append(f"        {why}")
         if pairs and (pair := winning_pair(candidate, paths=paths)):
             lines.append(f"        {pair}")
     return lines
@@ -94,7 +94,7 @@ def score_line(candidate: Explained) -> str:
     factor = "" if candidate.factor == 1.0 else f"kind of file x{candidate.factor:g}"
     words = [f"{word} {share:.0%}" for word, share in candidate.words.items() if share >= _LEAST_SHARE]
     more = ["..."] if len(words) > _MOST_WORDS else []
-    matched = f"matches {', '.join(words[:_MOST_WORDS] + more)}" if words else ""
+    matched = f"holds {', '.join(words[:_MOST_WORDS] + more)}" if words else ""
     return "; ".join(filter(None, (shares, factor, matched)))
 
 

@@ -36,7 +36,7 @@ def test_the_largest_shares_and_five_matched_words_are_told_and_json_has_all():
     shares, words = {"words": 0.621, "history": 0.375, "paths": 0.004}, dict.fromkeys("abcdef", 1 / 6)
     candidate = row(Item(type="file", name="a.py"), shares=shares, words=words, factor=0.3)
     line = candidate_lines((candidate,), pairs=False)[1]
-    assert line.strip() == ("words 62%  history 38%; kind of file x0.3; matches a 17%, b 17%, c 17%, d 17%, e 17%, ...")
+    assert line.strip() == ("words 62%  history 38%; kind of file x0.3; holds a 17%, b 17%, c 17%, d 17%, e 17%, ...")
     told = candidate.as_dict()
     assert (told["shares"], told["words"], told["factor"]) == (shares, words, 0.3)
 
