@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from ctxbench.io.errors import ParameterError, SelectorError, check_range, number_within
+from ctxbench.io.errors import Message, ParameterError, SelectorError, check_range, number_within
 from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, firsts
 from ctxbench.model.candidates import BEYOND_CHUNKS, Candidates, Rule, place_among, sources_of
 from ctxbench.model.items import Catalog
@@ -671,7 +671,9 @@ class Matched(Strategy):
         if "" in columns:
             return candidates
         if unknown := set(self.by) - set(columns):
-            raise ParameterError(f"by names {', '.join(sorted(unknown))}; the sources are {', '.join(columns)}")
+            raise ParameterError(
+                Message("pipelines.matched-unknown-source", unknown=sorted(unknown), sources=list(columns))
+            )
         unmatched = candidates.ranked & np.all([np.isnan(columns[name]) for name in self.by], axis=0)
         return candidates.exclude(unmatched, Rule.of("unmatched", by=", ".join(self.by)))
 
