@@ -129,8 +129,8 @@ memory: $(VENV)/.demo  ## reports/memory.md: which ranking to take for what was 
 assembly: $(VENV)/.test  ## reports/assembly.md: which files and messages a thread needs, and what each part of `assembly` pays
 	$(BIN)/python -m tests.postgres_server $(BIN)/python experiments/assembly/measure.py
 
-# REPOSITORIES are folders; without any it is this project's own history. Of FIRST_TABLE only the first table is made, in a
-# tenth of the time. AIDER is a Python that has aider-chat installed
+# REPOSITORIES are folders of clones; without any it is skipped. Of FIRST_TABLE only the first table is made, in a tenth of the
+# time. AIDER is a Python that has aider-chat installed
 codebase: $(VENV)/.test  ## reports/codebase.md: which files and definitions the changes of repositories took, and who finds them
 	$(BIN)/python experiments/codebase/measure.py $(REPOSITORIES) \
 		$(if $(FIRST_TABLE),--first-table $(FIRST_TABLE)) $(if $(AIDER),--aider $(AIDER))

@@ -23,7 +23,7 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
 SCRIPT = runpy.run_path(str(ROOT / "experiments" / "guide" / "notebooks.py"))
 PNG = "image/png"
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
-RELATIVE, ABSOLUTE = 0.05, 0.01  # of numbers in texts: processors differ in the last digits of vectors, which decide ties
+RELATIVE, ABSOLUTE = 0.05, 0.01  # of numbers in texts: processors break ties in different ways
 PIXELS = 0.01  # the mean difference of two pictures, of 0 to 1
 
 

@@ -89,11 +89,6 @@ PARAMETERS = {
         {"weights": {"similarity.score": 1.0, "words.bm25_share": -0.5}},
         {"weights": {f"fields.{name}": 0.5 for name in ("name", "description", "bm25_share")}},
         {"weights": {f"fusion.{name}": 0.5 for name in ("score", "margin", "rank")}},
-        {
-            "weights": {
-                f"code.{name}": 0.2 for name in ("words", "path", "named", "touches", "history", "cochange", "symbols")
-            }
-        },
         {"weights": {f"assembly.{name}": 0.2 for name in ("tf", "tfidf", "keywords", "recency", "source", "uses")}},
     ],
     "file_kinds": [{"documents": 0.5, "tests": 2.0}],
@@ -108,10 +103,13 @@ PARAMETERS = {
     "change": [{"n": 1, "half_life_days": 1.0}],
     "pattern": [{"n": 2, "types": ["chunk", "file"]}],
     "entry_points": [{"n": 1}],
+    "matched": [{"by": ["dense"]}],
+    "planned": [{"of": "names", "n": 1}, {"linked": 0.5, "entry": 0.0}],
+    "code_words": [{"asking": 0.0, "forms": 0.5, "related": 0.0}],
     "symbol": [{"n": 1, "types": ["chunk"]}],
     "code": [
         {"by": "references", "depth": 2},
-        *({"by": by} for by in ("tests", "co_change", "pagerank")),
+        *({"by": by} for by in ("tests", "co_change")),
         {"max_files": 0},
     ],
     "tool_results": [{"tools": ["create_issue"], "rule": "marked", "weight": 2.0, "limit": 1}],
@@ -178,6 +176,7 @@ def test_every_built_in_with_parameters_is_checked_with_others_than_its_own():
 @pytest.mark.parametrize("retrieve", ["bm25", "random", {"merge": ["dense", "bm25"]}])
 def test_cuts_conform_behind_every_retriever(retrieve):
     check_step("cut", "standard", {"includeScore": 0.3}, retrieve=retrieve, processes=0)
+    check_step("cut", "matched", {"by": ["bm25"]}, retrieve=retrieve, processes=0)
 
 
 @pytest.mark.parametrize(

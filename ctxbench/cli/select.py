@@ -51,6 +51,7 @@ from ctxbench.selectors.explain import Explained, Explanation, OwnExplanation, e
 from ctxbench.selectors.selector import PipelineSelector, Value, value_text
 from ctxbench.selectors.session import Agent, Session
 
+_LEAST_SHARE, _MOST_WORDS = 0.005, 5  # what a line shows; --json has all
 WIDTH = 60
 PIPELINES = 100  # that are kept of a selector
 _VERSION = re.compile(r"@[0-9a-f]{12}(\.\d+)?$")  # behind a file's name, where a catalog holds several
@@ -83,9 +84,21 @@ def candidate_lines(
             start, end = candidate.offered.span
             of = f"{len(candidate.item.prompt_text):,}"
             lines.append(f"        shown in part: characters {start + 1:,} to {end:,} of {of}")
+        if why := score_line(candidate):
+            lines.append(f"        {why}")
         if pairs and (pair := winning_pair(candidate, paths=paths)):
             lines.append(f"        {pair}")
     return lines
+
+
+def score_line(candidate: Explained) -> str:
+    """Where a score comes from: shares by source, then matched words; empty where neither is known."""
+    shares = "  ".join(f"{name} {share:.0%}" for name, share in candidate.shares.items() if abs(share) >= _LEAST_SHARE)
+    factor = "" if candidate.factor == 1.0 else f"kind of file x{candidate.factor:g}"
+    words = [f"{word} {share:.0%}" for word, share in candidate.words.items() if share >= _LEAST_SHARE]
+    more = ["..."] if len(words) > _MOST_WORDS else []
+    matched = f"holds {', '.join(words[:_MOST_WORDS] + more)}" if words else ""
+    return "; ".join(filter(None, (shares, factor, matched)))
 
 
 def winning_pair(candidate: Explained, *, paths: bool = False) -> str:

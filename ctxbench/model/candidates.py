@@ -693,3 +693,10 @@ def quoted(text: str, quote: str) -> bool:
 
 
 SENT, RECEIVED, SECONDS = "chat.sent", "chat.received", "chat.seconds"  # columns: what a request cost, on its rows
+
+
+def sources_of(candidates: Candidates) -> dict[str, FloatArray]:
+    """The scores of each source of a `merge`, NaN if it did not find the item; of one retriever the scores, unnamed."""
+    columns = candidates.columns.items()
+    merged = {name: column for name, column in columns if "." not in name and name != SEARCHED}
+    return merged or {"": candidates.score}

@@ -31,6 +31,7 @@ from ctxbench.model.resources import FORMAT, Resources
 from ctxbench.model.selection import concatenated, joined
 
 if TYPE_CHECKING:
+    from ctxbench.model.arrays import FloatArray, IntArray
     from ctxbench.model.items import Catalog
     from ctxbench.model.resources import T
 
@@ -121,6 +122,32 @@ class Strategy:
                     f"{cls.__name__}: a parameter without a default cannot be called {name!r}, as every strategy says "
                     "something of itself by that name; give it a default, or another name"
                 )
+
+    def score_parts(self, candidates: Candidates) -> Mapping[str, FloatArray]:  # noqa: ARG002
+        """Of a rank step whose score is a sum: what each source or feature adds, shape (n_rows,) each, 0 for nothing.
+
+        Args:
+            candidates: behind the step; later steps may have added rows. Rows of the session have any value.
+        """
+        return {}
+
+    def word_shares(
+        self,
+        query: Query,  # noqa: ARG002
+        request: int,  # noqa: ARG002
+        items: IntArray,  # noqa: ARG002
+        resources: Resources,  # noqa: ARG002
+    ) -> Sequence[Mapping[str, float]]:
+        """Of a retriever by words: the words of a request that each item holds, with their shares of its score.
+
+        A mapping per item, highest share first; no mapping at all for another retriever.
+
+        Args:
+            query, request: whose words.
+            items: catalog positions, shape (n,).
+            resources: as in the call.
+        """
+        return ()
 
     @property
     def uses(self) -> tuple[str, ...]:

@@ -1,29 +1,18 @@
-"""Requests about code: intent, search plan from rules or a language model, and file features."""
+"""Requests about code: intent, other words of code, and search plan from rules or a language model."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
 from ctxbench.io.errors import Message, ParameterError
 from ctxbench.io.http import ServerError
-from ctxbench.io.rows import instant
-from ctxbench.model.arrays import EARLIEST, BoolArray, FloatArray
-from ctxbench.model.items import Item
-from ctxbench.model.resources import row_over
-from ctxbench.pipelines.features import FeatureInput, RequestFamily, item_bm25
 from ctxbench.search.chat_models import ChatMessage, ChatModel, ModelReply
-from ctxbench.search.code_facts import is_test_path
-from ctxbench.search.code_index import DAY, code_symbols, commit_history, file_path, item_paths, named_paths
-from ctxbench.search.words import keywords
+from ctxbench.search.words import keywords, name_parts, stem
 
 _ENDINGS = (
     "py|pyi|rs|ts|tsx|js|jsx|mjs|cjs|vue|svelte|go|java|kt|kts|scala|swift|c|h|cc|cpp|hpp|cs|rb|php|lua|md|rst|toml|"
@@ -293,24 +282,97 @@ def _complexity(text: str, action: ActionName, scope: ScopeName) -> ComplexityNa
 
 DEEPEST, MOST_TERMS, LONGEST_TERM = 5, 30, 200
 _DEPTHS = {"simple": 1, "medium": 2, "complex": 3}
-_RELATED = [  # what people say, and as the last three of a line what may be in code for any of it
-    line.split()
-    for line in (
-        "authentication authenticate authorization authorisation auth login session",
-        "configuration configure config settings options",
-        "database sql db schema migration",
-        "documentation docs readme",
-        "errors exceptions error exception",
-        "caching cached cache",
-        "logging logs log logger",
-        "parsing parse parser lexer grammar",
-        "email mails mail smtp",
-        "payments pay payment billing invoice",
-        "permissions roles permission role access",
-        "users accounts user account profile",
-    )
-]
-_COMMON = frozenset(("make", "change", "implement", "create", "update", "please", "should", "code", "file", "function"))
+_ASKING_WORDS = (
+    "add allow bug change code create fix implement improve introduce issue make please refactor remove should support "
+    "update use uses used using"
+)
+_ASKING = frozenset(map(stem, _ASKING_WORDS.split()))
+"""What a request says of the work, not of the code, by stem."""
+_FORMS = """\
+admin administrator administration; app application; arg argument; async asynchronous; attr attribute
+auth authentication authenticate authorization authorize; avg average; bool boolean; buf buffer; calc calculate
+cert certificate; char character; cmd command; col column; conf config configuration configure cfg
+conn connection connect; cred credential; ctx context; db database; decl declaration; def definition; dep dependency
+desc description; dest destination dst; dev development; dict dictionary; dir directory; doc documentation
+dup duplicate; elem element; env environment; err error; eval evaluate; exec execute execution; expr expression
+ext extension; fmt format; fn func function; fs filesystem; gen generate generator; i18n internationalization
+id identifier; idx index; img image; impl implementation; info information; init initialize; int integer; iter iterator
+k8s kubernetes; l10n localization; lang language; len length; lib library; max maximum; mem memory; min minimum
+mod module; msg message; nav navigation; num number; obj object; op operation operator; opt option; org organization
+param parameter; perf performance; perm permission; pkg package; pos position; pref preference; prev previous
+proc process; prod production; prop property; proto protocol; ptr pointer; pwd password passwd; ref reference
+regex regexp; repo repository; req request; res resp response; sess session; spec specification; src source
+stat statistic; stmt statement; str string; sub subscription; sync synchronize; sys system; temp temporary tmp
+term terminal; tok token; tx transaction txn; usr user; util utility; val value; var variable; ver version; win window
+ws websocket"""  # how one word is spelled in code
+_RELATED = """\
+authentication authenticate authorization authorisation: auth login session user token
+auth login: auth login session
+configuration configure config settings: config settings options
+database sql: db schema migration
+documentation: docs readme
+errors exceptions: error exception
+caching cached: cache
+logging logs: log logger
+parsing parse: parser lexer grammar
+email mails: mail smtp
+payments pay payment: billing invoice
+permissions roles permission: role access
+users accounts user: account profile"""  # what people say: what may be in code for any of it
+
+
+def _by_stem(rows: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
+    """The words on the right of each row, by the stems of those on the left."""
+    table: dict[str, dict[str, None]] = {}
+    for said, meant in rows:
+        for word in said.split():
+            table.setdefault(stem(word), {}).update(dict.fromkeys(meant.split()))
+    return {word: tuple(forms) for word, forms in table.items()}
+
+
+_BY_STEM = (
+    _by_stem((row, row) for row in _FORMS.replace("\n", "; ").split("; ")),
+    _by_stem((said, meant) for said, _, meant in (row.partition(":") for row in _RELATED.splitlines())),
+)
+
+
+def code_vocabulary(words: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What code may say in place of words of a request, each once and none of the words.
+
+    Args:
+        words: in small letters; an English ending does not matter.
+
+    Returns:
+        How else code spells them (`auth` of `authentication`, and back), and what is related (`login`).
+    """
+    words = list(words)
+    seen, rows = set(words), []
+    for table in _BY_STEM:
+        row = [form for word in words for form in table.get(stem(word), ()) if form not in seen]
+        seen.update(row)
+        rows.append(tuple(dict.fromkeys(row)))
+    return rows[0], rows[1]
+
+
+def weighted_chunks(text: str, *, asking: float, forms: float, related: float) -> list[tuple[str, float]]:
+    """A request as chunks with weights: its words, those that say what work is asked for, and other words of code.
+
+    Args:
+        text: of the request; blank = no chunks. One that only asks is one chunk of weight 1.
+        asking: weight of what says of the work, not of the code, such as `implement`; 0 = left out. So for the others.
+        forms, related: see `code_vocabulary`.
+    """
+    said = [match[0] for match in _PLAIN_WORD.finditer(text) if stem(match[0].lower()) in _ASKING]
+    rest = _PLAIN_WORD.sub(lambda match: "" if stem(match[0].lower()) in _ASKING else match[0], text)
+    if not any(character.isalnum() for character in rest):
+        said, rest = [], text
+    spelled, linked = code_vocabulary(name_parts(rest))
+    chunks = ((rest, 1.0), (" ".join(said), asking), (" ".join(spelled), forms), (" ".join(linked), related))
+    return [(chunk, weight) for chunk, weight in chunks if chunk.strip() and weight > 0]
+
+
+_PLAIN_WORD = re.compile(r"(?<![\w.])[A-Za-z]+(?![\w.(]|::)")  # part of no name
+_COMMON = frozenset(("file", "function"))
 _TESTS = re.compile(r"\b(?:tests?|specs?|tested|coverage|fixtures?)\b|(?<![^\W_])tests?_", re.IGNORECASE)
 
 
@@ -446,8 +508,8 @@ def heuristic_plan(text: str, intent: QueryIntent) -> ContextPlan | None:
     heads = [(name.partition("::") if is_path(name.partition("::")[0]) else ("", "", name)) for name in intent.entities]
     paths = tuple(dict.fromkeys(head for head, _, _ in heads if head))
     symbols = tuple(dict.fromkeys(name for _, _, name in heads if re.fullmatch(r"[^\W\d]\S*", name)))
-    request_words = [word for word in intent.keywords if word not in _COMMON]
-    related = [related_word for word in request_words for row in _RELATED if word in row for related_word in row[-3:]]
+    request_words = [word for word in intent.keywords if word not in _COMMON and stem(word) not in _ASKING]
+    related = [word for row in code_vocabulary(request_words) for word in row]
     keywords = tuple(dict.fromkeys((*intent.keywords, *related)))[:MOST_TERMS]
     words = [word for word in (*request_words, *related) if re.fullmatch(r"[^\W_]+", word)]
     patterns = tuple(dict.fromkeys((*paths, *words)))[:MOST_TERMS]
@@ -609,95 +671,3 @@ def _object(text: str) -> Mapping[str, Any] | None:
             if isinstance(value := json.loads(part), Mapping):
                 return value
     return None
-
-
-FILE_HALF_LIFE = 90
-"""Days in which `code.recency` falls by half."""
-
-TOUCH_HALF_LIFE = 365
-"""Days after which a change counts half in `code.touches`."""
-
-VOTERS, SPREAD = 30, 0.5
-"""`code.history` is that of the step `history` with so many commits, and this spread."""
-
-SEEDS = 5
-"""The best items that `code.cochange` reads."""
-
-
-@dataclass(frozen=True)
-class CodeFit(RequestFamily):
-    """How a file or definition matches a request; each feature in [0, 1] but `size` and `distance`.
-
-    * `words`: BM25 as by the step `bm25` with `statistics: scope`, by the highest of what may be offered.
-    * `path`: the share of the request's words that occur in the path, by how rare they are in paths (`pattern`).
-    * `named`: 1 where the request names the file.
-    * `recency`: 0.5 ** (days / 90) since this version of it was made; 0 where that is not known.
-    * `touches`: the score of the step `change` with a half-life of a year, by the highest of what may be offered.
-    * `history`: the score of the step `history`, by the highest likewise.
-    * `cochange`: of the commits that changed one of the five best found, the highest share that changed it, too.
-    * `symbols`: the sum over names of code in the request of 1 / the items that define it, for each that this file or
-      definition does, at most 1.
-    * `test`: 1 where it is a test, by its name or folder.
-    * `size`: log(1 + the characters of its text).
-    * `distance`: how many steps away from what was chosen the expansion `code` found it; 0 where it did not.
-
-    All is read off what the request sees; 0 of what is no code. Source: document 002, "Relevance Scorer".
-    """
-
-    columns: ClassVar[tuple[str, ...]] = (
-        *("words", "path", "named", "recency", "touches", "history", "cochange", "symbols", "test", "size"),
-        "distance",
-    )
-
-    def of_request(self, inputs: FeatureInput, request: int, span: slice) -> npt.ArrayLike:
-        """The columns, in the order of `columns`."""
-        query, batch, resources, item = inputs.query, inputs.query.batch, inputs.resources, inputs.item[span]
-        catalog, visible, eligible = batch.catalog, batch.visible[request], batch.eligible[request]
-        asker, chunks = batch.requests[request], query.chunks(request)
-        paths, past = item_paths(catalog, resources), commit_history(catalog, resources)
-        visible_paths, visible_commits = paths.visible_paths(visible), past.visible_commits(batch, request)
-        named = np.zeros(len(visible_paths))
-        named[named_paths(asker.text, paths.ends, visible_paths)] = 1.0
-        weights = query.weights(request).tolist()
-        voices = past.voices(chunks, weights, visible_commits, limit=VOTERS, spread=SPREAD)
-        created = catalog.facts.created[item]
-        time_now = (
-            int(catalog.facts.created[visible].max(initial=EARLIEST)) if asker.time is None else instant(asker.time)
-        )
-        ages = [(max(time_now - time, 0) if time != EARLIEST else math.inf) / DAY for time in created.tolist()]
-        together = np.zeros(len(catalog))
-        for seed in item[:SEEDS].tolist():
-            together = np.maximum(together, past.together(seed, visible_commits))
-        code, defined = paths.path.code[item] >= 0, np.zeros(len(catalog))
-        if names := named_code(asker.text):  # else nothing need be parsed
-            defined = np.minimum(code_symbols(catalog, resources).matches(names, visible), 1.0)
-        bm25, counted = item_bm25(catalog, resources), visible & catalog.facts.searchable
-        words = _share(bm25.scores(bm25.words(chunks, weights), counted=counted), eligible)
-        columns = (
-            words[item] * code,
-            paths.by_item(paths.shares(chunks, visible_paths))[item],
-            paths.by_item(named)[item],
-            [0.5 ** (age / FILE_HALF_LIFE) for age in ages] * code,
-            _share(past.votes(past.fresh(batch, request, TOUCH_HALF_LIFE)), eligible)[item],
-            _share(past.votes(voices), eligible)[item],
-            together[item],
-            defined[item],
-            row_over(catalog, resources, "tests", over=("type", "title", "name"), make=_tests)[item],
-            row_over(catalog, resources, "sizes of code", over=("type", "text"), make=_sizes)[item],
-            np.zeros(len(item)),  # the step writes the others
-        )
-        return np.stack(columns, axis=1)
-
-
-def _share(score: FloatArray, eligible: BoolArray) -> FloatArray:
-    """Scores by the highest of those that may be offered; at most 1."""
-    highest = float(score[eligible].max(initial=0.0))
-    return np.minimum(score / highest, 1.0) if highest > 0 else np.zeros(len(score))
-
-
-def _tests(items: Sequence[Item]) -> FloatArray:
-    return np.array([is_test_path(file_path(item) or "") for item in items], dtype=np.float64)
-
-
-def _sizes(items: Sequence[Item]) -> FloatArray:
-    return np.array([math.log1p(len(item.text)) if item.is_file else 0.0 for item in items], dtype=np.float64)

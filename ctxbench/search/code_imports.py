@@ -13,7 +13,7 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
@@ -296,14 +296,28 @@ def rust_imports(tree: SourceTree) -> Iterator[tuple[str, str]]:
     `mod a;` is the module's file. A path (`use crate::a::B`, or `crate::a::f()` in code) is the file of the last
     module on it, by `crate`, `self`, `super`, a module beside it, or a crate of the tree that `Cargo.toml` depends on
     by its path; or a module that a `use` imports, under whatever name. Source: The Rust Reference, "Modules" and
-    "Paths"; The Cargo Book, "Cargo Targets".
+    "Paths"; The Cargo Book, "Cargo Targets". What no `mod` declares is the module that its path below `src` says.
     """
     crates = _Crates(tree)
     yield from crates.declared
     for path, facts in tree.of("rust"):
-        if importer := crates.module_of.get(path):
-            paths = (statement.target.split("::") for statement in facts.imports if statement.kind in ("use", "code"))
-            yield from ((path, file) for parts in paths if (file := crates.resolved(importer, parts)) is not None)
+        importer = crates.module_of.get(path)
+        for statement in facts.imports:
+            if statement.kind in ("use", "code"):
+                parts = statement.target.split("::")
+                file = crates.resolved(importer, parts) if importer else None
+                if file is None or (importer and file == importer[0]):  # no module, or the crate's root
+                    file = _by_location(tree, path, parts) or file
+                if file is not None:
+                    yield path, file
+
+
+def _by_location(tree: SourceTree, path: str, parts: Sequence[str]) -> str | None:
+    """The file that `crate::a::b` names by its place below the `src` of a file, as far as it is there, else None."""
+    above, within, _ = f"/{path}".rpartition("/src/")
+    ends = range(len(parts), 1, -1) if within and parts[0] == "crate" else ()
+    names = ("/".join((f"{above}/src"[1:], *parts[1:end])) for end in ends)
+    return next((file for name in names if (file := tree.first(f"{name}.rs", f"{name}/mod.rs"))), None)
 
 
 class _Crates:

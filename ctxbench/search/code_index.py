@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
@@ -219,23 +220,35 @@ class ItemPaths:
         np.maximum.at(out, self.path.code, values)
         return out[:-1]
 
-    def shares(self, chunks: Sequence[str], visible: BoolArray) -> FloatArray:
+    def shares(self, chunks: Sequence[str], weights: Sequence[float], visible: BoolArray) -> FloatArray:
         """How much of a text's words each path holds, weighed by how rare they are in paths, in [0, 1].
 
         Args:
-            chunks: of the text.
+            chunks, weights: of the text; a word of several chunks has the highest of their weights.
             visible: the paths that are counted, shape (n_paths,).
 
         Returns:
             Shape (n_paths,); 0 for the other paths, and where the text has no word that occurs in a path.
         """
-        query_words = dict.fromkeys(self.words.words(chunks, [1.0] * len(chunks)), 1.0)
+        query_words: dict[str, float] = {}
+        for row, weight in zip(self.words.words_by_chunk(chunks), weights, strict=True):
+            query_words |= {word: max(weight, query_words.get(word, 0.0)) for word in row}
         score = np.where(visible, self.words.scores(query_words, counted=visible), 0.0)
         # a word that no path holds weighs nothing: most words of a request are not about names
         total = sum(
-            float(self.words.scores({word: 1.0}, counted=visible)[visible].max(initial=0.0)) for word in query_words
+            float(self.words.scores({word: weight}, counted=visible)[visible].max(initial=0.0))
+            for word, weight in query_words.items()
         )
         return score / total if total > 0 else score
+
+    def holding(self, groups: Iterable[Collection[str]]) -> list[BoolArray]:
+        """For each group of words, the paths that hold all of them, in any order and ending, shape (n_paths,) each."""
+        every = np.ones(len(self.path.names), dtype=np.bool_)
+        rows = []
+        for group in groups:
+            words = self.words.words(list(group), [1.0] * len(group))
+            rows.append(np.logical_and.reduce([every, *(self.words.shares_word({word: 1.0}) for word in words)]))
+        return rows
 
 
 def item_paths(catalog: Catalog, resources: Resources) -> ItemPaths:
@@ -356,8 +369,6 @@ def code_symbols(catalog: Catalog, resources: Resources) -> CodeSymbols:
 
 MOST_DEFINERS = 5
 """A name that more files define says nothing of which of them is meant."""
-DAMPING, ROUNDS = 0.85, 60
-"""Of PageRank: how often a walk goes on, and how often ranks are passed on."""
 _KEPT = 8  # trees
 
 
@@ -395,16 +406,21 @@ class CodeTree:
     """The files that a request sees. They are numbered by their positions, so that what it does not see moves nothing.
 
     Attributes:
-        catalog, paths, symbols: what it is a part of.
+        catalog, paths, resources: what it is a part of, and what keeps its symbols.
         visible: which items are visible, shape (n_items,).
         item: the position of each file, rising, shape (n_files,); of several at one path the first.
     """
 
     catalog: Catalog
     paths: ItemPaths
-    symbols: CodeSymbols
+    resources: Resources
     visible: BoolArray
     item: IntArray
+
+    @property
+    def symbols(self) -> CodeSymbols:
+        """The names of the catalog; at first use all of its code is parsed."""
+        return code_symbols(self.catalog, self.resources)
 
     @cached_property
     def file_at(self) -> IntArray:
@@ -466,34 +482,16 @@ class CodeTree:
         ]
         return self._edges([*pairs, *((test, path, weight) for path, test, weight in pairs)])
 
-    @cached_property
-    def links(self) -> FileEdges:
-        """Imports and uses together, what PageRank walks along."""
-        edges = (self.imports, self.uses)
-        start, end, weight = (
-            np.concatenate(arrays)
-            for arrays in zip(*((owners(edge.start), edge.end, edge.weight) for edge in edges), strict=True)
-        )
-        return FileEdges.of(start, end, weight, n_files=len(self.item))
-
-    def ranks(self, leads: Mapping[int, float]) -> FloatArray:
-        """Personalised PageRank: how often a walk that starts anew at some files is at each, shape (n_files,).
+    def near(self, starts: IntArray) -> IntArray:
+        """The paths of files that import a file at some paths, or are imported by one, rising.
 
         Args:
-            leads: weight by file, > 0; at least one.
-
-        Source: Page et al., The PageRank citation ranking, 1998; over definitions and uses as in aider's repo map.
+            starts: places in `paths.path.names`; those of no file of the tree lead nowhere.
         """
-        home = np.zeros(len(self.item))
-        home[list(leads)] = list(leads.values())
-        home /= home.sum()
-        owner = owners(self.links.start)
-        total = np.bincount(owner, self.links.weight, minlength=len(self.item))
-        share, dead, rank = self.links.weight / total[owner], total == 0, home
-        for _ in range(ROUNDS):
-            passed = np.bincount(self.links.end, rank[owner] * share, minlength=len(self.item))
-            rank = DAMPING * (passed + rank[dead].sum() * home) + (1 - DAMPING) * home
-        return np.asarray(rank)
+        edges = (self.imports, self.imports.turned())
+        files = [file for file in self.file_at[starts].tolist() if file >= 0]
+        ends = [edge.of_file(file)[0] for edge in edges for file in files]
+        return np.unique(self.paths.path.code[self.item[np.concatenate([*ends, np.empty(0, np.int64)])]])
 
     def _edges(self, pairs: Iterable[tuple[str, str, float]]) -> FileEdges:
         """Edges between paths."""
@@ -522,10 +520,10 @@ class CodeTrees:
     def _built(self, packed: bytes) -> CodeTree:
         """The tree of some items, one bit for each of the catalog."""
         visible = np.unpackbits(np.frombuffer(packed, np.uint8), count=len(self._catalog)).astype(np.bool_)
-        paths, symbols = item_paths(self._catalog, self._resources), code_symbols(self._catalog, self._resources)
+        paths = item_paths(self._catalog, self._resources)
         files = np.flatnonzero(visible & self._catalog.facts.type.are("file"))
         files = np.sort(files[np.unique(paths.path.code[files], return_index=True)[1]])
-        return CodeTree(self._catalog, paths, symbols, visible, files)
+        return CodeTree(self._catalog, paths, self._resources, visible, files)
 
 
 def code_trees(catalog: Catalog, resources: Resources) -> CodeTrees:
@@ -637,6 +635,23 @@ class CommitHistory:
         for location, old in self.older:
             by_location[location] += by_location[old]
         return np.asarray(by_location[self.location])  # nothing is at the last location, that of what is no code
+
+    def agreement(self, chunks: Sequence[str], weights: Sequence[float], visible: BoolArray) -> FloatArray:
+        """The share of a text's words, by weight and rarity, that each message holds, shape (n_commits,), in [0, 1].
+
+        Args:
+            chunks, weights: of the text.
+            visible: over which commits it is counted how rare a word is, shape (n_commits,).
+        """
+        counted, total = visible & self.has_message, 0.0
+        out, n_commits = np.zeros(len(self.commit), dtype=np.float64), int(np.count_nonzero(counted))
+        for word, weight in self.words.words(chunks, weights).items():
+            holds = counted & self.words.shares_word({word: 1.0})
+            n = int(np.count_nonzero(holds))
+            rarity = weight * math.log(1.0 + (n_commits - n + 0.5) / (n + 0.5))
+            out[holds] += rarity
+            total += rarity
+        return out / total if total > 0 else out
 
     def voices(
         self, chunks: Sequence[str], weights: Sequence[float], visible: BoolArray, limit: int, spread: float

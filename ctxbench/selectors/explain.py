@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 
 from ctxbench.io.errors import Message, ParameterError, SelectorError
-from ctxbench.model.arrays import IntArray
+from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.model.candidates import Candidates
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch, Filter, Request
 from ctxbench.model.resources import Resources
 from ctxbench.model.selection import Offered, Prompt, Selection, selections
-from ctxbench.model.strategies import Merge, Step
+from ctxbench.model.strategies import Merge, PerType, Step
 from ctxbench.pipelines.fits import PROBABILITY, all_steps
 from ctxbench.pipelines.pipeline import Outcome, Pipeline
+from ctxbench.pipelines.strategies.files import KIND_FACTOR
 from ctxbench.pipelines.strategies.format import Messages
 from ctxbench.pipelines.strategies.rank import PROBABILITY_COLUMN, WAIVED
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking
@@ -46,6 +47,9 @@ class Explained:
         price_waived: True for the item that is first whatever it costs (`sure` of the step `price`); else None.
         loads: tokens of what the model loads on demand, the body of a skill; None where there is none, or it cannot be
             counted.
+        shares: of the score, by source or feature, highest first; empty where the score is no sum.
+        words: of the request that the item holds, with their shares of what the search by words gives, highest first.
+        factor: what the score was multiplied with for what the file is for; 1 = nothing.
     """
 
     offered: Offered
@@ -56,12 +60,17 @@ class Explained:
     probability: float | None = None
     price_waived: bool | None = None
     loads: int | None = None
+    shares: Mapping[str, float] = field(default_factory=dict)
+    words: Mapping[str, float] = field(default_factory=dict)
+    factor: float = 1.0
 
     def as_dict(self) -> dict[str, Any]:
         """The candidate as JSON."""
         offered = {name: value for name, value in self.offered.as_dict().items() if name != "pair"}
         pair = {"query_chunk": self.query_chunk, "item_chunk": self.item_chunk} if self.item_chunk else None
-        said = {"probability": self.probability, "price_waived": self.price_waived, "loads": self.loads}
+        said: dict[str, Any] = {"probability": self.probability, "price_waived": self.price_waived, "loads": self.loads}
+        said |= {"shares": dict(self.shares) or None, "words": dict(self.words) or None}
+        said |= {"factor": None if self.factor == 1.0 else self.factor}
         row = {**offered, "tokens": self.tokens, **said, "pair": pair}
         return {name: value for name, value in row.items() if value is not None}
 
@@ -144,7 +153,7 @@ def explain_outcome(
     (selection,) = selections(outcome.query, table)
     searched = not isinstance(pipeline.retrieve, Step) or bool(pipeline.retrieve.declared("searches"))
     chunks = outcome.query.chunks(0) if searched else ()
-    explained = _Explainer(pipeline, catalog, chunks, outcome.candidates, resources)
+    explained = _Explainer(pipeline, chunks, outcome, resources)
     chosen = tuple(map(explained, selection.chosen))
     fitted: list[Any] = [step.call for step in all_steps(pipeline.refine) if step.declared("calibrated") == PROBABILITY]
     return Explanation(
@@ -188,17 +197,18 @@ def not_searched(batch: Batch, *, searched: bool) -> dict[str, int]:
 class _Explainer:
     """Finds the texts of the candidates of a batch of one."""
 
-    def __init__(
-        self, pipeline: Pipeline, catalog: Catalog, chunks: tuple[str, ...], table: Candidates, resources: Resources
-    ) -> None:
-        self._catalog = catalog
+    def __init__(self, pipeline: Pipeline, chunks: tuple[str, ...], outcome: Outcome, resources: Resources) -> None:
+        self._catalog = catalog = outcome.query.batch.catalog
         self._chunks = chunks
-        self._table = table
+        self._table = table = outcome.candidates
         self._resources = resources
+        self._parts = _score_parts(pipeline, table)
+        self._words = _word_shares(pipeline, outcome, resources)
         self._chunkings = Chunkings.of(pipeline)
         self._used = self._chunkings.used(table)
         self._tokens = table.prices(resources.tokens(catalog, table.item)).tolist()
         unknown = np.full(len(table), np.nan)
+        self._factor = table.columns.get(KIND_FACTOR, unknown)
         self._probability = table.columns.get(PROBABILITY_COLUMN, unknown).tolist()
         self._waived = table.columns.get(WAIVED, unknown) == 1
         self._row = {item: row for row, item in enumerate(table.item.tolist())}
@@ -207,8 +217,9 @@ class _Explainer:
         """Add its texts to a candidate."""
         position = self._catalog.position(offered.id)
         row = self._row[position]
-        probability = self._probability[row]
+        probability, factor = self._probability[row], float(self._factor[row])
         query_chunk, item_chunk = self._chunkings.pair(self._catalog, self._chunks, self._table, row, self._used)
+        parts = {} if offered.score is None else {name: float(part[row]) for name, part in self._parts.items()}
         return Explained(
             offered=offered,
             item=self._catalog[position],
@@ -218,6 +229,9 @@ class _Explainer:
             probability=None if math.isnan(probability) else probability,
             price_waived=bool(self._waived[row]) or None,
             loads=self._loads(self._catalog[position]),
+            shares=_shares(parts),
+            words=self._words[row] if self._words and offered.score is not None else {},
+            factor=1.0 if math.isnan(factor) else factor,
         )
 
     def _loads(self, item: Item) -> int | None:
@@ -227,6 +241,37 @@ class _Explainer:
             return int(self._resources.text_tokens([item.body])[0])
         except ParameterError:  # counts from a file, of whole items only
             return None
+
+
+def _score_parts(pipeline: Pipeline, table: Candidates) -> Mapping[str, FloatArray]:
+    """What each source or feature gives to the scores of the last step that makes an order; empty if it is no sum."""
+    for step in reversed(pipeline.refine):
+        if isinstance(step, PerType):
+            return {}
+        if parts := {} if step.off else step.declared("score_parts")(table):
+            return parts
+        if step.declared("orders"):
+            return {}
+    return {}
+
+
+def _word_shares(pipeline: Pipeline, outcome: Outcome, resources: Resources) -> Sequence[Mapping[str, float]]:
+    """The matched words of every row, by the first retriever that searches by words; empty if none does."""
+    retrieve = pipeline.retrieve
+    for step in retrieve.sources.values() if isinstance(retrieve, Merge) else (retrieve,):
+        shares: Sequence[Mapping[str, float]] = step.declared("word_shares")(
+            outcome.query, 0, outcome.candidates.item, resources
+        )
+        if shares:
+            return shares
+    return ()
+
+
+def _shares(parts: Mapping[str, float]) -> dict[str, float]:
+    """Parts of a score as shares of the sum of their sizes, largest first; without those that are 0."""
+    total = math.fsum(map(abs, parts.values()))
+    ordered = sorted(parts.items(), key=lambda part: -abs(part[1]))
+    return {name: value / total for name, value in ordered if value}
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from ctxbench.evaluation.metrics import evaluate, mean, parse_metric
 from ctxbench.io.errors import ParameterError
 from ctxbench.labelling.curation import bundles_of
 from ctxbench.model.arrays import BoolArray, Evidence, FloatArray, Grade, IntArray, OfferedItems, Rankings
-from ctxbench.model.candidates import Candidates, Origin, order
+from ctxbench.model.candidates import Candidates, Origin, order, sources_of
 from ctxbench.model.items import Catalog
 from ctxbench.model.resources import Resources
 from ctxbench.model.strategies import PerType
@@ -28,7 +28,7 @@ from ctxbench.pipelines.feature_families import REQUEST, request_features, reque
 from ctxbench.pipelines.features import LABELLED, TEXT, LabelledRequests, Logistic, feature_rows, needed_columns
 from ctxbench.pipelines.fits import ABSTENTION, PROBABILITY
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.pipelines.strategies.rank import fused, normalised, sources_of
+from ctxbench.pipelines.strategies.rank import fused, normalised
 
 ALL = "all"
 """The name that means the queries of every split."""

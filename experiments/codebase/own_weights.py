@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -79,18 +78,17 @@ def _exact(inputs: TuningInputs) -> dict[str, float]:
     return dict(zip(columns, np.maximum(weights, _LEAST).tolist(), strict=True))
 
 
-Gain = Callable[[Sequence[FloatArray], Sequence[FloatArray]], str]
+Gain = Callable[[Sequence[FloatArray], Sequence[FloatArray]], dict[str, float]]
 """The difference over the queries of all repositories, with its interval, as `measure.gain`."""
 
 
-def section(found: Sequence[OwnWeights], gain: Gain) -> str:
-    """The section of the report."""
-    shipped, nearest, exact = ([one.found[name] for one in found] for name in (SHIPPED, NEAREST, EXACT))
-    own = ", ".join(one.name.removesuffix("-files") for one in found if one.recommended)
-    text = (
-        "`ctxbench tune history --policy experiments/tuning/own-weights.yaml` recommends weights of their own for "
-        f"{own or 'none'}, of {len(found)} repositories; to follow it changes what is found of the newer requests by "
-        f"{gain(shipped, [one.advised for one in found])}, to take the nearest setting in any case by "
-        f"{gain(shipped, nearest)}, to take what is exactly best on the older requests by {gain(shipped, exact)}."
+def advice(repositories: Sequence[OwnWeights], gain: Gain) -> list[dict[str, Any]]:
+    """What weights of one's own change in what is found of the newer requests, a row for each way to choose them."""
+    shipped, nearest, exact = ([result.found[name] for result in repositories] for name in (SHIPPED, NEAREST, EXACT))
+    n_recommended = sum(result.recommended for result in repositories)
+    ways = (
+        (f"as `tune` recommends (for {n_recommended} of {len(repositories)})", [row.advised for row in repositories]),
+        ("the nearest setting", nearest),
+        ("the best on the older requests", exact),
     )
-    return f"## Weights fitted to a repository\n\n{fill(text, 120, break_long_words=False, break_on_hyphens=False)}\n"
+    return [{"weights": name, **gain(shipped, values)} for name, values in ways]

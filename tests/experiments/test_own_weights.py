@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from own_weights import EXACT, NEAREST, SHIPPED, own_weights, section
+from own_weights import EXACT, NEAREST, SHIPPED, advice, own_weights
 
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import write_dataset
@@ -60,9 +60,7 @@ def test_weights_that_pay_are_recommended_and_measured_on_the_newer_requests(fou
     assert found.advised.tolist() == [1.0] * 10
 
 
-def test_the_section_says_what_it_changes(found):
-    told = section([found], lambda base, other: f"{np.mean(other[0] - base[0]):+.3f}")
-    said = " ".join(told.split())
-    assert "for made, of 1 repositories" in said
-    assert said.count("by +1.000") == 3
-    assert len(told.splitlines()) <= 7
+def test_the_advice_says_what_it_changes(found):
+    rows = advice([found], lambda base, other: {"difference": float(np.mean(other[0] - base[0]))})
+    assert [row["difference"] for row in rows] == [1.0, 1.0, 1.0]
+    assert "for 1 of 1" in rows[0]["weights"]

@@ -102,15 +102,7 @@ def test_files_that_changed_together_score_by_their_share_of_commits():
     assert found == {"app/main.py": 0.4, "app/paint.py": 0.2, "app/__init__.py": 0.2, "tests/test_paint.py": 0.2}
 
 
-class TestPagerank:
-    def test_a_walk_starts_at_what_is_chosen_and_ends_at_the_depth(self):
-        near = reached(CodeLinks(by="pagerank", max_files=9), "app/main.py")
-        assert {path for path, _ in near} == {"app/paint.py", "app/prompt.py"}
-        assert ("app/colour.py", 2) in reached(CodeLinks(by="pagerank", depth=2, max_files=9), "app/main.py")
-        assert len(reached(CodeLinks(by="pagerank", depth=2, max_files=1), "app/main.py")) == 1
-
-
-KINDS = ("imports", "references", "tests", "co_change", "pagerank")
+KINDS = ("imports", "references", "tests", "co_change")
 
 
 @pytest.mark.parametrize("by", KINDS)

@@ -11,9 +11,9 @@ import ctxbench
 from ctxbench.io.errors import ParameterError
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch, Query, Request
-from ctxbench.pipelines.code_requests import PROMPT
+from ctxbench.pipelines.code_requests import PROMPT, code_vocabulary
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.pipelines.strategies.files import DEFAULT_MODEL, Intent, Plan
+from ctxbench.pipelines.strategies.files import DEFAULT_MODEL, CodeWords, Intent, Plan
 from ctxbench.search.chat_models import OllamaServer
 from ctxbench.testing import check_step, mock_resources
 from tests.local_server import Server
@@ -278,3 +278,42 @@ def test_an_unknown_planner_is_refused():
 def test_a_plan_by_a_model_conforms(server):
     check_step("analyse", "plan", {"planner": "ollama"}, processes=1)
     assert server.posts
+
+
+@pytest.mark.parametrize(
+    ("word", "forms"),
+    [("authentication", "auth"), ("auth", "authentication"), ("configured", "config"), ("cfg", "configuration")],
+)
+def test_code_spells_a_word_in_other_forms(word, forms):
+    assert forms in code_vocabulary([word])[0]
+
+
+def test_what_is_related_comes_apart_and_nothing_twice():
+    forms, related = code_vocabulary(["authentication", "auth"])
+    assert related == ("login", "session", "user", "token")
+    assert not {"authentication", "auth"} & {*forms, *related}
+    assert code_vocabulary(["quux"]) == ((), ())
+
+
+def chunks_of(text, **weights):
+    batch = Batch.of(Catalog([]), [Request(id="q", text=text)])
+    query = CodeWords(**weights)(batch, mock_resources())
+    return {" ".join(chunk.split()): weight for chunk, weight in zip(query.text, query.weight.tolist(), strict=True)}
+
+
+def test_words_of_the_work_and_of_code_are_lighter_chunks():
+    chunks = chunks_of("Fix login of add_user", forms=0.5, related=0.25)
+    assert chunks == {"login of add_user": 1.0, "Fix": 0.1, "usr": 0.5, "auth session account profile": 0.25}
+
+
+@pytest.mark.parametrize(
+    ("text", "chunks"),
+    [
+        ("", {}),
+        ("fix", {"fix": 1.0}),  # there is nothing else
+        ("Implement authentication", {"authentication": 1.0}),  # about a whole codebase
+        ("Round prices", {"Round prices": 1.0}),
+    ],
+)
+def test_what_has_no_other_words_is_one_chunk(text, chunks):
+    assert chunks_of(text, forms=0.0, related=0.0) == chunks

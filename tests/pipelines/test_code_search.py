@@ -10,7 +10,7 @@ from ctxbench.io.errors import ParameterError
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch, whole_texts
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.pipelines.strategies.files import CommitVotes, EntryPoints, PathPattern, RecentChanges
+from ctxbench.pipelines.strategies.files import CommitVotes, EntryPoints, PathPattern, PlannedFiles, RecentChanges
 from ctxbench.search.code_index import commit_history
 from ctxbench.selectors.selector import PipelineSelector
 from ctxbench.testing import check_selector, mock_resources
@@ -26,7 +26,10 @@ TREE = history(
     ("Drop the prompt of errors", {"src/app/errors.py": "oops", "src/app/prompt.py": "ask3"}),
     ("Colour prompts", {"src/app/prompt.py": "ask4", "src/app/colour.py": None}),
 )
-STEPS = (CommitVotes(), CommitVotes(commits=1), RecentChanges(), PathPattern(), EntryPoints())
+STEPS = (
+    *(CommitVotes(), CommitVotes(commits=1), CommitVotes(agreement=1.0), RecentChanges(), PathPattern()),
+    *(EntryPoints(), PlannedFiles(), PlannedFiles(of="names")),
+)
 
 
 def found(step, text, n=5, catalog=TREE, plan=None, **more):
@@ -73,6 +76,14 @@ class TestCommitVotes:
         assert [path for path, _ in found(CommitVotes(types=("chunk",)), "colour", 1, catalog)] == ["a.py::f"]
         assert [path for path, _ in found(CommitVotes(), "colour", 1, catalog)] == ["a.py"]
 
+    def test_with_agreement_a_vote_counts_by_the_share_of_the_words_that_its_message_holds(self):
+        plain, shared = (dict(found(CommitVotes(agreement=n), "prompt of errors", 4)) for n in (0.0, 1.0))
+        # `prompt` is in two of four messages, `error` too, and one has both
+        assert {
+            path: shared[path] / plain[path] for path in ("src/app/errors.py", "docs/index.md") if path in plain
+        } == {"src/app/errors.py": pytest.approx(1.0)}
+        assert shared["src/app/colour.py"] / plain["src/app/colour.py"] == pytest.approx(0.5)
+
 
 class TestRecentChanges:
     def test_a_change_counts_half_after_the_half_life(self):
@@ -116,6 +127,54 @@ class TestEntryPoints:
         assert found(EntryPoints(), "", plan=plan) == [("src/app/errors.py", 2.0), ("src/app/main.py", 0.5)]
 
 
+SHOP = Catalog(
+    Item(type="file", name=path, title=path, text=f"{path}\n\n{text}")
+    for path, text in {
+        "src/main.rs": "fn main() {}",
+        "src/auth/mod.rs": "use crate::config::Config;",
+        "src/config.rs": "pub struct Config;",
+        "src/users/user_service.rs": "use crate::users::user::User;",
+        "src/users/user.rs": "pub struct User;",
+        "src/routes.rs": "use crate::auth::login;",
+        "src/prices.rs": "pub fn euros() {}",
+        "tools/app/main.rs": "fn main() {}",
+    }.items()
+)
+
+
+class TestPlannedFiles:
+    def test_a_request_about_all_begins_with_forms_of_its_words_and_what_imports_link(self):
+        pytest.importorskip("tree_sitter_rust")
+        assert found(PlannedFiles(linked=0.5, entry=0.25), "Implement authentication", catalog=SHOP, time=None) == [
+            ("src/auth/mod.rs", 1.0),
+            ("src/config.rs", 0.5),
+            ("src/routes.rs", 0.5),
+            ("src/main.rs", 0.25),
+        ]
+
+    def test_a_name_of_several_parts_begins_with_the_path_that_holds_them_all(self):
+        pytest.importorskip("tree_sitter_rust")
+        step = PlannedFiles(of="names", linked=0.5)
+        assert found(step, "Fix UserService.find", catalog=SHOP, time=None) == [
+            ("src/users/user_service.rs", 1.0),
+            ("src/users/user.rs", 0.5),
+        ]
+        assert found(step, "Fix PriceService", catalog=SHOP, time=None) == []
+
+    @pytest.mark.parametrize("text", ["Fix UserService.find", "Round the prices", ""])
+    def test_other_requests_find_nothing(self, text):
+        assert found(PlannedFiles(), text, catalog=SHOP, time=None) == []
+
+    def test_a_word_of_many_paths_begins_nowhere(self):
+        many = Catalog(Item(type="file", name=f"auth/{n}.txt", text="x") for n in range(21))
+        assert found(PlannedFiles(), "Implement authentication", catalog=many, time=None) == []
+
+    def test_patterns_of_a_plan_come_before_words(self):
+        plan = {"file_patterns": ["price*"], "strategy": {"name": "broad", "patterns": []}}
+        step = PlannedFiles(entry=0.0)
+        assert found(step, "Implement authentication", catalog=SHOP, plan=plan, time=None) == [("src/prices.rs", 1.0)]
+
+
 @pytest.mark.parametrize("step", STEPS, ids=repr)
 def test_what_came_later_moves_no_score(step):
     for n in range(1, 6):
@@ -129,7 +188,7 @@ def test_a_catalog_without_code_or_commits_gives_nothing(step):
     assert found(step, "colour", catalog=Catalog([Item(type="rule", name="main.py", text="colour")])) == []
 
 
-@pytest.mark.parametrize("name", ["history", "change", "pattern", "entry_points"])
+@pytest.mark.parametrize("name", ["history", "change", "pattern", "planned", "entry_points"])
 def test_searches_conform_over_a_history(name):
     requests = [request(text, n) for n, text in enumerate(["colour errors", "prompt main.py", "", "Ask again", "x"], 1)]
     selector = PipelineSelector(name, Pipeline.of({"analyse": "whole", "retrieve": name}), mock_resources())
@@ -141,6 +200,9 @@ def test_searches_conform_over_a_history(name):
     [
         (CommitVotes, {"commits": 0}, "commits"),
         (CommitVotes, {"spread": -1.0}, "spread"),
+        (CommitVotes, {"agreement": 3.0}, "agreement"),
+        (PlannedFiles, {"of": "all"}, "of"),
+        (PlannedFiles, {"linked": 2.0}, "linked"),
         (RecentChanges, {"half_life_days": 0.0}, "half_life_days must be above 0, got 0.0"),
         (PathPattern, {"types": ()}, "at least one type"),
         (PathPattern, {"types": ("rule",)}, "one of file, chunk"),

@@ -12,7 +12,17 @@ from ctxbench.io.errors import ParameterError
 from ctxbench.model.candidates import Candidates, Origin, Rule, place_among
 from ctxbench.model.items import Catalog
 from ctxbench.model.requests import Batch, Query
-from ctxbench.pipelines.strategies.cut import AtLeast, First, Gap, Margin, PerChunk, Standard, TopChunks, offered_length
+from ctxbench.pipelines.strategies.cut import (
+    AtLeast,
+    First,
+    Gap,
+    Margin,
+    Matched,
+    PerChunk,
+    Standard,
+    TopChunks,
+    offered_length,
+)
 
 QUERY = Query.of_chunks(Batch.of(Catalog([]), []), [])  # no cut looks at the query
 PROPERTY = settings(max_examples=150, deadline=None, database=None, derandomize=True)
@@ -34,6 +44,26 @@ def offered(step, candidates: Candidates) -> list[list[int]]:
     after = cut(step, candidates)
     rows = [after.rows(request) for request in range(after.n_requests)]
     return [after.item[row][after.chosen[row]].tolist() for row in rows]
+
+
+class TestMatched:
+    MERGED = table([0.9, 0.8, 0.7]).with_columns(
+        words=np.array([np.nan, 0.8, np.nan]), paths=np.array([np.nan, np.nan, 1.0]), changes=np.array([0.9, 0.1, 0.2])
+    )
+
+    def test_what_no_named_source_found_is_excluded_with_its_rule(self):
+        after = cut(Matched(by=("words", "paths")), self.MERGED)
+        assert after.chosen.tolist() == [False, True, True]
+        assert after.rules[after.out[0]] == Rule.of("unmatched", by="words, paths")
+        assert offered(Matched(by=("words",)), self.MERGED) == [[1]]
+
+    def test_without_sources_nothing_changes(self):
+        assert Matched().off
+        assert offered(Matched(by=("words",)), table([0.9])) == [[0]]  # one retriever has no sources
+
+    def test_a_source_that_is_not_there_is_refused(self):
+        with pytest.raises(ParameterError, match="by names word; the sources are words, paths, changes"):
+            cut(Matched(by=("word",)), self.MERGED)
 
 
 class TestStandard:

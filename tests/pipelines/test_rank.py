@@ -34,6 +34,18 @@ def ranked(step: Rrf | Weighted, candidates: Candidates) -> list[list[tuple[int,
     return [list(zip(after.item[row].tolist(), after.score[row].tolist(), strict=True)) for row in rows]
 
 
+@pytest.mark.parametrize(
+    "step", [Rrf(), Weighted(), Weighted(weights={"dense": 3.0, "bm25": 1.0}, normalise="min_max")], ids=repr
+)
+def test_the_parts_of_a_score_add_up_to_it(step):
+    table = joined({"dense": found({0: 0.9, 1: 0.8, 2: 0.1}), "bm25": found({2: 12.0, 0: 3.0})})
+    after = step(QUERY, table, testing.mock_resources())
+    parts = step.score_parts(after)
+    assert set(parts) == {"dense", "bm25"}
+    assert np.add(*parts.values()) == pytest.approx(after.score)
+    assert parts["bm25"][after.item == 1] == 0.0  # that source did not find it
+
+
 def test_an_item_scores_the_sum_of_its_reciprocal_ranks():
     table = joined({"dense": found({0: 0.9, 1: 0.8, 2: 0.1}), "bm25": found({2: 12.0, 0: 3.0})})
     # item 0: ranks 1 and 2; item 2: ranks 3 and 1; item 1: rank 2 in one

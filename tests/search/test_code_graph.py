@@ -1,4 +1,4 @@
-"""Edges between the files of a tree, and PageRank over them."""
+"""Edges between the files of a tree."""
 
 from __future__ import annotations
 
@@ -64,18 +64,11 @@ def test_edges_of_the_same_ends_are_added_and_those_to_itself_left_out():
 
 def test_no_files_have_no_edges():
     of = tree({})
-    assert [edges(of, kind) for kind in ("imports", "uses", "users", "tests", "links")] == [{}] * 5
+    assert [edges(of, kind) for kind in ("imports", "uses", "users", "tests")] == [{}] * 4
 
 
-def test_ranks_solve_the_equation_of_the_walk():
-    of = tree({"a.py": "import b\nimport c", "b.py": "import a\nimport d", "c.py": "", "d.py": "import a"})
-    n, leads = len(of.item), {0: 0.5, 1: 1.0}
-    home = np.array([0.5, 1.0] + [0.0] * (n - 2)) / 1.5
-    walk = np.zeros((n, n))  # from a file, to a file
-    for file in range(n):
-        ends, weights = of.links.of_file(file)
-        walk[file, ends] = weights / weights.sum() if len(ends) else 0.0
-        if not len(ends):
-            walk[file] = home
-    wanted = np.linalg.solve(np.eye(n) - 0.85 * walk.T, 0.15 * home)
-    assert of.ranks(leads) == pytest.approx(wanted, abs=1e-3)
+def test_files_that_imports_link_with_some_are_near_them():
+    of = tree({"a.py": "import b", "b.py": "", "c.py": "import a", "d.py": "import c"})
+    names = of.paths.path.names
+    assert [names[path] for path in of.near(np.array([names.index("a.py")]))] == ["b.py", "c.py"]
+    assert of.near(np.array([], dtype=np.int64)).tolist() == []

@@ -33,10 +33,17 @@ def test_files_whose_paths_hold_two_colons_are_different_files():
 def test_a_word_counts_by_how_rare_it_is_among_the_paths_that_are_seen():
     paths, every = ItemPaths.of(FILES), np.ones(3, dtype=bool)
     red, shade = math.log(1 + 2.5 / 1.5), math.log(1 + 1.5 / 2.5)  # of three paths one has `red`, and two have `shade`
-    shares = paths.shares(["the red shades of noon"], every)
+    shares = paths.shares(["the red shades of noon"], [1.0], every)
     assert shares == pytest.approx([1.0, shade / (red + shade), 0.0])
-    assert paths.shares(["red"], np.array([False, True, True])).tolist() == [0.0, 0.0, 0.0]
-    assert paths.shares(["noon"], every).tolist() == paths.shares([], every).tolist() == [0.0] * 3
+    assert paths.shares(["red"], [1.0], np.array([False, True, True])).tolist() == [0.0, 0.0, 0.0]
+    assert paths.shares(["noon"], [1.0], every).tolist() == paths.shares([], [], every).tolist() == [0.0] * 3
+
+
+def test_a_word_of_a_lighter_chunk_counts_less():
+    paths, every = ItemPaths.of(FILES), np.ones(3, dtype=bool)
+    red, shade = math.log(1 + 2.5 / 1.5), 0.5 * math.log(1 + 1.5 / 2.5)
+    for chunks, weights in ((["red", "shades red"], [1.0, 0.5]), (["red shades", "red"], [0.5, 1.0])):
+        assert paths.shares(chunks, weights, every) == pytest.approx([1.0, shade / (red + shade), 0.0])
 
 
 def test_values_of_paths_and_items_are_each_others():

@@ -63,6 +63,29 @@ def test_the_pair_is_told_in_the_chunks_that_were_searched(resources):
     assert found.chosen[1].item_chunk == "release is frozen in"
 
 
+def test_bm25_tells_the_matched_words_as_they_were_asked_with_their_shares(resources):
+    freeze, calendar = explained(resources, "Releases to freeze in October", selector="bm25").chosen[1:3]
+    assert (set(freeze.words), set(calendar.words)) == ({"releases", "freeze"}, {"releases", "october"})
+    assert [sum(entry.words.values()) for entry in (freeze, calendar)] == pytest.approx([1.0, 1.0])
+    assert list(freeze.words) == ["freeze", "releases"]  # the rarer word gives more
+    assert freeze.as_dict()["words"] == freeze.words
+    assert "shares" not in freeze.as_dict()
+
+
+def test_hybrid_tells_what_each_of_its_features_gives(resources):
+    found = explained(resources, "freeze the release", selector="hybrid", given={"n": 1}).chosen[1]
+    assert found.item is FREEZE
+    assert set(found.shares) == {"similarity.score", "fields.bm25_share", "fields.name", "fields.description"}
+    assert sum(map(abs, found.shares.values())) == pytest.approx(1.0)
+    assert found.shares["fields.bm25_share"] == pytest.approx(0.5 / found.offered.score)  # the best by words
+    assert set(found.words) == {"freeze", "release"}
+
+
+def test_where_the_score_is_no_sum_nothing_is_told_of_it(resources):
+    found = explained(resources, "freeze the release").chosen[1]
+    assert (found.shares, found.words, found.factor) == ({}, {}, 1.0)
+
+
 def test_where_an_item_led_here_its_name_and_its_chunk_are_given(resources):
     spec = {
         "retrieve": {"dense": {"chunks": {"windows": {"size": 4, "overlap": 0}}}},

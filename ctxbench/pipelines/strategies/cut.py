@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from ctxbench.io.errors import ParameterError, SelectorError, check_range, number_within
+from ctxbench.io.errors import Message, ParameterError, SelectorError, check_range, number_within
 from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray, firsts
-from ctxbench.model.candidates import BEYOND_CHUNKS, Candidates, Rule, place_among
+from ctxbench.model.candidates import BEYOND_CHUNKS, Candidates, Rule, place_among, sources_of
 from ctxbench.model.items import Catalog
 from ctxbench.model.requests import Query
 from ctxbench.model.resources import Resources
@@ -638,6 +638,44 @@ class AtLeast(Strategy):
         if self.at_most is None:
             return table
         return table.exclude(alive & ~low & (rank >= self.at_most), Rule.of("first_at_most", at_most=self.at_most))
+
+
+@dataclass(frozen=True)
+class Matched(Strategy):
+    """Exclude the items that none of some sources of a `merge` found.
+
+    Attributes:
+        by: names of sources, at least one. Empty = the step is off.
+
+    For a source that finds items whatever the request says, such as `change`: what it alone found matches nothing.
+    Behind a single retriever, and of items that the search did not find, nothing changes. Empty in, empty out. Cost:
+    linear in the candidates. Source: ours.
+    """
+
+    by: tuple[str, ...] = ()
+    itemwise: ClassVar[bool] = True
+    rule_words: ClassVar[Mapping[str, str]] = {"unmatched": "none of {by} found it"}
+
+    @property
+    def off(self) -> bool:
+        """Whether no source is named."""
+        return not self.by
+
+    def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
+        """Exclude what only other sources found.
+
+        Raises:
+            ParameterError: no source is called so.
+        """
+        columns = sources_of(candidates)
+        if "" in columns:
+            return candidates
+        if unknown := set(self.by) - set(columns):
+            raise ParameterError(
+                Message("pipelines.matched-unknown-source", unknown=sorted(unknown), sources=list(columns))
+            )
+        unmatched = candidates.ranked & np.all([np.isnan(columns[name]) for name in self.by], axis=0)
+        return candidates.exclude(unmatched, Rule.of("unmatched", by=", ".join(self.by)))
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,15 @@ from ctxbench.model.items import TEXT_FIELDS, Catalog, Item, check_item_types
 from ctxbench.model.requests import Batch, Query
 from ctxbench.model.resources import CHAT, OLLAMA, Resources, row_over
 from ctxbench.model.selection import with_values
-from ctxbench.model.strategies import FirstN, Strategy
-from ctxbench.pipelines.code_requests import ContextPlan, heuristic_plan, model_plans, named_code, read_intent
+from ctxbench.model.strategies import FirstN, Strategy, later
+from ctxbench.pipelines.code_requests import (
+    ContextPlan,
+    heuristic_plan,
+    model_plans,
+    named_code,
+    read_intent,
+    weighted_chunks,
+)
 from ctxbench.search.code_facts import is_document_path, is_made_file, is_made_text, is_test_path
 from ctxbench.search.code_index import (
     CodeTree,
@@ -37,12 +44,44 @@ from ctxbench.search.code_index import (
     named_paths,
 )
 from ctxbench.search.dense import ranked_by
-from ctxbench.search.words import TextIndex, keywords, rows_of
+from ctxbench.search.words import TextIndex, keywords, name_parts, rows_of
 
 DEFAULT_MODEL = "qwen2.5-coder:7b"
 _STEP = "analyse.plan"
 _MOST_FILES = 20  # that one name stands for
 _TRIES = 2  # of an exchange with a model's server
+
+
+@dataclass(frozen=True)
+class CodeWords(Strategy):
+    """The request as one chunk, and other words that code may say in its place as chunks that count less.
+
+    Attributes:
+        asking: weight of words that say what work is wanted, `implement`, `fix`, `bug`; 0 leaves them out. So does a
+            request about a whole codebase (`intent`): there they say nothing of where.
+        forms: weight of other forms of the request's words in code: `auth` for `authentication`, and back, `config`,
+            `ctx`, `req` and the like; 0 = none.
+        related: weight of what goes with a word: `login`, `session`, `user` and `token` with `authentication`.
+
+    A request of nothing but `asking` words is one chunk of weight 1; a blank one has no chunk. A dense search compares
+    each chunk alone. Cost: linear in the text. Source: document 003, the keywords and patterns of its first example;
+    the table of forms is ours.
+    """
+
+    asking: float = 0.1
+    forms: float = 0.3
+    related: float = 0.2
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = dict.fromkeys(("asking", "forms", "related"), (0.0, 10.0))
+
+    def __call__(self, batch: Batch, resources: Resources) -> Query:
+        """Chunk the text of every request."""
+        chunks, weights = [], []
+        for request in batch.requests:
+            asking = 0.0 if read_intent(request.text).scope == "codebase" else self.asking
+            rows = weighted_chunks(request.text, asking=asking, forms=self.forms, related=self.related)
+            chunks.append([chunk for chunk, _ in rows])
+            weights.append([weight for _, weight in rows])
+        return Query.of_chunks(batch, chunks, weights=weights)
 
 
 @dataclass(frozen=True)
@@ -306,6 +345,8 @@ class CommitVotes(_CodeSearch):
         commits: so many of the most similar commits vote, >= 1; of equals the latest.
         spread: a commit's vote for a file is its similarity / (files that it changed) ** spread, 0 to 2; at 0 a commit
             that changed many files says as much of each as one that changed it alone.
+        agreement: and times (the share of the request's words, by weight and rarity, that its message holds) **
+            agreement, 0 to 2; at 0 a commit that shares one word of ten votes by its similarity alone.
 
     A commit is a message of kind `commit` with links of type `changes`; a file that was renamed, with a link of type
     `renamed_from`, has the votes of its older names, too. Similarity is BM25 of its message for the
@@ -318,17 +359,22 @@ class CommitVotes(_CodeSearch):
 
     commits: int = 30
     spread: float = 0.5
+    agreement: float = later(0.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range("commits", self.commits, 1)
         check_range("spread", self.spread, 0, 2)
+        check_range("agreement", self.agreement, 0, 2)
 
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
         batch, history = query.batch, commit_history(query.batch.catalog, resources)
         chunks, weights = query.chunks(request), query.weights(request).tolist()
         visible = history.visible_commits(batch, request)
-        return history.votes(history.voices(chunks, weights, visible, self.commits, self.spread))
+        voices = history.voices(chunks, weights, visible, self.commits, self.spread)
+        if self.agreement:
+            voices = voices * history.agreement(chunks, weights, visible) ** self.agreement
+        return history.votes(voices)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -369,10 +415,10 @@ class PathPattern(_CodeSearch):
     A file that is named scores 1 more than the others: by its path, by enough of the end of it, such as `core.py` or
     `click/core.py`, or as a module, `click.core.Context` or `click::core`. Beside that, the score is in [0, 1]: with a
     plan the share of its `file_patterns` that the path matches (`*auth*`, and `auth` alike; letters of either case),
-    without the share of the request's words that occur in the path, each weighed by how rare it is in the paths that
-    the request sees; identifiers are split, English endings taken off. What has neither is not found, so a blank
-    request finds nothing. Each item counts as one chunk. Cost: linear in the paths. Source: document 002, "Scan for
-    files".
+    without the share of the request's words that occur in the path, each by its chunk's weight and by how rare it is in
+    the paths that the request sees; identifiers are split, English endings taken off. What has neither is not found, so
+    a blank request finds nothing. Each item counts as one chunk. Cost: linear in the paths. Source: document 002, "Scan
+    for files".
     """
 
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
@@ -381,7 +427,7 @@ class PathPattern(_CodeSearch):
         score = np.zeros(len(visible))
         score[named_paths(query.batch.requests[request].text, paths.ends, visible)] = 1.0
         if not (patterns := _planned(query, request, "file_patterns", "patterns")):
-            return paths.by_item(score + paths.shares(chunks, visible))
+            return paths.by_item(score + paths.shares(chunks, query.weights(request).tolist(), visible))
         for index in np.flatnonzero(visible).tolist():
             score[index] += sum(fits_pattern(paths.path.names[index], pattern) for pattern in patterns) / len(patterns)
         return paths.by_item(score)
@@ -408,6 +454,71 @@ class SymbolDefiners(_CodeSearch):
         names = _planned(query, request, "symbols_to_find", "symbols") or named_code(query.batch.requests[request].text)
         score = code_symbols(catalog, resources).matches(names, query.batch.visible[request])
         return np.where(catalog.facts.type.are("file"), paths.by_item(paths.best(score)), score)
+
+
+_MOST_STARTS = 20  # a word that more paths hold says nothing of where to begin
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedFiles(_CodeSearch):
+    """Files that a request of one kind begins with, and those that an import links with one.
+
+    Attributes:
+        n: how many items are found for a request; 0 = none.
+        of: `codebase`, requests about a whole codebase that name no code; they begin with the files whose paths hold a
+            word of theirs, or another form of one in code (`code_words`), or match a plan's `file_patterns`. Or
+            `names`, requests that name code; they begin with the files whose paths hold all parts of a name of several:
+            `user_service.rs` for `UserService.find_by_email`.
+        types: of the items that are found, as of `history`.
+        linked: score of a file that imports one of these, or is imported by one, 0 to 1.
+        entry: score of main files above which there is no folder but `src`, for `codebase`, 0 to 1.
+
+    What a request begins with scores 1. A name, word or pattern of over 20 paths begins nowhere. Other requests find
+    nothing. Each item counts as one chunk. Cost: linear in the paths; for a request that begins somewhere, the imports
+    of the tree. Source: document 003, "Context Expansion Pipeline" and its examples.
+    """
+
+    of: Literal["codebase", "names"] = "codebase"
+    linked: float = 0.9
+    entry: float = 0.8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("of", self.of, ("codebase", "names"))
+        check_range("linked", self.linked, 0, 1)
+        check_range("entry", self.entry, 0, 1)
+
+    def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
+        paths, mask = item_paths(query.batch.catalog, resources), query.batch.visible[request]
+        intent, visible = read_intent(query.batch.requests[request].text), paths.visible_paths(mask)
+        score = np.zeros(len(visible))
+        if self.of == "names":
+            parts = ({part for part in name_parts(name) if len(part) > 1} for name in _pieces(intent.entities))
+            rows = paths.holding(part for part in parts if len(part) > 1)
+        elif intent.scope != "codebase" or intent.entities:
+            return paths.by_item(score)
+        else:
+            score[visible & (paths.entries == 1.0)] = self.entry
+            rows = self._rows_of_words(query, request, paths)
+        starts = [row & visible for row in rows if 0 < np.count_nonzero(row & visible) <= _MOST_STARTS]
+        if starts:
+            start = np.any(starts, axis=0)
+            tree = code_trees(query.batch.catalog, resources).of(mask)
+            score[tree.near(np.flatnonzero(start))] = self.linked
+            score[start] = 1.0
+        return paths.by_item(score)
+
+    def _rows_of_words(self, query: Query, request: int, paths: ItemPaths) -> list[BoolArray]:
+        """The paths that match each pattern of a plan, else those that hold each word or another form of one."""
+        if patterns := _planned(query, request, "file_patterns", "patterns"):
+            return [np.array([fits_pattern(path, pattern) for path in paths.path.names]) for pattern in patterns]
+        chunks = weighted_chunks(query.batch.requests[request].text, asking=0.0, forms=1.0, related=0.0)
+        return paths.holding({word} for chunk, _ in chunks for word in name_parts(chunk))
+
+
+def _pieces(names: Sequence[str]) -> Iterator[str]:
+    """The parts of dotted names, paths and the like."""
+    return (piece for name in names for piece in re.split(r"\.|::|#|/", name))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -441,6 +552,8 @@ def _planned(query: Query, request: int, *names: str) -> list[str]:
     return list(dict.fromkeys(str(text) for texts in values for text in texts))
 
 
+KIND_FACTOR = "file_kinds.factor"
+"""Column of what the score was multiplied with for what the file is for."""
 _CODE, _DOCUMENT, _MADE, _TEST = range(4)
 _ASKS_DOCUMENTS = re.compile(
     r"\b(?:docs|documentation|document(?:s|ed|ing)?|readmes?|changelogs?|tutorials?|guides?)\b", re.IGNORECASE
@@ -498,7 +611,7 @@ class FileKinds(Strategy):
             named = np.zeros(len(paths.path.names), dtype=np.float64)
             named[named_paths(request.text, paths.ends, paths.visible_paths(batch.visible[at]))] = 1.0
             factor[rows][paths.by_item(named)[candidates.item[rows]] > 0] = 1.0
-        return reranked(candidates, candidates.score * factor)
+        return reranked(candidates.with_columns(**{KIND_FACTOR: factor}), candidates.score * factor)
 
 
 def _kinds_of(items: Sequence[Item]) -> IntArray:
@@ -535,21 +648,20 @@ class CodeLinks(Strategy):
     Attributes:
         by: `imports`, what a file imports, by the rules of its language; `references`, files that use names which it
             defines; `tests`, the test of a file and what a test is of, by their names; `co_change`, files that the same
-            earlier commits changed; `pagerank`, what a walk along imports and names used comes by most often.
-        depth: so many passes, 0 to 5; 0 changes nothing. With `pagerank` no file further away is added.
+            earlier commits changed.
+        depth: so many passes, 0 to 5; 0 changes nothing.
         max_files: at most so many files per request, over all passes; 0 changes nothing.
 
     Only files that a search might offer are added and lead further; what the session holds does not lead. A file's
     score in a pass is the sum over what leads to it of the weight of the edge, in (0, 1], by the place of the one that
     leads, from 1, among what is chosen, or times half the score that it was added with; `via_item` is the one that
-    gives most, the column `code.distance` the pass. With `pagerank` the score is the rank, the walk starting anew at
-    what is chosen, each by 1 / its place. All is read off what the request sees: files, commits and imports as they
-    were at its time. A rank step behind orders all anew. Nothing chosen, nothing added. Cost: imports and names of
-    a tree are read when it is first asked for; then linear in the edges of what is reached. Source: document 002,
+    gives most, the column `code.distance` the pass. All is read off what the request sees: files, commits and imports
+    as they were at its time. A rank step behind orders all anew. Nothing chosen, nothing added. Cost: imports and names
+    of a tree are read when it is first asked for; then linear in the edges of what is reached. Source: document 002,
     `traverse_imports`, `find_symbol_references`.
     """
 
-    by: Literal["imports", "references", "tests", "co_change", "pagerank"] = "imports"
+    by: Literal["imports", "references", "tests", "co_change"] = "imports"
     depth: int = 1
     max_files: int = 5
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {"depth": (0, 5), "max_files": (0, math.inf)}
@@ -575,9 +687,8 @@ class CodeLinks(Strategy):
             tree = trees.of(query.batch.visible[at])
             leads = _leads(tree, chosen)
             free = query.batch.eligible[at][tree.item] & ~np.isin(tree.item, chosen)
-            reach = self._by_rank if self.by == "pagerank" else self._by_passes
             edges = self._edges(query.batch, at, tree, resources)
-            rows += [(at, *row) for row in reach(tree, leads, free, edges)] if leads else []
+            rows += [(at, *row) for row in self._by_passes(tree, leads, free, edges)] if leads else []
         score = np.array([row[2] for row in rows], dtype=np.float64)
         numbers = np.array([(row[0], row[1], row[3], row[4]) for row in rows], dtype=np.int64).reshape(-1, 4)
         request, item, via, distance = numbers.T
@@ -603,25 +714,6 @@ class CodeLinks(Strategy):
             room -= len(chosen)
             front = {end: (score[end] / 2, int(tree.item[end])) for end in chosen}
 
-    def _by_rank(self, tree: CodeTree, leads: Leads, free: BoolArray, edges: Neighbours) -> Iterator[Row]:
-        """The items that a random walk visits most: item, rank, the item that passes most on to it, and distance."""
-        rank = tree.ranks({file: weight for file, (weight, _) in leads.items()})
-        distance, front = dict.fromkeys(leads, 0), list(leads)
-        passed: dict[int, tuple[float, int]] = {}
-        for step in range(1, self.depth + 1):
-            reached = []
-            for file in front:
-                via = leads[file][1] if file in leads else int(tree.item[file])
-                for end, share in zip(*(array.tolist() for array in edges(file)), strict=True):
-                    if distance.setdefault(end, step) == step:
-                        reached.append(end)
-                        candidate = (float(rank[file]) * share, via)
-                        passed[end] = max(passed.get(end, (0.0, -1)), candidate, key=lambda pair: pair[0])
-            front = list(dict.fromkeys(reached))
-        near = sorted((file for file in passed if free[file]), key=lambda file: (-rank[file], file))
-        for file in near[: self.max_files]:
-            yield int(tree.item[file]), float(rank[file]), passed[file][1], distance[file]
-
     def _edges(self, batch: Batch, request: int, tree: CodeTree, resources: Resources) -> Neighbours:
         """Where each file of a request's tree leads."""
         if self.by == "co_change":
@@ -633,7 +725,7 @@ class CodeLinks(Strategy):
                 return np.flatnonzero(share), share[share > 0]
 
             return changed_with
-        names = {"imports": "imports", "references": "users", "tests": "tests", "pagerank": "links"}
+        names = {"imports": "imports", "references": "users", "tests": "tests"}
         edges: FileEdges = getattr(tree, names[self.by])
         return edges.of_file
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ctxbench.io.errors import Message, ParameterError, check_choice, check_range, number_within
 from ctxbench.model.arrays import FloatArray, IntArray, firsts
-from ctxbench.model.candidates import MARGIN, RECEIVED, SEARCHED, SECONDS, SENT, Candidates, Note, Rule, reranked
+from ctxbench.model.candidates import MARGIN, RECEIVED, SECONDS, SENT, Candidates, Note, Rule, reranked, sources_of
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Query, Request
 from ctxbench.model.resources import CHAT, Resources
@@ -53,19 +53,16 @@ class Rrf(Strategy):
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Score by the ranks in every source; `chunk_rank` becomes the place in the new order."""
-        searched = candidates.tier > 0
-        score = np.zeros(len(candidates), dtype=np.float64)
-        for source in sources_of(candidates).values():
-            rows = np.flatnonzero(searched & ~np.isnan(source))
-            score[rows] += 1.0 / (self.k + _request_ranks(candidates.request[rows], source[rows]))
-        return reranked(candidates, score)
+        return reranked(candidates, np.asarray(np.add.reduce(list(self.score_parts(candidates).values()), axis=0)))
 
-
-def sources_of(candidates: Candidates) -> dict[str, FloatArray]:
-    """The scores of each source of a `merge`, NaN if it did not find the item; of one retriever the scores, unnamed."""
-    columns = candidates.columns.items()
-    merged = {name: column for name, column in columns if "." not in name and name != SEARCHED}
-    return merged or {"": candidates.score}
+    def score_parts(self, candidates: Candidates) -> dict[str, FloatArray]:
+        """1 / (k + rank) in each source."""
+        parts = {}
+        for name, source in sources_of(candidates).items():
+            rows = np.flatnonzero((candidates.tier > 0) & ~np.isnan(source))
+            parts[name] = np.zeros(len(candidates), dtype=np.float64)
+            parts[name][rows] = 1.0 / (self.k + _request_ranks(candidates.request[rows], source[rows]))
+        return parts
 
 
 def _request_ranks(request: IntArray, score: FloatArray) -> IntArray:
@@ -178,6 +175,14 @@ class Weighted(FittedWeights):
             raise ParameterError(f"lowest names {_list(self.lowest)}; the sources are {_list(sources)}")
         values = normalised(candidates, self.normalise, lowest=self.lowest)
         return reranked(candidates, fused(values, weights))
+
+    def score_parts(self, candidates: Candidates) -> dict[str, FloatArray]:
+        """What each source adds to the mean; nothing where the weights come from a file."""
+        if self.calibration is not None or "" in sources_of(candidates):
+            return {}
+        values = normalised(candidates, self.normalise, lowest=self.lowest)
+        weights = self.weights or dict.fromkeys(values, 1.0)
+        return {name: fused({name: value}, weights) for name, value in values.items()}
 
 
 def fused(values: Mapping[str, FloatArray], weights: Mapping[str, float]) -> FloatArray:
@@ -340,6 +345,13 @@ class Linear(FittedWeights):
         retrieved[hits.rows] = hits.score
         score[hits.rows] = linear_scores(column_values(table, columns, hits), np.array(list(weights.values())))
         return reranked(table.with_columns(**{RETRIEVED: retrieved}), score)
+
+    def score_parts(self, candidates: Candidates) -> dict[str, FloatArray]:
+        """Each feature by its weight; nothing where the weights come from a file."""
+        features = {name: candidates.columns.get(name) for name in self.weights if self.calibration is None}
+        return {
+            name: np.nan_to_num(self.weights[name] * column) for name, column in features.items() if column is not None
+        }
 
 
 def read_weights(values: Mapping[str, Any]) -> dict[str, float]:

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import itemgetter
 from types import MappingProxyType
@@ -35,7 +35,7 @@ from ctxbench.search.dense import (
     ranked_by,
     row_dots,
 )
-from ctxbench.search.word_index import VARIANTS, Bm25fIndex, WordIndex, bm25_index, query_words
+from ctxbench.search.word_index import VARIANTS, Bm25fIndex, Bm25Index, WordIndex, bm25_index, query_words
 from ctxbench.search.words import FIELDS, FUZZY_FIELDS, FuzzyIndex, WordRule
 
 Pool: TypeAlias = Literal["max", "mean", "top"]
@@ -515,10 +515,7 @@ class Bm25(Strategy):
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Score every request's chunks, taken together."""
-        batch, rule = query.batch, self.word_rule
-        names = ("k1", "b", "variant", "server", "bodies", "parameters")
-        settings = {name: getattr(self, name) for name in names} | {"rule": rule}
-        index = bm25_index(batch.catalog, resources, **settings)
+        batch, index = query.batch, self._index(query.batch.catalog, resources)
         words_by_request = [index.words(query.chunks(row), query.weights(row).tolist()) for row in range(len(batch))]
         scores = _scores(index, words_by_request, query, self.statistics)
         masks = [
@@ -526,6 +523,31 @@ class Bm25(Strategy):
             for row, score, words in zip(batch.eligible, scores, words_by_request, strict=True)
         ]
         return ranked_by(scores, masks, depth=self.depth)
+
+    def _index(self, catalog: Catalog, resources: Resources) -> Bm25Index:
+        names = ("k1", "b", "variant", "server", "bodies", "parameters")
+        return bm25_index(catalog, resources, **{name: getattr(self, name) for name in names}, rule=self.word_rule)
+
+    def word_shares(
+        self, query: Query, request: int, items: IntArray, resources: Resources
+    ) -> list[Mapping[str, float]]:
+        """The words that each item holds, as the request first spells them, with their shares of the score."""
+        index, chunks = self._index(query.batch.catalog, resources), query.chunks(request)
+        weights = index.words(chunks, query.weights(request).tolist())
+        spelled: dict[str, str] = {}
+        plain_rule = replace(self.word_rule, stem=False)
+        for stems, plain in zip(self.word_rule.of_chunks(chunks), plain_rule.of_chunks(chunks), strict=True):
+            spelled = {**dict(zip(stems, plain, strict=True)), **spelled}
+        one = query.select_requests(np.array([request]))
+        parts = [_scores(index, [{word: weight}], one, self.statistics)[0][items] for word, weight in weights.items()]
+        return [_shares(dict(zip(map(spelled.get, weights), row, strict=True))) for row in np.array(parts).T.tolist()]
+
+
+def _shares(values: Mapping[str | None, float]) -> dict[str, float]:
+    """Values above 0 as shares of their sum, highest first."""
+    total = math.fsum(values.values())
+    ordered = sorted(values.items(), key=lambda pair: -pair[1])
+    return {str(name): value / total for name, value in ordered if value > 0}
 
 
 def _scores(

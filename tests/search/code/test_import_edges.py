@@ -145,7 +145,8 @@ SUB = ("core/src/sub/own.rs", "core/src/sub/x.rs")
         ("core/src/low.rs", "use std::fmt; use sub::own; use app::log;", []),
         ("core/src/low.rs", "use log::info; use core::fmt;", []),
         ("app/src/log.rs", "use log::info; use gone::low;", []),
-        ("core/src/orphan.rs", "use crate::low;", []),
+        ("core/src/orphan.rs", "use crate::low; use crate::sub::x::f;", ["core/src/low.rs", "core/src/sub/x.rs"]),
+        ("core/src/orphan.rs", "use crate::gone; use super::low;", []),
     ],
 )
 def test_rust(path, text, imported):
