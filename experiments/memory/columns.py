@@ -375,21 +375,22 @@ def page(tables: Tables) -> Page:
     corpora = list(dict.fromkeys(ten["corpus"]))
     rows = []
     for corpus in corpora:
-        shares = {name: f"{100 * at_ten.loc[(corpus, name), 'completeness']:.1f}" for name in DRAWN}
+        shares = {f"{name} %": f"{100 * at_ten.loc[(corpus, name), 'completeness']:.1f}" for name in DRAWN}
         counted = int(at_ten.loc[(corpus, MEMORY), "questions"])
         row = {"corpus": f"{corpus}: {KINDS[corpus]}, {counted:,} questions", **shares}
-        row["`memory` and `hybrid` at equal tokens"] = points_of(corpus, MEMORY)
-        rows.append({**row, "with weights found on the others": points_of(corpus, OF_OTHERS)})
+        row["`memory` over `hybrid`, points"] = points_of(corpus, MEMORY)
+        rows.append({**row, "weights found on the others, points": points_of(corpus, OF_OTHERS)})
     memory = ten[ten["weights"] == MEMORY].set_index("corpus")
     better = [name for name in corpora if memory.loc[name, "low"] > 0]
-    gained = " and ".join(f"{memory.loc[name, 'points']:+.1f} points on {KINDS[name]}" for name in better) or "no gain"
+    points = " and ".join(f"{memory.loc[name, 'points']:+.1f} points" for name in better) or "no points"
+    gained = f"{points} of completeness over `hybrid` on {' and '.join(KINDS[name] for name in better)}"
     same = " and ".join(KINDS[name] for name in corpora if name not in better)
     gains = features_of(tables["features"])
     left_out = at_ten.loc[(GENERATED, LEFT_OUT)]
     ahead = left_out["recall"] - at_ten.loc[(GENERATED, HYBRID), "recall"]
     return Page(
         title="Which ranking for memories?",
-        answer=f"Take `memory`: at equal tokens {gained} over `hybrid`" + f"; not significant on {same}." * bool(same),
+        answer=f"Take `memory`: at equal tokens {gained}" + f"; not significant on {same}." * bool(same),
         picture=Picture(draw=lambda figure: draw(curves, figure), alt=" ".join(ALT.split()), height=330),
         table=rows,
         notes=[
