@@ -23,7 +23,7 @@ from ctxbench.io.rows import instant
 from ctxbench.memory.engine import ContextCache
 from ctxbench.memory.memories import Event, Memory
 from ctxbench.memory.service import ContextService, ServedContext
-from ctxbench.memory.stores import DictStore
+from ctxbench.memory.sqlite_store import SqliteStore
 from ctxbench.model.items import Item
 from ctxbench.model.requests import Request
 
@@ -63,7 +63,7 @@ class _Replay:
 
     def __init__(self, seed: int) -> None:
         self.dice, self.now, self.counts = random.Random(seed), 0.0, Counter[str]()  # noqa: S311 - no secret
-        self.store = DictStore()
+        self.store = SqliteStore(":memory:")
         self.store.create_workspace(WORKSPACE)
         self.document: dict[str | None, tuple[float, dict[str, Any]]] = {}  # by thread: last use, answer
         self.said = 0

@@ -7,8 +7,8 @@ import pytest
 from ctxbench.memory import ContextEngine, ContextOptions, EngineError, SearchOptions
 from ctxbench.memory.memories import Memory, Relationship
 from ctxbench.memory.sqlite_store import SqliteStore
-from ctxbench.memory.stores import DictStore
 from ctxbench.selectors.definitions import definition
+from tests.memory.dict_store import DictStore
 
 TEXTS = {
     "tyre": "Ana's front tyre went flat on the canal path.",
