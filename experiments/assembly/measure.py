@@ -260,7 +260,7 @@ def page(tables: Tables) -> Page:
     slowest = latency.groupby(["items", "selector"])["p95 cpu"].max()
     small, large = latency["items"].min(), latency["items"].max()
     whole, cache = rows.loc["hybrid, 5 whole items"], tables["cache"].iloc[0]
-    sources = tables["sources"].set_index("selector")["points"]
+    sources = pd.to_numeric(tables["sources"].set_index("selector")["points"])
     speed = "below" if slowest[small].max() < LIMIT else "above"
     values = {
         "requests": int(best["requests"]),
@@ -306,7 +306,8 @@ def share(row: pd.Series) -> str:
 
 def points(row: pd.Series) -> str:
     """A difference with its interval."""
-    return f"{row['points']:+.1f} ({row['points low']:+.1f} to {row['points high']:+.1f})"
+    difference, low, high = (float(row[part]) for part in ("points", "points low", "points high"))
+    return f"{difference:+.1f} ({low:+.1f} to {high:+.1f})"
 
 
 ALT = """Completeness against tokens of the context at budgets of 500 to 3,500 tokens: assembly/embeddings is above

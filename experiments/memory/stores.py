@@ -86,8 +86,8 @@ def points(row: pd.Series) -> str:
     """The difference of completeness; * marks a significant one."""
     if row["selector"] == BASE:
         return ""
-    mark = "*" if row["completeness p"] <= 0.05 else ""
-    return f"{100 * row['completeness difference']:+.1f}{mark}"
+    mark = "*" if float(row["completeness p"]) <= 0.05 else ""
+    return f"{100 * float(row['completeness difference']):+.1f}{mark}"
 
 
 ALT = """Completeness by selector on chats and notes: mem0 and LangGraph find as much as dense search, memory finds
