@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import html
 import logging
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -559,7 +561,7 @@ class Conversation:
         return make_frame(rows, columns=columns)
 
     def show(self, reply: int = -1) -> Shown:
-        """A reply with what it came from, as text on a console and as a table in a notebook.
+        """A reply with what it came from, in columns of rules, references and tools, as text and for a notebook.
 
         Args:
             reply: its number, from 1; or from the end, -1 being the last.
@@ -567,7 +569,7 @@ class Conversation:
         Raises:
             ParameterError: there is no such reply.
         """
-        return Shown(self._exchange(reply), self.context(reply))
+        return Shown(self._exchange(reply), self.context(reply), self.catalog)
 
     def _exchange(self, reply: int) -> Exchange:
         n = len(self.exchanges)
@@ -584,17 +586,85 @@ class Conversation:
         return str(self.to_frame().to_html(index=False, border=0))
 
 
+_COLUMNS = {"rule": "Rules", "reference": "References", "tool": "Tools"}
+_OTHERS = "Others"  # of every other type
+_COLOURS = {"always": "#1a7f37", "manual": "#0969da", "agent": "#8250df", "expansion": "#9a6700", "explicit": "#bc4c00"}
+
+
+@dataclass(frozen=True)
+class ShownItem:
+    """An item of a request context, as it is displayed.
+
+    Attributes:
+        lead: before the name: the priority of a rule or reference, `001`; the server of a tool, `web.`; else the type.
+        name: its name.
+        badges: its mode, such as `Agent`, perhaps with its score; `called`; and `edited` or `gone`.
+        colour: that of its mode.
+        description: empty if it has none, or the items are not at hand.
+    """
+
+    lead: str
+    name: str
+    badges: tuple[str, ...]
+    colour: str
+    description: str
+
+    def __str__(self) -> str:
+        return f"{self.lead} \u2022 {self.name} [{', '.join(self.badges)}]".removeprefix(" \u2022 ")
+
+    def html(self) -> str:
+        """The item with coloured badges, and its description below."""
+        style = "color:#fff;border-radius:1em;padding:0 .5em;font-size:85%;white-space:nowrap"
+        badges = " ".join(
+            f'<span style="background:{self.colour if n == 0 else "#57606a"};{style}">{html.escape(badge)}</span>'
+            for n, badge in enumerate(self.badges)
+        )
+        lead = f"<code>{html.escape(self.lead)}</code> " if self.lead else ""
+        below = f'<div style="opacity:.7;font-size:85%">{html.escape(self.description)}</div>' * bool(self.description)
+        return f'<div style="margin:.4em 0">{lead}{html.escape(self.name)} {badges}{below}</div>'
+
+
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """A reply with its request context.
+    """A reply with its request context, displayed as the specification has it.
 
     Attributes:
         exchange: as it was stored.
         context: see `Conversation.context`.
+        catalog: the items as they are now, which have priorities and descriptions; None = they are not at hand.
     """
 
     exchange: Exchange
     context: pd.DataFrame
+    catalog: Catalog | None = None
+
+    @property
+    def columns(self) -> dict[str, list[ShownItem]]:
+        """The items by column: rules and references by priority, then name, tools by server, then name."""
+        columns: dict[str, list[tuple[Any, ShownItem]]] = {title: [] for title in (*_COLUMNS.values(), _OTHERS)}
+        for row in self.context.to_dict("records"):
+            key = ItemKey.parse(row["item"])
+            position = None if self.catalog is None else self.catalog.find(key)
+            item = None if self.catalog is None or position is None else self.catalog[position]
+            priority = None if item is None else item.priority
+            title = _COLUMNS.get(key.type, _OTHERS)
+            lead = key.type if title == _OTHERS else "" if priority is None else f"{priority:03}"
+            if key.type == "tool":
+                lead = f"{key.server}." if key.server else ""
+            score = f" - {row['score']:.2f}" if row["score"] == row["score"] else ""  # not NaN
+            since = row.get("since", "same")
+            marks = ["called"] * row["called"] + [since] * (since != "same")
+            shown = ShownItem(
+                lead=lead,
+                name=key.name,
+                badges=(f"{row['mode'].capitalize()}{score}", *marks),
+                colour=_COLOURS.get(row["mode"], "#57606a"),
+                description="" if item is None else item.description,
+            )
+            columns[title].append(((key.server or "", math.inf if priority is None else priority, key.name), shown))
+        if not columns[_OTHERS]:
+            del columns[_OTHERS]
+        return {title: [shown for _, shown in sorted(items, key=itemgetter(0))] for title, items in columns.items()}
 
     def _head(self) -> list[tuple[str, str]]:
         exchange = self.exchange
@@ -611,11 +681,18 @@ class Shown:
 
     def _repr_html_(self) -> str:
         lines = "".join(f"<p><b>{name}</b> {html.escape(text)}</p>" for name, text in self._head())
-        return f"{lines}{self.context.to_html(index=False, border=0)}"
+        columns = "".join(
+            f'<div style="flex:1;min-width:14em"><b>{title}</b>{"".join(map(ShownItem.html, items)) or "<p>none</p>"}'
+            "</div>"
+            for title, items in self.columns.items()
+        )
+        return f'{lines}<div style="display:flex;flex-wrap:wrap;gap:1.5em">{columns}</div>'
 
     def __repr__(self) -> str:
         lines = [f"{name}: {text}" for name, text in self._head()]
-        return "\n".join([*lines, "", self.context.to_string(index=False) if len(self.context) else "nothing"])
+        for title, items in self.columns.items():
+            lines += ["", title, *(f"  {item}" for item in items)] if items else ["", title, "  none"]
+        return "\n".join(lines)
 
 
 def conversation(

@@ -103,7 +103,8 @@ def import_file(
         with _engine(path, embedder) as engine:
             embedded = engine.embed(workspace)
     command = ["memory", "search", str(path), "what is asked"] if memories else ["serve", str(path)]
-    words = ["ctxbench", *command, "--workspace", workspace, *([] if memories else ["--selector", "assembly"])]
+    selector = "assembly" if embedder is None else "assembly/embeddings"
+    words = ["ctxbench", *command, "--workspace", workspace, *([] if memories else ["--selector", selector])]
     words += [] if embedder is None else ["--embedder", embedder]
     print_result(
         {"database": str(path), "made": created, "workspace": workspace, **asdict(done), "embedded": embedded},

@@ -14,6 +14,10 @@ from ctxbench.cli.common import Command, EmbedderName, Group, JsonFlag, StoreFil
 C = TypeVar("C", bound=Callable[..., None])
 QueryText = Annotated[str, typer.Argument(help="A question, or a message of the user.")]
 WorkspaceName = Annotated[str, typer.Option("--workspace", "-w", help="Workspace of the memories.")]
+ImportEmbedder = Annotated[
+    str | None,
+    typer.Option(help="Compute vectors now with this model, such as minilm; by default at the first search."),
+]
 
 
 class _Option(NamedTuple):
@@ -102,10 +106,7 @@ def memory_import(
         ),
     ],
     workspace: WorkspaceName,
-    embedder: Annotated[
-        str | None,
-        typer.Option(help="Compute vectors now with this model, such as minilm; by default at the first search."),
-    ] = None,
+    embedder: ImportEmbedder = None,
     json_: JsonFlag = False,
 ) -> None:
     """Import memories from JSON lines.
@@ -150,6 +151,7 @@ def context_import(
         ),
     ],
     workspace: Annotated[str, typer.Option("--workspace", "-w", help="Workspace of the items.")],
+    embedder: ImportEmbedder = None,
     json_: JsonFlag = False,
 ) -> None:
     """Import files, messages, references and accesses from JSON lines.
@@ -169,7 +171,7 @@ def context_import(
     """
     from ctxbench.cli.memory import import_file
 
-    import_file(store, file, workspace, memories=False, as_json=json_)
+    import_file(store, file, workspace, memories=False, embedder=embedder, as_json=json_)
 
 
 @memory_app.command("search", cls=Command)

@@ -10,10 +10,10 @@ memory specification: `memory`, `score`, `rank`; `context`, `tokenCount`, `trunc
 
 Modules:
     engine: The memory engine: options, errors, results and caches.
-    memories: Memories, feedback events, the protocol of stores, and datasets from feedback.
-    service: The context service: build contexts, take feedback, and count requests.
-    sqlite_store: The SQLite store, and the import of memories from JSON lines.
-    stores: The base class of stores, and the store in memory.
+    memories: Memories, events, their checks, and the rows that they are imported from.
+    service: The context service: build contexts, take feedback and rows, and count requests.
+    sqlite_store: The SQLite store.
+    stores: The base class of stores, the store in memory, the import of rows, datasets from feedback, users' catalogs.
     web_app: The HTTP interface of the service: tokens, OpenAPI and routes.
 """
 

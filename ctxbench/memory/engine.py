@@ -34,6 +34,7 @@ from ctxbench.model.requests import Batch, Filter, Query, Request
 from ctxbench.model.resources import EMBEDDER
 from ctxbench.model.selection import Selection, selections
 from ctxbench.model.strategies import Step
+from ctxbench.pipelines.features import RETRIEVED
 from ctxbench.pipelines.pipeline import Outcome, Pipeline
 from ctxbench.pipelines.strategies.expand import TYPE
 from ctxbench.pipelines.strategies.format import TEMPLATES
@@ -242,8 +243,9 @@ class FoundMemories:
         return item
 
     def _similarity(self, row: int) -> float | None:
-        column = self.outcome.candidates.columns.get(SIMILARITY)  # missing if the search is by similarity only
-        value = float(self.outcome.candidates.score[row] if column is None else column[row])
+        table = self.outcome.candidates
+        columns = (table.columns.get(name) for name in (SIMILARITY, "dense", RETRIEVED))
+        value = float(next((column for column in columns if column is not None), table.score)[row])
         return None if np.isnan(value) else min(max(value, 0.0), 1.0)
 
     def _related(self, row: int, path: list[int]) -> dict[str, Any]:
@@ -381,7 +383,7 @@ class QueryVectors:
         return [cached[text][1] for text in texts]
 
 
-SHIPPED = {"default": "memory", "spec": "memory/spec", "similarity": "dense"}
+SHIPPED = {"default": "memory", "spec": "memory-spec", "similarity": "dense"}
 """The rankers that are shipped selectors: queries by vector use `similarity` as the default; `spec` is the formula of
 the specification."""
 

@@ -114,12 +114,12 @@ _SQLITE_FAULTS = {
 
 
 class SqliteStore(MemoryStore):
-    """A store in a file. Deleted memories are in neither the file nor its log afterwards.
+    """A store in a file, or in memory. Deleted memories are in neither the file nor its log afterwards.
 
     A deletion rewrites the file, so delete many memories at once.
 
     Args:
-        path: the file, in a folder that is there.
+        path: the file, in a folder that is there; `:memory:` is a store that ends with its process.
         create: create a missing file; False: a missing file is an error.
         busy_seconds: how long to wait for the transaction of another process.
         waiting: called with `busy_seconds`, in another thread, after three seconds of waiting for another process.
@@ -140,7 +140,7 @@ class SqliteStore(MemoryStore):
         forget: Forget | None = None,
     ) -> None:
         super().__init__(forget)
-        self.path = Path(path)
+        self.path, self._in_memory = Path(path), str(path) == ":memory:"
         self._create, self._busy, self._waiting = create, busy_seconds, waiting
         self._process, self._inside = 0, False
         self._connection: sqlite3.Connection | None = None
@@ -176,8 +176,10 @@ class SqliteStore(MemoryStore):
             self._scrub(self._open())
 
     def close(self) -> None:
-        """Close the store; the next use opens it again. A `ParameterError` inside `together`."""
+        """Close the file; the next use opens it again. A `ParameterError` inside `together`."""
         self._check_outside("close")
+        if self._in_memory:
+            return
         with self._lock:
             if self._connection is not None and self._process == os.getpid():
                 self._connection.close()
@@ -247,23 +249,16 @@ class SqliteStore(MemoryStore):
 
     def _open(self) -> sqlite3.Connection:
         """This process's connection."""
-        if self._process != os.getpid():
+        if self._process != os.getpid() and not (self._in_memory and self._connection):
             # SQLite forbids the use, and closing, of a connection that was inherited by a fork.
             self._inherited, self._connection = self._connection, None
             self._process = os.getpid()
             if self._inside:  # the transaction of the parent process is not ours
                 self._inside, self._kept = False, {}
         if self._connection is None:
-            path = readable(self.path, repeatedly=True)
-            if why := folder_fault(path.parent):
-                raise StorageError(f"cannot open {path}: {path.parent}: {why}; create that folder, or name another")
-            if path.is_dir() or not (self._create or path.exists()):
-                why = "it is a folder" if path.is_dir() else "no such file"
-                raise StorageError(f"cannot open {path}: {why}; expected a database of memories")
-            if self._create and not path.exists():
-                make_private_file(path)
+            address = ":memory:" if self._in_memory else str(self._checked_path().absolute())
             try:
-                db = sqlite3.connect(path.absolute(), timeout=self._busy, isolation_level=None, check_same_thread=False)
+                db = sqlite3.connect(address, timeout=self._busy, isolation_level=None, check_same_thread=False)
                 self._connection = db
                 with self._telling():
                     self._prepare(db)
@@ -273,6 +268,18 @@ class SqliteStore(MemoryStore):
                     raise self._fault(error) from error
                 raise
         return self._connection
+
+    def _checked_path(self) -> Path:
+        """The file, which exists."""
+        path = readable(self.path, repeatedly=True)
+        if why := folder_fault(path.parent):
+            raise StorageError(f"cannot open {path}: {path.parent}: {why}; create that folder, or name another")
+        if path.is_dir() or not (self._create or path.exists()):
+            why = "it is a folder" if path.is_dir() else "no such file"
+            raise StorageError(f"cannot open {path}: {why}; expected a database of memories")
+        if self._create and not path.exists():
+            make_private_file(path)
+        return path
 
     def _prepare(self, db: sqlite3.Connection) -> None:
         """Migrate the schema, and finish a deletion that was interrupted."""

@@ -1,4 +1,6 @@
-"""What the selector `assembly` finds, and what each of its parts pays: reports/assembly.md (`make assembly`).
+"""What the selector `assembly` finds, what each of its parts pays, and how long it takes: reports/assembly.md.
+
+    python experiments/assembly/measure.py [--page]
 
 Parts are compared on the tuning split of `threads`, what is recommended on its test split. Where CTXBENCH_POSTGRES
 names a PostgreSQL server, its text index is measured, too.
@@ -9,20 +11,23 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
-from replay import Figures, replayed
+import pandas as pd
+from latency import LIMIT, latencies
+from pages import Page, Picture, Tables, run_page
+from replay import replayed
 
 import ctxbench
-from ctxbench.cli.common import run_script
 from ctxbench.datasets.lookup import open_dataset
 from ctxbench.evaluation.comparisons import grouped_estimate
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.statistics import LEVEL
-from ctxbench.io.files import write_atomic
 from ctxbench.model.registry import build
 from ctxbench.model.strategies import Merge, Step
 from ctxbench.pipelines.pipeline import Pipeline
@@ -33,7 +38,9 @@ from ctxbench.selectors.definitions import definition
 from ctxbench.tuning.fit_examples import labelled_queries
 from ctxbench.tuning.linear_fits import LinearExamples, WeightFigures, linear_index
 
-ROOT = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 DATASET = "datasets/threads"
 METRICS = ("completeness", "tokens", "items")
 OBJECTIVE, FOLDS = parse_metric("nDCG@10"), 8
@@ -43,75 +50,52 @@ SOURCES = ("full_text", "keywords", "similar", "thread", "recent")
 LENGTHS = (250, 500, 1000, 2000, 4000)
 COLUMNS = ("assembly.tfidf", "assembly.keywords", "assembly.recency", "assembly.source", "assembly.uses")
 WEIGHTS = ("text", "matched", "recency", "source", "uses")
-EMBEDDINGS = "`assembly/embeddings`"
+SPEC, WEIGHTED, PLAIN, EMBEDDINGS = "assembly/spec", "its weights", "assembly", "assembly/embeddings"
 DOCUMENTS = (0.35, 0.25, 0.15, 0.15, 0.1)
 TEXT = {"TF": "assembly.tf", "BM25": "words.bm25", "dense": "similarity.score"}
 
 
-@dataclass(frozen=True)
-class Row:
-    """Completeness in per cent with its interval (requests of a thread count together), tokens and items, as means."""
+def figures(
+    selectors: Mapping[str, Any], split: str, *, base: str = "", bases: Mapping[str, str] | None = None
+) -> pd.DataFrame:
+    """Selectors on the queries of one split: completeness in per cent with its interval, tokens and items, as means.
 
-    complete: float
-    low: float
-    high: float
-    tokens: float
-    items: float
+    Args:
+        selectors: by name.
+        split: `tuning` or `test`.
+        base: the selector that all others are compared with; empty = none.
+        bases: what single selectors are compared with.
 
-    def __str__(self) -> str:
-        return f"{self.complete:.1f} ({self.low:.1f} to {self.high:.1f}) | {self.tokens:,.0f} | {self.items:.1f}"
-
-
-@dataclass(frozen=True)
-class Change:
-    """A difference of completeness in points, with its interval over threads, and how many requests it is made of."""
-
-    points: float
-    low: float
-    high: float
-    changed: int
-
-    def __str__(self) -> str:
-        if not self.changed:
-            return "no request changed"
-        return f"{self.points:+.1f} ({self.low:+.1f} to {self.high:+.1f})"
-
-
-class Table:
-    """Selectors on the queries of one split."""
-
-    def __init__(self, selectors: Mapping[str, Any], split: str) -> None:
-        sys.stderr.write(f"{split}: {', '.join(selectors)}\n")
-        self._found = ctxbench.evaluate(ctxbench.load(DATASET), dict(selectors), split=split, metrics=METRICS)
-        frame = self._found.per_query()
-        failed = frame[frame["error"] != ""]
-        if len(failed):
-            raise SystemExit(f"{failed.iloc[0]['selector']}: {failed.iloc[0]['error']}")
-        threads = {query.id: str(query.group) for query in open_dataset(DATASET).queries}
-        asked = frame[frame["completeness"].notna()]
-        named = {threads[query] for query in asked["query"]}
-        self.requests = f"{asked['query'].nunique()} requests of {len(named)} threads that need something"
-        self.rows: dict[str, Row] = {}
-        for name in selectors:
-            own = frame[frame["selector"] == name]
-            asked = own[own["completeness"].notna()]
-            groups = np.unique([threads[query] for query in asked["query"]], return_inverse=True)[1]
-            one = grouped_estimate(asked["completeness"].to_numpy(), groups, scale="yes/no", level=LEVEL)
-            share, tokens, items = (float(own[metric].mean()) for metric in METRICS)
-            self.rows[name] = Row(100 * share, 100 * one.interval.low, 100 * one.interval.high, tokens, items)
-
-    def change(self, name: str, base: str) -> Change:
-        """How much more complete one is than another."""
-        found = self._found.compare(name, base, metrics=["completeness"], by_group=True).iloc[0]
-        figures = (100 * float(found[part]) for part in ("difference", "low", "high"))
-        return Change(*figures, changed=int(found["higher"] + found["lower"]))
-
-    def lines(self, *, base: str = "") -> str:
-        """Rows of a Markdown table; with a base, each with its difference to that."""
-        ends = {
-            name: f" | {self.change(name, base)}" if base and name != base else " |" * bool(base) for name in self.rows
-        }
-        return "\n".join(f"| {name} | {row}{ends[name]} |" for name, row in self.rows.items())
+    Returns:
+        One row per selector; requests of a thread count together. `points` is the difference of completeness, `changed`
+        how many requests it is made of.
+    """
+    sys.stderr.write(f"{split}: {', '.join(selectors)}\n")
+    results = ctxbench.evaluate(ctxbench.load(DATASET), dict(selectors), split=split, metrics=METRICS)
+    frame = results.per_query()
+    failed = frame[frame["error"] != ""]
+    if len(failed):
+        raise SystemExit(f"{failed.iloc[0]['selector']}: {failed.iloc[0]['error']}")
+    threads = {query.id: str(query.group) for query in open_dataset(DATASET).queries}
+    compared = dict.fromkeys(name for name in selectors if name != base) if base else {}
+    compared = {**dict.fromkeys(compared, base), **(bases or {})}
+    rows = []
+    for name in selectors:
+        offers = frame[frame["selector"] == name]
+        needing = offers[offers["completeness"].notna()]
+        groups = np.unique([threads[query] for query in needing["query"]], return_inverse=True)[1]
+        interval = grouped_estimate(needing["completeness"].to_numpy(), groups, scale="yes/no", level=LEVEL).interval
+        share, tokens, items = (float(offers[metric].mean()) for metric in METRICS)
+        row = {"selector": name, "requests": len(needing), "threads": len(set(groups.tolist()))}
+        row |= {"complete": 100 * share, "low": 100 * interval.low, "high": 100 * interval.high}
+        row |= {"tokens": tokens, "items": items}
+        if name in compared:
+            change = results.compare(name, compared[name], metrics=["completeness"], by_group=True).iloc[0]
+            parts = {"points": "difference", "points low": "low", "points high": "high"}
+            row |= {part: 100 * float(change[column]) for part, column in parts.items()}
+            row["changed"] = int(change["higher"] + change["lower"])
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def assembly(**values: Any) -> dict[str, Any]:
@@ -181,110 +165,65 @@ def reweighted(tokens: int) -> dict[str, Any]:
     return assembly(tokens=tokens, **dict(zip(WEIGHTS, DOCUMENTS, strict=True)))
 
 
-def weight_lines() -> tuple[str, str, str]:
-    """The table of columns, and the weights found, with dense and without."""
+def weight_rows() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What each feature pays on threads that the weights were not fitted on, and the weights found."""
     best, all_five = fitted(COLUMNS)
-    rows = [f"| all five | {all_five.compared.other:.3f} | |"]
-    for column in COLUMNS:
-        _, one = fitted(tuple(name for name in COLUMNS if name != column))
-        rows.append(
-            f"| without `{column}` | {one.compared.other:.3f} | {one.compared.other - all_five.compared.other:+.3f} |"
-        )
-    for name, column in TEXT.items():
-        _, one = fitted((column, *COLUMNS[1:]))
-        rows.append(_held_out(f"{name} in the place of TF-IDF", one, all_five))
-    dense, one = fitted((*COLUMNS, TEXT["dense"]))
-    rows.append(
-        f"| dense beside all five | {one.compared.other:.3f} | {one.compared.other - all_five.compared.other:+.3f} |"
-    )
-    return "\n".join(rows), _told(best), _told(dense)
-
-
-def cache(found: Figures) -> str:
-    """The section on the cache."""
-    own, document = found.hits / found.asked, found.document_hits / found.asked
-    return f"""
-## The cache of `ctxbench serve`
-
-The requests of `threads` in order of time, each previewed and then built, one in ten built again; before one build in
-three something is written (`experiments/assembly/replay.py`).
-
-| | ours | by thread alone, as documented |
-|---|---:|---:|
-| asked | {found.asked} | {found.asked} |
-| answered from the cache | {found.hits} ({own:.0%}) | {found.document_hits} ({document:.0%}) |
-| of these wrong | {found.wrong} | {found.document_wrong} |
-
-Of {found.unchanged} builds since whose preview nothing was written {found.unchanged_hits} come from the cache, of
-{found.written} after a write {found.written - found.written_misses}. The document asks for 30%.
-"""
-
-
-def _sure(told_apart: bool) -> str:
-    """Whether the first two figures of the answer differ significantly."""
-    if told_apart:
-        return "The first two figures differ significantly."
-    return "The first two figures do not differ significantly: more threads would have to say whether a model pays."
-
-
-def _held_out(name: str, one: WeightFigures, base: WeightFigures) -> str:
-    return f"| {name} | {one.compared.other:.3f} | {one.compared.other - base.compared.other:+.3f} |"
-
-
-def _told(weights: Mapping[str, float]) -> str:
-    return ", ".join(f"`{name}` {round(weight, 2) + 0.0:g}" for name, weight in weights.items())
+    tried = {f"without {name}": tuple(other for other in COLUMNS if other != name) for name in COLUMNS}
+    tried |= {f"{name} in place of TF-IDF": (column, *COLUMNS[1:]) for name, column in TEXT.items()}
+    tried["dense beside all five"] = (*COLUMNS, TEXT["dense"])
+    results = {name: fitted(columns) for name, columns in tried.items()}
+    measured = {"all five": all_five, **{name: result for name, (_, result) in results.items()}}
+    base = all_five.compared.other
+    columns = [
+        {"features": name, "nDCG@10": result.compared.other, "change": result.compared.other - base}
+        for name, result in measured.items()
+    ]
+    weights = {"all five": best, "with dense": results["dense beside all five"][0]}
+    return columns, [{"weights": name, **found} for name, found in weights.items()]
 
 
 def text_indexes() -> Mapping[str, Any]:
     """The shipped selector over each text index and BM25."""
-    found = {"`full_text` in SQLite": assembly(), "`bm25` in its place": searched({"bm25": {"depth": 20}})}
+    found = {"full_text in SQLite": assembly(), "bm25 in its place": searched({"bm25": {"depth": 20}})}
     if os.environ.get("CTXBENCH_POSTGRES"):
-        found["`full_text` in PostgreSQL"] = assembly(index="postgres")
-    return {**found, "`dense` in its place": searched({"dense": {"depth": 20}})}
+        found["full_text in PostgreSQL"] = assembly(index="postgres")
+    return {**found, "dense in its place": searched({"dense": {"depth": 20}})}
 
 
-def main() -> int:
-    """Measure and write the page."""
-    columns, weights, with_dense = weight_lines()
-    sources = Table(
-        {
-            "all six": assembly(),
-            **{f"without `{name}`": assembly(**{name: 0}) for name in SOURCES},
-            "without `references`": _without_references(),
+def measure() -> Tables:
+    """All figures."""
+    columns, weights = weight_rows()
+    sources = {"all six": assembly(), **{f"without {name}": assembly(**{name: 0}) for name in SOURCES}}
+    sources["without references"] = _without_references()
+    packs = at_budgets(
+        lambda tokens: {
+            "knapsack": assembly(tokens=tokens),
+            "greedy, the specification's rules": filled("greedy", tokens),
+            "greedy, by density alone": filled("greedy", tokens, type_share=None, stop_share=None),
         },
-        "tuning",
+        (BUDGETS[1], BUDGETS[-1]),
     )
-    lengths = Table({f"{one:,} characters": assembly(characters=one) for one in LENGTHS}, "tuning")
-    fits = Table(
-        at_budgets(
-            lambda tokens: {
-                "`knapsack`": assembly(tokens=tokens),
-                "`greedy`, the document's rules": filled("greedy", tokens),
-                "`greedy`, by density alone": filled("greedy", tokens, type_share=None, stop_share=None),
-            },
-            (BUDGETS[1], BUDGETS[-1]),
-        ),
-        "tuning",
+    final = at_budgets(
+        lambda tokens: {
+            SPEC: documents(tokens),
+            WEIGHTED: reweighted(tokens),
+            PLAIN: assembly(tokens=tokens),
+            EMBEDDINGS: embeddings(tokens),
+        }
     )
-    indexes = Table(text_indexes(), "tuning")
-    final = Table(
-        {
-            **at_budgets(
-                lambda tokens: {
-                    "the document": documents(tokens),
-                    "the document's weights": reweighted(tokens),
-                    "`assembly`": assembly(tokens=tokens),
-                    EMBEDDINGS: embeddings(tokens),
-                }
-            ),
-            "`bm25`, 5 whole items": "bm25",
-            "`hybrid`, 5 whole items": "hybrid",
-        },
-        "test",
-    )
-    text = page((columns, weights, with_dense), sources, lengths, fits, indexes, final)
-    write_atomic(ROOT / "reports" / "assembly.md", text + cache(replayed()))
-    return 0
+    bases = {f"{PLAIN}, {n:,} tokens": f"{WEIGHTED}, {n:,} tokens" for n in BUDGETS}
+    bases |= {f"{EMBEDDINGS}, {n:,} tokens": f"{PLAIN}, {n:,} tokens" for n in BUDGETS}
+    return {
+        "": figures({**final, "bm25, 5 whole items": "bm25", "hybrid, 5 whole items": "hybrid"}, "test", bases=bases),
+        "sources": figures(sources, "tuning", base="all six"),
+        "features": pd.DataFrame(columns),
+        "weights": pd.DataFrame(weights),
+        "excerpts": figures({f"{n:,} characters": assembly(characters=n) for n in LENGTHS}, "tuning"),
+        "packs": figures(packs, "tuning"),
+        "indexes": figures(text_indexes(), "tuning", base="full_text in SQLite"),
+        "cache": pd.DataFrame([asdict(replayed())]),
+        "latency": pd.DataFrame(latencies()),
+    }
 
 
 def _without_references() -> Pipeline:
@@ -296,110 +235,106 @@ def _without_references() -> Pipeline:
     return replace(pipeline, retrieve=replace(pipeline.retrieve, sources=steps))
 
 
-def page(
-    ranking: tuple[str, str, str], sources: Table, lengths: Table, fits: Table, indexes: Table, final: Table
-) -> str:
+SERIES = (EMBEDDINGS, PLAIN, SPEC)
+
+
+def draw(rows: pd.DataFrame, figure: Figure) -> None:
+    """Completeness with its interval against tokens, at each budget."""
+    axes = figure.subplots()
+    for n, name in enumerate(SERIES):
+        line = rows.loc[[f"{name}, {budget:,} tokens" for budget in BUDGETS]]
+        spread = [line["complete"] - line["low"], line["high"] - line["complete"]]
+        axes.errorbar(line["tokens"], line["complete"], spread, fmt="o-", color=f"C{n}", capsize=3, label=name)
+    axes.set_xlabel("tokens of the context")
+    axes.set_ylabel("complete %")
+    axes.set_xlim(0, 3200)
+    axes.set_ylim(0, 70)
+    axes.legend(frameon=False, loc="lower right")
+    figure.tight_layout()
+
+
+def page(tables: Tables) -> Page:
     """The report."""
-    columns, weights, with_dense = ranking
-    middle = BUDGETS[-2]
-    full = f"{BUDGETS[-1]:,} tokens"
-    best, own, document = (
-        final.rows[f"{one}, {middle:,} tokens"] for one in (EMBEDDINGS, "`assembly`", "the document")
+    rows, latency = tables[""].set_index("selector"), tables["latency"]
+    best, own, spec = (rows.loc[f"{name}, {BUDGETS[-2]:,} tokens"] for name in SERIES)
+    slowest = latency.groupby(["items", "selector"])["p95 cpu"].max()
+    small, large = latency["items"].min(), latency["items"].max()
+    whole, cache = rows.loc["hybrid, 5 whole items"], tables["cache"].iloc[0]
+    sources = pd.to_numeric(tables["sources"].set_index("selector")["points"])
+    speed = "below" if slowest[small].max() < LIMIT else "above"
+    values = {
+        "requests": int(best["requests"]),
+        "threads": int(best["threads"]),
+        "own": own["complete"],
+        "whole": f"{whole['complete']:.0f}% at {whole['tokens']:,.0f} tokens",
+        "full_text": sources["without full_text"],
+        "thread": sources["without thread"],
+        "recent": sources["without recent"],
+        "small": f"{small:,}",
+        "large": f"{large:,}",
+        "times": " and ".join(
+            f"{slowest[small, name]:.0f} and {slowest[large, name]:.0f} ms by `{name}`" for name in (PLAIN, EMBEDDINGS)
+        ),
+        "clock": latency["p95"].max(),
+        "hits": cache["hits"] / cache["asked"],
+        "wrong": int(cache["document_wrong"]),
+        "document_hits": int(cache["document_hits"]),
+    }
+    return Page(
+        title="Which files and messages does a thread need?",
+        answer=f"Take `{EMBEDDINGS}`: within 2,000 tokens complete for {best['complete']:.0f}% of requests, the "
+        f"specification's settings for {spec['complete']:.0f}%. A build takes {slowest[small].max():.0f} ms (p95), "
+        f"{speed} its {LIMIT}.",
+        picture=Picture(draw=lambda figure: draw(rows, figure), alt=" ".join(ALT.split())),
+        table=[
+            {
+                "budget": f"{budget:,}",
+                **{name: share(rows.loc[f"{name}, {budget:,} tokens"]) for name in (SPEC, WEIGHTED, PLAIN, EMBEDDINGS)},
+                "points of embeddings": points(rows.loc[f"{EMBEDDINGS}, {budget:,} tokens"]),
+            }
+            for budget in BUDGETS
+        ],
+        notes=[" ".join(note.split()) for note in NOTES.format(**values).split("\n\n")],
+        made=" ".join(MADE.split()),
     )
-    whole = final.rows["`hybrid`, 5 whole items"]
-    paid = {n: final.change(f"`assembly`, {n:,} tokens", f"the document's weights, {n:,} tokens") for n in BUDGETS}
-    more = {n: final.change(f"{EMBEDDINGS}, {n:,} tokens", f"`assembly`, {n:,} tokens") for n in BUDGETS}
-    changes = "\n".join(f"| {n:,} | {paid[n]} | {more[n]} |" for n in BUDGETS)
-    answer = (
-        f"**Take {EMBEDDINGS}: within {middle:,} tokens its context is complete for {best.complete:.0f}% of the "
-        f"requests of unseen threads, at {best.tokens:,.0f} tokens; without a model of embeddings for "
-        f"{own.complete:.0f}%, at {own.tokens:,.0f}, with the document's settings for {document.complete:.0f}%, at "
-        f"{document.tokens:,.0f}, and with five whole items of `hybrid` for {whole.complete:.0f}%, at "
-        f"{whole.tokens:,.0f}.**"
-    )
-    head = "| | complete % | tokens | items |\n|---|---:|---:|---:|"
-    with_change = "| | complete % | tokens | items | change |\n|---|---:|---:|---:|---:|"
-    return f"""# Which files and messages does a thread need?
 
-{answer}
 
-Complete is a context that shows all that a request needs: of each required file or message the words that the label
-quotes, so an excerpt that leaves them out does not count. Intervals are of 95%, over {final.requests};
-those of one thread count together. Tokens are those of what is shown, by `o200k_base`; heads with ids and sources,
-about a sixth more, count in the budget, which is `tokens` less `reserved`.
-{_sure(more[middle].low > 0)}
+def share(row: pd.Series) -> str:
+    """Completeness with its interval."""
+    return f"{row['complete']:.0f}% ({row['low']:.0f} to {row['high']:.0f}), {row['tokens']:,.0f} tokens"
 
-## On threads that nothing was chosen on
 
-The test split. *The document* is document 002 as written (preset `spec`: its weights, excerpts of 500 characters,
-ten files by full text, its greedy rules, which leave room unused); *the document's weights* are its weights in
-`assembly` as shipped.
+def points(row: pd.Series) -> str:
+    """A difference with its interval."""
+    difference, low, high = (float(row[part]) for part in ("points", "points low", "points high"))
+    return f"{difference:+.1f} ({low:+.1f} to {high:+.1f})"
 
-{head}
-{final.lines()}
 
-Points of completeness at equal tokens: what the fitted weights are worth, against the document's, and what the preset
-`embeddings` adds, which also ranks by the similarity of embeddings and needs a model for it.
+ALT = """Completeness against tokens of the context at budgets of 500 to 3,500 tokens: assembly/embeddings is above
+assembly and the specification's settings from 2,000 tokens on; the intervals overlap"""
+NOTES = """Complete is a context that shows all that a request needs: of each required file or message the words that
+the label quotes. 95% intervals, over {requests} requests of {threads} threads that nothing was chosen on; those of a
+thread count together. *Specification*: preset `spec`, its weights, excerpts of 500 characters and greedy rules. *Its
+weights*: in `assembly` as shipped. Five whole items of `hybrid`: {whole}.
 
-| tokens | fitted weights | embeddings beside them |
-|---:|---:|---:|
-{changes}
+The differences between the weights are not significant, nor is that of embeddings: more threads would have to say
+whether a model pays. Without one, take `assembly` ({own:.0f}% within 2,000 tokens).
 
-## What each source pays
+Points of completeness without a source, on the tuning split: full text {full_text:+.1f}, the thread {thread:+.1f},
+files opened last {recent:+.1f}; the others change no request.
 
-From here on the tuning split. `references` is what the thread refers to, `full_text` any word, `keywords` all keywords,
-`similar` trigrams, `thread` the last 20 messages, `recent` the files opened last; the change is to all six.
+**300 ms.** The specification asks for a response within 300 ms and names no size. Processor time of a build without
+the cache, p95, over {small} items (the dataset) and {large}: {times}. On the clock of a machine with other work p95
+was up to {clock:,.0f} ms. Vectors must have been computed: `ctxbench context import --embedder minilm`, or the first
+request that finds a file embeds it.
 
-{with_change}
-{sources.lines(base="all six")}
-
-## What each column pays
-
-{OBJECTIVE} of whole items on threads that the weights were not fitted on ({FOLDS} folds of threads). TF is the
-document's cosine; dense is `similarity.score`, the cosine of embeddings.
-
-| | {OBJECTIVE} | change |
-|---|---:|---:|
-{columns}
-
-None of these differences has an interval, and those of `recency`, `source` and BM25 are as small as chance would make
-them; the columns are the document's. The weights found, which `assembly` and its preset `embeddings` ship, rounded:
-{weights}; with dense beside them {with_dense}.
-
-## What an excerpt costs
-
-The window with the most of the request's words, within {full} for all items. Short ones leave room unused, since no
-more items are found; long ones leave room for few.
-
-{head}
-{lengths.lines()}
-
-## Greedy or exact
-
-{head}
-{fits.lines()}
-
-By density alone as many items are chosen; the document's two rules stop earlier, and leave room that would be of use.
-
-## Which text index
-
-{with_change}
-{indexes.lines(base="`full_text` in SQLite")}
-
-Both find the same files for a word (`tests/search`), so what differs is the order: `ts_rank` does not weigh rare words.
-
-## How it was made, and what does not hold
-
-* `make assembly`: `experiments/assembly/measure.py` on `threads`, version {open_dataset(DATASET).version}. Sources,
-  lengths and weights were chosen on its tuning split; the test split was measured with what was chosen. The budget of
-  the first sentence was chosen with its figures in view.
-* One model wrote the threads and their labels, over one project's files: how developers ask, and how often they find
-  something useful (`uses`), is its guess. Weigh what you log instead: `ctxbench data from-feedback`, then
-  `ctxbench calibrate weights DATASET --selector assembly --metric nDCG@10`.
-* A label quotes one place that answers; another one may do as well and counts as missing.
-* Nothing here abstains: requests that need nothing get a full budget, too.
-"""
+The cache answers {hits:.0%} of requests (the specification asks for 30%) and is never wrong; one by thread alone, as
+specified, would be wrong in {wrong} of {document_hits} answers."""
+MADE = """`make assembly` (`experiments/assembly/measure.py`) on `threads`. Sources, lengths and weights were chosen
+on its tuning split. One model wrote threads and labels over one project's files: weigh what you log instead, by
+`ctxbench data from-feedback` and `ctxbench calibrate weights DATASET --selector assembly --metric nDCG@10`. A label
+quotes one place that answers; another one may do as well and counts as missing. Nothing abstains."""
 
 
 if __name__ == "__main__":
-    run_script(main)
+    run_page("assembly", measure, page, about=__doc__ or "")

@@ -23,7 +23,7 @@ from ctxbench.io.rows import instant
 from ctxbench.memory.engine import ContextCache
 from ctxbench.memory.memories import Event, Memory
 from ctxbench.memory.service import ContextService, ServedContext
-from ctxbench.memory.stores import DictStore
+from ctxbench.memory.sqlite_store import SqliteStore
 from ctxbench.model.items import Item
 from ctxbench.model.requests import Request
 
@@ -63,7 +63,7 @@ class _Replay:
 
     def __init__(self, seed: int) -> None:
         self.dice, self.now, self.counts = random.Random(seed), 0.0, Counter[str]()  # noqa: S311 - no secret
-        self.store = DictStore()
+        self.store = SqliteStore(":memory:")
         self.store.create_workspace(WORKSPACE)
         self.document: dict[str | None, tuple[float, dict[str, Any]]] = {}  # by thread: last use, answer
         self.said = 0
@@ -141,7 +141,8 @@ class _Replay:
         self.store.record(Event(kind=kind, id=self.dice.choice(names), at=self.time, useful=useful, **given))
 
 
-def _kept(item: Item) -> Memory:
+def kept_memory(item: Item) -> Memory:
+    """A file or message of the dataset as a store keeps it."""
     given: dict[str, Any] = {name: getattr(item, name) for name in ("type", "user", "conversation", "created")}
     return Memory(id=item.name, workspace=WORKSPACE, content=item.text, kind=item.kind or "file", **given)
 
@@ -155,7 +156,7 @@ def replayed(threads: int | None = None, *, seed: int = 21) -> Figures:
     """
     dataset, replay = read_dataset(THREADS), _Replay(seed)
     names = sorted({str(query.request.conversation) for query in dataset.queries})[:threads]
-    replay.store.insert_many(_kept(item) for item in dataset.catalog if item.type == "file")
+    replay.store.insert_many(kept_memory(item) for item in dataset.catalog if item.type == "file")
     replay.open()
     asked = [query.request for query in dataset.queries if query.request.conversation in names]
     to_come = sorted(
@@ -165,7 +166,7 @@ def replayed(threads: int | None = None, *, seed: int = 21) -> Figures:
     )
     for request in sorted(asked, key=lambda one: instant(str(one.time))):
         while to_come and instant(str(to_come[-1].created)) <= instant(str(request.time)):
-            replay.store.insert(_kept(to_come.pop()))
+            replay.store.insert(kept_memory(to_come.pop()))
         replay.turn(request)
     return Figures(**{one.name: replay.counts[one.name] for one in fields(Figures)})
 

@@ -1,158 +1,166 @@
 """How many memories, which template, which budget and whether relationships: reports/memory-contexts.md.
 
-Each row is `ContextEngine.build` with other options, over all requests of `diary` and every memory that they may see:
-whether all that is required stands in the context, at least in part, and how many tokens the text takes.
+    python experiments/memory/contexts.py [--page]
+
+Each row is the pipeline of `ContextEngine.build` with other options, over all requests of `diary` and every memory that
+they may see: whether all that is required stands in the context, and how many tokens the text takes.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
-from ctxbench.cli.common import run_script
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from pages import Page, Picture, Tables, run_page
+
 from ctxbench.datasets.lookup import open_dataset
 from ctxbench.evaluation.comparisons import grouped_estimate
 from ctxbench.evaluation.statistics import LEVEL
-from ctxbench.io.files import write_atomic
-from ctxbench.model.registry import build
-from ctxbench.model.strategies import Step
+from ctxbench.memory.engine import links_step, rendered
 from ctxbench.search.embedders import open_embedder
 from ctxbench.search.resources import local_resources
 from ctxbench.search.tokens import open_counter
 from ctxbench.selectors.definitions import definition
 
-ROOT = Path(__file__).parents[2]
-DEFAULT = {"limit": 10, "template": "chat", "budget": 2000, "depth": 0, "metadata": True}
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DEFAULT = {"limit": 10, "template": "chat", "budget": 2000, "depth": 0}
 CHANGES: Mapping[str, tuple[Any, ...]] = {
     "limit": (3, 5, 20),
     "budget": (100, 200, 400),
     "template": ("detailed", "summary"),
     "depth": (1, 2),
 }
-NAMES = {"limit": "memories:", "budget": "tokens:", "template": "template", "depth": "relationships, steps:"}
+NAMES = {"limit": "{} memories", "budget": "{} tokens", "template": "template {}", "depth": "relationships, depth {}"}
 LINKED = "linked"
 
 
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """Completeness of the requests that need something, all and those that test links, and tokens of all contexts."""
-
-    complete: np.ndarray
-    linked: np.ndarray
-    groups: np.ndarray
-    tokens: np.ndarray
+def measure() -> Tables:
+    """Build the context of every request with each of the options."""
+    options = [("", DEFAULT), *((name, {**DEFAULT, name: value}) for name in CHANGES for value in CHANGES[name])]
+    return {"": pd.DataFrame([{"changed": name, **values, **figures(values)} for name, values in options])}
 
 
-def measure(options: Mapping[str, Any]) -> Measured:
-    """Build the context of every request."""
+def figures(options: Mapping[str, Any]) -> dict[str, float]:
+    """Completeness in per cent with its interval, that of linked requests, and mean tokens of all contexts."""
     dataset = open_dataset("diary").judged()
     resources = local_resources(open_embedder("minilm"), open_counter("o200k"))
     shipped = definition("memory")
     pipeline = shipped.pipeline(shipped.values(None, {"n": options["limit"]}))
-    steps = list(pipeline.refine)
     if options["depth"]:
-        steps.append(Step("expand", "links", build("expand", "links", {"depth": options["depth"]})))
-    steps.append(Step("pack", "rendered", build("pack", "rendered", {"tokens": options["budget"]})))
-    form = build("format", "template", {"template": options["template"], "metadata": options["metadata"]})
-    pipeline = replace(pipeline, refine=tuple(steps), format=Step("format", "template", form))
+        pipeline = replace(pipeline, refine=(*pipeline.refine, links_step(options["depth"])))
+    pipeline = rendered(pipeline, options["template"], budget=options["budget"])
     outcome = pipeline.run(dataset.batch(), resources)
-    found = outcome.candidates
+    table = outcome.candidates
     contexts = [prompt.context or "" for prompt in pipeline.prompts(outcome, resources)]
-    offered = [set(found.item[found.chosen & (found.request == place)].tolist()) for place in range(len(contexts))]
-    asked = [place for place, query in enumerate(dataset.queries) if not query.needs_nothing]
-    complete = np.array([is_complete(dataset, place, offered[place]) for place in asked], dtype=np.float64)
-    names = np.array([str(dataset.queries[place].group) for place in asked])
-    return Measured(
-        complete=complete,
-        linked=np.array([LINKED in dataset.queries[place].tags for place in asked]),
-        groups=np.unique(names, return_inverse=True)[1],
-        tokens=resources.text_tokens(contexts),
-    )
+    offered = [set(table.item[table.chosen & (table.request == index)].tolist()) for index in range(len(contexts))]
+    needing = [index for index, query in enumerate(dataset.queries) if not query.needs_nothing]
+    complete = np.array([is_complete(dataset, index, offered[index]) for index in needing], dtype=np.float64)
+    names = np.array([str(dataset.queries[index].group) for index in needing])
+    groups = np.unique(names, return_inverse=True)[1]
+    interval = grouped_estimate(complete, groups, scale="yes/no", level=LEVEL).interval
+    linked = np.array([LINKED in dataset.queries[index].tags for index in needing])
+    return {
+        "requests": len(needing),
+        "complete": 100 * float(complete.mean()),
+        "low": 100 * interval.low,
+        "high": 100 * interval.high,
+        "linked": 100 * float(complete[linked].mean()),
+        "tokens": float(resources.text_tokens(contexts).mean()),
+    }
 
 
-def is_complete(dataset: Any, place: int, offered: set[int]) -> bool:
+def is_complete(dataset: Any, index: int, offered: set[int]) -> bool:
     """Whether one of each set of alternatives stands in the context."""
-    required = dataset.required[dataset.queries[place].id]
+    required = dataset.required[dataset.queries[index].id]
     return all(any(dataset.catalog.find(key) in offered for key in group) for group in required)
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row of the table: what differs from the defaults, completeness in per cent, of linked requests, and tokens."""
-
-    what: str
-    complete: float
-    interval: tuple[float, float]
-    linked: float
-    tokens: float
-
-    def __str__(self) -> str:
-        low, high = self.interval
-        figures = (f"{self.complete:.1f} ({low:.1f} to {high:.1f})", f"{self.linked:.1f}", f"{self.tokens:,.0f}")
-        return f"| {' | '.join([self.what, *figures])} |"
+def label(row: Any) -> str:
+    """What differs from the defaults."""
+    return NAMES[row.changed].format(getattr(row, row.changed)) if row.changed else "the defaults"
 
 
-def row(what: str, options: Mapping[str, Any]) -> Row:
-    """Measure some options."""
-    found = measure({**DEFAULT, **options})
-    one = grouped_estimate(found.complete, found.groups, scale="yes/no", level=LEVEL)
-    return Row(
-        what=what,
-        complete=100 * float(found.complete.mean()),
-        interval=(100 * one.interval.low, 100 * one.interval.high),
-        linked=100 * float(found.complete[found.linked].mean()),
-        tokens=float(found.tokens.mean()),
-    )
+SERIES = {"limit": "memories", "depth": "relationships, depth", "budget": "budget of tokens", "template": "template"}
 
 
-def page(default: Row, rows: Mapping[tuple[str, Any], Row], n: int) -> str:
+def draw(rows: pd.DataFrame, figure: Figure) -> None:
+    """Completeness with its interval against tokens, a series for each option that is changed."""
+    axes = figure.subplots()
+    for n, (option, title) in enumerate(SERIES.items()):
+        line = rows[(rows["changed"] == option) | ((rows["changed"] == "") & (option == "limit"))].sort_values("tokens")
+        line = line[(line["budget"] != 400) & (line["template"] != "summary")]  # as the defaults
+        spread = [line["complete"] - line["low"], line["high"] - line["complete"]]
+        axes.errorbar(line["tokens"], line["complete"], spread, fmt="o-", color=f"C{n}", capsize=3, label=title)
+        for row in line.itertuples():
+            at = {"xytext": (5, -12 if option == "budget" else 5), "textcoords": "offset points", "fontsize": 9}
+            axes.annotate(f"{getattr(row, option)}", (row.tokens, row.complete), color=f"C{n}", **at)
+    axes.set_xlabel("tokens of the context")
+    axes.set_ylabel("complete %")
+    axes.set_xlim(0, 520)
+    axes.legend(frameon=False, loc="lower right")
+    figure.tight_layout()
+
+
+def page(tables: Tables) -> Page:
     """The report."""
-    linked, more, detailed = rows["depth", 1], rows["limit", 20], rows["template", "detailed"]
-    gains = [f"{one.complete - default.complete:.1f}" for one in (linked, more)]
-    costs = [f"{one.tokens - default.tokens:.0f}" for one in (linked, more)]
-    room, wide = DEFAULT["budget"] / default.tokens, detailed.tokens / default.tokens
-    answer = (
-        "**Keep ten memories, the template `chat` and 2,000 tokens, and follow relationships where memories have them: "
-        f"one step adds {gains[0]} points of completeness for {costs[0]} tokens, ten more memories {gains[1]} for "
-        f"{costs[1]}.**"
+    rows = tables[""]
+    default, linked, more, detailed = (
+        rows[rows[name] == value].iloc[0]
+        for name, value in (("changed", ""), ("depth", 1), ("limit", 20), ("template", "detailed"))
     )
-    return f"""# How many memories, which template, which budget?
+    gains = [f"{row['complete'] - default['complete']:.1f}" for row in (linked, more)]
+    costs = [f"{row['tokens'] - default['tokens']:.0f}" for row in (linked, more)]
+    return Page(
+        title="How many memories, which template, which budget?",
+        answer=f"Keep ten memories in `chat`, and follow relationships: depth 1 adds {gains[0]} points of completeness "
+        f"for {costs[0]} tokens, ten more memories {gains[1]} for {costs[1]}.",
+        picture=Picture(draw=lambda figure: draw(rows, figure), alt=" ".join(ALT.split()), height=380),
+        table=[
+            {
+                "context": "**10 memories, `chat`, 2,000 tokens, no relationships**" if not row.changed else label(row),
+                "complete % (95%)": f"{row.complete:.1f} ({row.low:.1f} to {row.high:.1f})",
+                "linked %": f"{row.linked:.1f}",
+                "tokens": f"{row.tokens:,.0f}",
+            }
+            for row in rows.itertuples()
+        ],
+        notes=[
+            " ".join(note.split())
+            for note in NOTES.format(
+                n=int(default["requests"]),
+                tokens=default["tokens"],
+                room=DEFAULT["budget"] / default["tokens"],
+                wide=detailed["tokens"] / default["tokens"],
+            ).split("\n\n")
+        ],
+        made="`make memory-contexts` (`experiments/memory/contexts.py`): the pipeline of `ContextEngine` with other "
+        "options, embeddings by `minilm`, tokens of the rendered text by o200k.",
+    )
 
-{answer}
 
-Completeness is the share of requests for which all that is required stands in the context, over the {n} requests of
-`diary` that need something, with its 95% interval (requests about the same facts count together). *Linked* are those
-whose memories are joined by relationships. Tokens are those of the rendered text, by `o200k_base`, over all requests.
+ALT = """Completeness against tokens of the context for each change of the defaults: relationships of depth 1 gain
+about as much as ten more memories for fewer tokens"""
+NOTES = """Complete % is the share of requests for which all that is required stands in the context, over the {n}
+requests of `diary` that need something (requests about the same facts count together). *Linked*: requests whose
+memories are joined by relationships.
 
-| | complete % | linked % | tokens |
-|---|---:|---:|---:|
-{default}
-{chr(10).join(map(str, rows.values()))}
+A budget decides nothing before it is smaller than what ten memories take, {tokens:.0f} tokens here: the
+specification's 2,000 leave room for memories {room:.1f} times as long. `detailed` writes type, confidence and time,
+for {wide:.1f} times the tokens; its memories are the same.
 
-* A budget decides nothing before it is smaller than what ten memories take, {default.tokens:.0f} tokens here: the
-  document's 2,000 leave room for memories {room:.1f} times as long.
-* `detailed` writes type, confidence and time beside each memory, for {wide:.1f} times the tokens; which memories stand
-  there is the same, and whether a model makes more of it is outside.
-* The differences between neighbouring rows are small beside the intervals, and `diary` was written by a language
-  model: single notes of a sentence or two, a quarter of them linked. Measure your own: `ctxbench memory preview`.
-
-Made by `make memory-contexts`: the pipeline of `ContextEngine` with other options. Embeddings:
-{open_embedder("minilm").identity.key}.
-"""
-
-
-def main() -> int:
-    """Measure and write the page."""
-    default = row("10 memories, `chat`, 2,000 tokens, no relationships", {})
-    rows = {(name, one): row(f"{NAMES[name]} {one}", {name: one}) for name, values in CHANGES.items() for one in values}
-    n = sum(not query.needs_nothing for query in open_dataset("diary").judged().queries)
-    write_atomic(ROOT / "reports" / "memory-contexts.md", page(default, rows, n))
-    return 0
+Differences of neighbouring rows are small compared with the intervals, and a language model wrote `diary`: single
+notes of a sentence or two, a quarter of them linked. Measure your own with `ctxbench memory preview`."""
 
 
 if __name__ == "__main__":
-    run_script(main)
+    run_page("memory-contexts", measure, page, about=__doc__ or "")

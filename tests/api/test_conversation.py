@@ -33,9 +33,53 @@ def test_every_reply_is_a_row_and_shows_what_it_came_from(stored):
     assert context["score"].isna().tolist() == [True, False]
     assert found.context(1).empty
     shown = found.show()
-    assert "tool:web:fetch" in repr(shown)
+    assert [line.strip() for line in repr(shown).splitlines()[-8:]] == [
+        *("Rules", "a [Always]", "", "References", "none", "", "Tools", "web. • fetch [Agent - 0.75, called]"),
+    ]  # fmt: skip
     assert "&lt;here&gt;" in shown._repr_html_()
     assert "semantic with n 3" in repr(found.show(1))
+
+
+def test_a_reply_is_shown_in_columns_with_priorities_servers_and_badges(tmp_path):
+    """As the example of the specification, "Request Context Modal"."""
+    items = [
+        Item(type="rule", name="File Operations", text="x", priority=3, description="How files are <read>."),
+        Item(type="rule", name="Unnumbered", text="x"),
+        Item(type="rule", name="Authentication Rules", text="x", priority=1),
+        Item(type="rule", name="Zero", text="x", priority=0),
+        Item(type="reference", name="Database Schema", text="x", priority=2),
+        Item(type="tool", name="query", server="database"),
+        Item(type="tool", name="read_file", server="filesystem"),
+        Item(type="tool", name="alone"),
+        Item(type="memory", name="tea", text="x"),
+    ]
+    modes = [("agent", 0.874), ("always", None), ("always", None), ("manual", None), ("agent", 0.92)]
+    modes += [("agent", 0.85), ("manual", None), ("expansion", 0.8), ("explicit", None)]
+    held = tuple(
+        Held(item.key, mode, score, "old" if item.name == "query" else content_hash(item))
+        for item, (mode, score) in zip(items, modes, strict=True)
+    )
+    store = ConversationStore(tmp_path / "chats.jsonl")
+    store.append(Exchange(conversation="one", text="x", reply="y", calls=("read_file",), context=held))
+    shown = ctxbench.conversation(store.path, items=Catalog(items)).show()
+    assert {title: list(map(str, column)) for title, column in shown.columns.items()} == {
+        "Rules": [
+            "000 • Zero [Manual]",
+            "001 • Authentication Rules [Always]",
+            "003 • File Operations [Agent - 0.87]",
+            "Unnumbered [Always]",
+        ],
+        "References": ["002 • Database Schema [Agent - 0.92]"],
+        "Tools": [
+            "alone [Expansion - 0.80]",
+            "database. • query [Agent - 0.85, edited]",
+            "filesystem. • read_file [Manual, called]",
+        ],
+        "Others": ["memory • tea [Explicit]"],
+    }
+    page = shown._repr_html_()
+    assert "How files are &lt;read&gt;." in page
+    assert page.count("Agent - ") == 3
 
 
 def test_with_the_items_it_tells_what_was_edited_since(stored):

@@ -25,9 +25,9 @@ from ctxbench.datasets.files import read_dataset
 from ctxbench.memory.memories import Memory
 from ctxbench.memory.service import ContextService
 from ctxbench.memory.sqlite_store import SqliteStore
-from ctxbench.memory.stores import DictStore
 from ctxbench.search.text_index import _quoted
 from ctxbench.search.words import phrases
+from tests.memory.dict_store import DictStore
 
 FILES, CHARACTERS, MESSAGES, WARM, ROUNDS = 10_000, 7_500, 1_000, 60, 600
 ROOT = Path(__file__).parents[2]

@@ -83,6 +83,13 @@ def test_what_a_store_holds_and_a_dataset_are_read_as_they_are(cli, imported, pl
     assert done.json["new"] == len((ROOT / "datasets" / "threads" / "corpus.jsonl").read_text().splitlines())
 
 
+def test_vectors_are_computed_at_the_import_if_asked_for(cli, imported):
+    done = cli(*WORDS, "--embedder", "hashing")
+    assert "vectors of hashing: 6 computed" in done.out
+    assert done.out.endswith(" --selector assembly/embeddings --embedder hashing\n")
+    assert "vectors of hashing: 0 computed" in cli(*WORDS, "--embedder", "hashing").out
+
+
 BAD_ROWS = {
     "type": ({**FILE, "type": "tool"}, "type must be one of memory, file, message, got 'tool'"),
     "no type": ({"id": "a", "content": "x"}, "type must be one of memory, file, message, got None"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ctxbench.memory.memories import Memory
 from ctxbench.memory.service import ContextService
-from ctxbench.memory.stores import DictStore
+from tests.memory.dict_store import DictStore
 
 WORKSPACE = "home"
 TEXTS = {

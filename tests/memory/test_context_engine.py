@@ -7,8 +7,8 @@ import pytest
 from ctxbench.memory import ContextEngine, ContextOptions, EngineError, SearchOptions
 from ctxbench.memory.memories import Memory, Relationship
 from ctxbench.memory.sqlite_store import SqliteStore
-from ctxbench.memory.stores import DictStore
 from ctxbench.selectors.definitions import definition
+from tests.memory.dict_store import DictStore
 
 TEXTS = {
     "tyre": "Ana's front tyre went flat on the canal path.",
@@ -128,7 +128,10 @@ def test_the_ranking_of_the_specification_is_its_formula(engine, weights, by):
         found = engine.search_by_vector(vector, "home", options)
     w = {"similarity": 1, "recency": 1, "confidence": 1, **weights}
     age = dict(zip(TEXTS, (5, 4, 3, 2), strict=True))  # days
-    cosine = {one["id"]: one["scores"]["similarity.score"] for one in found.explained()}
+    cosine = {one["id"]: one["scores"]["retrieved.score"] for one in found.explained()}
+    assert {one["memory"]["id"]: one["score"] for one in found.results()} == pytest.approx(
+        {id_: max(value, 0) for id_, value in cosine.items()}, abs=1e-6
+    )
     expected = {
         result["memory"]["id"]: w["similarity"] * cosine[result["memory"]["id"]]
         + w["recency"] / (1 + age[result["memory"]["id"]])
@@ -426,7 +429,7 @@ def test_the_default_ranker_is_the_selector_memory_whatever_the_memories_lack(st
     assert ids(found)[0] == "tyre"
     shipped = definition("memory")
     weights = shipped.pipeline(shipped.values()).refine[0].call.weights
-    assert {name for name, weight in weights.items() if weight} <= set(found.outcome.candidates.columns)
+    assert set(weights) <= set(found.outcome.candidates.columns)
     assert all(0 <= result["score"] <= 1 for result in found.results())
 
 

@@ -14,7 +14,7 @@ from ctxbench.memory.engine import ContextCache
 from ctxbench.memory.memories import Event, Memory
 from ctxbench.memory.service import NotSeenError
 from ctxbench.memory.sqlite_store import SqliteStore
-from ctxbench.memory.stores import DictStore
+from tests.memory.dict_store import DictStore
 from tests.memory.service_world import WORKSPACE, filled, service_over
 
 NOW = "2026-03-10T09:00:05Z"

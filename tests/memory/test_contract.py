@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from pathlib import Path
 
@@ -11,8 +12,8 @@ import pytest
 from ctxbench.io.errors import InputError, ParameterError
 from ctxbench.memory.memories import Event
 from ctxbench.memory.sqlite_store import SqliteStore
-from ctxbench.memory.stores import DictStore
 from ctxbench.testing import ConformanceError, check_store
+from tests.memory.dict_store import DictStore
 from tests.memory.store_cases import memory
 
 ROOT = Path(__file__).parents[2]
@@ -28,8 +29,20 @@ def test_the_lines_of_the_page_run(tmp_path, monkeypatch):
     assert [key.name for key in (*request.explicit, *request.recent)] == ["src/pay.py@1"] * 2
 
 
-def test_the_store_in_a_process_conforms():
-    check_store(DictStore)
+@pytest.mark.parametrize("make", [DictStore, lambda: SqliteStore(":memory:")])
+def test_a_store_in_a_process_conforms(make):
+    check_store(make)
+
+
+def test_a_store_in_memory_is_no_file_and_is_whole_in_a_fork(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    store = SqliteStore(":memory:")
+    store.create_workspace("w")
+    assert not list(tmp_path.iterdir())
+    child = os.fork()
+    if not child:
+        os._exit(store.workspaces() != ("w",))
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_the_store_in_a_file_conforms(tmp_path):

@@ -14,10 +14,10 @@ from ctxbench import testing
 from ctxbench.io.errors import InputError, ParameterError
 from ctxbench.memory.memories import Relationship, memory_catalog
 from ctxbench.memory.sqlite_store import SqliteStore
-from ctxbench.memory.stores import DictStore
 from ctxbench.model.requests import Batch, Request
 from ctxbench.model.resources import index_over, row_over
 from ctxbench.search.words import document_frequency
+from tests.memory.dict_store import DictStore
 from tests.memory.store_cases import memory
 from tests.model.test_items import facts_of
 

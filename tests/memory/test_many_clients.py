@@ -12,11 +12,11 @@ import httpx
 import pytest
 
 from ctxbench.memory.memories import Memory
-from ctxbench.memory.stores import DictStore
 from ctxbench.memory.web_app import UserTokens
 from ctxbench.search import dense
 from tests.draws import draws
 from tests.interrupt import Interrupted
+from tests.memory.dict_store import DictStore
 from tests.memory.service_world import WORKSPACE, service_over
 
 uvicorn = pytest.importorskip("uvicorn")

@@ -9,10 +9,10 @@ import pytest
 from ctxbench.io.errors import ParameterError
 from ctxbench.memory import stores
 from ctxbench.memory.memories import Event, Memory, Relationship
-from ctxbench.memory.stores import DictStore
 from ctxbench.search.word_index import WordIndex
 from ctxbench.selectors.definitions import shipped
 from tests.draws import draws
+from tests.memory.dict_store import DictStore
 from tests.memory.service_world import WORKSPACE, service_over
 
 WORDS = ("redundancy", "merger", "garden", "lunch", "parser", "cache", "token", "budget", "invoice", "login", "queue")

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ctxbench.io.errors import ParameterError
 from ctxbench.memory.memories import Event, Memory
-from ctxbench.memory.stores import DictStore
 from ctxbench.memory.web_app import UserTokens
+from tests.memory.dict_store import DictStore
 from tests.memory.service_world import WORKSPACE, service_over
 
 TestClient = pytest.importorskip("starlette.testclient").TestClient

@@ -10,7 +10,7 @@ import pytest
 from ctxbench.io.errors import StorageError
 from ctxbench.memory.memories import Event, Relationship
 from ctxbench.memory.sqlite_store import SqliteStore
-from ctxbench.memory.stores import DictStore
+from tests.memory.dict_store import DictStore
 from tests.memory.store_cases import changed, held, memory
 
 

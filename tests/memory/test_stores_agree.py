@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ctxbench.io.errors import InputError, ParameterError
 from ctxbench.memory.memories import ASKED, EVENTS, SUFFICIENT, Event, Relationship
 from ctxbench.memory.sqlite_store import SqliteStore
-from ctxbench.memory.stores import DictStore
+from tests.memory.dict_store import DictStore
 from tests.memory.store_cases import memory
 
 WORKSPACES = ("crimson", "emerald", "azure")

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from ctxbench.io.errors import ParameterError
 from ctxbench.memory.memories import EVENTS, Event
 from ctxbench.memory.sqlite_store import SqliteStore
-from ctxbench.memory.stores import RECENT, DictStore
+from ctxbench.memory.stores import RECENT
 from ctxbench.model.requests import Batch
+from tests.memory.dict_store import DictStore
 from tests.memory.store_cases import memory
 
 USERS = ("ada", "ben", "cyd")

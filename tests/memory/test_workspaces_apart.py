@@ -15,7 +15,7 @@ from ctxbench.io.errors import UserError
 from ctxbench.memory import ContextEngine, ContextOptions, EngineError, SearchOptions
 from ctxbench.memory.memories import Memory, Relationship
 from ctxbench.memory.sqlite_store import SqliteStore
-from ctxbench.memory.stores import DictStore
+from tests.memory.dict_store import DictStore
 
 WORKSPACES = ("crimson", "emerald", "azure")
 """What they hold says so in capitals."""

@@ -71,8 +71,8 @@ def faults(read):
 class TestShipped:
     def test_all_are_read_and_built_with_each_preset(self):
         assert shipped() == (
-            *("assembly", "bm25", "codebase", "dense", "everything", "hybrid", "learned", "memory", "random"),
-            *("semantic", "semantic-domains", "semantic-original"),
+            *("assembly", "bm25", "codebase", "dense", "everything", "hybrid", "learned", "memory"),
+            *("memory-spec", "random", "semantic", "semantic-domains", "semantic-original"),
         )
         for name in shipped():
             found = definition(name)

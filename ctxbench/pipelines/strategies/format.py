@@ -378,7 +378,8 @@ class Template(Strategy):
 
     Attributes:
         template: `chat`, `detailed`, `summary`, or one of your own: `memory_format`, and as needed `header`,
-            `separator` (a line end), `footer`, `metadata` (true); `memoryFormat` and `includeMetadata` are the same.
+            `separator` (a line end), `footer`, `metadata` (true), `name`; `memoryFormat` and `includeMetadata` are the
+            same.
         metadata: whether `{{type}}`, `{{confidence}}` and `{{timestamp}}` are filled in; if not, they are empty
             wherever they stand, and what a format does not name is never shown. Default: what the template says.
         system: the system prompt.
