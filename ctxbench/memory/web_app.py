@@ -150,11 +150,10 @@ def _list(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "array", "items": schema}
 
 
-_TEXT = {"type": "string", "maxLength": 10_000}
-_MEMORY_FORMAT = {**_TEXT, "minLength": 1, "pattern": r"^[^{}]*\{\{content\}\}[^{}]*$"}
+_MEMORY_FORMAT = {**_STRING, "pattern": r"^[^{}]*\{\{content\}\}[^{}]*$"}
 _TEMPLATE = _object(
     {"memoryFormat": _MEMORY_FORMAT},
-    {**dict.fromkeys(("name", "header", "separator", "footer"), _TEXT), "includeMetadata": {"type": "boolean"}},
+    {**dict.fromkeys(("name", "header", "separator", "footer"), _STRING), "includeMetadata": {"type": "boolean"}},
     additionalProperties=False,
 )
 _WRITING = {

@@ -324,9 +324,9 @@ Points of completeness without a source, on the tuning split: full text {full_te
 files opened last {recent:+.1f}; the others change no request.
 
 **300 ms.** The specification asks for a response within 300 ms and names no size. p95 of a build without the cache,
-half of them after a write, over {small} items (the dataset) and {large}: {times}, on a machine with other work; of
-the processor at most {processor:.0f} ms. Vectors must have been computed, by `ctxbench context import --embedder
-minilm`; otherwise the first request that finds a file embeds it, which takes seconds.
+half of them after a write, over {small} items (the dataset and what was written) and {large}: {times}, on a machine
+with other work; of the processor at most {processor:.0f} ms. Vectors must have been computed, by `ctxbench context
+import --embedder minilm`; otherwise the first request that finds a file embeds it, which takes seconds.
 
 The cache answers {hits:.0%} of requests (the specification asks for 30%) and is never wrong; one by thread alone, as
 specified, would be wrong in {wrong} of {document_hits} answers."""

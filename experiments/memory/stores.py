@@ -59,10 +59,12 @@ def page(tables: Tables) -> Page:
     datasets = list(dict.fromkeys(rows["dataset"]))
     best = {dataset: max(100 * by_name.loc[(dataset, name), "completeness"] for name in OTHERS) for dataset in datasets}
     ours = {dataset: 100 * by_name.loc[(dataset, BASE), "completeness"] for dataset in datasets}
-    told = " and ".join(f"{ours[dataset]:.0f}% against {best[dataset]:.0f}% on {dataset}" for dataset in datasets)
+    shares = [f"{ours[dataset]:.0f}% ({dataset})" for dataset in datasets]
+    others = [f"{best[dataset]:.0f}%" for dataset in datasets]
     return Page(
         title="What do other stores of memories find?",
-        answer=f"Take `memory`: with eight memories it is complete for {told} by mem0 and LangGraph with ten.",
+        answer=f"Take `memory`: with eight memories complete for {' and '.join(shares)}; mem0 and LangGraph with ten "
+        f"for {' and '.join(others)}.",
         picture=Picture(draw=lambda figure: draw(rows, figure), alt=" ".join(ALT.split()), height=300),
         table=[
             {
@@ -93,9 +95,9 @@ def points(row: pd.Series) -> str:
 ALT = """Completeness by selector on chats and notes: mem0 and LangGraph find as much as dense search, memory finds
 more on chats that a model wrote"""
 NOTES = """All search the same memories with the same vectors (`minilm`) and ten items each. Turns that `memory` finds
-are longer; with eight of them, `memory (8)`, it costs about as many tokens as the others with ten. `*` marks a
-significant difference of completeness. mem0 and LangGraph's store rank by cosine similarity, so their figures are
-those of `dense`."""
+are longer; with eight of them, `memory (8)`, it costs fewer tokens than the others with ten. `*` marks a significant
+difference of completeness. mem0 and LangGraph's store rank by cosine similarity, so their figures are those of
+`dense`."""
 MADE = """`make memory-stores` (`experiments/memory/stores.py`, `other-stores.yaml`): all queries of both datasets,
 mem0 and LangGraph by `other_stores.py` in an environment of their own, without a language model. What a model then
 makes of the memories is not measured."""
