@@ -44,7 +44,7 @@ from ctxbench.memory.memories import STORED, checked_name
 from ctxbench.memory.service import ConflictError, ContextService, Metrics, NotSeenError, Writing
 from ctxbench.memory.stores import Imported
 from ctxbench.model.formats import FileModel, Given, Source, Texts, validate
-from ctxbench.pipelines.strategies.format import TEMPLATES
+from ctxbench.pipelines.strategies.format import TEMPLATES, VARIABLES
 from ctxbench.selectors.conversations import MessageRow, SessionFile, ToolResultRow
 
 SHORTEST = 16  # characters of a token
@@ -150,9 +150,9 @@ def _list(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "array", "items": schema}
 
 
-_MEMORY_FORMAT = {**_STRING, "pattern": r"^[^{}]*\{\{content\}\}[^{}]*$"}
+_WRITTEN = r"([^{}]|\{\{(" + "|".join(VARIABLES) + r")\}\})*"
 _TEMPLATE = _object(
-    {"memoryFormat": _MEMORY_FORMAT},
+    {"memoryFormat": {**_STRING, "pattern": rf"^{_WRITTEN}\{{\{{content\}}\}}{_WRITTEN}$"}},
     {**dict.fromkeys(("name", "header", "separator", "footer"), _STRING), "includeMetadata": {"type": "boolean"}},
     additionalProperties=False,
 )

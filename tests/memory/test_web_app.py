@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from ctxbench.io.errors import StorageError
 from ctxbench.memory.memories import Memory, Relationship
@@ -82,6 +83,16 @@ def test_a_context_is_written_by_the_template_of_the_request_within_its_budget()
     assert (plain["template"], plain["context"]) == ("chat", build(template="chat", tokenBudget=2000)["context"])
     assert len({short["id"], own["id"], plain["id"]}) == 3
     assert build(template="summary", tokenBudget=30) == short  # another request between them changes nothing
+
+
+@pytest.mark.parametrize("form", ["## {{type}}\n{{content}}", "{{content}}", "{{contnt}}{{content}}", "{{type}}"])
+def test_the_published_schema_takes_the_templates_that_the_service_takes(form):
+    body = {"message": "flat tyre?", "template": {**CODE, "memoryFormat": form}}
+    one = client()
+    paths = one.get("/openapi.json").json()["paths"]
+    schema = paths["/context/build"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    is_taken = one.post("/context/build", json=body).status_code == 200
+    assert Draft202012Validator(schema).is_valid(body) == is_taken == ("{{content}}" in form and "contnt" not in form)
 
 
 def test_related_memories_are_in_the_context_if_the_request_asks_for_them():
