@@ -347,19 +347,21 @@ DRAWN = {MEMORY: "C0", HYBRID: "C1", "dense": "C7", SPEC: "C3"}
 def draw(curves: pd.DataFrame, figure: Figure) -> None:
     """Completeness against tokens, a panel for each corpus."""
     corpora = list(dict.fromkeys(curves["corpus"]))
-    axes = np.atleast_1d(figure.subplots(1, len(corpora)))
+    figure.set_layout_engine("constrained")
+    axes = np.atleast_1d(figure.subplots(1, len(corpora), sharey=True))
     for corpus, panel in zip(corpora, axes, strict=True):
         for ranking, colour in DRAWN.items():
             line = curves[(curves["corpus"] == corpus) & (curves["ranking"] == ranking)]
             panel.plot(line["tokens"], 100 * line["completeness"], color=colour, label=ranking.strip("`"))
             ten = line[line["items"] == SIZES[1]]
             panel.plot(ten["tokens"], 100 * ten["completeness"], "o", color=colour)
-        panel.set_title(KINDS[corpus], fontsize=10)
+        panel.set_title(KINDS[corpus], fontsize=11)
         panel.set_xlabel("tokens")
+        panel.locator_params(axis="x", nbins=3)
+        panel.set_xlim(left=0)
         panel.set_ylim(0, 100)
     axes[0].set_ylabel("complete %")
-    axes[0].legend(frameon=False, fontsize=9, loc="lower right")
-    figure.tight_layout()
+    figure.legend(*axes[0].get_legend_handles_labels(), frameon=False, ncols=len(DRAWN), loc="outside upper left")
 
 
 def page(tables: Tables) -> Page:
@@ -391,7 +393,7 @@ def page(tables: Tables) -> Page:
     return Page(
         title="Which ranking for memories?",
         answer=f"Take `memory`: at equal tokens {gained}" + f"; not significant on {same}." * bool(same),
-        picture=Picture(draw=lambda figure: draw(curves, figure), alt=" ".join(ALT.split()), height=330),
+        picture=Picture(draw=lambda figure: draw(curves, figure), alt=" ".join(ALT.split()), width=560, height=330),
         table=rows,
         notes=[
             " ".join(note.split())
