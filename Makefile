@@ -71,7 +71,7 @@ numbers: $(VENV)/.demo  ## reports/three-numbers.md, include-score.md, misses.md
 	$(BIN)/python experiments/tuning/include_score.py
 	$(BIN)/python experiments/tuning/misses.py
 
-gate: $(VENV)/.demo  ## reports/gate.md: false alarms, power, causes and price of `ctxbench check`, measured
+gate: $(VENV)/.demo  ## reports/gate.md: false alarms, power, causes and time of `ctxbench check`, measured
 	$(BIN)/python experiments/gate/measure.py
 
 gate-intervals: $(VENV)/.demo  ## reports/gate-intervals.md: how often the intervals hold that `ctxbench check` prints
@@ -84,7 +84,7 @@ learned: $(VENV)/.demo  ## the ranking that ships and reports/learned.md: fitted
 overlap: $(VENV)/.demo  ## reports/overlap.md: do items that a search takes for one another get missed by requests?
 	$(BIN)/python experiments/questions/catalog_overlap.py
 
-questions: $(VENV)/.demo  ## reports/search-size.md, item-kinds.md, tool-results.md: open questions of the documents
+questions: $(VENV)/.demo  ## reports/search-size.md, item-kinds.md, tool-results.md: open questions of the specification
 	$(BIN)/python experiments/questions/search_size.py
 	$(BIN)/python experiments/questions/item_kinds.py
 	$(BIN)/python experiments/questions/tool_results.py

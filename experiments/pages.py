@@ -7,6 +7,7 @@ files, without measuring. `make reports` measures everything, `make pages` write
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,8 +154,8 @@ def _lines(name: str, page: Page, columns: Sequence[str]) -> list[str]:
 
 
 def _joined(text: str) -> str:
-    """A paragraph on one line, however it was broken."""
-    return " ".join(text.split())
+    """A paragraph, or each item of a list, on one line, however it was broken."""
+    return "\n".join(" ".join(part.split()) for part in re.split(r"\n(?=\* )", text))
 
 
 def constrained_axes(figure: Figure) -> Axes:

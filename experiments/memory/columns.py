@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 REALTALK = ROOT.parent / "shared" / "data" / "realtalk"
-GENERATED, PEOPLE, NOTES = "locomo-memory", "REALTALK", "diary"
-KINDS = {GENERATED: "chats that a model wrote", PEOPLE: "chats of people", NOTES: "notes"}
+GENERATED, PEOPLE, DIARY = "locomo-memory", "REALTALK", "diary"
+KINDS = {GENERATED: "chats that a model wrote", PEOPLE: "chats of people", DIARY: "notes"}
 SIZES = (5, 10, 20)
 LARGEST = 60  # items of a ranking that are read
 HYBRID, FUSION, MEMORY, SPEC = "`hybrid`", "fusion", "`memory`", "`memory-spec`"
@@ -304,7 +304,7 @@ def measure() -> Tables:
     datasets = {GENERATED: open_dataset(GENERATED)}
     if REALTALK.is_dir():
         datasets[PEOPLE] = import_own(GENERATED, REALTALK, called="realtalk")
-    datasets[NOTES] = open_dataset(ROOT / "datasets" / NOTES)
+    datasets[DIARY] = open_dataset(ROOT / "datasets" / DIARY)
     corpora = {name: Corpus.opened(dataset) for name, dataset in datasets.items()}
     shipped = definition("memory").pipeline(definition("memory").values()).refine[0].call.weights  # type: ignore[union-attr]
     unseen = {name: climb([other for key, other in corpora.items() if key != name]) for name in corpora}
@@ -347,19 +347,21 @@ DRAWN = {MEMORY: "C0", HYBRID: "C1", "dense": "C7", SPEC: "C3"}
 def draw(curves: pd.DataFrame, figure: Figure) -> None:
     """Completeness against tokens, a panel for each corpus."""
     corpora = list(dict.fromkeys(curves["corpus"]))
-    axes = np.atleast_1d(figure.subplots(1, len(corpora)))
+    figure.set_layout_engine("constrained")
+    axes = np.atleast_1d(figure.subplots(1, len(corpora), sharey=True))
     for corpus, panel in zip(corpora, axes, strict=True):
         for ranking, colour in DRAWN.items():
             line = curves[(curves["corpus"] == corpus) & (curves["ranking"] == ranking)]
             panel.plot(line["tokens"], 100 * line["completeness"], color=colour, label=ranking.strip("`"))
             ten = line[line["items"] == SIZES[1]]
             panel.plot(ten["tokens"], 100 * ten["completeness"], "o", color=colour)
-        panel.set_title(KINDS[corpus], fontsize=10)
+        panel.set_title(KINDS[corpus], fontsize=11)
         panel.set_xlabel("tokens")
+        panel.locator_params(axis="x", nbins=3)
+        panel.set_xlim(left=0)
         panel.set_ylim(0, 100)
     axes[0].set_ylabel("complete %")
-    axes[0].legend(frameon=False, fontsize=9, loc="lower right")
-    figure.tight_layout()
+    figure.legend(*axes[0].get_legend_handles_labels(), frameon=False, ncols=len(DRAWN), loc="outside upper left")
 
 
 def page(tables: Tables) -> Page:
@@ -391,7 +393,7 @@ def page(tables: Tables) -> Page:
     return Page(
         title="Which ranking for memories?",
         answer=f"Take `memory`: at equal tokens {gained}" + f"; not significant on {same}." * bool(same),
-        picture=Picture(draw=lambda figure: draw(curves, figure), alt=" ".join(ALT.split()), height=330),
+        picture=Picture(draw=lambda figure: draw(curves, figure), alt=" ".join(ALT.split()), width=560, height=330),
         table=rows,
         notes=[
             " ".join(note.split())
@@ -416,7 +418,9 @@ are points of completeness at the tokens of the first ten items of `memory`, wit
 others*: weights that have not seen the corpus.
 
 `memory-spec`, the specification's formula with equal weights, orders the ten most similar items, so its ten are those
-of `dense`. Questions are asked after everything was said, about any time, so recency cannot pay there.
+of `dense`. So are those of mem0 2.2.1 and of LangGraph 1.2.24's store, which rank by the same similarity: measured
+once on diary and locomo-memory with these vectors, 94.8% and 41.8%. Questions are asked after everything was said,
+about any time, so recency cannot pay there.
 
 A feature is in `memory` if it pays, or costs nothing, on all corpora; but for `turn.named`, which costs a little on
 locomo-memory, through adversarial questions, whose evidence is what the other person said.

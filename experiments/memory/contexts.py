@@ -3,7 +3,7 @@
     python experiments/memory/contexts.py [--page]
 
 Each row is the pipeline of `ContextEngine.build` with other options, over all requests of `diary` and every memory that
-they may see: whether all that is required stands in the context, and how many tokens the text takes.
+they may see: whether the context has all that is required, and how many tokens the text takes.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from pages import Page, Picture, Tables, run_page
+from pages import Page, Picture, Tables, constrained_axes, run_page
 
 from ctxbench.datasets.lookup import open_dataset
 from ctxbench.evaluation.comparisons import grouped_estimate
 from ctxbench.evaluation.statistics import LEVEL
 from ctxbench.memory.engine import links_step, rendered
+from ctxbench.report.charts import PointLabel, place_labels
 from ctxbench.search.embedders import open_embedder
 from ctxbench.search.resources import local_resources
 from ctxbench.search.tokens import open_counter
@@ -95,20 +96,21 @@ SERIES = {"limit": "memories", "depth": "relationships, depth", "budget": "budge
 
 def draw(rows: pd.DataFrame, figure: Figure) -> None:
     """Completeness with its interval against tokens, a series for each option that is changed."""
-    axes = figure.subplots()
+    axes = constrained_axes(figure)
+    named: list[PointLabel] = []
     for n, (option, title) in enumerate(SERIES.items()):
         line = rows[(rows["changed"] == option) | ((rows["changed"] == "") & (option == "limit"))].sort_values("tokens")
         line = line[(line["budget"] != 400) & (line["template"] != "summary")]  # as the defaults
         spread = [line["complete"] - line["low"], line["high"] - line["complete"]]
         axes.errorbar(line["tokens"], line["complete"], spread, fmt="o-", color=f"C{n}", capsize=3, label=title)
         for row in line.itertuples():
-            at = {"xytext": (5, -12 if option == "budget" else 5), "textcoords": "offset points", "fontsize": 9}
-            axes.annotate(f"{getattr(row, option)}", (row.tokens, row.complete), color=f"C{n}", **at)
+            at, reach = (row.tokens, row.complete), (row.tokens, row.low, row.tokens, row.high)
+            named.append(PointLabel(at, f"{getattr(row, option)}", reach))
+    place_labels(axes, named)
     axes.set_xlabel("tokens of the context")
     axes.set_ylabel("complete %")
     axes.set_xlim(0, 520)
     axes.legend(frameon=False, loc="lower right")
-    figure.tight_layout()
 
 
 def page(tables: Tables) -> Page:
@@ -124,7 +126,7 @@ def page(tables: Tables) -> Page:
         title="How many memories, which template, which budget?",
         answer=f"Keep ten memories in `chat`, and follow relationships: depth 1 adds {gains[0]} points of completeness "
         f"for {costs[0]} tokens, ten more memories {gains[1]} for {costs[1]}.",
-        picture=Picture(draw=lambda figure: draw(rows, figure), alt=" ".join(ALT.split()), height=380),
+        picture=Picture(draw=lambda figure: draw(rows, figure), alt=" ".join(ALT.split()), width=560, height=360),
         table=[
             {
                 "context": "**10 memories, `chat`, 2,000 tokens, no relationships**" if not row.changed else label(row),
@@ -150,7 +152,7 @@ def page(tables: Tables) -> Page:
 
 ALT = """Completeness against tokens of the context for each change of the defaults: relationships of depth 1 gain
 about as much as ten more memories for fewer tokens"""
-NOTES = """Complete % is the share of requests for which all that is required stands in the context, over the {n}
+NOTES = """Complete % is the share of requests whose context has all that is required, over the {n}
 requests of `diary` that need something (requests about the same facts count together). *Linked*: requests whose
 memories are joined by relationships.
 

@@ -145,11 +145,12 @@ def draw(costs: pd.DataFrame, figure: Figure) -> None:
         values = costs.loc[selector, types]
         axes.barh(heights, values, 0.36, color=colour, label=SELECTORS[selector])
         for height, value in zip(heights, values, strict=True):
-            axes.text(value, height, f" {value:,.0f}", va="center")
+            axes.annotate(f"{value:,.0f}", (value, height), (4, 0), textcoords="offset points", va="center")
     axes.set_yticks([row + 0.2 for row in range(len(types))], types)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.15 * costs.max().max())
     axes.set_xlabel("prompt tokens per needed item")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.grid(visible=False, axis="y")
     axes.legend(frameon=False, loc="upper right")
 

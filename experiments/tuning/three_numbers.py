@@ -30,7 +30,7 @@ from ctxbench.io.console import say
 from ctxbench.model.arrays import FloatArray, IntArray
 from ctxbench.pipelines.features import Logistic
 from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.report.charts import COLOURS, ink, place_labels
+from ctxbench.report.charts import COLOURS, PointLabel, ink, place_labels
 from ctxbench.report.pages import axes_at
 from ctxbench.selectors.definitions import definition
 from ctxbench.tuning.cut_families import StandardMargin
@@ -393,7 +393,7 @@ def draw(tables: Tables, figure: Figure) -> None:
         x, y = means(part).values()
         ax.plot(x, 100 * y, "o", color=COLOURS[0], markersize=8.0, zorder=4)
         top_n = int(part.top_n.iloc[0])
-        named.append(((x, 100 * y), f"{name}, topN {top_n}", (x, 100 * y, x, 100 * y)))
+        named.append(PointLabel((x, 100 * y), f"{name}, topN {top_n}", (x, 100 * y, x, 100 * y)))
     x, y = means(rows[rows.selector == "defaults"]).values()
     ax.plot(x, 100 * y, "D", color=ink(ax), markersize=6.0, zorder=5, label="specification's defaults")
     place_labels(ax, named)
