@@ -84,8 +84,8 @@ MADE = (
     "Requests are messages of commits of {n} repositories, without links, numbers and trailers, each asked of the tree "
     "just before; needed is what the commit changed, documentation apart. Measured on the newest 40% of 300 changes "
     "each; repositories count alike, intervals are of 95%. All choices were made on the older requests of six others "
-    "(click, requests, pydantic, ripgrep, express, gin), but for one rule that repositories.txt names. BM25 is over path "
-    "and content, identifiers split, words "
+    "(click, requests, pydantic, ripgrep, express, gin), but for one rule that repositories.txt names. BM25 is over "
+    "path and content, identifiers split, words "
     'counted over the tree. `make codebase REPOSITORIES="FOLDER ..."` takes clones of '
     "[repositories.txt](../experiments/codebase/repositories.txt); without any it is skipped."
 )
