@@ -131,16 +131,16 @@ class Strategy:
         """
         return {}
 
-    def word_shares(
+    def word_parts(
         self,
         query: Query,  # noqa: ARG002
         request: int,  # noqa: ARG002
         items: IntArray,  # noqa: ARG002
         resources: Resources,  # noqa: ARG002
     ) -> Sequence[Mapping[str, float]]:
-        """Of a retriever by words: the words of a request that each item holds, with their shares of its score.
+        """Of a retriever by words: what each word of a request adds to the score of each item, 0 for what it lacks.
 
-        A mapping per item, highest share first; no mapping at all for another retriever.
+        A mapping per item; no mapping at all for another retriever.
 
         Args:
             query, request: whose words.

@@ -203,7 +203,7 @@ class _Explainer:
         self._table = table = outcome.candidates
         self._resources = resources
         self._parts = _score_parts(pipeline, table)
-        self._words = _word_shares(pipeline, outcome, resources)
+        self._words = _word_parts(pipeline, outcome, resources)
         self._chunkings = Chunkings.of(pipeline)
         self._used = self._chunkings.used(table)
         self._tokens = table.prices(resources.tokens(catalog, table.item)).tolist()
@@ -230,7 +230,7 @@ class _Explainer:
             price_waived=bool(self._waived[row]) or None,
             loads=self._loads(self._catalog[position]),
             shares=_shares(parts),
-            words=self._words[row] if self._words and offered.score is not None else {},
+            words=_shares(self._words[row]) if self._words and offered.score is not None else {},
             factor=1.0 if math.isnan(factor) else factor,
         )
 
@@ -255,15 +255,15 @@ def _score_parts(pipeline: Pipeline, table: Candidates) -> Mapping[str, FloatArr
     return {}
 
 
-def _word_shares(pipeline: Pipeline, outcome: Outcome, resources: Resources) -> Sequence[Mapping[str, float]]:
-    """The matched words of every row, by the first retriever that searches by words; empty if none does."""
+def _word_parts(pipeline: Pipeline, outcome: Outcome, resources: Resources) -> Sequence[Mapping[str, float]]:
+    """What each word adds in every row, by the first retriever that searches by words; empty if none does."""
     retrieve = pipeline.retrieve
     for step in retrieve.sources.values() if isinstance(retrieve, Merge) else (retrieve,):
-        shares: Sequence[Mapping[str, float]] = step.declared("word_shares")(
+        parts: Sequence[Mapping[str, float]] = step.declared("word_parts")(
             outcome.query, 0, outcome.candidates.item, resources
         )
-        if shares:
-            return shares
+        if parts:
+            return parts
     return ()
 
 

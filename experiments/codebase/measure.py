@@ -71,7 +71,8 @@ label requires, behind code, by the factors of `codebase`.
 **Within 8,000 tokens** all that was changed is offered for {codebase_definitions:.0%} of the requests by \
 `codebase/definitions`, {codebase_files:.0%} by whole files, {bm25_definitions:.0%} by BM25 over definitions, \
 {bm25_files:.0%} over files ({detailed_repositories:.0f} repositories, as for the next two).
-**What each part pays**, in what is found: {parts}.
+**What each part pays**, in what is found: {parts}. `plan`, `names` and the other words of code pay nothing on \
+commits; they find the examples of document 003.
 **Weights fitted to one repository**: {weights}.
 **What document 003 asks for**, ten files within 32,000 tokens: of the offered files {codebase_precision:.0%} are \
 changed (80% is out of reach: ten are offered, a change takes two); {requests_that_lack_a_file:.0%} of the requests \
@@ -83,7 +84,8 @@ MADE = (
     "Requests are messages of commits of {n} repositories, without links, numbers and trailers, each asked of the tree "
     "just before; needed is what the commit changed, documentation apart. Measured on the newest 40% of 300 changes "
     "each; repositories count alike, intervals are of 95%. All choices were made on the older requests of six others "
-    "(click, requests, pydantic, ripgrep, express, gin). BM25 is over path and content, identifiers split, words "
+    "(click, requests, pydantic, ripgrep, express, gin), but for one rule that repositories.txt names. BM25 is over "
+    "path and content, identifiers split, words "
     'counted over the tree. `make codebase REPOSITORIES="FOLDER ..."` takes clones of '
     "[repositories.txt](../experiments/codebase/repositories.txt); without any it is skipped."
 )
@@ -393,7 +395,7 @@ def _gains(rows: pd.DataFrame) -> str:
 
 def _draw(tables: Tables, figure: Figure) -> None:
     rows = tables[""][tables[""]["files"] > 0].iloc[::-1]
-    left, right = axes_at(figure, 90, 24, 280, 340), axes_at(figure, 450, 24, 290, 340)
+    left, right = axes_at(figure, 90, 34, 280, 330), axes_at(figure, 450, 34, 290, 330)
     names = (("bm25", "BM25"), (BEHIND, "BM25, behind"), ("codebase", "codebase"))
     left.hlines(rows["repository"], rows["bm25"], rows["codebase"], color="#888888", linewidth=1)
     for (name, label), colour, marker in zip(names, COLOURS, ("o", "D", "^"), strict=False):
@@ -413,8 +415,9 @@ def _draw(tables: Tables, figure: Figure) -> None:
     right.set_xticks(BUDGETS, [f"{tokens // 1000}k" for tokens in BUDGETS])
     right.set_xlabel("token budget")
     right.set_title("all that was changed is offered", fontsize=12)
+    left.legend(frameon=False, fontsize=11, ncols=3, loc="lower center", bbox_to_anchor=(0.42, 1.0), handletextpad=0.2)
+    right.legend(frameon=False, fontsize=11)
     for axes in (left, right):
-        axes.legend(frameon=False, fontsize=11)
         axes.spines[["top", "right"]].set_visible(False)
 
 

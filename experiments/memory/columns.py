@@ -418,8 +418,8 @@ are points of completeness at the tokens of the first ten items of `memory`, wit
 others*: weights that have not seen the corpus.
 
 `memory-spec`, the specification's formula with equal weights, orders the ten most similar items, so its ten are those
-of `dense`. So are those of mem0 2.2.1 and of LangGraph 1.2.24's store, which rank by the same similarity: measured
-once on diary and locomo-memory with these vectors, 94.8% and 41.8%. Questions are asked after everything was said,
+of `dense`. So are those of [mem0 and of LangGraph's store](memory-stores.md).
+Questions are asked after everything was said,
 about any time, so recency cannot pay there.
 
 A feature is in `memory` if it pays, or costs nothing, on all corpora; but for `turn.named`, which costs a little on

@@ -24,6 +24,7 @@ from ctxbench.model.selection import with_values
 from ctxbench.model.strategies import FirstN, Strategy, later
 from ctxbench.pipelines.code_requests import (
     ContextPlan,
+    QueryIntent,
     heuristic_plan,
     model_plans,
     named_code,
@@ -58,7 +59,7 @@ class CodeWords(Strategy):
 
     Attributes:
         asking: weight of words that say what work is wanted, `implement`, `fix`, `bug`; 0 leaves them out. So does a
-            request about a whole codebase (`intent`): there they say nothing of where.
+            request about a whole codebase (`intent`) that names no code: there they say nothing of where.
         forms: weight of other forms of the request's words in code: `auth` for `authentication`, and back, `config`,
             `ctx`, `req` and the like; 0 = none.
         related: weight of what goes with a word: `login`, `session`, `user` and `token` with `authentication`.
@@ -77,7 +78,7 @@ class CodeWords(Strategy):
         """Chunk the text of every request."""
         chunks, weights = [], []
         for request in batch.requests:
-            asking = 0.0 if read_intent(request.text).scope == "codebase" else self.asking
+            asking = 0.0 if _is_wide(read_intent(request.text)) else self.asking
             rows = weighted_chunks(request.text, asking=asking, forms=self.forms, related=self.related)
             chunks.append([chunk for chunk, _ in rows])
             weights.append([weight for _, weight in rows])
@@ -495,7 +496,7 @@ class PlannedFiles(_CodeSearch):
         if self.of == "names":
             parts = ({part for part in name_parts(name) if len(part) > 1} for name in _pieces(intent.entities))
             rows = paths.holding(part for part in parts if len(part) > 1)
-        elif intent.scope != "codebase" or intent.entities:
+        elif not _is_wide(intent):
             return paths.by_item(score)
         else:
             score[visible & (paths.entries == 1.0)] = self.entry
@@ -514,6 +515,11 @@ class PlannedFiles(_CodeSearch):
             return [np.array([fits_pattern(path, pattern) for path in paths.path.names]) for pattern in patterns]
         chunks = weighted_chunks(query.batch.requests[request].text, asking=0.0, forms=1.0, related=0.0)
         return paths.holding({word} for chunk, _ in chunks for word in name_parts(chunk))
+
+
+def _is_wide(intent: QueryIntent) -> bool:
+    """Whether a request is about a whole codebase, and names no code."""
+    return intent.scope == "codebase" and not intent.entities
 
 
 def _pieces(names: Sequence[str]) -> Iterator[str]:

@@ -528,10 +528,10 @@ class Bm25(Strategy):
         names = ("k1", "b", "variant", "server", "bodies", "parameters")
         return bm25_index(catalog, resources, **{name: getattr(self, name) for name in names}, rule=self.word_rule)
 
-    def word_shares(
+    def word_parts(
         self, query: Query, request: int, items: IntArray, resources: Resources
     ) -> list[Mapping[str, float]]:
-        """The words that each item holds, as the request first spells them, with their shares of the score."""
+        """What each word adds to the score of each item, under the word as the request first spells it."""
         index, chunks = self._index(query.batch.catalog, resources), query.chunks(request)
         weights = index.words(chunks, query.weights(request).tolist())
         spelled: dict[str, str] = {}
@@ -540,14 +540,7 @@ class Bm25(Strategy):
             spelled = {**dict(zip(stems, plain, strict=True)), **spelled}
         one = query.select_requests(np.array([request]))
         parts = [_scores(index, [{word: weight}], one, self.statistics)[0][items] for word, weight in weights.items()]
-        return [_shares(dict(zip(map(spelled.get, weights), row, strict=True))) for row in np.array(parts).T.tolist()]
-
-
-def _shares(values: Mapping[str | None, float]) -> dict[str, float]:
-    """Values above 0 as shares of their sum, highest first."""
-    total = math.fsum(values.values())
-    ordered = sorted(values.items(), key=lambda pair: -pair[1])
-    return {str(name): value / total for name, value in ordered if value > 0}
+        return [dict(zip([spelled[word] for word in weights], row, strict=True)) for row in np.array(parts).T.tolist()]
 
 
 def _scores(
