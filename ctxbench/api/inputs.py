@@ -429,7 +429,7 @@ def step(kind: str, strategy: Any, *, name: str = "") -> Step:
     """A strategy of your own as a step of a `pipeline`, without an entry point.
 
     Args:
-        kind: `analyse`, `retrieve`, `rank`, `cut`, `expand`, `fit` or `format`.
+        kind: `analyse`, `retrieve`, `rank`, `cut`, `expand`, `pack` or `format`.
         strategy: an object of a frozen dataclass derived from `ctxbench.Strategy`, whose fields are its parameters.
             With `out`, answers are kept by its class and its parameters: what else it reads must not change. Of steps
             that keep items out by one code, the last that was made says its words.
