@@ -429,7 +429,7 @@ def step(kind: str, strategy: Any, *, name: str = "") -> Step:
     """A strategy of your own as a step of a `pipeline`, without an entry point.
 
     Args:
-        kind: `analyse`, `retrieve`, `rank`, `cut`, `expand`, `fit` or `format`.
+        kind: `analyse`, `retrieve`, `rank`, `cut`, `expand`, `pack` or `format`.
         strategy: an object of a frozen dataclass derived from `ctxbench.Strategy`, whose fields are its parameters.
             With `out`, answers are kept by its class and its parameters: what else it reads must not change. Of steps
             that keep items out by one code, the last that was made says its words.
@@ -442,7 +442,7 @@ def step(kind: str, strategy: Any, *, name: str = "") -> Step:
         >>> import dataclasses, numpy as np
         >>> @dataclasses.dataclass(frozen=True)
         ... class Odd(ctxbench.Strategy):
-        ...     rule_words = {"odd": "it stands at an even place"}
+        ...     rule_words = {"odd": "its position is even"}
         ...
         ...     def __call__(self, query, candidates, resources):
         ...         found = candidates.chosen & (candidates.tier > 0)
@@ -451,7 +451,7 @@ def step(kind: str, strategy: Any, *, name: str = "") -> Step:
         >>> mine = ctxbench.pipeline("bm25", refine=[ctxbench.step("cut", Odd())])
         >>> tools = ctxbench.catalog([{"name": "area a"}, {"name": "area b"}, {"name": "area c"}])
         >>> ctxbench.select("area", tools, selector=mine, counter="chars/4").to_frame(near=1)["rule"].tolist()
-        ['', '', 'it stands at an even place']
+        ['', '', 'its position is even']
     """
     kinds = ("analyse", "retrieve", *REFINE_KINDS, "format")
     check_known("kind of step", kind, kinds)

@@ -143,9 +143,9 @@ def test_what_is_no_rule_is_an_error(stored):
 
 
 def test_a_plugin_declares_its_words(plugin):
-    source = 'class Odd:\n    rule_words = {"odd": "its place {place} is odd", "first": "never asked"}\n'
+    source = 'class Odd:\n    rule_words = {"uneven": "its place {place} is odd", "first": "never asked"}\n'
     plugin(source, odd="Odd")
-    assert str(Rule.of("odd", place=3)) == "its place 3 is odd"
+    assert str(Rule.of("uneven", place=3)) == "its place 3 is odd"
     assert str(Rule.of("first", n=3)) == "beyond the first n=3"  # ours come first
 
 
@@ -154,7 +154,7 @@ def test_a_plugin_declares_its_words(plugin):
 )
 def test_a_plugin_without_words_has_plain_ones(plugin, source):
     plugin(source, odd_one="Odd")
-    assert str(Rule.of("odd", place=3)) == "odd (place=3)"
+    assert str(Rule.of("uneven", place=3)) == "uneven (place=3)"
 
 
 def test_a_number_too_large_for_its_words_is_shown_plainly():
