@@ -40,6 +40,7 @@ ALLOWED = {
     ("tuning/inputs.py", "includeScore"): "a parameter of the pipeline that cuts rankings of others",
     ("tuning/tuner.py", "topN"): "a parameter of the pipeline that cuts rankings of others",
     ("tuning/tuner.py", "expansion"): "a word of a table",
+    ("api/labelling.py", "expansion"): "a mode of items",
     ("api/results.py", "topK"): "short names of selectors' parameters",
     ("api/results.py", "topN"): "short names of selectors' parameters",
     ("api/results.py", "includeScore"): "short names of selectors' parameters",
