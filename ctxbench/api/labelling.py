@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
@@ -507,7 +507,10 @@ class Conversation:
 
     id: str
     exchanges: Sequence[Exchange]
-    catalog: Catalog | None = field(default=None, repr=False)
+    catalog: Catalog | None = None
+
+    def __repr__(self) -> str:
+        return f"Conversation(id={self.id!r}, n_exchanges={len(self.exchanges)})"
 
     def to_frame(self) -> pd.DataFrame:
         """One row per reply: `reply` (its number, from 1), `time`, `text`, `said`, `items`, `calls`, `selector`."""

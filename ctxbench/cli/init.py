@@ -443,6 +443,7 @@ name: experiment
 datasets: {datasets}
 selectors:
   - {{selector: agent.yaml, name: agent}}    # the selector that agent.yaml names
+  - {{selector: learned, preset: normal}}    # the recommended one; it needs no labels
   - {{selector: semantic, preset: spec}}
   - {{selector: bm25, set: {{n: 5}}}}
   - everything

@@ -658,8 +658,8 @@ def _lines(pipeline: Pipeline, explanation: Explanation, label: str, counter: st
     in_all = f", {explanation.total_tokens:,} with what the session holds" if n_session else ""
     tokens = f"{explanation.prompt_tokens:,} prompt tokens ({counter}){in_all}"
     is_external = isinstance(explanation, OwnExplanation)
-    reasons = ", ".join(f"{n} {reason}" for reason, n in explanation.not_searched.items())
-    out = explanation.left_out[:near]
+    reasons = "; ".join(f"{reason}: {first_few(ids, 1)}" for reason, ids in explanation.not_searched.items())
+    out = explanation.left_out[:near] if is_external or explanation.chunks else ()
     priced = [step.call for step in all_steps(pipeline.refine) if step.declared("includes_tokens")]
     sure = next((getattr(step, "sure", None) for step in priced), None)
     title = f"nearest that stayed out ({len(out)} of {count(len(explanation.left_out), 'candidate')}):"

@@ -664,7 +664,7 @@ def _estimate_text(value: Estimate) -> str:
 
 
 def next_step_line(step: NextStep, folder: str) -> str:
-    """The last line of an import: the command to run next, with what a fit gains if that was measured.
+    """The last line of an import: the command to run next, with what a fit gains if that is significant.
 
     Args:
         step: as of `next_step`.
@@ -679,7 +679,7 @@ def next_step_line(step: NextStep, folder: str) -> str:
     if step.labelled:
         labelling += f", or for the {count(step.labelled, 'labelled query', 'labelled queries')} {running}"
     command = {"calibrate": fitting, "label": labelling, "run": running}[step.action]
-    if step.gain is None:
+    if step.gain is None or step.action != "calibrate":
         return f"next: {command}" + (f" (gain not measured: {step.why})" if step.why else "")
     gain = (
         f"completeness {wording.signed(COMPLETE, step.gain.difference)} points on {step.gain.n:,} held-out requests, "
@@ -687,5 +687,4 @@ def next_step_line(step: NextStep, folder: str) -> str:
     )
     if step.tokens is not None:
         gain += f"; {step.tokens.other:,.0f} prompt tokens a request, {step.tokens.base:,.0f} before"
-    vain = "" if step.action == "calibrate" else f"; {fitting} has no significant gain yet"
-    return f"next: {command}{vain} ({gain})"
+    return f"next: {command} ({gain})"

@@ -50,6 +50,7 @@ from ctxbench.report.tuning_tables import (
     ITEMS,
     RECALL,
     TOKENS,
+    TUNING,
     all_advice,
     all_results,
     answer,
@@ -180,11 +181,16 @@ def trade_off(dataset: DatasetTuning) -> Drawing | None:
         title=f"{dataset.dataset}: what is complete, and at what price",
         caption=(
             f"Further up and to the left is better.{_LINES * bool(lines)} A diamond is "
-            "recommended, a square is the default; an arrow says that a mark lies beyond the axes. Tuning split."
+            "recommended, a square is the default; an arrow says that a mark lies beyond the axes. "
+            f"{_tuning_set(dataset)}."
         ),
         svg=line_charts([panel], columns=1, size=ALONE, name=name),
         narrow=line_charts([panel], columns=1, size=NARROW, name=f"{name}-narrow"),
     )
+
+
+def _tuning_set(dataset: DatasetTuning) -> str:
+    return tuning_tables.SPLITS[ALL if dataset.all_decide else TUNING].capitalize()
 
 
 def other_axes(dataset: DatasetTuning) -> Drawing | None:
@@ -299,7 +305,7 @@ def sensitivity(dataset: DatasetTuning, outcome: PolicyOutcome) -> Drawing | Non
         caption=(
             "One row a parameter, all others as recommended; the diamond is what is chosen. A flat line says "
             "that the parameter hardly matters there, a steep one that it must be set with care; a line that "
-            "ends at the foot goes on below. Tints are 95% intervals. Tuning split."
+            f"ends at the foot goes on below. Tints are 95% intervals. {_tuning_set(dataset)}."
         ),
         svg=line_charts(panels, columns=2, size=SMALL, name=name),
     )
@@ -431,9 +437,8 @@ _SPLIT = (
     "read when all values were fixed."
 )
 _ALL_DECIDE = (
-    "Figures are of the same requests that the settings were chosen on: none are left to test them on. A "
-    "setting is recommended only where it keeps what the policy asks by its paired difference to the default less 2.6 "
-    "standard errors."
+    f"{tuning_tables.ALL_DECIDE} A setting is recommended only where it keeps what the policy asks by its paired "
+    "difference to the default less 2.6 standard errors."
 )
 _GAINS = (
     "Two steps from the first k items of the base's ranking to what is recommended: first another ranking with a tuned "
@@ -467,6 +472,7 @@ def _recommendations(tuning: Tuning, rest: Iterable[Section]) -> Iterator[Block]
         return
     several, table = len(tuning.datasets) > 1, tuning_tables.presets(tuning)
     yield table
+    yield Text(" ".join(_split_sentences(tuning)))
     if not several:
         yield _front(tuning.datasets[0])
     sentences = tuple(
@@ -480,7 +486,7 @@ def _recommendations(tuning: Tuning, rest: Iterable[Section]) -> Iterator[Block]
     figures = _figure_texts([table, *([fixed] if fixed else []), *(block for part in rest for block in part.blocks)])
     loose = [tuning_tables.LOOSE] if any(map(wording.has_loose, figures)) else []
     about = (Text(tuning.about),) if tuning.about else ()
-    words = (Text(tuning_tables.terms(tuning)), Text(" ".join([_CHOSEN, *_split_sentences(tuning)])))
+    words = (Text(tuning_tables.terms(tuning)), Text(_CHOSEN))
     explained = (*about, *words, Bullets((*_explanations(tuning), *loose)), tuning_tables.policies(tuning))
     yield Details("Policies, words and methods", explained)
 

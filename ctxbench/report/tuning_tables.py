@@ -198,6 +198,9 @@ def terms(tuning: Tuning) -> str:
             constraint.of == "reachable" for constraint in constraints
         ),
         f"The base, or default, with which all is compared: {wording.listed([*bases])}.": bases and outcomes,
+        "What a selector of yours offers by its own cut is not compared.": any(
+            dataset.default.name.endswith(OF_ITS_RANKING) for dataset in tuning.datasets if dataset.default
+        ),
     }
     return " ".join(sentence for sentence, applies in sentences.items() if applies)
 
@@ -207,8 +210,8 @@ def _base_text(name: str) -> str:
     if name == SPEC_DEFAULTS:
         return f"semantic with the {name}"
     if name.endswith(OF_ITS_RANKING):
-        selector, _, first = name.rpartition(", ")
-        return f"{selector}, the {first}, not what it offers itself"
+        selector, _, first = name.removesuffix(OF_ITS_RANKING).rpartition(", ")
+        return f"the {first} that {selector} ranks"
     return f"{name.removesuffix(WITH_DEFAULTS)} with its defaults" if name.endswith(WITH_DEFAULTS) else name
 
 
@@ -234,7 +237,7 @@ def short_text(text: str, limit: int) -> str:
 
 
 def answer(tuning: Tuning) -> str:
-    """What to take for one policy, what it is compared with and its price, in a sentence; empty without policies.
+    """What to take for one policy, what it is compared with and its price, without values; empty without policies.
 
     The policy is `normal`, else the first for which a setting is recommended, else the first.
     """
@@ -248,20 +251,19 @@ def answer(tuning: Tuning) -> str:
     ((dataset, outcome),) = by_policy[name]
     (group,) = (group for group in dataset.same_advice() if outcome in group)
     why = "" if outcome.recommended else _why_default(outcome)
-    return f"{policy_names(group)}: {_winner(dataset, outcome)}{why}."
+    chosen = outcome.chosen
+    short = outcome.shipped or (chosen and f"{chosen.selector}{' as tuned' * bool(chosen.values)}") or ""
+    more = _more_complete(dataset, outcome)
+    return f"{policy_names(group)}: {_winner(dataset, outcome, short)}{why}.{more and f' {more}.'}"
 
 
-def _winner(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
-    """What to choose for a policy, compared with the default, without the end of the sentence."""
+def _winner(dataset: DatasetTuning, outcome: PolicyOutcome, chosen: str) -> str:
+    """What to choose for a policy, named `chosen`, compared with the default, without the end of the sentence."""
     name = dataset.default.name if dataset.default is not None else "the default"
     if outcome.recommended is None:
-        text = f"keep the default ({name})"
-    else:
-        complete, tokens = (_means(outcome, metric) for metric in (COMPLETENESS, TOKENS))
-        chosen, base = setting(outcome), _base_text(name)
-        sides = [[means] if means else [] for means in (complete, tokens)]
-        text = wording.winner_sentence(chosen, base, *sides) if complete else chosen
-    return "; ".join(filter(None, [text, _less_complete(dataset, outcome)]))
+        return f"keep the default ({name})"
+    complete, tokens = ([means] if (means := _means(outcome, metric)) else [] for metric in (COMPLETENESS, TOKENS))
+    return wording.winner_sentence(chosen, _base_text(name), complete, tokens) if complete else chosen
 
 
 def _means(outcome: PolicyOutcome, metric: Metric) -> wording.Means | None:
@@ -274,17 +276,19 @@ def policy_names(outcomes: Sequence[PolicyOutcome]) -> str:
     return wording.listed([outcome.policy.name for outcome in outcomes])
 
 
-def _less_complete(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
-    """By how much what is advised is less complete than `learned/normal`; empty where it is not.
+def _more_complete(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
+    """By how much `learned/normal` is more complete than what is advised, and at how many tokens; empty if it is not.
 
-    Empty also where that is the default, which the sentence compares with.
+    A warning where their intervals do not overlap. Empty also where it is the default, which the advice compares with.
     """
-    gap, reference = dataset.shortfall(outcome), dataset.shipped.get(LEARNED_NORMAL)
-    if not gap or (reference is dataset.default and outcome.recommended is not None):
+    gap, advised = dataset.shortfall(outcome), dataset.advised(outcome)
+    if not gap or advised is None or (dataset.shipped[LEARNED_NORMAL] is dataset.default and outcome.recommended):
         return ""
-    points = wording.number(COMPLETENESS, gap)
-    text = f"it is {points if float(points) else 'less than 0.1'} points less complete than {LEARNED_NORMAL}"
-    return f"{text}{_cheaper(dataset, outcome)}"
+    figures, points = dataset.shipped[LEARNED_NORMAL].figures, wording.number(COMPLETENESS, gap)
+    apart = advised.figures["completeness"].interval.high < figures["completeness"].interval.low
+    text = f"{LEARNED_NORMAL} is {points if float(points) else 'less than 0.1'} points more complete"
+    tokens = figures.get(str(TOKENS))
+    return f"{'Warning: ' * apart}{text}{f' at {wording.with_unit(TOKENS, tokens.value)} tokens' if tokens else ''}"
 
 
 def _over_datasets(name: str, several: Sequence[tuple[DatasetTuning, PolicyOutcome]]) -> str:
@@ -313,8 +317,9 @@ def all_advice(dataset: DatasetTuning) -> tuple[str, ...]:
 def _advice(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> str:
     """One sentence for policies that come to the same."""
     first = group[0]
+    text = "; ".join(filter(None, [_winner(dataset, first, setting(first)), _more_complete(dataset, first)]))
     if first.recommended is not None:
-        text = f"{_winner(dataset, first)}{_replaced_text(first)}"
+        text += _replaced_text(first)
         source = f"; the setting of {first.taken_from}, which is stricter" if first.taken_from else ""
         ends = [
             f"{_aims(outcome)}{source if len(group) == 1 else ''}"
@@ -322,7 +327,6 @@ def _advice(dataset: DatasetTuning, group: Sequence[PolicyOutcome]) -> str:
             for outcome in group
         ]
     else:
-        text = _winner(dataset, first)
         ends = [_why_default(outcome) for outcome in group]
     opening = f"{policy_names(group)}: {text}"
     if len(set(ends)) == 1:
@@ -344,17 +348,6 @@ def _why_default(outcome: PolicyOutcome) -> str:
     if outcome.replaced is not None:
         return f"; what was chosen, {_selector_with(outcome.replaced)}, is no more complete and costs no fewer tokens"
     return f"; {outcome.reason.rstrip('.') if not outcome.answered else more_labels(outcome.needed)}"
-
-
-def _cheaper(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
-    """That `learned/normal`, more complete than the default that is kept, also costs fewer prompt tokens."""
-    if outcome.recommended is not None or dataset.default is None:
-        return ""
-    mine, theirs = (result.figures.get(str(TOKENS)) for result in (dataset.default, dataset.shipped[LEARNED_NORMAL]))
-    if mine is None or theirs is None or not mine.value > theirs.value:
-        return ""
-    fewer = percent((mine.value - theirs.value) / mine.value).lstrip("+")
-    return f", which costs {fewer} fewer tokens"
 
 
 def more_labels(labels_needed: tuple[int, int] | None, *, question: str = "whether a setting meets the target") -> str:
@@ -609,7 +602,7 @@ def outcomes(tuning: Tuning) -> Iterator[tuple[DatasetTuning, PolicyOutcome]]:
 
 _WIDTH = 80
 _ASIDE, _COLUMN = 15, 26  # of the names of rows, and of a split's figures
-_ALL_DECIDE = "Figures are of the same requests that the values were chosen on: none are left to test them on."
+ALL_DECIDE = "Figures are of the same requests that the values were chosen on: none are left to test them on."
 
 
 def console_table(tuning: Tuning, *, plain: bool = False) -> str:
@@ -623,7 +616,7 @@ def console_table(tuning: Tuning, *, plain: bool = False) -> str:
     for dataset in tuning.datasets:
         lines += _wrapped(_heading(dataset), 0, 2)
         if dataset.all_decide:
-            lines += _wrapped(_ALL_DECIDE, 2, 2)
+            lines += _wrapped(ALL_DECIDE, 2, 2)
         for group in dataset.same_advice():
             lines += [*_outcome(dataset, group), ""]
         if dataset.shipped:

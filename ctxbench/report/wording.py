@@ -154,7 +154,7 @@ def winner_sentence(name: str, compared: str, complete: Sequence[Means], tokens:
     """What a selector offers and what that costs, then the same of another; without its end.
 
     `a offers all that is needed for 97.0% of requests at 365 tokens; b for 96.0% at 541 (tokens: not significant)`.
-    Means of several datasets become ranges, which are not said to be significant or not.
+    Means of several datasets become ranges, which are not said to be significant or not. Equal figures are a tie.
     """
     share, other = (_span("completeness", means) for means in _sides(complete))
     cost, other_cost = (f" at {_span('tokens', means)}" if tokens else "" for means in _sides(tokens))
@@ -165,8 +165,9 @@ def winner_sentence(name: str, compared: str, complete: Sequence[Means], tokens:
     ]
     end = f" ({' and '.join(doubts)}: {NOT_SIGNIFICANT})" if doubts else ""
     unit, unmeasured = (" tokens", "") if tokens else ("", "; tokens were not measured")
-    text = f"{name} offers all that is needed for {share} of requests{cost}{unit}"
-    return f"{text}; {compared} for {other}{other_cost}{end}{unmeasured}"
+    tied = len(complete) == 1 and (share, cost) == (other, other_cost)
+    name, rest = (f"{name} and {compared} tie: each", "") if tied else (name, f"; {compared} for {other}{other_cost}")
+    return f"{name} offers all that is needed for {share} of requests{cost}{unit}{rest}{end}{unmeasured}"
 
 
 def _sides(pairs: Sequence[Means]) -> tuple[list[float], list[float]]:

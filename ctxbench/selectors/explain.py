@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -87,7 +86,7 @@ class Explanation:
         prompt: what the model would be sent.
         prompt_tokens: of the items that the selector added.
         total_tokens: of all items in the prompt, those that the session held included.
-        not_searched: why items are neither in the session nor searched, with how many.
+        not_searched: why items are neither in the session nor searched, with their ids.
         eligible: how many items the search could choose from.
         catalog: the items.
         outside: share of the items offered whose features lie outside of what the selector's fit has seen.
@@ -102,7 +101,7 @@ class Explanation:
     prompt: Prompt
     prompt_tokens: int
     total_tokens: int
-    not_searched: Mapping[str, int]
+    not_searched: Mapping[str, Sequence[str]]
     eligible: int
     catalog: Catalog
     outside: float = 0.0
@@ -118,7 +117,7 @@ class Explanation:
             "left_out": [entry.as_dict() for entry in self.left_out[:near]],
             "prompt_tokens": self.prompt_tokens,
             "total_tokens": self.total_tokens,
-            "not_searched": dict(self.not_searched),
+            "not_searched": {reason: len(ids) for reason, ids in self.not_searched.items()},
             **({"trace": [note.as_dict() for note in self.selection.trace]} if self.selection.trace else {}),
             "request_context": self.selection.request_context(self.catalog),
         }
@@ -173,12 +172,12 @@ def explain_outcome(
     )
 
 
-def not_searched(batch: Batch, *, searched: bool) -> dict[str, int]:
-    """Why items of a batch of one are neither in the session nor searched, with how many."""
+def not_searched(batch: Batch, *, searched: bool) -> dict[str, list[str]]:
+    """Why items of a batch of one are neither in the session nor searched, with their ids."""
     in_session, eligible, visible = set(batch.session_item.tolist()), batch.eligible[0], batch.visible[0]
     removed = {batch.catalog.find(key) for key in batch.requests[0].removed}
     allowed = (batch.requests[0].only or Filter()).of(batch.catalog)
-    reasons: Counter[str] = Counter()
+    reasons: dict[str, list[str]] = {}
     for position, item in enumerate(batch.catalog):
         if position in in_session or not visible[position] or (eligible[position] and searched):
             continue
@@ -190,8 +189,8 @@ def not_searched(batch: Batch, *, searched: bool) -> dict[str, int]:
             (Message("selectors.not-in-filter"), not allowed[position]),
             ("not available to this request", True),
         )
-        reasons[next(why for why, applies in whys if applies)] += 1
-    return dict(reasons)
+        reasons.setdefault(next(why for why, applies in whys if applies), []).append(item.id)
+    return reasons
 
 
 class _Explainer:

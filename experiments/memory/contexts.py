@@ -154,7 +154,8 @@ ALT = """Completeness against tokens of the context for each change of the defau
 about as much as ten more memories for fewer tokens"""
 NOTES = """Complete % is the share of requests whose context has all that is required, over the {n}
 requests of `diary` that need something (requests about the same facts count together). *Linked*: requests whose
-memories are joined by relationships.
+memories are joined by relationships. The default follows none: pass
+`--relationships`.
 
 A budget decides nothing before it is smaller than what ten memories take, {tokens:.0f} tokens here: the
 specification's 2,000 leave room for memories {room:.1f} times as long. `detailed` writes type, confidence and time,

@@ -36,7 +36,7 @@ from domains_case import (
     optimum_of,
 )
 from dots import gain_cell
-from pages import Page, Picture, Tables, constrained_axes, run_page
+from pages import Page, Picture, Tables, constrained_axes, kept_tables, run_page
 
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.statistics import Comparison, correct
@@ -203,9 +203,9 @@ def page(tables: Tables) -> Page:
     return Page(
         title="Should tools be cut apart from rules and references?",
         answer=(
-            f"Yes, where they share a budget: two domains make {100 * budgets['difference'].min():.0f} to "
-            f"{100 * budgets['difference'].max():.0f} points more requests complete for as many tokens, at {better} of "
-            f"{len(budgets)} budgets."
+            f"Only if you stay with `semantic`: two domains gain {100 * budgets['difference'].min():.0f} to "
+            f"{100 * budgets['difference'].max():.0f} points at equal tokens, at {better} of {len(budgets)} budgets. "
+            "Otherwise take `learned`."
         ),
         picture=Picture(
             draw=partial(draw, budgets),
@@ -232,6 +232,8 @@ def page(tables: Tables) -> Page:
             f"""`semantic-domains` ships the pair of modes {_code(default["setting"].iloc[0])}:
             {_pair(default, settings)}. Its presets choose for whole requests; `aggressive` and `normal` buy tools with
             rules. Where no rule may be missed, take a pair of modes.""",
+            f"""`learned/conservative` cuts one ranking, and is more complete than that pair for fewer tokens:
+            {_learned()} ([learned](learned.md)). Take `semantic-domains` only if you stay with `semantic`.""",
         ),
         made="""`make domains`: the ranking of `semantic` on workbench and freight. Chosen on both tuning splits: topK
         20, 30, 50, 100 x topN 0 to 50 x every includeScore or margin, in each domain and every pair of these. A mode
@@ -253,6 +255,12 @@ def _pair(default: pd.DataFrame, settings: pd.DataFrame) -> str:
         "above one domain at equal tokens"
         for _, row in default.iterrows()
     )
+
+
+def _learned() -> str:
+    presets = kept_tables("learned")["presets"]
+    rows = presets[presets["dataset"].isin(DATASETS) & (presets["preset"] == "conservative")]
+    return "; ".join(f"{row.dataset} {row.complete:.1%} for {row.tokens:,.0f} tokens" for row in rows.itertuples())
 
 
 def draw(budgets: pd.DataFrame, figure: Figure) -> None:

@@ -23,6 +23,7 @@ def stored(tmp_path):
 
 def test_every_reply_is_a_row_and_shows_what_it_came_from(stored):
     found = ctxbench.conversation(stored)
+    assert repr(found) == f"Conversation(id={found.id!r}, n_exchanges={len(found.exchanges)})"
     assert found.to_frame()[["reply", "text", "said", "items"]].values.tolist() == [
         [1, "hello", "hi", 0], [2, "get it", "<here>", 2],
     ]  # fmt: skip

@@ -157,7 +157,10 @@ def test_select_works_as_written_where_the_demo_is_installed(cli):
 
 def test_the_commands_of_own_selector_work_as_written(cli, place):
     shutil.copytree(ROOT / "experiments", place / "experiments")
-    starts = {"score": "answers offers all that is needed for ", "run": "by command offers all that is needed for "}
+    starts = {
+        "score": "answers offers all that is needed for ",
+        "run": "by command and by file tie: each offers all that is needed for ",
+    }
     starts |= {"select": "by command: 1 of 5 items offered", "data": "the catalog and 4 requests"}
     ran = set()
     for words in shown(OWN):

@@ -360,7 +360,7 @@ def test_with_the_search_off_no_model_is_loaded_and_it_is_said(modules, catalog,
     assert done.code == 0
     assert "0 of 0 items offered" in done.out
     assert "a setting switches the search off, so nothing is searched" in done.out
-    assert "2 the search is off" in done.out
+    assert "the search is off: tool:alpha and tool:delta" in done.out
 
 
 def test_a_token_budget_is_set_and_names_its_rule(select):

@@ -66,7 +66,7 @@ def test_a_session_says_what_is_in_and_what_may_be_found(select, write):
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     assert lines[0].startswith("semantic: 1 of 1 item offered beside 1 in the session, ")
-    assert lines[1] == "not searched: 1 removed from the session, 1 include mode always"
+    assert lines[1] == "not searched: removed from the session: tool:delta; include mode always: rule:zeta"
     assert [line.split()[-1] for line in lines[3:5]] == ["rule:iota", "tool:alpha"]
 
 

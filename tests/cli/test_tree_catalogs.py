@@ -56,6 +56,9 @@ def test_a_repository_is_asked_with_codebase_unless_another_selector_is_named(cl
     preset = ("--preset", "definitions")
     assert cli("select", "area", "--catalog", "repo:definitions", *preset).out.startswith("codebase/definitions: ")
     assert select(cli, "repo").out.startswith("bm25: ")
+    empty = cli("select", "", "--catalog", "repo").out
+    assert "not searched: include mode manual: message:commit-" in empty
+    assert "nearest that stayed out" not in empty
     (repository.root / "corpus.jsonl").write_text('{"_id": "tool:area", "description": "Of a circle."}\n')
     done = cli("select", "area of a circle", "--catalog", "repo", "--embedder", "hashing")
     assert done.out.startswith("learned: "), "a folder with items is no tree"

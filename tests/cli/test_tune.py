@@ -76,7 +76,7 @@ def constrained(*constraints, **aim):
 def test_presets_and_a_report_are_written(cli, shop, policy, place):
     done = cli("tune", shop, "-p", policy(selectors=[SEMANTIC], labels="split"))
     assert done.code == 0, done.err
-    assert done.out.startswith("aggressive: semantic with contextTopK 20"), "advice comes first"
+    assert done.out.startswith("aggressive: semantic as tuned offers "), "advice comes first"
     assert "\nshop: 60 tuning and 60 test queries, 12 items, tokens by chars/4\n  aggressive: " in done.out
     assert done.out.splitlines()[-3:] == [
         "written: runs/tune-ok-shop/presets/shop.yaml",
@@ -208,7 +208,7 @@ def test_a_command_is_tuned_in_where_it_cuts_and_asked_once(cli, shop, policy, p
     fit = [{**FITTED, "search": {"at_most": [20]}}] if fitted else []
     done = cli("tune", shop, "-p", policy(selectors=[ours, *fit], labels="all"))
     assert done.code == 0, done.err
-    assert "aggressive: ours with topN 1, " in done.out or fitted
+    assert "aggressive: ours as tuned offers " in done.out or fitted
     assert (place / "started").read_text() == "x", "its answers are kept, whatever is opened twice"
     if not fitted:
         lines = [line for line in done.out.splitlines() if line.startswith(("to take ", "such a cut: "))]
@@ -216,7 +216,7 @@ def test_a_command_is_tuned_in_where_it_cuts_and_asked_once(cli, shop, policy, p
         assert lines[1].startswith("such a cut: of the items that score above 0 the first topN and all that ")
         base = (
             "The base, or default, with which all is compared: "
-            "ours, the first 5 of its ranking, not what it offers itself."
+            "the first 5 that ours ranks. What a selector of yours offers by its own cut is not compared."
         )
         for said in (done.out, next(place.glob("runs/*/report.md")).read_text("utf-8")):
             assert base in " ".join(said.split())

@@ -57,7 +57,7 @@ SENTENCES = {
         "semantic/spec offers all that is needed for 96.0% of requests at 541 tokens; a for 86.0% at 441 "
         "(completeness: not significant)."
     ),
-    "equal": "semantic/spec offers all that is needed for 96.0% of requests at 541 tokens; twin for 96.0% at 541.",
+    "equal": "semantic/spec and twin tie: each offers all that is needed for 96.0% of requests at 541 tokens.",
     "no tokens": (
         "a offers all that is needed for 99.0% of requests; semantic/spec for 96.0%; tokens were not measured."
     ),

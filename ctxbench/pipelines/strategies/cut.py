@@ -654,7 +654,7 @@ class Matched(Strategy):
 
     by: tuple[str, ...] = ()
     itemwise: ClassVar[bool] = True
-    rule_words: ClassVar[Mapping[str, str]] = {"unmatched": "none of {by} found it"}
+    rule_words: ClassVar[Mapping[str, str]] = {"unmatched": "matches nothing in the request (searched: {by})"}
 
     @property
     def off(self) -> bool:

@@ -125,7 +125,7 @@ def test_over_datasets_a_range_is_said_and_a_single_figure_once(made):
         "normal: keep the default (specification's defaults); label about 300 to 640 more requests to tell whether a "
         "setting meets the target."
     )
-    assert answer(made.tuning(found)) == f"{OFFERS}."
+    assert answer(made.tuning(found)) == f"{OFFERS.replace(VALUES, 'calibrated as tuned')}."
     said = "normal: a setting is better than the default on"
     offers = "where it offers all that is needed for"
     assert answer(made.tuning(kept, found)) == (
@@ -167,17 +167,23 @@ def test_what_is_less_complete_than_what_ships_says_so_at_once(made, complete, g
     outcome = made.outcome(at=(0.93, 320.0, 5.5))
     dataset = ships(made, outcome, at=(complete, 700.0, 9.0))
     assert dataset.shortfall(outcome) == pytest.approx(gap)
-    said = f"{100 * gap:.1f} points less complete than learned/normal"
+    said = f"learned/normal is {100 * gap:.1f} points more complete at 735 tokens"
     tuning = made.tuning(dataset)
     for sentence in (advice(dataset, outcome), answer(tuning), console_table(tuning).split("\n\n")[0]):
         assert (said in " ".join(sentence.split())) is (gap > 0)
+        assert "Warning: " not in sentence, "the intervals overlap"
+
+
+def test_what_is_far_less_complete_than_what_ships_is_a_warning(made):
+    dataset = ships(made, made.outcome(at=(0.6, 120.0, 2.5)))
+    assert "Warning: learned/normal is 35.0 points more complete" in answer(made.tuning(dataset))
 
 
 def test_a_default_less_complete_than_what_ships_says_so_where_it_is_kept(made):
     outcome = made.nothing()
     dataset = ships(made, outcome, at=(0.95, 220.0, 4.0))
-    assert "it is 4.0 points less complete than learned/normal, which costs 20.0% fewer" in advice(dataset, outcome)
-    assert "less complete" not in advice(ships(made, outcome, default=True), outcome)
+    assert "learned/normal is 4.0 points more complete at 231 tokens" in advice(dataset, outcome)
+    assert "more complete" not in advice(ships(made, outcome, default=True), outcome)
 
 
 def test_what_ships_is_called_as_it_ships(made):
@@ -199,7 +205,7 @@ def test_policies_that_come_to_the_same_share_a_sentence(made):
     assert first.startswith("normal and aggressive: calibrated with ")
     assert second.startswith("within-4000: keep the default")
     text = " ".join(console_table(made.tuning(dataset)).split())
-    assert text.count("contextTopK 20, contextTopN 12") == 2, "once as the answer, once with its figures"
+    assert text.count("contextTopK 20, contextTopN 12") == 1, "with its figures, not in the answer"
     open_ = replace(same, verdicts=(made.said("open", needed=120),))
     (told, _) = all_advice(made.dataset(outcomes=(normal, lone, open_)))
     assert "; normal: it holds its target" in told
