@@ -160,7 +160,7 @@ _WRITING = {
     "template": {"type": ["string", "object"], "anyOf": [{"enum": [*TEMPLATES]}, _TEMPLATE]},
     "tokenBudget": {"type": "integer", "minimum": 1, "maximum": MOST_TOKENS},
     "includeRelationships": {"type": "boolean"},
-    "relationshipDepth": {"type": "integer", "minimum": 1, "maximum": DEEPEST},
+    "relationshipDepth": {"type": "integer", "minimum": 0, "maximum": DEEPEST},
 }
 ASK = _object({"message": _MESSAGE}, {"threadId": _NAME, **_WRITING}, additionalProperties=False)
 JUDGE = _object({"contextItemId": _ID, "useful": {"type": "boolean"}}, {"contextId": _ID}, additionalProperties=False)
