@@ -42,7 +42,7 @@ from ctxbench.io.errors import (
     raise_faults,
     suggest,
 )
-from ctxbench.io.files import read_text
+from ctxbench.io.files import note_odd, read_text
 from ctxbench.io.redaction import masked
 from ctxbench.io.rows import YamlForm
 from ctxbench.model.items import INCLUDE_MODES, Catalog, ItemKey, suggest_items
@@ -381,14 +381,14 @@ class AgentFile:
     def catalog(self) -> Catalog:
         """The items that the agent has now: of the snapshot, of its lists of tools, its rules and its references.
 
-        That sources are odd is logged as one warning, once a process; `odd_in` has all of it.
+        That sources are odd is noted in `FilesRead`, or logged as one warning, once a process; `odd_in` has all of it.
 
         Raises:
             InputError: a source is missing or faulty, the servers were never captured, two sources give an item of one
                 identity, there is no item at all, or a mode is of what is not there; all faults, with their lines.
         """
         catalog = (capture := self._captured).catalog
-        if notes := odd_in(capture.parts):
+        if (notes := odd_in(capture.parts)) and not note_odd(*notes):
             words = ["data", "capture", "--agent", str(self.path)] if self.mcp else ["init", str(self.path.parent)]
             command = shlex.join(["ctxbench", *words])
             summary = Message("catalogs.agent-notes", n=len(notes), command=command)

@@ -16,7 +16,7 @@ from typing import Any
 
 from ctxbench.catalogs.snapshots import SnapshotPart, Source
 from ctxbench.io.errors import CtxbenchError, Message, StorageError
-from ctxbench.io.files import folder_fault, note_read, read_text
+from ctxbench.io.files import folder_fault, note_odd, note_read, read_text
 from ctxbench.model.items import Item
 
 _FLAGS = ("alwaysApply", "disable-model-invocation")  # fields that are true or false
@@ -288,16 +288,20 @@ class _Folder:
     notes: dict[str, list[str]] = field(default_factory=dict)
     path_by_real: dict[str, str] = field(default_factory=dict)
 
-    def note(self, part: str, text: str) -> None:
+    def note(self, part: str, text: str, faulty: str = "") -> None:
+        """Note an oddity, and the path of the file if it is less than what it was meant to be."""
         self.notes.setdefault(part, []).append(text)
+        if faulty:
+            note_odd(text, path=self.root / faulty)
 
     def _left_out(self, part: str, key: str, path: str, **values: Any) -> Page | None:
         """No page, with a note that says why."""
-        self.note(part, Message(key, path=path, **values))
+        self.note(part, Message(key, path=path, **values), path)
         return None
 
     def read(self, path: str, part: str) -> Page | None:
         """A file's page; None, with a note, if it cannot be used, leads outside or was read already."""
+        note_read(self.root / path)
         real = os.path.realpath(self.root / path)
         if not Path(real).is_relative_to(os.path.realpath(self.root)):
             return self._left_out(part, "catalogs.outside-folder", path)
@@ -316,7 +320,7 @@ class _Folder:
             return self._left_out(part, "catalogs.unreadable", path, why=" ".join(str(error).split()))
         self.path_by_real[real] = path
         if page.odd:
-            self.note(part, f"{path}: {page.odd}")
+            self.note(part, f"{path}: {page.odd}", path)
         return page if page.text else self._left_out(part, "catalogs.file-empty", path)
 
     def add(self, path: str, part: str, item_type: str, mode: tuple[str, str]) -> None:
@@ -440,7 +444,7 @@ def _paths(read: _Folder, part: str) -> list[str]:
 
     def unreadable(error: OSError) -> None:
         path = Path(error.filename).relative_to(folder).as_posix()
-        read.note(part, Message("catalogs.unreadable", path=f"{path}/", why=error.strerror or error))
+        read.note(part, Message("catalogs.unreadable", path=f"{path}/", why=error.strerror or error), path)
 
     for current, folders, files in os.walk(folder, onerror=unreadable):
         folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
@@ -459,9 +463,9 @@ def _take(read: _Folder, path: str, convention: _Convention) -> None:
     if (page := read.read(path, convention.name)) is None:
         return
     if path.endswith(".mdc") and not page.present and not page.odd:
-        read.note(convention.name, Message("catalogs.no-front-matter", path=path))
+        read.note(convention.name, Message("catalogs.no-front-matter", path=path), path)
     for odd in odd_fields(page, convention.fields):
-        read.note(convention.name, f"{path}, {odd}")
+        read.note(convention.name, f"{path}, {odd}", path)
     item = _item(path, page, item_type=convention.type, mode=convention.mode(path, page))
     if item.type == "skill":
         item = _named(read, path, item, text_of(page.fields.get("name")))

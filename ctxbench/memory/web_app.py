@@ -256,13 +256,9 @@ _HEALTH = _object({"status": {"enum": ["ok", "stale"]}, "selector": _STRING, "it
 
 def select_paths() -> dict[str, Any]:
     """The paths of a service of a selector, as OpenAPI has them."""
-    health = _responses("application/json", {"schema": _HEALTH}, (421, 500, 503))
     select = _post("Select items.", {"$ref": _SCHEMAS.format(model=SelectBody.__name__)}, _ANSWER)
     select["post"]["requestBody"]["content"]["application/json"]["example"] = {"text": "area of a triangle"}
-    return {
-        "/select": select,
-        "/healthz": {"get": {"summary": "Whether changed files could be read.", "responses": health, "security": []}},
-    }
+    return {"/select": select}
 
 
 _SCHEMAS = "#/components/schemas/{model}"
@@ -270,11 +266,13 @@ _SCHEMAS = "#/components/schemas/{model}"
 
 def document(paths: Mapping[str, Any], *, tokens: bool) -> dict[str, Any]:
     """The OpenAPI specification; with `tokens` all paths need one that do not say otherwise."""
+    answers = _responses("application/json", {"schema": _HEALTH}, (421, 500, 503))
+    health = {"get": {"summary": "Whether changed files could be read.", "responses": answers, "security": []}}
     figures = {"get": {"summary": "Figures.", "responses": _responses("text/plain", {}, (401, 403, 421))}}
     specification: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": "ctxbench", "version": VERSION},
-        "paths": {**paths, "/metrics": figures},
+        "paths": {**paths, "/healthz": health, "/metrics": figures},
         "components": {},
     }
     if "/select" in paths:
@@ -432,6 +430,7 @@ class _WebApp:
     def app(self) -> Starlette:
         routes = [
             *self.routes(),
+            Route("/healthz", self._health, methods=["GET"]),
             Route("/metrics", self._metrics, methods=["GET"]),
             Route("/openapi.json", self._openapi, methods=["GET"]),
         ]
@@ -467,6 +466,15 @@ class _WebApp:
         elif self._token(request) is not None:
             raise _Problem(403, "users may not read metrics; use a token whose user is null in the token file")
         return PlainTextResponse(self._service.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    async def _health(self, request: Request) -> Response:
+        """What is served; with tokens, without the fault, since whoever asks needs none."""
+        if self._access.tokens is None:
+            self._user(request)
+        health = await self._within(self._service.health)
+        if self._access.tokens is not None:
+            health.pop("fault", None)
+        return JSONResponse(health)
 
     async def _openapi(self, _: Request) -> Response:
         return JSONResponse(document(self.paths, tokens=self._access.tokens is not None))
@@ -599,25 +607,13 @@ class _SelectApp(_WebApp):
     paths = select_paths()
 
     def routes(self) -> list[Route]:
-        return [
-            Route("/select", self._select, methods=["POST"]),
-            Route("/healthz", self._health, methods=["GET"]),
-        ]
+        return [Route("/select", self._select, methods=["POST"])]
 
     async def _select(self, request: Request) -> Response:
         user = self._user(request)
         body = await self._body(request, select_faults)
         answer = await self._in_turn(user, lambda: self._service.select(body, user).encode())
         return Response(answer, media_type="application/json")
-
-    async def _health(self, request: Request) -> Response:
-        """What is served; with tokens, without the fault, since whoever asks needs none."""
-        if self._access.tokens is None:
-            self._user(request)
-        health = await self._within(self._service.health)
-        if self._access.tokens is not None:
-            health.pop("fault", None)
-        return JSONResponse(health)
 
 
 def _refused(name: str) -> Any:
