@@ -9,6 +9,7 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -330,22 +331,17 @@ class _Folder:
     def parts(self) -> list[SnapshotPart]:
         """One part for each convention with items or notes, in order."""
         names = dict.fromkeys([*(c.name for c in _CONVENTIONS), *(f.part for f in self.files.values()), *self.notes])
-        result = []
-        for name in names:
-            files = [file for file in self.files.values() if file.part == name]
-            notes = tuple(self.notes.get(name, ()))
-            if files or notes:
-                result.append(self._part(name, files, notes))
-        return result
+        parts = [self._part(name, [file for file in self.files.values() if file.part == name]) for name in names]
+        return [part for part in parts if part.items or part.notes]
 
-    def _part(self, name: str, files: Sequence[_RuleFile], notes: tuple[str, ...]) -> SnapshotPart:
+    def _part(self, name: str, files: Sequence[_RuleFile]) -> SnapshotPart:
         modes = {mode: sum(file.item.include == mode for file in files) for mode in ("always", "manual", "agent")}
         return SnapshotPart(
             name=name,
             kind="rules",
             items=tuple(file.item for file in files),
             details={"folder": self.root.resolve().name, "modes": {mode: n for mode, n in modes.items() if n}},
-            notes=notes,
+            notes=tuple(self.notes.get(name, ())),
             origin=str(self.root),
             lines={file.item.name: file.line for file in files},
         )
@@ -579,12 +575,9 @@ def _target(read: _Folder, path: str, name: str) -> str | None:
         if looks_like_file or target.startswith("../"):
             read.note("CLAUDE.md", Message("catalogs.import-outside", path=path, name=name))
         return None
-    try:
-        is_file = (read.root / target).is_file()
-    except (OSError, ValueError):  # no name that a file could have
-        is_file = False
-    if is_file:
-        return target
+    with suppress(OSError, ValueError):  # no name that a file could have
+        if (read.root / target).is_file():
+            return target
     if looks_like_file:
         read.note("CLAUDE.md", Message("catalogs.import-missing", path=path, name=name))
     return None

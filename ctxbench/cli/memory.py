@@ -57,7 +57,6 @@ from ctxbench.memory.service import SELECT_COUNTS, ContextService, Metrics
 from ctxbench.memory.sqlite_store import SqliteStore
 from ctxbench.memory.stores import Imported, feedback_dataset, import_rows
 from ctxbench.memory.web_app import LOOPBACK, Access, UserTokens, others_may_read, read_tokens, web_app
-from ctxbench.model.items import Catalog
 from ctxbench.model.requests import Batch, Request
 from ctxbench.model.requests import Message as ChatMessage
 from ctxbench.model.resources import bound_indexes
@@ -555,16 +554,13 @@ class SelectService:
                     self._fault = _one_line(error)
                     self._files.add_all(before)
                     self.metrics.count(reload_failures=1)
-                    _log.error("not read again: %s", self._fault)
+                    _log.error("not read again, what was there stays: %s", self._fault)
                 else:
                     self._fault = ""
                     self.metrics.count(reloads=1)
-                    _log.info("read %s again: %s", self._question.catalog, count(len(self._catalog), "item"))
+                    n_items = count(len(self._selectors[True, None].catalog), "item")
+                    _log.info("read %s again: %s", self._question.catalog, n_items)
             return self._selectors
-
-    @property
-    def _catalog(self) -> Catalog:
-        return self._selectors[True, None].catalog
 
     def _read(self, files: FilesRead) -> Mapping[tuple[bool, str | None], ReadySelector]:
         """Read all files, which are noted, and ask a first request.

@@ -519,8 +519,7 @@ class _WebApp:
             raise _Problem(400, f"the body must be JSON in UTF-8: {str(error)[:200]}") from None
         if faults := list(find_faults(body)):
             raise _Problem(422, "; ".join(faults[:10]))
-        checked: dict[str, Any] = body
-        return checked
+        return dict(body)
 
     async def _read(self, request: Request) -> bytes:
         limit, data = self._access.body, bytearray()
@@ -561,8 +560,10 @@ class _ContextApp(_WebApp):
         return [
             Route("/context/build", partial(self._context, action="build"), methods=["POST"]),
             Route("/context/preview", partial(self._context, action="preview"), methods=["POST"]),
-            Route("/context/feedback", self._feedback, methods=["POST"]),
-            Route("/context/sufficient", self._sufficient, methods=["POST"]),
+            Route("/context/feedback", partial(self._judge, schema=JUDGE, record=self._feedback), methods=["POST"]),
+            Route(
+                "/context/sufficient", partial(self._judge, schema=SUFFICE, record=self._sufficient), methods=["POST"]
+            ),
             Route("/context/import", self._import, methods=["POST"]),
         ]
 
@@ -583,22 +584,20 @@ class _ContextApp(_WebApp):
         body = await self._body(request, partial(faults_in, schema=IMPORT))
         return JSONResponse(await self._in_turn(user, lambda: asdict(self._service.import_rows(**body, user=user))))
 
-    async def _feedback(self, request: Request) -> Response:
+    async def _judge(
+        self, request: Request, *, schema: Mapping[str, Any], record: Callable[[dict[str, Any], str | None], None]
+    ) -> Response:
         user = self._user(request)
-        body = await self._body(request, partial(faults_in, schema=JUDGE))
-
-        def store_feedback() -> None:
-            fields = {"useful": body["useful"], "user": user, "context": body.get("contextId")}
-            self._service.feedback(body["contextItemId"], **fields)
-
-        await self._within(store_feedback)
+        body = await self._body(request, partial(faults_in, schema=schema))
+        await self._within(lambda: record(body, user))
         return JSONResponse({"success": True})
 
-    async def _sufficient(self, request: Request) -> Response:
-        user = self._user(request)
-        body = await self._body(request, partial(faults_in, schema=SUFFICE))
-        await self._within(lambda: self._service.sufficient(body["contextId"], body["sufficient"], user=user))
-        return JSONResponse({"success": True})
+    def _feedback(self, body: dict[str, Any], user: str | None) -> None:
+        context = body.get("contextId")
+        self._service.feedback(body["contextItemId"], useful=body["useful"], user=user, context=context)
+
+    def _sufficient(self, body: dict[str, Any], user: str | None) -> None:
+        self._service.sufficient(body["contextId"], body["sufficient"], user=user)
 
 
 class _SelectApp(_WebApp):

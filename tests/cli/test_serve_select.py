@@ -202,6 +202,7 @@ def test_other_addresses_methods_types_and_hosts_are_refused(files):
     for path in ("/healthz", "/metrics"):
         problem(http.get(path, headers={"Host": "evil.example"}), 421)
     problem(http.post("/select", json={"text": "a"}, headers={"Host": "evil.example"}), 421)
+    assert problem(http.post("/select", json={"text": None}), 422) == "text must be a text, got null"
 
 
 CHANGES = {  # source, options, the file, its new content, and what is offered then
@@ -306,7 +307,9 @@ def test_faulty_rules_are_logged_by_file_and_do_not_stop_others(files, caplog):
     assert [name for name in ("one", "two") if f"{name}.mdc" in caplog.text] == ["one", "two"]
     (rules / "three.mdc").touch()  # was never there
     assert client(made).get("/healthz").json()["status"] == "ok"
-    assert [record.getMessage().count("three.mdc") for record in caplog.records if "three" in record.getMessage()] == [1]
+    assert [record.getMessage().count("three.mdc") for record in caplog.records if "three" in record.getMessage()] == [
+        1
+    ]
 
 
 def test_a_link_to_a_file_that_is_read_already_is_a_real_change(files):

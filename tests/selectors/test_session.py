@@ -105,7 +105,7 @@ class TestAddAndRemove:
             (lambda s: s.add("Z"), "'Z' is no item id"),
             (lambda s: s.remove("rule:C"), "'rule:C' is not in the session, which has rule:A, reference:X, rule:B"),
             (lambda s: s.remove("rule:Z"), "'rule:Z' is not in the session"),
-            (lambda s: s.remove("rule:A").remove("rule:A"), "'rule:A' was removed from session 'c1'"),
+            (lambda s: s.remove("rule:A").remove("rule:A"), "'rule:A' was removed from the session"),
         ],
     )
     def test_what_changes_nothing_is_refused(self, session, change, message):

@@ -387,9 +387,9 @@ class Template(Strategy):
     Variables of the format of a memory: `{{content}}` (what is shown of its text), `{{type}}` (the kind of a memory,
     else the item's type), `{{confidence}}`, `{{timestamp}}` (when it was created), `{{score}}` (that of the last
     ranking); of what an item lacks the variable is empty. Variables in contents stay unchanged. Items are in the one
-    order; tools are sent as tools. Nothing chosen: no such message. Cost: linear in the items. Source: document 004, "Context
-    Templates"; that the template decides where metadata is and `includeMetadata` whether it is filled in is our
-    reading of it.
+    order; tools are sent as tools. Nothing chosen: no such message. Cost: linear in the items. Source: document 004,
+    "Context Templates"; that the template decides where metadata is and `includeMetadata` whether it is filled in is
+    our reading of it.
     """
 
     template: str | Mapping[str, Any] = "chat"
