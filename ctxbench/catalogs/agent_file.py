@@ -11,7 +11,9 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Required, TypeAlias
 
@@ -68,12 +70,10 @@ def other_kind(path: Path | str) -> str:
 
 
 def _kind_of_tools(path: Path, rows: Sequence[Mapping[str, Any]]) -> str:
-    try:
-        if path.name == CORPUS or any("_id" in row for row in rows) or not read_tool_list(path).items:
-            return ""
-    except UserError:
-        return ""
-    return Message("catalogs.is-tool-list", path=shlex.quote(str(path)))
+    with suppress(UserError):
+        if path.name != CORPUS and not any("_id" in row for row in rows) and read_tool_list(path).items:
+            return Message("catalogs.is-tool-list", path=shlex.quote(str(path)))
+    return ""
 
 
 def _kind_of_rows(rows: Sequence[Mapping[str, Any]], path: Path | str) -> str:
@@ -316,7 +316,6 @@ class AgentDefinition(TypedDict, total=False):
 
 KEYS, SOURCES = tuple(AgentDefinition.__annotations__), tuple(AgentSources.__annotations__)
 _ENDINGS = (".yaml", ".yml")
-_WARNED: set[tuple[Path, str]] = set()  # what was logged of which agent file
 
 _log = logging.getLogger(__name__)
 
@@ -334,6 +333,12 @@ class ToolFile:
     file: Path
     server: str | None = None
     map: str | None = None
+
+
+@cache
+def _warn_once(_: Path, line: str) -> None:
+    """Log a warning on an agent file."""
+    _log.warning("%s", line)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -435,10 +440,7 @@ class AgentFile:
 
     def _warn(self, text: str) -> None:
         """Log a warning, once per process, however often the sources are read."""
-        line = masked(f"{self.path}: {text}")
-        if (self.path.resolve(), line) not in _WARNED:
-            _WARNED.add((self.path.resolve(), line))
-            _log.warning("%s", line)
+        _warn_once(self.path.resolve(), masked(f"{self.path}: {text}"))
 
     def _sources(self) -> Iterator[tuple[Source, YamlPath]]:
         """The sources, each with its path in the file."""

@@ -516,7 +516,7 @@ class ContextService:
         return context
 
     def health(self) -> dict[str, Any]:
-        """The selector, and the number of items in the workspace."""
+        """The selector, and the number of items in the workspace, earlier versions included."""
         return {"status": "ok", "selector": self._selector, "items": len(self._store.catalog(self._workspace))}
 
     def preview(

@@ -623,17 +623,12 @@ async def _problem_response(_: Request, error: Exception) -> Response:
     """The response to an error, without details of internal errors."""
     headers: Mapping[str, str] | None = None
     match error:
-        case _Problem():
-            status, detail, headers = error.status_code, error.detail, error.headers
         case HTTPException():
             status, headers = error.status_code, error.headers
-            detail = Message("memory.no-such-address")
-        case NotSeenError():
-            status, detail = 404, str(error)
-        case ConflictError():
-            status, detail = 409, str(error)
+            detail = error.detail if isinstance(error, _Problem) else Message("memory.no-such-address")
         case ParameterError():
-            status, detail = 422, str(error)
+            special = {NotSeenError: 404, ConflictError: 409}
+            status, detail = special.get(type(error), 422), str(error)
         case _:
             status, detail = 500, Message("memory.server-failed")
             if isinstance(error, UserError):  # other errors are logged by the server
