@@ -11,7 +11,9 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Required, TypeAlias
 
@@ -42,7 +44,7 @@ from ctxbench.io.errors import (
     raise_faults,
     suggest,
 )
-from ctxbench.io.files import read_text
+from ctxbench.io.files import note_odd, read_text
 from ctxbench.io.redaction import masked
 from ctxbench.io.rows import YamlForm
 from ctxbench.model.items import INCLUDE_MODES, Catalog, ItemKey, suggest_items
@@ -68,12 +70,10 @@ def other_kind(path: Path | str) -> str:
 
 
 def _kind_of_tools(path: Path, rows: Sequence[Mapping[str, Any]]) -> str:
-    try:
-        if path.name == CORPUS or any("_id" in row for row in rows) or not read_tool_list(path).items:
-            return ""
-    except UserError:
-        return ""
-    return Message("catalogs.is-tool-list", path=shlex.quote(str(path)))
+    with suppress(UserError):
+        if path.name != CORPUS and not any("_id" in row for row in rows) and read_tool_list(path).items:
+            return Message("catalogs.is-tool-list", path=shlex.quote(str(path)))
+    return ""
 
 
 def _kind_of_rows(rows: Sequence[Mapping[str, Any]], path: Path | str) -> str:
@@ -316,7 +316,6 @@ class AgentDefinition(TypedDict, total=False):
 
 KEYS, SOURCES = tuple(AgentDefinition.__annotations__), tuple(AgentSources.__annotations__)
 _ENDINGS = (".yaml", ".yml")
-_WARNED: set[tuple[Path, str]] = set()  # what was logged of which agent file
 
 _log = logging.getLogger(__name__)
 
@@ -334,6 +333,12 @@ class ToolFile:
     file: Path
     server: str | None = None
     map: str | None = None
+
+
+@cache
+def _warn_once(_: Path, line: str) -> None:
+    """Log a warning on an agent file."""
+    _log.warning("%s", line)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -381,14 +386,14 @@ class AgentFile:
     def catalog(self) -> Catalog:
         """The items that the agent has now: of the snapshot, of its lists of tools, its rules and its references.
 
-        That sources are odd is logged as one warning, once a process; `odd_in` has all of it.
+        That sources are odd is noted in `FilesRead`, or logged as one warning, once a process; `odd_in` has all of it.
 
         Raises:
             InputError: a source is missing or faulty, the servers were never captured, two sources give an item of one
                 identity, there is no item at all, or a mode is of what is not there; all faults, with their lines.
         """
         catalog = (capture := self._captured).catalog
-        if notes := odd_in(capture.parts):
+        if (notes := odd_in(capture.parts)) and not note_odd(*notes):
             words = ["data", "capture", "--agent", str(self.path)] if self.mcp else ["init", str(self.path.parent)]
             command = shlex.join(["ctxbench", *words])
             summary = Message("catalogs.agent-notes", n=len(notes), command=command)
@@ -435,10 +440,7 @@ class AgentFile:
 
     def _warn(self, text: str) -> None:
         """Log a warning, once per process, however often the sources are read."""
-        line = masked(f"{self.path}: {text}")
-        if (self.path.resolve(), line) not in _WARNED:
-            _WARNED.add((self.path.resolve(), line))
-            _log.warning("%s", line)
+        _warn_once(self.path.resolve(), masked(f"{self.path}: {text}"))
 
     def _sources(self) -> Iterator[tuple[Source, YamlPath]]:
         """The sources, each with its path in the file."""

@@ -9,6 +9,7 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 from ctxbench.catalogs.snapshots import SnapshotPart, Source
 from ctxbench.io.errors import CtxbenchError, Message, StorageError
-from ctxbench.io.files import folder_fault, note_read, read_text
+from ctxbench.io.files import folder_fault, note_odd, note_read, read_text
 from ctxbench.model.items import Item
 
 _FLAGS = ("alwaysApply", "disable-model-invocation")  # fields that are true or false
@@ -288,16 +289,20 @@ class _Folder:
     notes: dict[str, list[str]] = field(default_factory=dict)
     path_by_real: dict[str, str] = field(default_factory=dict)
 
-    def note(self, part: str, text: str) -> None:
+    def note(self, part: str, text: str, faulty: str = "") -> None:
+        """Note an oddity, and the path of the file if it is less than what it was meant to be."""
         self.notes.setdefault(part, []).append(text)
+        if faulty:
+            note_odd(text, path=self.root / faulty)
 
     def _left_out(self, part: str, key: str, path: str, **values: Any) -> Page | None:
         """No page, with a note that says why."""
-        self.note(part, Message(key, path=path, **values))
+        self.note(part, Message(key, path=path, **values), path)
         return None
 
     def read(self, path: str, part: str) -> Page | None:
         """A file's page; None, with a note, if it cannot be used, leads outside or was read already."""
+        note_read(self.root / path)
         real = os.path.realpath(self.root / path)
         if not Path(real).is_relative_to(os.path.realpath(self.root)):
             return self._left_out(part, "catalogs.outside-folder", path)
@@ -316,7 +321,7 @@ class _Folder:
             return self._left_out(part, "catalogs.unreadable", path, why=" ".join(str(error).split()))
         self.path_by_real[real] = path
         if page.odd:
-            self.note(part, f"{path}: {page.odd}")
+            self.note(part, f"{path}: {page.odd}", path)
         return page if page.text else self._left_out(part, "catalogs.file-empty", path)
 
     def add(self, path: str, part: str, item_type: str, mode: tuple[str, str]) -> None:
@@ -326,22 +331,17 @@ class _Folder:
     def parts(self) -> list[SnapshotPart]:
         """One part for each convention with items or notes, in order."""
         names = dict.fromkeys([*(c.name for c in _CONVENTIONS), *(f.part for f in self.files.values()), *self.notes])
-        result = []
-        for name in names:
-            files = [file for file in self.files.values() if file.part == name]
-            notes = tuple(self.notes.get(name, ()))
-            if files or notes:
-                result.append(self._part(name, files, notes))
-        return result
+        parts = [self._part(name, [file for file in self.files.values() if file.part == name]) for name in names]
+        return [part for part in parts if part.items or part.notes]
 
-    def _part(self, name: str, files: Sequence[_RuleFile], notes: tuple[str, ...]) -> SnapshotPart:
+    def _part(self, name: str, files: Sequence[_RuleFile]) -> SnapshotPart:
         modes = {mode: sum(file.item.include == mode for file in files) for mode in ("always", "manual", "agent")}
         return SnapshotPart(
             name=name,
             kind="rules",
             items=tuple(file.item for file in files),
             details={"folder": self.root.resolve().name, "modes": {mode: n for mode, n in modes.items() if n}},
-            notes=notes,
+            notes=tuple(self.notes.get(name, ())),
             origin=str(self.root),
             lines={file.item.name: file.line for file in files},
         )
@@ -440,7 +440,7 @@ def _paths(read: _Folder, part: str) -> list[str]:
 
     def unreadable(error: OSError) -> None:
         path = Path(error.filename).relative_to(folder).as_posix()
-        read.note(part, Message("catalogs.unreadable", path=f"{path}/", why=error.strerror or error))
+        read.note(part, Message("catalogs.unreadable", path=f"{path}/", why=error.strerror or error), path)
 
     for current, folders, files in os.walk(folder, onerror=unreadable):
         folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
@@ -459,9 +459,9 @@ def _take(read: _Folder, path: str, convention: _Convention) -> None:
     if (page := read.read(path, convention.name)) is None:
         return
     if path.endswith(".mdc") and not page.present and not page.odd:
-        read.note(convention.name, Message("catalogs.no-front-matter", path=path))
+        read.note(convention.name, Message("catalogs.no-front-matter", path=path), path)
     for odd in odd_fields(page, convention.fields):
-        read.note(convention.name, f"{path}, {odd}")
+        read.note(convention.name, f"{path}, {odd}", path)
     item = _item(path, page, item_type=convention.type, mode=convention.mode(path, page))
     if item.type == "skill":
         item = _named(read, path, item, text_of(page.fields.get("name")))
@@ -575,12 +575,9 @@ def _target(read: _Folder, path: str, name: str) -> str | None:
         if looks_like_file or target.startswith("../"):
             read.note("CLAUDE.md", Message("catalogs.import-outside", path=path, name=name))
         return None
-    try:
-        is_file = (read.root / target).is_file()
-    except (OSError, ValueError):  # no name that a file could have
-        is_file = False
-    if is_file:
-        return target
+    with suppress(OSError, ValueError):  # no name that a file could have
+        if (read.root / target).is_file():
+            return target
     if looks_like_file:
         read.note("CLAUDE.md", Message("catalogs.import-missing", path=path, name=name))
     return None

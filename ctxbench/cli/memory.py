@@ -33,8 +33,9 @@ from ctxbench.datasets.dataset import name_of_path
 from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.layout import EXPOSURE, write_exposures
 from ctxbench.io.console import embedding_progress, progress, say, show_text
-from ctxbench.io.documents import dump_json, load_mapping
+from ctxbench.io.documents import dump_json, load_mapping, parse_json
 from ctxbench.io.errors import (
+    Fault,
     ParameterError,
     StorageError,
     UnknownNameError,
@@ -42,6 +43,7 @@ from ctxbench.io.errors import (
     check_range,
     count,
     install_command,
+    raise_faults,
     raise_first,
     suggest,
     visible_json,
@@ -55,7 +57,6 @@ from ctxbench.memory.service import SELECT_COUNTS, ContextService, Metrics
 from ctxbench.memory.sqlite_store import SqliteStore
 from ctxbench.memory.stores import Imported, feedback_dataset, import_rows
 from ctxbench.memory.web_app import LOOPBACK, Access, UserTokens, others_may_read, read_tokens, web_app
-from ctxbench.model.items import Catalog
 from ctxbench.model.requests import Batch, Request
 from ctxbench.model.requests import Message as ChatMessage
 from ctxbench.model.resources import bound_indexes
@@ -212,7 +213,9 @@ def _built(path: Path, query: str, workspace: str, options: Mapping[str, Any], e
     if model and (tokens := counter_for_model(model).name) == CharsCounter.name:
         say(f"the tokenizer of {model} is unknown; tokens are estimated by {tokens}", err=True)
     with _engine(path, embedder, tokens) as engine:
-        if template and template.endswith(TEMPLATE_FILES):
+        if template and template.lstrip().startswith("{"):
+            template = parse_json(template, path="--template")
+        elif template and template.endswith(TEMPLATE_FILES):
             file = Path(template)
             template = file.stem
             fields, _ = load_mapping(file, description="a template", keys=FIELDS)
@@ -465,7 +468,7 @@ class SelectService:
     def __init__(self, question: SelectRequest, *, workspace: str | None, users: Collection[str | None]) -> None:
         self.metrics = Metrics("select", SELECT_COUNTS)
         self._question, self._workspace = question, workspace
-        self._lock, self._fault, self._files = threading.Lock(), "", FilesRead()
+        self._lock, self._fault, self._files, self._used = threading.Lock(), "", FilesRead(), FilesRead()
         self.check_users(users)
         with embedding_progress() as bar:
             self._vectors = open_vectors(open_embedder(question.embedder), progress=bar)
@@ -506,9 +509,9 @@ class SelectService:
             _log.warning("%s", warning)
         n_items, tokens = len(explanation.chosen), explanation.prompt_tokens
         self.metrics.count(requests=1, selected=n_items, tokens=tokens)
-        who, ms = "nobody in particular" if user is None else repr(user), (time.perf_counter() - begin) * 1000
+        who, ms = "-" if user is None else repr(user), (time.perf_counter() - begin) * 1000
         figures = f"{n_items:,} items, {tokens:,} tokens, {ms:.1f} ms"
-        _log.info("select for %s by %s: %s", who, selector.label, figures)
+        _log.info("select user=%s selector=%s: %s", who, selector.label, figures)
         return text
 
     def health(self) -> dict[str, Any]:
@@ -548,19 +551,16 @@ class SelectService:
                 try:
                     self._selectors = self._read(self._files)
                 except (UserError, OSError) as error:
-                    self._fault = " ".join(str(without_keys(error) if isinstance(error, UserError) else error).split())
+                    self._fault = _one_line(error)
                     self._files.add_all(before)
                     self.metrics.count(reload_failures=1)
-                    _log.error("not read again: %s", self._fault)
+                    _log.error("not read again, what was there stays: %s", self._fault)
                 else:
                     self._fault = ""
                     self.metrics.count(reloads=1)
-                    _log.info("read %s again: %s", self._question.catalog, count(len(self._catalog), "item"))
+                    n_items = count(len(self._selectors[True, None].catalog), "item")
+                    _log.info("read %s again: %s", self._question.catalog, n_items)
             return self._selectors
-
-    @property
-    def _catalog(self) -> Catalog:
-        return self._selectors[True, None].catalog
 
     def _read(self, files: FilesRead) -> Mapping[tuple[bool, str | None], ReadySelector]:
         """Read all files, which are noted, and ask a first request.
@@ -569,7 +569,7 @@ class SelectService:
             The selectors for requests alone (True) and in a chat, by preset; None = as the command line says.
 
         Raises:
-            UserError: a file is faulty.
+            UserError: a file is faulty, or less of it can be used than before.
         """
         with files:
             catalog = find_catalog(self._question.catalog)
@@ -578,15 +578,26 @@ class SelectService:
             first = alone[None]
             pipeline = first.pipeline(first.definition.values(first.preset))
             _ = pipeline.key  # reads the files that steps name
+        raise_faults([Fault(text) for text in files.new_faults(self._used)])
         request = Request(id="select", text="a first request", workspace=self._workspace)
         self._vectors.limit = None  # those of items are stored
         explain(pipeline, catalog, request, self._resources, live=True)
         self._vectors.limit = REQUESTS  # and those of requests are not: a write would take longer than the answer
         for notice in fit_notices(pipeline, catalog, self._resources):
             _log.info("notice: %s", notice)
+        for path, text in files.odd:
+            if not path and (path, text) not in self._used.odd:
+                _log.warning("%s", text)
+        self._used = files
         return {(True, name): ready for name, ready in alone.items()} | {
             (False, name): ready for name, ready in in_chat.items()
         }
+
+
+def _one_line(error: UserError | OSError) -> str:
+    """An error on one line, without keys."""
+    head, *rest = str(without_keys(error) if isinstance(error, UserError) else error).splitlines()
+    return " ".join(f"{head}: {'; '.join(rest)}".split()) if rest else head
 
 
 def _owned(session: Mapping[str, Any], owner: Mapping[str, str]) -> Mapping[str, Any]:
@@ -632,7 +643,7 @@ def _read_again_on_hangup(file: Path, tokens: UserTokens, service: ContextServic
             new = read_tokens(file)
             service.check_users(new.users)
         except UserError as error:
-            _log.error("tokens not changed: %s", " ".join(str(error).split()))
+            _log.error("tokens not changed: %s", _one_line(error))
             return
         tokens.replace_by(new)
         _log.info("read %s again: %s", file, count(len(new.users), "user"))

@@ -53,7 +53,7 @@ _CONTEXT = {  # fields of `ContextOptions`, and options of the token counter
     "template": _Option(
         str,
         "Format of memories: chat (a list, the default), detailed (with type, confidence and time), summary (one "
-        "line), or a YAML file with memory_format, header, separator and footer.",
+        "line), or a YAML file or JSON object with memory_format, header, separator and footer.",
     ),
     "budget": _Option(int, "Largest number of tokens; 2000 by default."),
     "metadata": _Option(bool, "Show type, confidence and time if the template has them.", "--metadata/--no-metadata"),

@@ -191,11 +191,16 @@ def message_code(text: str) -> str:
 
 
 class _MessageFormatter(string.Formatter):
-    """`str.format` with `{names:list}` (comma-separated) and `{n:count query}` or `{n:count query/queries}`."""
+    """`str.format` with `{names:list}` (comma-separated) and `{n:count query}` or `{n:count query/queries}`.
+
+    `{value:json}` is `repr`, but null for None.
+    """
 
     def format_field(self, value: Any, format_spec: str) -> str:
         if format_spec == "list":
             return ", ".join(map(str, value))
+        if format_spec == "json":
+            return "null" if value is None else repr(value)
         if format_spec.startswith("count "):
             singular, _, plural = format_spec.removeprefix("count ").partition("/")
             return count(value, singular, plural)

@@ -305,12 +305,16 @@ class FilesRead:
 
     What tells a change is the time of the last one, the size and the file itself. It is taken just before the file is
     read, so that a change while it is read is one. What other threads read is not noted.
+
+    Attributes:
+        odd: what is odd in the files, as (path, text); the path is empty if the file can be used as it is.
     """
 
     FEW = 2_000  # are compared at every call, which takes 4 ms; more of them once a second
 
     def __init__(self) -> None:
         self._states: dict[str, tuple[int, int, int] | None] = {}
+        self.odd: dict[tuple[str, str], None] = {}
         self._next = 0.0  # when they are compared again
 
     def __enter__(self) -> Self:
@@ -329,6 +333,10 @@ class FilesRead:
         """Note what was noted before, as it is now."""
         self.add(*files._states)
 
+    def new_faults(self, before: FilesRead) -> list[str]:
+        """The faults of files that were there `before` without them."""
+        return [text for path, text in self.odd if before._states.get(path) and (path, text) not in before.odd]
+
     def changed(self) -> bool:
         """Whether any of them is another one than it was, is gone, or is there now."""
         if time.monotonic() < self._next:
@@ -345,6 +353,14 @@ def note_read(path: Path | str) -> None:
     """Note, within a `with` block of `FilesRead`, that a file or a folder is about to be read."""
     if (files := _READ.get()) is not None:
         files.add(os.path.abspath(path))  # noqa: PTH100 - a link that leads elsewhere is a change
+
+
+def note_odd(*texts: str, path: Path | str = "") -> bool:
+    """Note what is odd in a file, which `path` names if that makes it faulty; whether within a block of `FilesRead`."""
+    if (files := _READ.get()) is None:
+        return False
+    files.odd |= dict.fromkeys((os.path.abspath(path) if path else "", text) for text in texts)  # noqa: PTH100 - as above
+    return True
 
 
 def _state(path: str) -> tuple[int, int, int] | None:
@@ -690,7 +706,8 @@ def _sync_folder(folder: Path) -> None:
 
 def _unreadable(path: Path | str, error: OSError) -> StorageError:
     suggestion = suggest_file(Path(path)) if isinstance(error, FileNotFoundError) else ""
-    return StorageError(Message("io.unreadable", path=path, why=error.strerror or error, hint=suggestion))
+    why = "it is a folder" if isinstance(error, IsADirectoryError) else error.strerror or error
+    return StorageError(Message("io.unreadable", path=path, why=why, hint=suggestion))
 
 
 def _unwritable(path: Path | str, error: OSError) -> StorageError:

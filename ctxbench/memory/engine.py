@@ -560,7 +560,8 @@ class ContextEngine:
         Raises:
             EngineError: there is no template with this name.
         """
-        template = options.template or self.defaults.template or DEFAULTS.template or ""
+        templates = (options.template, self.defaults.template, DEFAULTS.template)
+        template = next(template for template in templates if template is not None)
         name = template_name(template)
         if not isinstance(template, str):
             return name, template

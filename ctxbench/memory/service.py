@@ -515,6 +515,10 @@ class ContextService:
         self._built.add(context.id, _Built(message[:REMEMBERED_TEXT], user, thread, context.request.time, items))
         return context
 
+    def health(self) -> dict[str, Any]:
+        """The selector, and the number of items in the workspace, earlier versions included."""
+        return {"status": "ok", "selector": self._selector, "items": len(self._store.catalog(self._workspace))}
+
     def preview(
         self,
         message: str,
@@ -703,7 +707,7 @@ class ContextService:
         self.metrics.count(**{f"{action}s": 1}, cache_hits=int(context.kept))
         n_items = int(table.chosen.sum())
         self.metrics.count(retrieved=len(table), selected=n_items, tokens=tokens)
-        who = "nobody in particular" if user is None else repr(user)
+        who = "-" if user is None else repr(user)
         message_values = {"action": action, "context": context.id, "user": who, "selector": self._selector}
         figures = {"items": n_items, "tokens": tokens, "ms": (clock.perf_counter() - begin) * 1000}
         state = "cached" if context.kept else "not cached"

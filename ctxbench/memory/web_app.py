@@ -256,13 +256,9 @@ _HEALTH = _object({"status": {"enum": ["ok", "stale"]}, "selector": _STRING, "it
 
 def select_paths() -> dict[str, Any]:
     """The paths of a service of a selector, as OpenAPI has them."""
-    health = _responses("application/json", {"schema": _HEALTH}, (421, 500, 503))
     select = _post("Select items.", {"$ref": _SCHEMAS.format(model=SelectBody.__name__)}, _ANSWER)
     select["post"]["requestBody"]["content"]["application/json"]["example"] = {"text": "area of a triangle"}
-    return {
-        "/select": select,
-        "/healthz": {"get": {"summary": "Whether changed files could be read.", "responses": health, "security": []}},
-    }
+    return {"/select": select}
 
 
 _SCHEMAS = "#/components/schemas/{model}"
@@ -270,11 +266,13 @@ _SCHEMAS = "#/components/schemas/{model}"
 
 def document(paths: Mapping[str, Any], *, tokens: bool) -> dict[str, Any]:
     """The OpenAPI specification; with `tokens` all paths need one that do not say otherwise."""
+    answers = _responses("application/json", {"schema": _HEALTH}, (421, 500, 503))
+    health = {"get": {"summary": "Whether changed files could be read.", "responses": answers, "security": []}}
     figures = {"get": {"summary": "Figures.", "responses": _responses("text/plain", {}, (401, 403, 421))}}
     specification: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": "ctxbench", "version": VERSION},
-        "paths": {**paths, "/metrics": figures},
+        "paths": {**paths, "/healthz": health, "/metrics": figures},
         "components": {},
     }
     if "/select" in paths:
@@ -432,6 +430,7 @@ class _WebApp:
     def app(self) -> Starlette:
         routes = [
             *self.routes(),
+            Route("/healthz", self._health, methods=["GET"]),
             Route("/metrics", self._metrics, methods=["GET"]),
             Route("/openapi.json", self._openapi, methods=["GET"]),
         ]
@@ -467,6 +466,15 @@ class _WebApp:
         elif self._token(request) is not None:
             raise _Problem(403, "users may not read metrics; use a token whose user is null in the token file")
         return PlainTextResponse(self._service.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    async def _health(self, request: Request) -> Response:
+        """What is served; with tokens, without the fault, since whoever asks needs none."""
+        if self._access.tokens is None:
+            self._user(request)
+        health = await self._within(self._service.health)
+        if self._access.tokens is not None:
+            health.pop("fault", None)
+        return JSONResponse(health)
 
     async def _openapi(self, _: Request) -> Response:
         return JSONResponse(document(self.paths, tokens=self._access.tokens is not None))
@@ -511,8 +519,7 @@ class _WebApp:
             raise _Problem(400, f"the body must be JSON in UTF-8: {str(error)[:200]}") from None
         if faults := list(find_faults(body)):
             raise _Problem(422, "; ".join(faults[:10]))
-        checked: dict[str, Any] = body
-        return checked
+        return dict(body)
 
     async def _read(self, request: Request) -> bytes:
         limit, data = self._access.body, bytearray()
@@ -553,8 +560,10 @@ class _ContextApp(_WebApp):
         return [
             Route("/context/build", partial(self._context, action="build"), methods=["POST"]),
             Route("/context/preview", partial(self._context, action="preview"), methods=["POST"]),
-            Route("/context/feedback", self._feedback, methods=["POST"]),
-            Route("/context/sufficient", self._sufficient, methods=["POST"]),
+            Route("/context/feedback", partial(self._judge, schema=JUDGE, record=self._feedback), methods=["POST"]),
+            Route(
+                "/context/sufficient", partial(self._judge, schema=SUFFICE, record=self._sufficient), methods=["POST"]
+            ),
             Route("/context/import", self._import, methods=["POST"]),
         ]
 
@@ -575,22 +584,20 @@ class _ContextApp(_WebApp):
         body = await self._body(request, partial(faults_in, schema=IMPORT))
         return JSONResponse(await self._in_turn(user, lambda: asdict(self._service.import_rows(**body, user=user))))
 
-    async def _feedback(self, request: Request) -> Response:
+    async def _judge(
+        self, request: Request, *, schema: Mapping[str, Any], record: Callable[[dict[str, Any], str | None], None]
+    ) -> Response:
         user = self._user(request)
-        body = await self._body(request, partial(faults_in, schema=JUDGE))
-
-        def store_feedback() -> None:
-            fields = {"useful": body["useful"], "user": user, "context": body.get("contextId")}
-            self._service.feedback(body["contextItemId"], **fields)
-
-        await self._within(store_feedback)
+        body = await self._body(request, partial(faults_in, schema=schema))
+        await self._within(lambda: record(body, user))
         return JSONResponse({"success": True})
 
-    async def _sufficient(self, request: Request) -> Response:
-        user = self._user(request)
-        body = await self._body(request, partial(faults_in, schema=SUFFICE))
-        await self._within(lambda: self._service.sufficient(body["contextId"], body["sufficient"], user=user))
-        return JSONResponse({"success": True})
+    def _feedback(self, body: dict[str, Any], user: str | None) -> None:
+        context = body.get("contextId")
+        self._service.feedback(body["contextItemId"], useful=body["useful"], user=user, context=context)
+
+    def _sufficient(self, body: dict[str, Any], user: str | None) -> None:
+        self._service.sufficient(body["contextId"], body["sufficient"], user=user)
 
 
 class _SelectApp(_WebApp):
@@ -599,25 +606,13 @@ class _SelectApp(_WebApp):
     paths = select_paths()
 
     def routes(self) -> list[Route]:
-        return [
-            Route("/select", self._select, methods=["POST"]),
-            Route("/healthz", self._health, methods=["GET"]),
-        ]
+        return [Route("/select", self._select, methods=["POST"])]
 
     async def _select(self, request: Request) -> Response:
         user = self._user(request)
         body = await self._body(request, select_faults)
         answer = await self._in_turn(user, lambda: self._service.select(body, user).encode())
         return Response(answer, media_type="application/json")
-
-    async def _health(self, request: Request) -> Response:
-        """What is served; with tokens, without the fault, since whoever asks needs none."""
-        if self._access.tokens is None:
-            self._user(request)
-        health = await self._within(self._service.health)
-        if self._access.tokens is not None:
-            health.pop("fault", None)
-        return JSONResponse(health)
 
 
 def _refused(name: str) -> Any:
@@ -628,17 +623,12 @@ async def _problem_response(_: Request, error: Exception) -> Response:
     """The response to an error, without details of internal errors."""
     headers: Mapping[str, str] | None = None
     match error:
-        case _Problem():
-            status, detail, headers = error.status_code, error.detail, error.headers
         case HTTPException():
             status, headers = error.status_code, error.headers
-            detail = Message("memory.no-such-address")
-        case NotSeenError():
-            status, detail = 404, str(error)
-        case ConflictError():
-            status, detail = 409, str(error)
+            detail = error.detail if isinstance(error, _Problem) else Message("memory.no-such-address")
         case ParameterError():
-            status, detail = 422, str(error)
+            special = {NotSeenError: 404, ConflictError: 409}
+            status, detail = special.get(type(error), 422), str(error)
         case _:
             status, detail = 500, Message("memory.server-failed")
             if isinstance(error, UserError):  # other errors are logged by the server

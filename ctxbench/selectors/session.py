@@ -218,7 +218,7 @@ class Session:
         item = catalog[position]
         mode = next((session_item.mode for session_item in self.items if session_item.key == item.key), None)
         raise_first(
-            (mode is not None, f"{item.id!r} is in session {self.id!r} already (mode {mode}); nothing to add"),
+            (mode is not None, f"{item.id!r} is in the session already (mode {mode}); nothing to add"),
             (not item.enabled, f"{item.id!r} is not enabled; enable it in the agent, then add it"),
         )
         removed = tuple(removed_key for removed_key in self.removed if removed_key != item.key)
@@ -233,8 +233,8 @@ class Session:
         item_key = ItemKey.parse(key) if isinstance(key, str) else key
         if item_key not in self:
             why = "was removed from" if item_key in self.removed else "is not in"
-            listed = ", ".join(item.key.id for item in self.items[:12]) or "nothing"
-            raise ParameterError(f"{item_key.id!r} {why} session {self.id!r}; it holds {listed}")
+            listed = ", ".join(item.key.id for item in self.items[:12]) or "no items"
+            raise ParameterError(f"{item_key.id!r} {why} the session, which has {listed}")
         return replace(
             self, items=tuple(item for item in self.items if item.key != item_key), removed=(*self.removed, item_key)
         )

@@ -87,7 +87,7 @@ def test_a_missing_folder_is_named(refused, select):
 @pytest.mark.parametrize("words", [("run", "."), ("score", ".", "--dataset", "{tiny}")], ids=["run", "score"])
 def test_a_folder_where_a_file_is_expected_is_said(refused, tiny, words):
     message = refused(*(word.format(tiny=tiny) for word in words))
-    assert message == "cannot read .: Is a directory; expected a readable file"
+    assert message == "cannot read .: it is a folder; expected a readable file"
 
 
 @needs_posix

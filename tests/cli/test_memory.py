@@ -401,6 +401,22 @@ def test_metadata_and_a_template_of_one_s_own(asked):
     assert asked("build", "tyre", "--limit", "1", "--template", "mine.yaml").out == f"Known:\n<event> {TYRE['content']}"
     out = asked("build", "tyre", "--limit", "1", "--template", "mine.yaml", "--no-metadata").out
     assert out == f"Known:\n<> {TYRE['content']}"
+    fields = json.dumps({"memoryFormat": "<{{type}}> {{content}}", "header": "Known:\n"})
+    assert asked("build", "tyre", "--limit", "1", "--template", fields).out == f"Known:\n<event> {TYRE['content']}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ("{}", "memory_format is missing"),
+        ('{"memoryFormat": "{{contnt}}"}', "no variable is called 'contnt'"),
+        ('{"memoryFormat": "{{content}}"', "malformed JSON"),
+    ],
+)
+def test_a_bad_template_in_json_is_refused(asked, fields, fault):
+    done = asked("build", "tyre", "--template", fields)
+    assert (done.code, done.out) == (2, "")
+    assert fault in done.err
 
 
 TEMPLATES = {

@@ -202,6 +202,7 @@ def test_other_addresses_methods_types_and_hosts_are_refused(files):
     for path in ("/healthz", "/metrics"):
         problem(http.get(path, headers={"Host": "evil.example"}), 421)
     problem(http.post("/select", json={"text": "a"}, headers={"Host": "evil.example"}), 421)
+    assert problem(http.post("/select", json={"text": None}), 422) == "text must be a text, got null"
 
 
 CHANGES = {  # source, options, the file, its new content, and what is offered then
@@ -261,6 +262,65 @@ def test_a_faulty_file_leaves_what_was_there_and_is_logged_once(files, caplog):
     (files / "gone.json").write_text(json.dumps([{"name": "find_parcel", "description": "Where a parcel is"}]))
     assert offered(http, text) == ["tool:find_parcel"]
     assert http.get("/healthz").json() == {"status": "ok", "selector": "agent", "items": 1}
+    (files / "gone.json").write_text("[{")
+    assert ": 1 fault: malformed JSON" in http.get("/healthz").json()["fault"]
+
+
+LOST = {  # what becomes of a rule that is always offered
+    "not UTF-8": b"\xff\xfe\xfa",
+    "empty": b"",
+    "no front matter": b"Be brief.\n",
+    "faulty front matter": b"---\nalwaysApply: [\n---\nBe brief.\n",
+    "misspelt field": b"---\nalwaysAply: true\n---\nBe brief.\n",
+}
+
+
+@pytest.mark.parametrize("content", LOST.values(), ids=LOST)
+def test_a_rule_that_becomes_faulty_stays_as_it_was(files, caplog, content):
+    rule, name = files / ".cursor" / "rules" / "always.mdc", "rule:.cursor%2Frules%2Falways.mdc"
+    rule.write_text("---\nalwaysApply: true\n---\nBe brief.\n")
+    made = service("agent.yaml")
+    http = client(made)
+    text, before = "where is my parcel", [name, "tool:track_parcel"]
+    assert offered(http, text) == before
+    rule.write_bytes(content)
+    for _ in range(2):
+        assert offered(http, text) == before
+    health = http.get("/healthz").json()
+    assert (health["status"], health["items"]) == ("stale", 4)
+    assert ".cursor/rules/always.mdc" in health["fault"]
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(errors) == 1
+    assert ".cursor/rules/always.mdc" in errors[0]
+    (files / "tools.json").write_text(json.dumps([*TOOLS, {"name": "alpha"}]))
+    assert offered(http, "alpha") == [name]  # still as before
+    rule.unlink()  # a real change
+    assert offered(http, "alpha") == ["tool:alpha"]
+    assert http.get("/healthz").json() == {"status": "ok", "selector": "agent", "items": 4}
+
+
+def test_faulty_rules_are_logged_by_file_and_do_not_stop_others(files, caplog):
+    rules = files / ".cursor" / "rules"
+    for name in ("one", "two"):
+        (rules / f"{name}.mdc").touch()
+    made = service("agent.yaml")
+    assert [name for name in ("one", "two") if f"{name}.mdc" in caplog.text] == ["one", "two"]
+    (rules / "three.mdc").touch()  # was never there
+    assert client(made).get("/healthz").json()["status"] == "ok"
+    assert [record.getMessage().count("three.mdc") for record in caplog.records if "three" in record.getMessage()] == [
+        1
+    ]
+
+
+def test_a_link_to_a_file_that_is_read_already_is_a_real_change(files):
+    (files / "AGENTS.md").write_text("Be brief.")
+    (files / "CLAUDE.md").write_text("Be brief, too.")
+    made = service("agent.yaml")
+    http = client(made)
+    assert http.get("/healthz").json()["items"] == 5
+    (files / "CLAUDE.md").unlink()
+    (files / "CLAUDE.md").symlink_to("AGENTS.md")
+    assert http.get("/healthz").json() == {"status": "ok", "selector": "agent", "items": 4}
 
 
 def test_what_is_private_is_for_its_user(files):
@@ -356,7 +416,7 @@ def test_a_signal_ends_it_and_the_log_has_no_text(files, number, code):
         answer, ended = process.stderr.read().splitlines()
         assert process.wait(timeout=60) == code
     assert said.startswith("agent.yaml by agent at http://127.0.0.1:")
-    assert re.search(r"INFO select for nobody in particular by agent: 1 items, \d+ tokens, [\d.]+ ms$", answer)
+    assert re.search(r"INFO select user=- selector=agent: 1 items, \d+ tokens, [\d.]+ ms$", answer)
     assert ended == "stopped: nothing is half-written"
 
 

@@ -111,7 +111,7 @@ def test_a_file_is_added_by_the_path_that_is_told(cli, repository):
     assert by_path == select(cli, "repo", "--add", "file:notes.md", "--json").json
     held = [item["id"] for item in by_path["items"] if item["origin"] == "session"]
     assert held == ["file:notes.md"]
-    assert "'file:area.py' is not in session" in select(cli, "repo", "--remove", "area.py").err
+    assert "'file:area.py' is not in the session" in select(cli, "repo", "--remove", "area.py").err
     assert select(cli, "repo", "--add", "nots.md").code == 2
 
 

@@ -452,7 +452,7 @@ def test_the_presets_run_beside_five_comparators():
 def test_a_missing_file_and_a_folder_are_errors(given):
     with pytest.raises(StorageError, match=r"cannot read .*none\.yaml: No such file"):
         read_experiment(given / "none.yaml")
-    with pytest.raises(StorageError, match="Is a directory"):
+    with pytest.raises(StorageError, match="it is a folder"):
         read_experiment(given)
 
 

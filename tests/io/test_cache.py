@@ -69,7 +69,7 @@ def test_what_cannot_be_read_is_said_with_its_reason(tmp_path, caplog):
     assert [read_sealed(tmp_path / name) for name in ("pipe", "folder", "damaged")] == [None] * 3
     assert [record.getMessage() for record in caplog.records] == [
         f"cannot read {tmp_path / 'pipe'}: it is a pipe; expected a file; its content is computed again",
-        f"cannot read {tmp_path / 'folder'}: Is a directory; expected a readable file; its content is computed again",
+        f"cannot read {tmp_path / 'folder'}: it is a folder; expected a readable file; its content is computed again",
         f"{tmp_path / 'damaged'} does not match its checksum; its content is computed again",
     ]
 

@@ -181,6 +181,9 @@ def test_a_template_is_given_inline(engine):
     with pytest.raises(EngineError, match="contnt") as error:
         engine.build("flat tyre", "home", ContextOptions(template={"memory_format": "{{contnt}}"}))
     assert error.value.type == "validation_error"
+    with pytest.raises(EngineError, match="memory_format is missing") as error:
+        engine.build("flat tyre", "home", ContextOptions(template={}))
+    assert error.value.type == "validation_error"
 
 
 @pytest.mark.parametrize(

@@ -370,7 +370,7 @@ def test_each_context_is_one_line_in_the_log_without_a_text(service, caplog):
 def test_the_log_names_nobody_where_there_is_no_user(service, caplog):
     with caplog.at_level("INFO", logger="ctxbench.memory"):
         service.build("flat tyre?", time=NOW)
-    assert " for nobody in particular by " in caplog.text
+    assert " user=- selector=" in caplog.text
 
 
 @pytest.mark.parametrize("length", [1_000, 11_000, 40_000])

@@ -218,10 +218,16 @@ def test_figures_of_all_users_are_for_their_own_token():
     assert client().get("/metrics").headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
 
 
+def test_health_is_answered_without_a_token():
+    health = {"status": "ok", "selector": "memory", "items": 4}
+    assert with_tokens().get("/healthz").json() == client().get("/healthz").json() == health
+
+
 @pytest.mark.parametrize("base", ["http://evil.example", "http://127.0.0.1.evil.example:8377", "http://10.0.0.1"])
 def test_without_tokens_another_host_is_refused(base):
     problem(client(base=base).post("/context/build", json={"message": "x"}), 421)
-    problem(client(base=base).get("/metrics"), 421)
+    for path in ("/healthz", "/metrics"):
+        problem(client(base=base).get(path), 421)
 
 
 @pytest.mark.parametrize("host", ["localhost:1", "127.0.0.1", "[::1]:8377"])

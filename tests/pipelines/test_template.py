@@ -75,6 +75,11 @@ class TestTemplate:
         prompt, _ = self.prompts(Template(own, metadata=False), self.TEA)
         assert prompt.context == "|||0.75|Likes tea."
 
+    def test_the_type_is_the_kind_of_memories_only(self):
+        items = [Item(type=type_, name=type_, text="x", kind="note") for type_ in ("memory", "file", "message")]
+        prompt, _ = self.prompts(Template({"memory_format": "{{type}} {{content}}"}), *items)
+        assert prompt.context == "note x\nfile x\nmessage x"
+
     def test_a_part_is_written_with_its_marks_and_the_session_without_a_score(self):
         catalog = Catalog([memory("a", "one two three four"), memory("b", "held")])
         batch = Batch.of(catalog, [Request(id="q", text="x", session=(SessionItem(catalog[1].key),))])

@@ -100,7 +100,7 @@ def test_all_malformed_lines_are_reported_at_once_with_line_and_column(tmp_path)
 def test_a_missing_file_and_a_folder_are_errors(tmp_path):
     with pytest.raises(StorageError, match=r"cannot read .*none\.jsonl: No such file"):
         FileSelector(tmp_path / "none.jsonl")
-    with pytest.raises(StorageError, match="Is a directory"):
+    with pytest.raises(StorageError, match="it is a folder"):
         FileSelector(tmp_path)
 
 

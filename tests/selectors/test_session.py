@@ -99,13 +99,13 @@ class TestAddAndRemove:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            (lambda s: s.add("rule:B"), "'rule:B' is in session 'c1' already .mode manual.; nothing to add"),
-            (lambda s: s.add("rule:A"), "'rule:A' is in session 'c1' already .mode always.; nothing to add"),
+            (lambda s: s.add("rule:B"), "'rule:B' is in the session already .mode manual.; nothing to add"),
+            (lambda s: s.add("rule:A"), "'rule:A' is in the session already .mode always.; nothing to add"),
             (lambda s: s.add("rule:Z"), "no item 'rule:Z' in the catalog"),
             (lambda s: s.add("Z"), "'Z' is no item id"),
-            (lambda s: s.remove("rule:C"), "'rule:C' is not in session 'c1'; it holds rule:A, reference:X, rule:B"),
-            (lambda s: s.remove("rule:Z"), "'rule:Z' is not in session 'c1'"),
-            (lambda s: s.remove("rule:A").remove("rule:A"), "'rule:A' was removed from session 'c1'"),
+            (lambda s: s.remove("rule:C"), "'rule:C' is not in the session, which has rule:A, reference:X, rule:B"),
+            (lambda s: s.remove("rule:Z"), "'rule:Z' is not in the session"),
+            (lambda s: s.remove("rule:A").remove("rule:A"), "'rule:A' was removed from the session"),
         ],
     )
     def test_what_changes_nothing_is_refused(self, session, change, message):

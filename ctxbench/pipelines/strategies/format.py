@@ -384,12 +384,12 @@ class Template(Strategy):
             wherever they stand, and what a format does not name is never shown. Default: what the template says.
         system: the system prompt.
 
-    Variables of the format of a memory: `{{content}}` (what is shown of its text), `{{type}}` (its kind, else the
-    item's type), `{{confidence}}`, `{{timestamp}}` (when it was created), `{{score}}` (that of the last ranking); of
-    what an item lacks the variable is empty. Variables in contents stay unchanged. Items are in the one order;
-    tools are sent as tools. Nothing chosen: no such message. Cost: linear in the items. Source: document 004, "Context
-    Templates"; that the template decides where metadata is and `includeMetadata` whether it is filled in is our
-    reading of it.
+    Variables of the format of a memory: `{{content}}` (what is shown of its text), `{{type}}` (the kind of a memory,
+    else the item's type), `{{confidence}}`, `{{timestamp}}` (when it was created), `{{score}}` (that of the last
+    ranking); of what an item lacks the variable is empty. Variables in contents stay unchanged. Items are in the one
+    order; tools are sent as tools. Nothing chosen: no such message. Cost: linear in the items. Source: document 004,
+    "Context Templates"; that the template decides where metadata is and `includeMetadata` whether it is filled in is
+    our reading of it.
     """
 
     template: str | Mapping[str, Any] = "chat"
@@ -423,7 +423,7 @@ def _variables(item: Item, candidates: Candidates, row: int) -> dict[str, str]:
     score = float(candidates.score[row])
     return {
         "content": text_shown(item, part_of(candidates, row)),
-        "type": item.kind or item.type,
+        "type": item.kind or item.type if item.type == "memory" else item.type,
         "confidence": "" if item.confidence is None else f"{item.confidence:g}",
         "timestamp": item.created or "",
         "score": "" if math.isnan(score) else f"{score:.4g}",
