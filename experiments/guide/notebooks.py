@@ -19,6 +19,7 @@ from unittest.mock import patch
 import nbformat
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
+from nbclient.output_widget import OutputWidget
 from PIL import Image
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
@@ -49,7 +50,9 @@ def executed(notebook: Any, folder: Path = FOLDER) -> Any:
         options = {"timeout": SECONDS, "record_timing": False}
         client = NotebookClient(notebook, resources={"metadata": {"path": str(folder)}}, **options)
         client.kernel_manager_class = OnSockets
-        with patch.dict(os.environ, dict.fromkeys(HOMES, home)):
+        # to send a widget's outputs to the kernel while its answer is awaited can lose the answer
+        silent = patch.object(OutputWidget, "sync_state", lambda _: None)
+        with silent, patch.dict(os.environ, dict.fromkeys(HOMES, home)):
             os.environ.pop("MPLBACKEND", None)  # the kernel's own shows plots
             client.execute(env={**os.environ, "CTXBENCH_CACHE": f"{home}/cache", "CTXBENCH_OFFLINE": "1"})
     for cell in notebook.cells:
