@@ -397,7 +397,7 @@ class GitRepository:
         git_paths = os.fsdecode(self._git("rev-parse", *words)).split("\n")[:-1]
         note_read(*(self._folder / name for name in git_paths), *(parent / ".gitignore" for parent in outer))
         listed = self._git("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory").split(b"\0")
-        folders = b"\0".join(path for path in listed if path.endswith(b"/"))  # of some only all files are ignored
+        folders = b"\0".join(b"./" + path for path in listed if path.endswith(b"/"))  # of some, only files are ignored
         ignored = self._run("check-ignore", "-z", "--stdin", stdin=folders).stdout.split(b"\0")
         skipped = {self._folder / name for name in (".git", *map(os.fsdecode, ignored)) if name}
         note_folders(self._folder, lambda path: path in skipped or os.path.lexists(path / ".git"))
