@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from ctxbench.io.cache import OptionalRows
 from ctxbench.io.errors import Fault, Message, ParameterError, StorageError, raise_faults, suggest
-from ctxbench.io.files import cache_dir, folder_fault
+from ctxbench.io.files import cache_dir, folder_fault, note_folders, note_read
 from ctxbench.io.git import GitStream, checked_output, git_text, run_git
 from ctxbench.io.rows import Row, jsonl_rows
 
@@ -384,6 +384,23 @@ class GitRepository:
         """
         data = self._git("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--full-name")
         return list(dict.fromkeys(map(os.fsdecode, data.split(b"\0")[:-1])))  # a path in conflict comes thrice
+
+    def note_working_files(self) -> None:
+        """Note, within a `with` block of `FilesRead`, what can change `working_files` and the commit checked out.
+
+        These are files of git and all folders that are not ignored, as a new file may be in any of them.
+        """
+        if not note_read(self._folder):
+            return
+        outer = (parent for parent in self._folder.parents if parent.is_relative_to(self.root or self._folder))
+        words = (word for name in ("logs/HEAD", "index", "info/exclude") for word in ("--git-path", name))
+        git_paths = os.fsdecode(self._git("rev-parse", *words)).split("\n")[:-1]
+        note_read(*(self._folder / name for name in git_paths), *(parent / ".gitignore" for parent in outer))
+        listed = self._git("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory").split(b"\0")
+        folders = b"\0".join(b"./" + path for path in listed if path.endswith(b"/"))  # of some, only files are ignored
+        ignored = self._run("check-ignore", "-z", "--stdin", stdin=folders).stdout.split(b"\0")
+        skipped = {self._folder / name for name in (".git", *map(os.fsdecode, ignored)) if name}
+        note_folders(self._folder, lambda path: path in skipped or os.path.lexists(path / ".git"))
 
     def entries(self, commit: str) -> list[TreeEntry]:
         """Everything that a commit's tree holds, by path as git orders it; paths that are not UTF-8 with surrogates.

@@ -635,14 +635,13 @@ def _in_working_tree(
     if (root := repository.root) is None:
         raise StorageError(f"{repository.path} has no working tree; name a commit, such as HEAD")
     plain: dict[str, bool] = {}
-    note_read(root / ".git" / "logs" / "HEAD")  # a commit adds a line to it
+    repository.note_working_files()
     for path in repository.working_files():
         bare = path.rstrip("/")  # of a repository in a folder
         folder = bare.rpartition("/")[0]
         if folder not in plain:  # it may be a link by now, and an index that was tampered with lead out
             parent = root / folder
             plain[folder] = os.path.realpath(parent) == str(parent) and parent.is_relative_to(root)
-            note_read(parent)
         text, why = ("", path_fault(path)) if plain[folder] else ("", "symlink")
         if not why:
             text, why = _on_disk(f"{root}/{bare}", most_bytes)

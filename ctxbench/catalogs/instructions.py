@@ -442,9 +442,10 @@ def _paths(read: _Folder, part: str) -> list[str]:
         path = Path(error.filename).relative_to(folder).as_posix()
         read.note(part, Message("catalogs.unreadable", path=f"{path}/", why=error.strerror or error), path)
 
+    note_read(folder)
     for current, folders, files in os.walk(folder, onerror=unreadable):
         folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
-        note_read(current)
+        note_read(*(path for name in folders if not (path := Path(current, name)).is_symlink()))  # not listed yet
         subfolder = Path(current).relative_to(folder)
         for path in (subfolder / name for name in folders if (Path(current) / name).is_symlink()):
             if not Path(os.path.realpath(folder / path)).is_relative_to(os.path.realpath(folder)):

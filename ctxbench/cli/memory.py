@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import shlex
 import signal
@@ -55,15 +56,14 @@ from ctxbench.memory.engine import BuiltContext
 from ctxbench.memory.memories import StoreRows, checked_name, read_file
 from ctxbench.memory.service import SELECT_COUNTS, ContextService, Metrics
 from ctxbench.memory.sqlite_store import SqliteStore
-from ctxbench.memory.stores import Imported, feedback_dataset, import_rows
+from ctxbench.memory.stores import Imported, UserCatalogs, feedback_dataset, import_rows
 from ctxbench.memory.web_app import LOOPBACK, Access, UserTokens, others_may_read, read_tokens, web_app
 from ctxbench.model.requests import Batch, Request
 from ctxbench.model.requests import Message as ChatMessage
 from ctxbench.model.resources import bound_indexes
-from ctxbench.model.strategies import Step
 from ctxbench.pipelines.fits import fit_notices
 from ctxbench.pipelines.strategies.format import FIELDS
-from ctxbench.search.embedders import open_embedder, open_vectors
+from ctxbench.search.embedders import open_embedder, open_vectors, vectors_stored
 from ctxbench.search.resources import LocalResources
 from ctxbench.search.tokens import CharsCounter, counter_for_model, open_counter
 from ctxbench.selectors.explain import explain, explain_outcome
@@ -312,7 +312,8 @@ _SQLITE = b"SQLite format 3\0"
 DATABASES = (".db", ".sqlite", ".sqlite3")
 NEAR = 5  # excluded items in an answer
 REQUESTS = 10_000  # vectors of requests in memory
-INDEXES = 4  # of each kind, over the items of now and before
+INDEXES = 4  # of each kind, over the items of now and before; eight times as many where users have tokens
+RETRY = 5.0  # seconds until files are read again that could not be read
 
 
 @dataclass(frozen=True)
@@ -356,7 +357,8 @@ def run(request: ServeRequest) -> None:
     if not _is_database(request.source):
         question = select_question(request)
         with _bound(request.host, request.port) as listening, _logging():
-            service = SelectService(question, workspace=request.workspace, users=users)
+            by_token = () if access.tokens is None else users
+            service = SelectService(question, workspace=request.workspace, users=by_token)
             _listen(request, service, access, listening, f"{request.source} by {service.health()['selector']}")
         return
     database, workspace = Path(request.source), request.workspace
@@ -458,8 +460,8 @@ class SelectService:
     Args:
         question: what every request is made of.
         workspace: the workspace of all requests, or None.
-        users: who may send requests. If there are several and items are private, words are counted over what the
-            request sees, so that private items do not affect other users.
+        users: who may send requests by a token; each then gets an answer over a catalog of what that user sees, so
+            that private items do not affect other users. None = all get the answers of the command.
 
     Raises:
         UserError: a file is faulty, or there is no such selector, preset or embedder.
@@ -469,17 +471,19 @@ class SelectService:
         self.metrics = Metrics("select", SELECT_COUNTS)
         self._question, self._workspace = question, workspace
         self._lock, self._fault, self._files, self._used = threading.Lock(), "", FilesRead(), FilesRead()
+        self._retry, self._catalogs = math.inf, UserCatalogs(workspace)
         self.check_users(users)
         with embedding_progress() as bar:
             self._vectors = open_vectors(open_embedder(question.embedder), progress=bar)
+            self._vectors.limit = REQUESTS  # they are not stored: a write would take longer than the answer
             self._resources = LocalResources(self._vectors, open_counter("o200k", cache=cache_dir()))
-            bound_indexes(self._resources, INDEXES)
+            bound_indexes(self._resources, INDEXES * (8 if self._by_user else 1))
             self._selectors = self._read(self._files)
             self._vectors.progress = None  # nobody waits for it any more
 
     def check_users(self, users: Collection[str | None]) -> None:
         """Take note of who may send requests."""
-        self._several = len(set(users)) > 1
+        self._by_user = any(user is not None for user in users)
 
     def select(self, body: Mapping[str, Any], user: str | None) -> str:
         """See `ctxbench.memory.web_app.SelectService`.
@@ -496,8 +500,6 @@ class SelectService:
             except UserError as error:
                 raise ParameterError(str(error)) from error
             catalog, pipeline = selector.catalog, asked.pipeline
-            if self._several and catalog.facts.private:
-                pipeline = pipeline.mapped(Step.scoped)
             near, resources, batch = body.get("near", NEAR), self._resources, Batch.of(catalog, [asked.request])
             check_fits(pipeline, catalog)
             outcome = pipeline.run(batch, resources, live=True, listener=stages)
@@ -541,20 +543,30 @@ class SelectService:
             raise UnknownNameError("preset", str(preset), names)
         scope = {**owner, **({"time": body["time"]} if "time" in body else {})} if chat.alone else {}
         question = replace(self._question, text=body["text"], set=body.get("set", {}), chat=chat, scope=scope)
-        return question, selectors[chat.alone, preset]
+        return question, self._limited(selectors[chat.alone, preset], user)
+
+    def _limited(self, selector: ReadySelector, user: str | None) -> ReadySelector:
+        """The selector over what a user sees, if users have tokens and items are private; else itself."""
+        if not (self._by_user and selector.catalog.facts.private):
+            return selector
+        return replace(selector, catalog=self._catalogs.of(selector.catalog, user))
 
     def _current(self) -> Mapping[tuple[bool, str | None], ReadySelector]:
         """The selectors, made of the files as they are now."""
         with self._lock:
-            if self._files.changed():
+            if self._files.changed() or time.monotonic() > self._retry:
+                fault, self._retry = self._fault, math.inf
                 before, self._files = self._files, FilesRead()
                 try:
                     self._selectors = self._read(self._files)
                 except (UserError, OSError) as error:
                     self._fault = _one_line(error)
                     self._files.add_all(before)
-                    self.metrics.count(reload_failures=1)
-                    _log.error("not read again, what was there stays: %s", self._fault)
+                    if isinstance(error, (StorageError, OSError)):  # it may pass without a change of the files
+                        self._retry = time.monotonic() + RETRY
+                    if self._fault != fault:
+                        self.metrics.count(reload_failures=1)
+                        _log.error("not read again, what was there stays: %s", self._fault)
                 else:
                     self._fault = ""
                     self.metrics.count(reloads=1)
@@ -575,15 +587,14 @@ class SelectService:
             catalog = find_catalog(self._question.catalog)
             alone = ready_selectors(self._question, catalog)
             in_chat = ready_selectors(replace(self._question, chat=Chat(history=())), catalog)
-            first = alone[None]
+            first = self._limited(alone[None], None)
             pipeline = first.pipeline(first.definition.values(first.preset))
             _ = pipeline.key  # reads the files that steps name
         raise_faults([Fault(text) for text in files.new_faults(self._used)])
         request = Request(id="select", text="a first request", workspace=self._workspace)
-        self._vectors.limit = None  # those of items are stored
-        explain(pipeline, catalog, request, self._resources, live=True)
-        self._vectors.limit = REQUESTS  # and those of requests are not: a write would take longer than the answer
-        for notice in fit_notices(pipeline, catalog, self._resources):
+        with vectors_stored():
+            explain(pipeline, first.catalog, request, self._resources, live=True)
+        for notice in fit_notices(pipeline, first.catalog, self._resources):
             _log.info("notice: %s", notice)
         for path, text in files.odd:
             if not path and (path, text) not in self._used.odd:

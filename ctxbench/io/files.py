@@ -349,10 +349,23 @@ class FilesRead:
 _READ: ContextVar[FilesRead | None] = ContextVar("files read", default=None)
 
 
-def note_read(path: Path | str) -> None:
-    """Note, within a `with` block of `FilesRead`, that a file or a folder is about to be read."""
+def note_read(*paths: Path | str) -> bool:
+    """Note that files or folders are about to be read; whether within a `with` block of `FilesRead`."""
     if (files := _READ.get()) is not None:
-        files.add(os.path.abspath(path))  # noqa: PTH100 - a link that leads elsewhere is a change
+        files.add(*map(os.path.abspath, paths))  # a link that leads elsewhere is a change
+    return files is not None
+
+
+def note_folders(top: Path, skips: Callable[[Path], bool]) -> None:
+    """Note a folder, all folders below it and their `.gitignore` files, each before it is read.
+
+    Links are not followed, nor is a folder that is to be skipped.
+    """
+    note_read(top)
+    for current, folders, files in os.walk(top):
+        paths = [Path(current, name) for name in folders]
+        folders[:] = [path.name for path in paths if not (path.is_symlink() or skips(path))]
+        note_read(*(Path(current, name) for name in (*folders, *{".gitignore"}.intersection(files))))
 
 
 def note_odd(*texts: str, path: Path | str = "") -> bool:

@@ -13,7 +13,8 @@ from typing import IO, Self, cast
 
 from ctxbench.io.errors import Message, StorageError
 
-_SETTINGS = ("-c", "log.showSignature=false", "-c", "color.ui=false", "--literal-pathspecs", "--no-pager")
+_SETTINGS = ("-c", "log.showSignature=false", "-c", "color.ui=false", "--no-pager")
+_LITERAL = ("--literal-pathspecs",)  # which `check-ignore` refuses
 SILENCE_S = 60.0
 """Seconds after which git is ended if it prints nothing."""
 _FILES = ("100644", "100755")  # modes: no links, and no other repositories
@@ -311,7 +312,7 @@ def _started(
     stdin: int | IO[bytes],
     stderr: int,
 ) -> subprocess.Popen[bytes]:
-    command = ["git", "-C", str(folder), *_SETTINGS, *settings, *words]
+    command = ["git", "-C", str(folder), *_SETTINGS, *_LITERAL[words[0] == "check-ignore" :], *settings, *words]
     try:
         return subprocess.Popen(  # noqa: S603 - our own words, and paths that are no options
             command, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, env=environment

@@ -548,7 +548,7 @@ class UserCatalogs:
         public: the public items at the last call of `of`.
     """
 
-    def __init__(self, workspace: str) -> None:
+    def __init__(self, workspace: str | None) -> None:
         self._workspace = workspace
         self._whole: Catalog | None = None  # the source of `public`
         self.public = Catalog(())

@@ -251,7 +251,7 @@ _ANSWER = _object(
     | {"prompt_tokens": _COUNT, "total_tokens": _COUNT, "not_searched": _COUNTS, "request_context": {"type": "object"}},
     {"session": {"type": "object"}, "trace": _list({"type": "object"})},
 )
-_HEALTH = _object({"status": {"enum": ["ok", "stale"]}, "selector": _STRING, "items": _COUNT}, {"fault": _STRING})
+_HEALTH = _object({"status": {"enum": ["ok", "stale"]}, "selector": _STRING}, {"items": _COUNT, "fault": _STRING})
 
 
 def select_paths() -> dict[str, Any]:
@@ -468,12 +468,12 @@ class _WebApp:
         return PlainTextResponse(self._service.metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def _health(self, request: Request) -> Response:
-        """What is served; with tokens, without the fault, since whoever asks needs none."""
+        """What is served; with tokens, without fault and items, since whoever asks needs none."""
         if self._access.tokens is None:
             self._user(request)
         health = await self._within(self._service.health)
         if self._access.tokens is not None:
-            health.pop("fault", None)
+            health = {name: value for name, value in health.items() if name not in ("fault", "items")}
         return JSONResponse(health)
 
     async def _openapi(self, _: Request) -> Response:

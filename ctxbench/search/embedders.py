@@ -12,8 +12,11 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias, cast
 
@@ -194,6 +197,19 @@ def open_vectors(embedder: Embedder, *, progress: Callable[[int, int], None] | N
     return Vectors(embedder, VectorStore(embedder.identity) if store is None else store, progress=progress)
 
 
+_STORED: ContextVar[bool] = ContextVar("vectors stored", default=False)
+
+
+@contextmanager
+def vectors_stored() -> Iterator[None]:
+    """Store the vectors that this thread makes, whatever the limit of `Vectors` is."""
+    token = _STORED.set(True)
+    try:
+        yield
+    finally:
+        _STORED.reset(token)
+
+
 class Vectors:
     """Vectors of texts by one embedder, each text embedded once.
 
@@ -203,7 +219,8 @@ class Vectors:
 
     Attributes:
         progress: called with (texts embedded, texts to embed) of the present call, after each commit.
-        limit: None, or how many of the vectors that are made from now on are kept, in memory: nothing is written.
+        limit: None, or how many of the vectors that are made from now on are kept, in memory: nothing is written,
+            but for what a thread makes within `vectors_stored`.
 
     Args:
         embedder: makes what is missing; not asked, and so not loaded, where nothing is.
@@ -255,7 +272,8 @@ class Vectors:
         missing = np.flatnonzero(~is_stored)
         self.stats += VectorStats(loaded=len(distinct) - len(missing))
         if len(missing):
-            making = _Making([distinct[position] for position in missing], self._embedder, self._commit)
+            commit = partial(self._commit, None if _STORED.get() else self.limit)
+            making = _Making([distinct[position] for position in missing], self._embedder, commit)
             vectors[missing] = making.run()
         row = {text: position for position, text in enumerate(distinct)}
         return vectors[np.array([row[text] for text in texts], dtype=np.intp)]
@@ -272,15 +290,15 @@ class Vectors:
                     vectors[position] = vector
         return is_stored, vectors
 
-    def _commit(self, texts: Sequence[str], vectors: Float32Array, done: int, total: int) -> None:
-        """Keep vectors that were made; `done` of `total` are, in the present call."""
+    def _commit(self, limit: int | None, texts: Sequence[str], vectors: Float32Array, done: int, total: int) -> None:
+        """Keep vectors that were made, see `limit`; `done` of `total` are, in the present call."""
         unsaved = 0
-        if self.limit is None and self._store is not None and self._store.writable:
+        if limit is None and self._store is not None and self._store.writable:
             self._store.add(texts, vectors)
         else:
             self._memory.update((text_hash(text), row) for text, row in zip(texts, vectors, strict=True))
-            unsaved = len(texts) if self._store is not None and self.limit is None else 0
-            while self.limit is not None and len(self._memory) > max(self.limit, len(texts)):
+            unsaved = len(texts) if self._store is not None and limit is None else 0
+            while limit is not None and len(self._memory) > max(limit, len(texts)):
                 del self._memory[next(iter(self._memory))]
             if self._store is not None and unsaved and not self.stats.unsaved:
                 _log.warning("%s", Message("search.vectors-not-stored", path=self._store.path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -16,14 +17,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 import pytest
 import yaml
 
+from ctxbench.catalogs.git_history import GitRepository
 from ctxbench.cli.memory import SelectService, ServeRequest, select_question
+from ctxbench.cli.select import find_catalog
+from ctxbench.io.errors import StorageError
+from ctxbench.search.embedders import vectors_stored
 from ctxbench.selectors.definition import TunedPreset, definition_hash, parameter_texts
-from ctxbench.selectors.definitions import definition, write_presets
+from ctxbench.selectors.definitions import definition, shipped, write_presets
 from tests.checkout import written
 from tests.children import child
 from tests.cli.conftest import TINY
@@ -246,6 +252,69 @@ def test_the_next_request_sees_changed_files(files, change):
     assert made.metrics.value("reloads") == 1
 
 
+def git(folder, *words):
+    command = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b.example", *words]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def test_new_files_of_a_working_tree_are_seen_wherever_they_are(files):
+    tree = files / "repo"
+    (tree / ".gitignore").write_text("build/\n*.pyc\n")
+    for folder in ("build/old", "empty", "cache"):
+        (tree / folder).mkdir(parents=True)
+    for path in ("cache/a.pyc", "build/old/a.py"):
+        (tree / path).touch()
+    made = service("repo", selector="bm25")
+    http = client(made)
+    folders = {"zebra": "", "otter": "empty", "heron": "cache", "lynx": "new", "crane": "new/deep", "ibex": "src/new"}
+    for animal, folder in folders.items():
+        (tree / folder).mkdir(exist_ok=True)
+        assert offered(http, animal) == []  # the folder is noted while it is empty
+        (tree / folder / f"{animal}.py").write_text(f"{animal} = 1\n")
+        assert offered(http, animal) == [f"file:{quote(f'{folder}/{animal}.py'.lstrip('/'), safe='')}"], folder
+    reloads = made.metrics.value("reloads")
+    (tree / "build" / "old" / "gnu.py").write_text("gnu = 1\n")
+    assert (offered(http, "gnu"), made.metrics.value("reloads")) == ([], reloads)
+    (tree / ".git" / "info" / "exclude").write_text("zebra.py\n")
+    assert offered(http, "zebra") == []
+
+
+def test_a_commit_in_a_linked_working_tree_is_seen(files):
+    git(files / "repo", "worktree", "add", "-q", str(files / "linked"))
+    made = service("linked", selector="bm25")
+    before = json.loads(made.select({"text": "zebra"}, None))["left_out"]
+    git(files / "linked", "commit", "-q", "--allow-empty", "-m", "Explain the zebra")
+    made.select({"text": "zebra"}, None)
+    assert (before, made.metrics.value("reloads")) == ([], 1)
+
+
+@pytest.mark.parametrize(("source", "name"), [("repo", "src/zebra.py"), ("agent.yaml", "docs/zebra/AGENTS.md")])
+def test_a_file_that_is_made_while_others_are_listed_is_seen(files, monkeypatch, source, name):
+    path = files / source.removesuffix("agent.yaml") / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scan = os.walk
+
+    def late(top, **options):
+        for folder in scan(top, **options):
+            if Path(folder[0]).name == "zebra":  # is listed by now
+                path.write_text("zebra\n")
+            yield folder
+
+    def listed(repository):
+        names = list_files(repository)
+        path.write_text("zebra\n")
+        return names
+
+    list_files = GitRepository.working_files
+    with monkeypatch.context() as patch:
+        patch.setattr(GitRepository, "working_files", listed)
+        patch.setattr("ctxbench.catalogs.instructions.os.walk", late)
+        made = service(source, selector="bm25")
+    assert path.exists()
+    assert path.name in made.select({"text": "zebra"}, None)
+    assert made.metrics.value("reloads") == 1
+
+
 def test_a_faulty_file_leaves_what_was_there_and_is_logged_once(files, caplog):
     made = service("agent.yaml")
     http = client(made)
@@ -323,6 +392,40 @@ def test_a_link_to_a_file_that_is_read_already_is_a_real_change(files):
     assert http.get("/healthz").json() == {"status": "ok", "selector": "agent", "items": 4}
 
 
+def test_a_failure_that_passes_is_tried_again(files, caplog, monkeypatch):
+    made = service("items.jsonl", selector="bm25")
+    failures = [StorageError("git: index.lock exists")] * 2
+
+    def failing(name):
+        if failures:
+            raise failures.pop()
+        return find_catalog(name)
+
+    monkeypatch.setattr("ctxbench.cli.memory.find_catalog", failing)
+    write_rows(files / "items.jsonl", [{"_id": "tool:new"}])
+    assert made.health()["status"] == "stale"
+    assert (made.health()["items"], len(failures)) == (3, 1)  # not at once
+    monkeypatch.setattr("ctxbench.cli.memory.RETRY", 0.0)
+    made._retry = 0.0
+    assert made.health()["status"] == "stale"
+    time.sleep(0.01)
+    assert made.health() == {"status": "ok", "selector": "bm25", "items": 1}
+    assert [record.levelname for record in caplog.records].count("ERROR") == 1
+    assert (made.metrics.value("reload_failures"), made.metrics.value("reloads")) == (1, 1)
+
+
+def test_vectors_of_requests_are_not_stored_while_or_after_files_are_read(files):
+    made = service("items.jsonl", selector="semantic")
+    stored = made._vectors._store.look_up
+    with vectors_stored(), ThreadPoolExecutor(1) as other_thread:
+        made._resources.vectors(["of an item"])
+        other_thread.submit(made._resources.vectors, ["private, meanwhile"]).result()
+    (files / "items.jsonl").write_text("{")
+    made.select({"text": "private, after a failure"}, None)
+    texts = ["of an item", "private, meanwhile", "private, after a failure"]
+    assert stored(texts)[0].tolist() == [True, False, False]
+
+
 def test_what_is_private_is_for_its_user(files):
     made = service("private.jsonl", selector="bm25", users=("ana", "ben"))
     http = client(made, tokens=UserTokens({token: user for user, token in TOKENS.items()} | {"f" * 16: None}))
@@ -339,7 +442,48 @@ def test_what_is_private_is_for_its_user(files):
     problem(http.post("/select", json={"text": "a"}), 401)
     problem(http.post("/select", json={"text": "a"}, headers={"Authorization": f"Bearer {'f' * 16}"}), 403)
     (files / "private.jsonl").write_text("{")
-    assert http.get("/healthz").json() == {"status": "stale", "selector": "bm25", "items": 3}
+    assert http.get("/healthz").json() == {"status": "stale", "selector": "bm25"}
+
+
+HIS = {
+    "_id": "memory:secret",
+    "text": "Beta of the merger; alpha alpha.",
+    "user": "ben",
+    "created": "2026-02-01T00:00:00Z",
+}
+
+
+@pytest.mark.parametrize("selector", shipped())
+def test_a_private_item_of_one_user_changes_no_byte_of_the_answers_to_another(files, selector):
+    rows = [*ITEMS, *PRIVATE, {"_id": "file:src%2Falpha.py", "title": "src/alpha.py", "text": "def beta(): pass"}]
+
+    def answers(*more, users=("ana", "ben")):
+        write_rows(files / "private.jsonl", [*rows, *more])
+        made = service("private.jsonl", selector=selector, users=users)
+        texts, chats = ("alpha beta", "the merger of gamma", ""), ({}, {"history": []})
+        return [
+            made.select({"text": text, "near": 20, **chat}, "ana")
+            for text in texts
+            for chat in chats[: 1 + (selector != "assembly")]
+        ]
+
+    expected = answers()
+    assert ("memory:hers" in expected[0]) == (selector != "assembly")  # which offers files and messages, in no chat
+    assert answers(HIS) == expected == answers(HIS, users=("ana",))
+
+
+def test_the_service_reads_private_items_again_and_suggests_none_of_others(files):
+    made = service("private.jsonl", selector="bm25", users=("ana", "ben"))
+    http = client(made, tokens=UserTokens({token: user for user, token in TOKENS.items()}))
+    headers = {"Authorization": f"Bearer {TOKENS['ana']}"}
+    answer = http.post("/select", json={"text": "merger"}, headers=headers)
+    write_rows(files / "private.jsonl", [*PRIVATE, HIS])
+    assert http.post("/select", json={"text": "merger"}, headers=headers).content == answer.content
+    refused = http.post("/select", json={"text": "a", "add": ["memory:secre"]}, headers=headers)
+    assert "memory:secret" not in problem(refused, 422)
+    write_rows(files / "private.jsonl", [*PRIVATE, HIS | {"user": "ana"}])
+    read_again = http.post("/select", json={"text": "merger"}, headers=headers).json()
+    assert [item["id"] for item in read_again["items"]] == ["memory:secret"]
 
 
 def test_a_private_item_of_one_user_changes_no_score_of_another(files):
