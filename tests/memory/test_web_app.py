@@ -109,7 +109,7 @@ def test_related_memories_are_in_the_context_if_the_request_asks_for_them():
 
     assert not ids() & {"tea", "bread"}
     assert ids(includeRelationships=True) - ids() == {"tea"}
-    assert ids(relationshipDepth=2) - ids() == {"tea", "bread"}
+    assert ids(includeRelationships=True, relationshipDepth=2) - ids() == {"tea", "bread"}
 
 
 BAD_WRITING = {
@@ -119,7 +119,7 @@ BAD_WRITING = {
     "type": ({"template": 1}, "template must be a text or an object"),
     "no budget": ({"tokenBudget": 0}, "tokenBudget must be 1 to 1000000, got 0"),
     "budget": ({"tokenBudget": "9"}, "tokenBudget must be a whole number"),
-    "depth": ({"relationshipDepth": 6}, "relationshipDepth must be 0 to 5, got 6"),
+    "depth": ({"includeRelationships": True, "relationshipDepth": 6}, "relationshipDepth must be 0 to 5, got 6"),
 }
 
 
