@@ -154,7 +154,8 @@ def _list(schema: Mapping[str, Any]) -> dict[str, Any]:
 _WRITTEN = r"([^{}]|\{\{(" + "|".join(VARIABLES) + r")\}\})*"
 _TEMPLATE = _object(
     {"memoryFormat": {**_STRING, "pattern": rf"^{_WRITTEN}\{{\{{content\}}\}}{_WRITTEN}$"}},
-    {**dict.fromkeys(("name", "header", "separator", "footer"), _STRING), "includeMetadata": {"type": "boolean"}},
+    {name: {**_STRING, "pattern": r"^(?![\s\S]*\{\{[^{}]*\}\})"} for name in ("header", "separator", "footer")}
+    | {"name": _STRING, "includeMetadata": {"type": "boolean"}},
     additionalProperties=False,
 )
 _WRITING = {
