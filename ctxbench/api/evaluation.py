@@ -233,7 +233,7 @@ class TuningPlots:
 
     def slider(self) -> None:
         """Show `within` with a slider for the tokens; without ipywidgets, at the middle of its range."""
-        tokens = np.unique(self._line.means["tokens"].astype(int)).tolist()
+        tokens = np.unique(np.ceil(self._line.means["tokens"]).astype(int)).tolist()  # `within` takes the last
 
         def draw(tokens: int) -> None:
             self.within(tokens)

@@ -516,6 +516,11 @@ class MemoryRow:
     until: str | None
     links: tuple[tuple[str, str], ...]
 
+    @property
+    def name(self) -> str:
+        """The id as the row has it, without the prefix of a user."""
+        return str(self.row.data.get("id", self.memory.id))
+
     def is_among(self, versions: Sequence[tuple[Any, ...]], *, last: bool) -> bool:
         """Whether a version equals the row; for a row about the present, whether the current version does.
 
@@ -545,6 +550,7 @@ class StoreRows:
         events: events in the order of the rows.
         elsewhere: the numbers of rows of other workspaces.
         faults: where faults of the rows go.
+        unit: what the number of a row counts.
     """
 
     source: str
@@ -553,6 +559,7 @@ class StoreRows:
     events: Sequence[tuple[Row, Event]]
     elsewhere: Mapping[str, int]
     faults: list[Fault]
+    unit: str = "line"
 
 
 def read_file(path: Path, workspace: str, *, memories: bool) -> StoreRows:
@@ -635,14 +642,22 @@ def _is_other(data: Mapping[str, Any]) -> bool:
     return "event" in data or bool({of_item, data.get("type") if "_id" not in data else ""} & {"file", "message"})
 
 
-def check_order(rows: Sequence[MemoryRow]) -> None:
+def check_order(read: StoreRows) -> None:
     """Add a fault for rows of one memory that differ but have no times, or the same time."""
     first: dict[tuple[str, str | None], MemoryRow] = {}
-    for row in rows:
+    for row in read.rows:
         before = first.setdefault((row.memory.id, row.memory.created if row.dated else None), row)
         if version_of(before.memory)[1:] != version_of(row.memory)[1:]:
-            when = " at the same time" * row.dated
-            row.row.fault(Message("memory.row-conflict", line=before.row.line, name=row.memory.id, when=when))
+            row.row.fault(
+                Message(
+                    "memory.row-conflict",
+                    unit=read.unit,
+                    number=before.row.line,
+                    name=row.name,
+                    when=" at the same time" * row.dated,
+                    field="created_at" if "created_at" in row.row.data else "created",
+                )
+            )
 
 
 def _memory_row(row: Row, values: Mapping[str, Any], names: Mapping[str, str], workspace: str) -> MemoryRow:

@@ -639,7 +639,7 @@ class ContextService:
         ]
         events = [(row, replace(event, id=seen(row, event.id), user=user)) for row, event in read.events]
         raise_faults(read.faults)
-        return replace(read, rows=rows, events=events)
+        return replace(read, rows=rows, events=events, unit="item")
 
     def _built_for(self, context: str, user: str | None) -> _Built:
         """The remembered context of a user."""

@@ -187,10 +187,10 @@ class MemoryStore(ABC):
                         )
             self._record(rows)
 
-    def events(self, workspace: str) -> tuple[Event, ...]:
-        """All events of a workspace in order of time, then of recording."""
+    def events(self, workspace: str, **of: str | None) -> tuple[Event, ...]:
+        """The events of a workspace with these values of fields, in order of time, then of recording."""
         with self._transaction(reads=True):
-            return tuple(self._events(workspace))[::-1]
+            return tuple(self._events(workspace, **of))[::-1]
 
     def request(
         self,
@@ -470,7 +470,7 @@ def import_rows(store: MemoryStore, read: StoreRows, *, progress: Progress | Non
         InputError: rows contradict what is stored; nothing was stored.
     """
     rows, workspace = read.rows, read.workspace
-    check_order(rows)
+    check_order(read)
     raise_faults(merge_equal_faults(read.faults), subject=subject_of(read.source))
     with store.together():
         store.create_workspace(workspace)
@@ -487,7 +487,7 @@ def import_rows(store: MemoryStore, read: StoreRows, *, progress: Progress | Non
             id_ = memory_row.memory.id
             versions, type_ = stored[id_], types.setdefault(id_, memory_row.memory.type)
             if type_ != memory_row.memory.type:
-                memory_row.row.fault(Message("memory.type-changed", name=id_, type=type_))
+                memory_row.row.fault(Message("memory.type-changed", name=memory_row.name, type=type_))
             elif not memory_row.is_among(versions, last=last[id_] is memory_row):
                 later += [(memory_row, memory_row.begins(versions))] if versions else []
                 new += [] if versions else [memory_row.memory]
@@ -510,7 +510,11 @@ def import_rows(store: MemoryStore, read: StoreRows, *, progress: Progress | Non
 
 def _record_new(store: MemoryStore, read: StoreRows) -> int:
     """Record the events that are not recorded yet; returns their number."""
-    recorded = set(map(_event_of, store.events(read.workspace)))
+    recorded = {
+        _event_of(event)
+        for kind, user, at in {(event.kind, event.user, event.at) for _, event in read.events}
+        for event in store.events(read.workspace, kind=kind, user=user, at=at)
+    }
     before = len(recorded)
     for row, event in read.events:
         if _event_of(event) not in recorded:
@@ -528,7 +532,7 @@ def _check_ends(rows: Sequence[MemoryRow], stored: Mapping[str, Sequence[tuple[A
     """Add a fault for an end at which no version begins: a version ends when the next replaces it."""
     for memory_row in rows:
         if memory_row.until and all(created != memory_row.until for created, *_ in stored[memory_row.memory.id]):
-            values = {"until": memory_row.until, "name": memory_row.memory.id}
+            values = {"until": memory_row.until, "name": memory_row.name}
             memory_row.row.fault(Message("memory.end-without-successor", **values))
 
 

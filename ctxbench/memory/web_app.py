@@ -38,6 +38,7 @@ from ctxbench.io.errors import (
     StorageError,
     UserError,
     raise_faults,
+    raise_first,
 )
 from ctxbench.memory.engine import DEEPEST, MOST_TOKENS
 from ctxbench.memory.memories import STORED, checked_name
@@ -153,7 +154,8 @@ def _list(schema: Mapping[str, Any]) -> dict[str, Any]:
 _WRITTEN = r"([^{}]|\{\{(" + "|".join(VARIABLES) + r")\}\})*"
 _TEMPLATE = _object(
     {"memoryFormat": {**_STRING, "pattern": rf"^{_WRITTEN}\{{\{{content\}}\}}{_WRITTEN}$"}},
-    {**dict.fromkeys(("name", "header", "separator", "footer"), _STRING), "includeMetadata": {"type": "boolean"}},
+    {name: {**_STRING, "pattern": r"^(?![\s\S]*\{\{[^{}]*\}\})"} for name in ("header", "separator", "footer")}
+    | {"name": _STRING, "includeMetadata": {"type": "boolean"}},
     additionalProperties=False,
 )
 _WRITING = {
@@ -162,13 +164,26 @@ _WRITING = {
     "includeRelationships": {"type": "boolean"},
     "relationshipDepth": {"type": "integer", "minimum": 0, "maximum": DEEPEST},
 }
-ASK = _object({"message": _MESSAGE}, {"threadId": _NAME, **_WRITING}, additionalProperties=False)
+ASK = _object(
+    {"message": _MESSAGE},
+    {"threadId": _NAME, **_WRITING},
+    additionalProperties=False,
+    **{
+        "if": {"required": ["relationshipDepth"]},
+        "then": {"required": ["includeRelationships"], "properties": {"includeRelationships": {"const": True}}},
+    },
+)
 JUDGE = _object({"contextItemId": _ID, "useful": {"type": "boolean"}}, {"contextId": _ID}, additionalProperties=False)
 _PRINTED = r"[^\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u0084\u0086-\u009f"
 _CONTENT = {"type": "string", "minLength": 1, "maxLength": 1_000_000}
 _CONTENT |= {"pattern": rf"^{_PRINTED}]*{_PRINTED}\s\u001c-\u001f\u0085]{_PRINTED}]*$"}
 _OWN_ID = {**_NAME, "pattern": rf"^(?!~){_NAME['pattern'][1:]}"}
-_DATE = r"^20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])(T([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?Z?)?$"
+_DATE = (
+    r"^((?!0000|0001-01-01|9999-12-31)[0-9]{4}-"  # of the years 1 to 9999 in UTC, too
+    r"((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
+    r"|([0-9][0-9](0[48]|[2468][048]|[13579][26])|(0[48]|[2468][048]|[13579][26])00)-02-29)"
+    r"([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]+)?)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$"
+)
 _TIME = {"type": "string", "minLength": 10, "maxLength": 40, "pattern": _DATE, "description": "ISO 8601"}
 _LINK = _object({"type": _NAME, "target": _NAME}, additionalProperties=False)
 _ROW = _object(
@@ -181,7 +196,7 @@ _ROW = _object(
 )
 _EVENT = _object(
     {"event": {"type": "string", "enum": ["reference", "unreference", "access"]}, "id": _NAME},
-    {"conversation": _NAME},
+    {"conversation": _NAME, "at": _TIME},
     additionalProperties=False,
     **{"if": {"properties": {"event": {"const": "access"}}}, "else": {"required": ["conversation"]}},
 )
@@ -294,11 +309,12 @@ def _post(about: str, request: Mapping[str, Any], answer: Mapping[str, Any]) -> 
 def _writing(body: Mapping[str, Any]) -> Writing | None:
     """How the context of a request is written; None = the defaults."""
     fields_ = {"template": "template", "tokenBudget": "budget", "relationshipDepth": "depth"}
-    given: dict[str, Any] = {
+    related = bool(body.get("includeRelationships"))
+    raise_first(("relationshipDepth" in body and not related, Message("memory.depth-alone")))
+    given: dict[str, Any] = {"depth": 1} if related else {}
+    given |= {
         field: body[name] if name == "template" else int(body[name]) for name, field in fields_.items() if name in body
     }
-    if body.get("includeRelationships"):
-        given.setdefault("depth", 1)
     return Writing(**given) if given else None
 
 

@@ -416,7 +416,7 @@ def _title(document: Document) -> Iterator[_Part]:
     if document.answer:
         yield _Part(f"**{_sentence(document.answer)}**")
     if document.about:
-        yield _Part(_paragraph(document.about))
+        yield _Part(paragraph(document.about))
 
 
 def _heading(level: int, text: str, before: str = "") -> _Part:
@@ -428,9 +428,9 @@ def _parts(blocks: Iterable[Block], *, titled: bool, figures: str) -> Iterator[_
     for block in blocks:
         match block:
             case Text():
-                yield _Part(_paragraph(block.text))
+                yield _Part(paragraph(block.text))
             case Bullets():
-                yield _Part("", tuple(f"* {_paragraph(text)}" for text in block.texts))
+                yield _Part("", tuple(f"* {paragraph(text)}" for text in block.texts))
             case Code():
                 yield _Part(_fenced(block.text))
             case Table(weight=Weight.DETAIL):
@@ -439,7 +439,7 @@ def _parts(blocks: Iterable[Block], *, titled: bool, figures: str) -> Iterator[_
                 yield _markdown_table(block, titled=titled)
             case Drawing():
                 yield _Part(f"![{_sentence(block.title)}]({figures}{block.name}.svg)")
-                yield _Part(_paragraph(block.caption))
+                yield _Part(paragraph(block.caption))
             case Details():
                 yield from _folded(block.title, _parts(block.blocks, titled=False, figures=figures))
 
@@ -465,15 +465,16 @@ def _row(cells: Iterable[str]) -> str:
 def _markdown_cell(cell: Cell) -> str:
     """A text, or its parts: an id and its text on two lines, other parts on one."""
     if isinstance(cell, str):
-        return _inline(cell)
-    return "<br>".join(map(_inline, cell)) if isinstance(cell[0], Quoted) else _sentence(", ".join(cell))
+        return inline(cell)
+    return "<br>".join(map(inline, cell)) if isinstance(cell[0], Quoted) else _sentence(", ".join(cell))
 
 
-def _inline(text: str) -> str:
+def inline(text: str) -> str:
+    """A text within a line of Markdown: a `Quoted` one is code; another has no markup, mentions and links."""
     return _code(text) if isinstance(text, Quoted) else _sentence(text)
 
 
-def _paragraph(text: str) -> str:
+def paragraph(text: str) -> str:
     """A sentence that begins no heading, list or quotation."""
     line = _sentence(text)
     start = _FIRST.match(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from ctxbench.model.registry import pipelines_in
 from ctxbench.model.resources import EMBEDDER, kind_of
 from ctxbench.model.strategies import built_step
 from ctxbench.report import wording
+from ctxbench.report.document import Quoted, inline, paragraph
 from ctxbench.report.run_tables import (
     Column,
     ComparisonTable,
@@ -250,18 +251,18 @@ def markdown_report(summary: RunSummary, datasets: Mapping[str, Dataset]) -> str
     has_glance = len(summary.datasets) > 1 and {"completeness", "tokens"} <= set(experiment["metrics"])
     head, *rows = glance(summary)
     lines = [
-        *(f"# {_escape(experiment['name'])}", "", f"**{_escape(run_answer(summary))}**", ""),
+        *(f"# {inline(experiment['name'])}", "", f"**{inline(run_answer(summary))}**", ""),
         *(["Complete % / prompt tokens:", "", *_table(head, rows), ""] if has_glance else []),
-        *([_escape(experiment["about"]), ""] if experiment["about"] else []),
+        *([paragraph(experiment["about"]), ""] if experiment["about"] else []),
         *(*_common(summary.manifest, metrics), ""),
     ]
     for dataset in summary.datasets:
         table = comparison_table(summary, dataset, every_metric=True)
         lines += [
-            *(f"## {_escape(table.heading)}", "", *([_escape(table.answer), ""] if table.answer else [])),
+            *(f"## {inline(table.heading)}", "", *([paragraph(table.answer), ""] if table.answer else [])),
             *(*_about(dataset, datasets[dataset.dataset]), ""),
             *(*_markdown_figures(table), "", *_markdown_differences(table)),
-            *(*(f"* {_escape(note)}" for note in table.notes), ""),
+            *(*(f"* {paragraph(note)}" for note in table.notes), ""),
         ]
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -269,7 +270,8 @@ def markdown_report(summary: RunSummary, datasets: Mapping[str, Dataset]) -> str
 def _common(manifest: Mapping[str, Any], metrics: Iterable[Metric]) -> Iterator[str]:
     """What holds for all figures."""
     steps = [step for pipeline in pipelines_in(manifest["selectors"]) for step in pipeline.steps()]
-    yield f"* Item text, which pipelines search: {_TEXT_OF}. Prompt tokens are those of `{manifest['tokens']}`."
+    yield f"* Item text, which pipelines search: {_TEXT_OF}."
+    yield f"* Prompt tokens are those of {inline(Quoted(manifest['tokens']))}."
     rules = ((built_step(step).declared("word_rule"), step) for step in steps if step.kind == "retrieve")
     for words in dict.fromkeys(
         _words(rule, bool(step.values.get("server"))) for rule, step in rules if rule is not None
@@ -278,18 +280,18 @@ def _common(manifest: Mapping[str, Any], metrics: Iterable[Metric]) -> Iterator[
     used = _embedders(manifest["selectors"])
     if EMBEDDER in used:
         model = manifest["embedder"]
-        yield f"* Embeddings: {', '.join(f'{name} {value}' for name, value in model.items())}."
+        yield f"* Embeddings: {inline(', '.join(f'{name} {value}' for name, value in model.items()))}."
     for name in sorted(used - {EMBEDDER}):
-        yield f"* Embeddings of steps that name an embedder: `{_escape(name.partition(':')[2])}`."
-    yield f"* Split: {manifest['experiment'].get('split') or 'all queries, tuning and test together'}."
+        yield f"* Embeddings of steps that name an embedder: {inline(Quoted(name.partition(':')[2]))}."
+    yield f"* Split: {inline(manifest['experiment'].get('split') or 'all queries, tuning and test together')}."
     if sample := manifest["experiment"].get("sample"):
         drawn = f"groups whole, drawn by hash with seed {manifest['experiment']['seed']}"
         yield f"* Sample: at most {sample:,} queries a dataset, {drawn}; the headings say how many of how many."
     yield "* Values are means over queries with their 95% intervals; what the model then calls is not measured."
-    yield f"* Columns. {_escape(column_words((str(metric), metric) for metric in metrics))}"
+    yield f"* Columns. {inline(column_words((str(metric), metric) for metric in metrics))}"
     for name in manifest["selectors"]:
         about, values = about_selector(manifest, name)
-        yield f"* `{wording.named(name)}`: {_escape(about)}{f' ({wording.named(values)})' if values else ''}."
+        yield f"* {inline(Quoted(wording.named(name)))}: {inline(f'{about} ({values})' if values else about)}."
 
 
 def _embedders(described: Any) -> set[str]:
@@ -313,16 +315,16 @@ def _words(rule: WordRule, with_server: bool) -> str:
 def _about(summary: DatasetSummary, dataset: Dataset) -> Iterator[str]:
     """A dataset in words: its version, its queries, and how it was labelled."""
     counts = dataset.counts
-    yield f"* Version {_escape(dataset.version)}, content `{dataset.hash[:12]}`."
+    yield f"* Version {inline(dataset.version)}, content `{dataset.hash[:12]}`."
     splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
     none = f"; {counts['needs_nothing']:,} need nothing" if counts["needs_nothing"] else ""
     partly = f"; of {summary.only_negatives:,} only forbidden items are measured" * bool(summary.only_negatives)
     left = f"; {count(summary.unlabelled, 'query', 'queries')} without full labels left out" * bool(summary.unlabelled)
     needs = f"Requirements: {_requirements(dataset):,}, alternatives counted once"
     yield f"* Queries: {splits}{none}{partly}{left}. {needs}."
-    yield f"* Labels: {_escape(str(dataset.about.get('labelling', '')))}"
+    yield f"* Labels: {inline(str(dataset.about.get('labelling', '')))}"
     for note in _texts(dataset.about.get("notes")):
-        yield f"  * {_escape(note)}"
+        yield f"  * {paragraph(note)}"
 
 
 def _requirements(dataset: Dataset) -> int:
@@ -354,8 +356,8 @@ def _markdown_figures(table: ComparisonTable) -> list[str]:
     titles = [f"{column.title}{' %' if column.unit == '%' else ''}" for column in table.columns]
     cells = [[row.cells[column.key] for column in table.columns] for row in table.rows]
     texts = [[f"{cell.value} ({cell.interval})" if cell.interval else cell.value for cell in row] for row in cells]
-    names = [f"**{row.selector}**" if row.is_base else row.selector for row in table.rows]
-    return _table(["selector", *titles], [[name, *row] for name, row in zip(names, texts, strict=True)])
+    rows = [[row.selector, *cells] for row, cells in zip(table.rows, texts, strict=True)]
+    return _table(["selector", *titles], rows, bold=[row.selector for row in table.rows if row.is_base])
 
 
 def _markdown_differences(table: ComparisonTable) -> list[str]:
@@ -372,21 +374,16 @@ def _markdown_differences(table: ComparisonTable) -> list[str]:
         for name, cells in differences.items()
     ]
     lines = _table(["selector", *titles], rows, rule="---")
-    return [f"Against **{_escape(table.base)}**, on the same queries:", "", *lines, ""]
+    return [f"Against **{inline(table.base)}**, on the same queries:", "", *lines, ""]
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, rule: str = "---:") -> list[str]:
-    """A table; `rule` aligns all columns but the first."""
-    return [_row(head), _row(["---", *(rule for _ in head[1:])]), *map(_row, rows)]
-
-
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(_escape(cell) for cell in cells)} |"
-
-
-def _escape(text: str) -> str:
-    """A text on one line that ends no cell of a table."""
-    return wording.on_one_line(text).replace("|", "\\|")
+def _table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, rule: str = "---:", bold: Collection[str] = ()
+) -> list[str]:
+    """A table; `rule` aligns all columns but the first, and a first cell in `bold` is bold."""
+    lines = [map(inline, head), ["---", *(rule for _ in head[1:])]]
+    lines += [[f"**{inline(name)}**" if name in bold else inline(name), *map(inline, cells)] for name, *cells in rows]
+    return [f"| {' | '.join(line)} |" for line in lines]
 
 
 HEAD = (

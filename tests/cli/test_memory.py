@@ -271,7 +271,7 @@ def test_two_contents_of_a_memory_need_times(cli, place):
     rows = [{"id": "a", "content": "one"}, {"id": "a", "content": "one"}, {"id": "a", "content": "two"}]
     done = cli("memory", "import", "m.db", write(*rows), "-w", "home")
     assert (done.code, Path("m.db").exists()) == (2, False)
-    assert "line 1 has other values for 'a'; add created_at" in done.err
+    assert "line 1 has other values for 'a'; set created" in done.err
     assert "rows.jsonl, line 3" in done.err
 
 
@@ -279,7 +279,7 @@ def test_two_contents_of_a_memory_since_one_time_are_refused(cli, place):
     rows = [{"id": "a", "content": text, "created_at": "2026-03-01"} for text in ("one", "one", "two")]
     done = cli("memory", "import", "m.db", write(*rows), "-w", "home")
     assert (done.code, Path("m.db").exists()) == (2, False)
-    assert "line 1 has other values for 'a' at the same time; add created_at" in done.err
+    assert "line 1 has other values for 'a' at the same time; set created" in done.err
 
 
 def test_a_bad_row_leaves_a_database_that_is_there_as_it_was(cli, imported):

@@ -78,6 +78,27 @@ def test_public_items_can_be_referred_to_and_are_not_changed(one):
     assert [event.id for event in store.events(WORKSPACE)] == ["~ana/tea", "tea"]
 
 
+def test_an_event_again_with_its_time_changes_nothing(one):
+    timed = {**ACCESS, "at": "2026-03-02T10:00:00.5+01:00"}
+    rows = ({**FILE, "created": "2026-03-01"}, timed)
+    answers = [send(one, user, *rows).json()["events"] for user in ("ana", "ana", "ben", "ben")]
+    assert answers == [1, 0, 1, 0]
+    assert (
+        send(one, "ana", timed, {**timed, "at": "2026-03-03"}, {**REFERENCE, "at": timed["at"]}).json()["events"] == 2
+    )
+    assert len(one.service._store.events(WORKSPACE)) == 4
+
+
+def test_an_import_reads_no_events_of_other_times(one, monkeypatch):
+    store, read = one.service._store, []
+    assert send(one, "ana", FILE, ACCESS).status_code == 200
+    whole = store._events
+    monkeypatch.setattr(store, "_events", lambda *of, **by: [read.append(event) or event for event in whole(*of, **by)])
+    assert send(one, "ana", {**FILE, "id": "b.py"}).status_code == 200
+    assert send(one, "ana", {**ACCESS, "id": "b.py"}).status_code == 200
+    assert read == []
+
+
 BAD = {
     "user": ([{**FILE, "user": "ben"}], 422, "items 1: unknown field 'user'"),
     "workspace": ([{**FILE, "workspace": WORKSPACE}], 422, "items 1: unknown field 'workspace'"),
@@ -90,7 +111,11 @@ BAD = {
     "event": ([FILE, {"event": "open", "id": "src/pay.py"}], 422, "events 1: event must be one of reference"),
     "no conversation": ([FILE, {"event": "reference", "id": "src/pay.py"}], 422, "event 1: reference of 'src/pay.py'"),
     "unknown": ([FILE, {"event": "access", "id": "b.py"}], 404, "event 1: no item 'b.py' that you see"),
-    "twice": ([FILE, {**FILE, "content": "other"}], 409, "item 2: line 1 has other values"),
+    "twice": (
+        [FILE, {**FILE, "content": "other"}],
+        409,
+        "item 2: item 1 has other values for 'src/pay.py'; set created,",
+    ),
 }
 
 

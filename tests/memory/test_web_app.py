@@ -95,6 +95,29 @@ def test_the_published_schema_takes_the_templates_that_the_service_takes(form):
     assert Draft202012Validator(schema).is_valid(body) == is_taken == ("{{content}}" in form and "contnt" not in form)
 
 
+DATES = {
+    "2026-01-31": True,
+    "2024-02-29": True,
+    "2026-02-29": False,
+    "2026-04-31": False,
+    "2026-03-01T09:30": True,
+    "2026-11-29T19:39:33.123Z": True,
+    "2026-11-28 10:00:00+02:00": True,
+    "2026-03-01T25:00": False,
+    "0001-01-01T00:00:00+23:00": False,
+}
+
+
+@pytest.mark.parametrize(("created", "is_date"), DATES.items())
+def test_the_published_schema_takes_the_dates_that_the_service_takes(created, is_date):
+    body = {"items": [{"id": "a", "type": "memory", "content": "x", "created": created}]}
+    one = client()
+    paths = one.get("/openapi.json").json()["paths"]
+    schema = paths["/context/import"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    is_taken = one.post("/context/import", json=body).status_code == 200
+    assert Draft202012Validator(schema).is_valid(body) == is_taken == is_date
+
+
 def test_related_memories_are_in_the_context_if_the_request_asks_for_them():
     store = filled()
     for number in range(10):
@@ -109,7 +132,7 @@ def test_related_memories_are_in_the_context_if_the_request_asks_for_them():
 
     assert not ids() & {"tea", "bread"}
     assert ids(includeRelationships=True) - ids() == {"tea"}
-    assert ids(relationshipDepth=2) - ids() == {"tea", "bread"}
+    assert ids(includeRelationships=True, relationshipDepth=2) - ids() == {"tea", "bread"}
 
 
 BAD_WRITING = {
@@ -119,7 +142,9 @@ BAD_WRITING = {
     "type": ({"template": 1}, "template must be a text or an object"),
     "no budget": ({"tokenBudget": 0}, "tokenBudget must be 1 to 1000000, got 0"),
     "budget": ({"tokenBudget": "9"}, "tokenBudget must be a whole number"),
-    "depth": ({"relationshipDepth": 6}, "relationshipDepth must be 0 to 5, got 6"),
+    "depth without": ({"relationshipDepth": 2}, "relationshipDepth needs includeRelationships"),
+    "depth of none": ({"includeRelationships": False, "relationshipDepth": 2}, "needs includeRelationships: true"),
+    "depth": ({"includeRelationships": True, "relationshipDepth": 6}, "relationshipDepth must be 0 to 5, got 6"),
 }
 
 
@@ -219,8 +244,9 @@ def test_figures_of_all_users_are_for_their_own_token():
 
 
 def test_health_is_answered_without_a_token():
-    health = {"status": "ok", "selector": "memory", "items": 4}
-    assert with_tokens().get("/healthz").json() == client().get("/healthz").json() == health
+    health = {"status": "ok", "selector": "memory"}
+    assert with_tokens().get("/healthz").json() == health
+    assert client().get("/healthz").json() == health | {"items": 4}
 
 
 @pytest.mark.parametrize("base", ["http://evil.example", "http://127.0.0.1.evil.example:8377", "http://10.0.0.1"])

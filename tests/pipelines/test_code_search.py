@@ -184,7 +184,7 @@ def test_what_came_later_moves_no_score(step):
 
 @pytest.mark.parametrize("step", STEPS, ids=repr)
 def test_a_catalog_without_code_or_commits_gives_nothing(step):
-    assert found(step, "colour", catalog=Catalog([])) == []
+    assert found(step, "Implement authentication", catalog=Catalog([]), plan={"file_patterns": ["a*"]}) == []
     assert found(step, "colour", catalog=Catalog([Item(type="rule", name="main.py", text="colour")])) == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -124,3 +125,16 @@ def test_a_name_that_a_terminal_would_obey_is_made_fit_where_it_is_explained(sum
         summary, manifest={**summary.manifest, "selectors": {name: {"about": "x\x9b", "values": {"n": "\x1b"}}}}
     )
     assert "* `mine\ufffd[2J\ufffd\ufffd`: x\ufffd (n \ufffd)." in lines(other, dataset)
+
+
+def test_texts_of_a_dataset_and_names_are_no_markup(summary, dataset):
+    bad = "<img src=x onerror=alert(1)> [go](http://x.example) @team <script>1</script>"
+    about = {"labelling": bad, "notes": ["# Head", bad]}
+    named = replace(summary.datasets[0].selectors[1], selector=bad)
+    part = replace(summary.datasets[0], selectors=(summary.datasets[0].selectors[0], named))
+    experiment = {**summary.manifest["experiment"], "name": bad, "about": f"> {bad}"}
+    manifest = {**summary.manifest, "experiment": experiment, "selectors": {"base": {}, bad: {"about": bad}}}
+    text = lines(RunSummary(manifest=manifest, datasets=(part,)), replace(dataset, about=about))
+    outside_code = "\n".join(re.sub("`.*?`", "", line) for line in text)
+    assert not re.search(r"(?<!\\)<(img|script|/script)|(?<!\\)\[go|@team|http://", outside_code)
+    assert "  * \\# Head" in text
