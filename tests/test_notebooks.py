@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 from nbclient.exceptions import CellExecutionError
 
+from tests.children import LIMIT
+
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "notebooks"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
@@ -78,7 +80,8 @@ def difference(saved, made):
 def test_a_run_shows_what_is_saved_and_leaves_the_folder_as_it_was(name):
     commits = re.findall(r'REPOSITORY, NEWEST = "..", "(\w+)"', "\n".join(cell.source for cell in code(read(name))))
     for commit in commits:
-        if subprocess.run(["git", "-C", ROOT, "cat-file", "-e", commit], capture_output=True, check=False).returncode:
+        command = ["git", "-C", ROOT, "cat-file", "-e", commit]
+        if subprocess.run(command, capture_output=True, check=False, timeout=LIMIT).returncode:
             pytest.skip(f"this clone does not have commit {commit}")
     files = sorted(FOLDER.iterdir())
     saved, made = shown(read(name)), shown(SCRIPT["executed"](read(name)))

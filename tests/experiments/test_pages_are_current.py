@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.children import LIMIT
+
 ROOT = Path(__file__).parents[2]
 SCRIPTS = [path for path in sorted(ROOT.glob("experiments/*/*.py")) if "run_page(" in path.read_text("utf-8")]
 RUN = """
@@ -28,7 +30,7 @@ def test_a_page_is_what_its_script_writes(script, tmp_path):
     for path in [*ROOT.glob("reports/*.csv"), *ROOT.glob("reports/*.md")]:
         shutil.copyfile(path, tmp_path / path.name)
     command = [sys.executable, "-c", RUN, str(script), str(ROOT / "experiments"), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT)
     assert done.returncode == 0, done.stderr
     written = {path.name: path.read_text("utf-8") for path in tmp_path.glob("*.md")}
     assert written == {path.name: path.read_text("utf-8") for path in ROOT.glob("reports/*.md")}, "run `make pages`"
