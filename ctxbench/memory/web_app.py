@@ -162,7 +162,7 @@ _WRITING = {
     "template": {"type": ["string", "object"], "anyOf": [{"enum": [*TEMPLATES]}, _TEMPLATE]},
     "tokenBudget": {"type": "integer", "minimum": 1, "maximum": MOST_TOKENS},
     "includeRelationships": {"type": "boolean"},
-    "relationshipDepth": {"type": "integer", "minimum": 1, "maximum": DEEPEST},
+    "relationshipDepth": {"type": "integer", "minimum": 0, "maximum": DEEPEST},
 }
 ASK = _object(
     {"message": _MESSAGE},
