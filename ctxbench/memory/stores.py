@@ -515,13 +515,11 @@ def _record_new(store: MemoryStore, read: StoreRows) -> int:
         for kind, user, at in {(event.kind, event.user, event.at) for _, event in read.events}
         for event in store.events(read.workspace, kind=kind, user=user, at=at)
     }
-    before = len(recorded)
-    for row, event in read.events:
-        if _event_of(event) not in recorded:
-            recorded.add(_event_of(event))
-            with faults_of(row):
-                store.record(event)
-    return len(recorded) - before
+    new = {_event_of(event): (row, event) for row, event in read.events if _event_of(event) not in recorded}
+    for row, event in new.values():
+        with faults_of(row):
+            store.record(event)
+    return len(new)
 
 
 _event_of = attrgetter("kind", "id", "user", "conversation", "at", "useful")

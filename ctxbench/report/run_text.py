@@ -27,7 +27,7 @@ from ctxbench.model.registry import pipelines_in
 from ctxbench.model.resources import EMBEDDER, kind_of
 from ctxbench.model.strategies import built_step
 from ctxbench.report import wording
-from ctxbench.report.document import Quoted, inline, paragraph
+from ctxbench.report.document import Quoted, escaped, inline, paragraph
 from ctxbench.report.run_tables import (
     Column,
     ComparisonTable,
@@ -288,7 +288,7 @@ def _common(manifest: Mapping[str, Any], metrics: Iterable[Metric]) -> Iterator[
         drawn = f"groups whole, drawn by hash with seed {manifest['experiment']['seed']}"
         yield f"* Sample: at most {sample:,} queries a dataset, {drawn}; the headings say how many of how many."
     yield "* Values are means over queries with their 95% intervals; what the model then calls is not measured."
-    yield f"* Columns. {inline(column_words((str(metric), metric) for metric in metrics))}"
+    yield f"* Columns. {escaped(column_words((str(metric), metric) for metric in metrics))}"
     for name in manifest["selectors"]:
         about, values = about_selector(manifest, name)
         yield f"* {inline(Quoted(wording.named(name)))}: {inline(f'{about} ({values})' if values else about)}."
@@ -381,7 +381,7 @@ def _table(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, rule: str = "---:", bold: Collection[str] = ()
 ) -> list[str]:
     """A table; `rule` aligns all columns but the first, and a first cell in `bold` is bold."""
-    lines = [map(inline, head), ["---", *(rule for _ in head[1:])]]
+    lines = [map(escaped, head), ["---", *(rule for _ in head[1:])]]
     lines += [[f"**{inline(name)}**" if name in bold else inline(name), *map(inline, cells)] for name, *cells in rows]
     return [f"| {' | '.join(line)} |" for line in lines]
 

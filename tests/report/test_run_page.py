@@ -21,6 +21,7 @@ from ctxbench.evaluation.run_folder import summarise_run
 from ctxbench.io.errors import StorageError
 from ctxbench.model.candidates import Candidates, Mode, Origin, add_expanded
 from ctxbench.model.items import Catalog, Item
+from ctxbench.report.document import inline
 from ctxbench.report.run_page import dataset_payload, render_page, script_json
 from ctxbench.report.run_tables import comparison_table, run_answer
 from ctxbench.report.run_text import markdown_report, print_summary
@@ -142,10 +143,12 @@ def test_a_comparison_has_five_columns(html: str) -> None:
 
 def test_each_of_several_datasets_has_its_sentence_wherever_the_run_is_shown(made_run, page: Reader) -> None:
     summary = summarise_run(made_run.folder)
-    texts = [" ".join(page.texts("p")), markdown_report(summary, made_run.datasets), printed(summary)]
+    texts, markdown = [" ".join(page.texts("p")), printed(summary)], markdown_report(summary, made_run.datasets)
     for dataset in summary.datasets:
         sentence = run_answer(summary, dataset)
         assert all(sentence in text for text in texts), sentence
+        assert inline(sentence) in markdown
+    assert inline(run_answer(summary)) in markdown
     assert all(run_answer(summary) in text for text in (*texts, " ".join(page.texts("strong"))))
     (first, _) = summary.datasets
     assert comparison_table(replace(summary, datasets=(first,)), first).answer == ""

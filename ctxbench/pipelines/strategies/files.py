@@ -512,8 +512,10 @@ class PlannedFiles(_CodeSearch):
     def _rows_of_words(self, query: Query, request: int, paths: ItemPaths) -> list[BoolArray]:
         """The paths that match each pattern of a plan, else those that hold each word or another form of one."""
         if patterns := _planned(query, request, "file_patterns", "patterns"):
-            fits = [[fits_pattern(path, pattern) for path in paths.path.names] for pattern in patterns]
-            return list(np.array(fits, dtype=np.bool_))
+            return [
+                np.array([fits_pattern(path, pattern) for path in paths.path.names], dtype=np.bool_)
+                for pattern in patterns
+            ]
         chunks = weighted_chunks(query.batch.requests[request].text, asking=0.0, forms=1.0, related=0.0)
         return paths.holding({word} for chunk, _ in chunks for word in name_parts(chunk))
 
