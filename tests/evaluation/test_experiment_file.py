@@ -568,7 +568,7 @@ def test_a_setting_of_the_wrong_form_is_one_fault(text, message, given):
         ("{name: x}", "callable, command, url; it has name"),
         ("{selector: bm25, url: 'http://localhost:1'}", "a selector needs exactly one of"),
         ("{selector: 5}", "selector must be a text, got 5"),
-        ("{selector: }", "selector must be a text, got None"),
+        ("{selector: }", "selector must be a text, got null"),
         ("{selector: semantic, preset: 5}", "preset must be a text, got 5"),
         ("{selector: semantic, preset: [normal]}", "preset must be a text"),
         ("{selector: bm25, name: ''}", "name must not be empty"),

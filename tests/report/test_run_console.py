@@ -69,7 +69,7 @@ def summary() -> RunSummary:
 
 def test_the_heading_names_dataset_queries_and_items(summary: RunSummary) -> None:
     answer, blank, heading, *_ = printed(summary).splitlines()
-    assert answer.startswith("base offers all that is needed for ")
+    assert answer.startswith("base and other [bold] tie: each offers all that is needed for ")
     assert (blank, heading) == ("", "desk: 1,400 queries, 1 item")
 
 
