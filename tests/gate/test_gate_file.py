@@ -190,9 +190,9 @@ def test_a_baseline_needs_a_folder_of_its_own(write, folder):
         ("confidence: true", "confidence must be a number"),
         ("repeats: 101", "repeats must be at most 100"),
         ("max_lost_required: 1.5", "max_lost_required must be a whole number"),
-        ("max_lost_required:", "max_lost_required must be a whole number, got None"),
+        ("max_lost_required:", "max_lost_required must be a whole number, got null"),
         ("pins: {}", "pins must be a list"),
-        ("pins: [{query: q1, at_most_items: null}]", "at_most_items must be a whole number, got None"),
+        ("pins: [{query: q1, at_most_items: null}]", "at_most_items must be a whole number, got null"),
         ("pins: [{query: ' ', at_most_items: 1}]", "query must be a text that is not blank, got ' '"),
     ],
 )

@@ -230,7 +230,7 @@ def test_line_ends_that_git_changed_make_no_difference(folder):
         ("queries", '"id":"q2"', '"id":"q1"', 2, "q1 occurs twice"),
         ("queries", '"required":["tool:s:a"]', '"required":"tool:s:a"', 1, "required must be a list"),
         ("queries", '"required":["tool:s:a"]', '"required":[7]', 1, "required[0] must be a list, got 7"),
-        ("queries", '"asked":', '"recent":null,"asked":', 1, "recent must be a list, got None"),
+        ("queries", '"asked":', '"recent":null,"asked":', 1, "recent must be a list, got null"),
         ("queries", '"asked":', '"asked":"","was":', 1, "asked must not be empty"),
         ("sessions", '"always rule:style"', "7", 1, "items[0] must be a text, got 7"),
     ],

@@ -106,7 +106,7 @@ def test_why_a_folder_cannot_be_listed(tmp_path: Path) -> None:
 def test_a_missing_file_and_a_folder_are_storage_errors(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"nothing\.txt: No such file"):
         read_text(tmp_path / "nothing.txt")
-    with pytest.raises(StorageError, match="directory"):
+    with pytest.raises(StorageError, match="folder"):
         list(iter_lines(tmp_path, []))
 
 
