@@ -254,7 +254,7 @@ def test_the_next_request_sees_changed_files(files, change):
 
 def git(folder, *words):
     command = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b.example", *words]
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
 
 
 def test_new_files_of_a_working_tree_are_seen_wherever_they_are(files):
