@@ -10,6 +10,7 @@ import json
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from operator import attrgetter
@@ -260,6 +261,8 @@ class SqliteStore(MemoryStore):
             try:
                 db = sqlite3.connect(address, timeout=self._busy, isolation_level=None, check_same_thread=False)
                 self._connection = db
+                if self._in_memory:  # nothing else closes it, and from Python 3.13 on that is a warning
+                    weakref.finalize(self, db.close)
                 with self._telling():
                     self._prepare(db)
             except BaseException as error:
