@@ -216,9 +216,9 @@ def select(
 
     ctxbench select "area of a triangle" --catalog bfcl-simple --preset normal
     """
-    from ctxbench.cli.select import Chat, SelectRequest, parse_values, run, what_is_asked
+    from ctxbench.cli.select import Chat, SelectRequest, catalog_and_selector, parse_values, run
 
-    items, selector = what_is_asked(catalog, agent, selector=selector, file=presets or experiment)
+    items, selector = catalog_and_selector(catalog, agent, selector=selector, file=presets or experiment)
     chat = replace(Chat.read(session, history, tool_result or ()), add=tuple(add or ()), remove=tuple(remove or ()))
     scope_values = {"user": user, "workspace": workspace, "time": time}
     scope = {name: value for name, value in scope_values.items() if value is not None}
@@ -323,7 +323,7 @@ def check(
     strict: Annotated[
         bool,
         typer.Option(
-            "--strict", help="Fail if the check is inconclusive: exit code 1, or 2 if a server must be asked."
+            "--strict", help="Fail if the check is inconclusive: exit code 1, or 2 if a server must be prepared."
         ),
     ] = False,
     allow_removed: Annotated[

@@ -24,11 +24,11 @@ from ctxbench.cli.select import (
     ReadySelector,
     SelectRequest,
     answer_of,
-    ask,
+    catalog_and_selector,
     find_catalog,
     parse_values,
+    prepare_request,
     ready_selectors,
-    what_is_asked,
 )
 from ctxbench.datasets.dataset import name_of_path
 from ctxbench.datasets.files import create_dataset
@@ -440,11 +440,11 @@ def select_question(request: ServeRequest) -> SelectRequest:
     """The request that every request to a service of a selector is made of.
 
     Raises:
-        UserError: as of `what_is_asked`.
+        UserError: as of `catalog_and_selector`.
     """
     agent = Path(request.source) if is_agent_file(request.source) else None
     catalog = request.source if agent is None else None
-    items, selector = what_is_asked(catalog, agent, selector=request.selector, file=request.presets)
+    items, selector = catalog_and_selector(catalog, agent, selector=request.selector, file=request.presets)
     return SelectRequest("", items, selector, request.preset, {}, request.embedder, presets=request.presets)
 
 
@@ -496,18 +496,18 @@ class SelectService:
         with self.metrics.request("request") as stages:
             try:
                 question, selector = self._ask(body, user)
-                asked = ask(question, selector)
+                prepared = prepare_request(question, selector)
             except UserError as error:
                 raise ParameterError(str(error)) from error
-            catalog, pipeline = selector.catalog, asked.pipeline
-            near, resources, batch = body.get("near", NEAR), self._resources, Batch.of(catalog, [asked.request])
+            catalog, pipeline = selector.catalog, prepared.pipeline
+            near, resources, batch = body.get("near", NEAR), self._resources, Batch.of(catalog, [prepared.request])
             check_fits(pipeline, catalog)
             outcome = pipeline.run(batch, resources, live=True, listener=stages)
             explanation = explain_outcome(pipeline, outcome, resources, near=near)
-            facts = {"selector": selector.label, "parameters": selector.definition.in_force(asked.values)}
-            answer = answer_of(explanation, asked, facts, resources, near=near)
+            facts = {"selector": selector.label, "parameters": selector.definition.in_force(prepared.values)}
+            answer = answer_of(explanation, prepared, facts, resources, near=near)
             text = visible_json(dump_json(answer, indent=2))
-        for warning in (*asked.warnings, *map(str, explanation.selection.trace)):
+        for warning in (*prepared.warnings, *map(str, explanation.selection.trace)):
             _log.warning("%s", warning)
         n_items, tokens = len(explanation.chosen), explanation.prompt_tokens
         self.metrics.count(requests=1, selected=n_items, tokens=tokens)

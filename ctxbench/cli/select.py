@@ -420,7 +420,7 @@ class SelectRequest:
     max_files: int | None = None
 
 
-class Asked(NamedTuple):
+class PreparedRequest(NamedTuple):
     """A request for a pipeline, with the values of its parameters, and the session where it has one."""
 
     request: Request
@@ -438,9 +438,9 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
     definition, preset, label = resolve_selector(question) if spec is None else (stand_in(spec), None, spec.name)
     catalog = find_catalog(question.catalog)  # a slip in its name may have led to another selector
     ready = ReadySelector(catalog, definition, preset, label)
-    asked = ask(question, ready)
-    say(*(f"warning: {warning}" for warning in asked.warnings), err=True)
-    request, pipeline = asked.request, asked.pipeline
+    prepared = prepare_request(question, ready)
+    say(*(f"warning: {warning}" for warning in prepared.warnings), err=True)
+    request, pipeline = prepared.request, prepared.pipeline
     counter = open_counter("o200k", cache=cache_dir())
     with embedding_progress() as progress:
         resources = LocalResources(open_vectors(open_embedder(question.embedder), progress=progress), counter)
@@ -463,32 +463,34 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
         sent = [{"role": role, "content": content} for role, content in explanation.prompt.messages]
         print_json({"messages": sent, "tools": list(explanation.prompt.tools)})
     elif as_json:
-        parameters = definition.in_force(asked.values) if spec is None else dict(spec.values)
-        print_json(answer_of(explanation, asked, {"selector": label, "parameters": parameters}, resources, near=near))
+        parameters = definition.in_force(prepared.values) if spec is None else dict(spec.values)
+        print_json(
+            answer_of(explanation, prepared, {"selector": label, "parameters": parameters}, resources, near=near)
+        )
     else:
         end = ["", ITS_OWN] if isinstance(explanation, OwnExplanation) else _score_words(pipeline, explanation)
         say(*_lines(pipeline, explanation, label, counter.name, near), *end)
 
 
 def answer_of(
-    explanation: Explanation, asked: Asked, selector: Mapping[str, Any], resources: Resources, *, near: int
+    explanation: Explanation, prepared: PreparedRequest, selector: Mapping[str, Any], resources: Resources, *, near: int
 ) -> dict[str, Any]:
     """The answer as JSON.
 
     Args:
         explanation: of the request.
-        asked: the request.
+        prepared: the request.
         selector: `selector`, its name, and `parameters`, those that have an effect.
         resources: what embedded and counted.
         near: how many items that stayed out are in it.
     """
     embedder = {} if isinstance(explanation, OwnExplanation) else {"embedder": resources.identity("embedder")}
-    session = {} if asked.session is None else {"session": asked.session.as_dict()}
+    session = {} if prepared.session is None else {"session": prepared.session.as_dict()}
     counter = {"tokens": resources.identity("tokens")}
     return {**selector, **embedder, **counter, **session, **explanation.as_dict(near=near)}
 
 
-def ask(question: SelectRequest, selector: ReadySelector) -> Asked:
+def prepare_request(question: SelectRequest, selector: ReadySelector) -> PreparedRequest:
     """The request of a question, alone or in its chat.
 
     Raises:
@@ -501,7 +503,7 @@ def ask(question: SelectRequest, selector: ReadySelector) -> Asked:
     if chat.alone:
         request = Request(id="select", text=question.text, tool_results=chat.tool_results, **question.scope)
         values = definition.values(selector.preset, overrides)
-        return Asked(request, values, selector.pipeline(values))
+        return PreparedRequest(request, values, selector.pipeline(values))
     if question.scope:
         options = " and ".join(f"--{name}" for name in question.scope)
         raise ParameterError(
@@ -509,7 +511,7 @@ def ask(question: SelectRequest, selector: ReadySelector) -> Asked:
         )
     session = open_session(chat, selector, overrides)
     request, warnings = session.build_request(question.text, history=chat.history or (), tool_results=chat.tool_results)
-    return Asked(request, dict(session.settings), selector.pipeline(session.settings), session, warnings)
+    return PreparedRequest(request, dict(session.settings), selector.pipeline(session.settings), session, warnings)
 
 
 def _overrides(question: SelectRequest, definition: Definition) -> dict[str, Value]:
@@ -576,7 +578,7 @@ def ready_selectors(question: SelectRequest, catalog: Catalog) -> dict[str | Non
     }
 
 
-def what_is_asked(
+def catalog_and_selector(
     catalog: str | None, agent: Path | None, *, selector: str | None, file: Path | None
 ) -> tuple[str, str | None]:
     """The catalog and the selector that options name; an agent file gives both, unless another selector is named.

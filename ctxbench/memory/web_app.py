@@ -11,6 +11,7 @@ import math
 import os
 import re
 import stat
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -426,7 +427,7 @@ def web_app(service: ContextService | SelectService, access: Access) -> Starlett
     return kind(service, access).app()
 
 
-class _WebApp:
+class _WebApp(ABC):
     """What all services have in common: users, limits, figures and errors."""
 
     paths: Mapping[str, Any] = {}
@@ -438,9 +439,9 @@ class _WebApp:
         self._requests = Counter[str | None]()  # open requests for answers, by user
         self._turns: dict[str | None, asyncio.Semaphore] = {}
 
+    @abstractmethod
     def routes(self) -> list[Route]:
         """The addresses of the service."""
-        raise NotImplementedError
 
     def app(self) -> Starlette:
         routes = [

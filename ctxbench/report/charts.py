@@ -338,7 +338,7 @@ class Ring:
     Attributes:
         title: for a pointer that rests on it.
         x, y: its values; beyond the axes it stands at their end, with an arrow that says which way it lies.
-        tag: a few letters that stand beside it; points at one place share a label.
+        tag: a few letters, drawn beside it; points at one place share a label.
         name: what the legend says of the tag; a tag has one name.
         shape: `ring`, `square`, `triangle`, `cross` or `diamond`.
     """

@@ -170,7 +170,7 @@ def test_alternatives_are_asked_for_and_answered_with_yes_or_no(tmp_path):
         assert str(question) == "q: 'read the file': would tool:b:read_file do as well as tool:a:read_file?"
         with pytest.raises(ParameterError, match=r"takes True or False, or None to skip it; got \['mail'\]"):
             session.answer(["mail"])
-        with pytest.raises(ParameterError, match="helpful and wrong stand beside"):
+        with pytest.raises(ParameterError, match="helpful and wrong need the list"):
             session.answer(True, helpful=["mail"])
         session.answer(True)
     labels = ctxbench.load(tmp_path / "two").labels
@@ -187,7 +187,7 @@ def test_alternatives_are_asked_for_and_answered_with_yes_or_no(tmp_path):
         (["area", "mail"], {}, ParameterError, "cannot need 'tool:mail'"),
         ("area", {}, ParameterError, "takes a list of items, or None to skip it; got 'area'"),
         (True, {}, ParameterError, "takes a list of items"),
-        (None, {"wrong": ["area"]}, ParameterError, "helpful and wrong stand beside"),
+        (None, {"wrong": ["area"]}, ParameterError, "helpful and wrong need the list"),
         ([], {"helpful": ["x"]}, UnknownNameError, "unknown item 'x'"),
     ],
 )

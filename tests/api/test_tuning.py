@@ -131,7 +131,7 @@ def test_of_several_datasets_one_is_taken():
         ({"minimise": "tokens", "completeness": "1 of bse"}, InputError, "of must be 'reachable' or 'base', got 'bse'"),
         ({"minimise": "tokens"}, InputError, "the constraints allow to offer nothing"),
         ({}, InputError, "one of minimise and maximise"),
-        ({"minimise": "tokens", "policies": {"a": {}}}, ParameterError, "policies are given"),
+        ({"minimise": "tokens", "policies": {"a": {}}}, ParameterError, "belong to policies, which are given"),
         ({"minimise": "tokens", "completeness": 0.5, "labels": "al"}, InputError, "labels must be 'all' or 'split'"),
     ],
 )
