@@ -213,7 +213,7 @@ def page(tables: Tables) -> Page:
         ),
         table=[
             {
-                "what": name,
+                "claim": name,
                 "meant": "95%" if "judged" not in name else "80%",
                 **{f"n = {n}": _cell(spans.loc[name], n) for n in NS},
             }

@@ -164,7 +164,7 @@ def page(tables: Tables) -> Page:
             height=440,
         ),
         table=[
-            {"what": kind, **{f"n = {n}": _cell(spans, kind, n) for n in NS}} for kind in spans.index.unique("kind")
+            {"kind": kind, **{f"n = {n}": _cell(spans, kind, n) for n in NS}} for kind in spans.index.unique("kind")
         ],
         notes=(
             """How often a 95% interval holds the truth, in percent, the least and the most over cases; n: queries.
