@@ -14,16 +14,7 @@ TYPE_CHECKING = False
 # ruff: isort: skip_file
 if TYPE_CHECKING:
     from ctxbench.api.evaluation import Tuned as Tuned, evaluate as evaluate, run as run, tune as tune
-    from ctxbench.api.inputs import (
-        Data as Data,
-        Preset as Preset,
-        answers as answers,
-        catalog as catalog,
-        dataset as dataset,
-        load as load,
-        pipeline as pipeline,
-        step as step,
-    )
+    from ctxbench.api.inputs import Data as Data, catalog as catalog, dataset as dataset, load as load
     from ctxbench.api.labelling import (
         Conversation as Conversation,
         Labelling as Labelling,
@@ -34,12 +25,14 @@ if TYPE_CHECKING:
         label as label,
         review as review,
     )
-    from ctxbench.api.results import (
-        Checked as Checked,
-        Results as Results,
+    from ctxbench.api.results import Checked as Checked, Results as Results, check as check
+    from ctxbench.api.selectors import (
+        Preset as Preset,
         Selected as Selected,
-        check as check,
+        answers as answers,
+        pipeline as pipeline,
         select as select,
+        step as step,
     )
     from ctxbench.io.errors import (
         ParameterError as ParameterError,
@@ -78,7 +71,7 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "api.evaluation": ("Tuned", "evaluate", "run", "tune"),
-    "api.inputs": ("Data", "Preset", "answers", "catalog", "dataset", "load", "pipeline", "step"),
+    "api.inputs": ("Data", "catalog", "dataset", "load"),
     "api.labelling": (
         "Conversation",
         "Labelling",
@@ -89,7 +82,8 @@ _MODULES = {
         "label",
         "review",
     ),
-    "api.results": ("Checked", "Results", "Selected", "check", "select"),
+    "api.results": ("Checked", "Results", "check"),
+    "api.selectors": ("Preset", "Selected", "answers", "pipeline", "select", "step"),
     "io.errors": ("ParameterError", "SelectorError", "UserError"),
     "model.arrays": ("Masks",),
     "model.candidates": (

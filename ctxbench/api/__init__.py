@@ -9,8 +9,9 @@ Start with `evaluation`, then `inputs`. pandas and matplotlib are imported when 
 
 Modules:
     evaluation: The functions `evaluate`, `run` and `tune`: measure selectors on labels, run experiments, find presets.
-    inputs: Datasets, catalogs, selectors and presets from files, frames or Python.
+    inputs: Datasets and catalogs from files, frames or Python.
     labelling: The functions `from_file`, `label`, `review` and `conversation`: labels and stored conversations.
     plots: Plots of results, and the items that selectors confuse.
-    results: Results as frames, `check` against a baseline, and `select` for one request.
+    results: Results as frames, and `check` against a baseline.
+    selectors: Selectors from Python, presets, and `select` for one request.
 """

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxbench.api.inputs import Data, EmbedderGiven, Preset, Recorded, embedder_name, make_frame, opened, selector_spec
+from ctxbench.api.inputs import Data, make_frame, opened
 from ctxbench.api.plots import draw_grid, new_axes
 from ctxbench.api.results import Results
+from ctxbench.api.selectors import EmbedderGiven, Preset, Recorded, embedder_name, selector_spec
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.evaluation import runner
 from ctxbench.evaluation.experiment import DEFAULT_METRICS, Experiment, read_groups

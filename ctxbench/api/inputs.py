@@ -1,16 +1,13 @@
-"""Datasets, catalogs, selectors and presets from files, frames or Python."""
+"""Datasets and catalogs from files, frames or Python."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ctxbench.catalogs.agent_file import open_catalog
 from ctxbench.catalogs.git_trees import tree_view
@@ -19,37 +16,16 @@ from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.lookup import open_dataset
 from ctxbench.datasets.queries import Label, read_query
-from ctxbench.io.documents import dump_json
 from ctxbench.io.errors import (
     Fault,
     InputError,
     Message,
     ParameterError,
-    SelectorError,
-    check_known,
     raise_first,
     suggest,
 )
 from ctxbench.io.rows import Row
-from ctxbench.model.candidates import Candidates, register_templates, reranked
 from ctxbench.model.items import Catalog, Item, ItemKey
-from ctxbench.model.registry import REFINE_KINDS, parameters
-from ctxbench.model.requests import Query
-from ctxbench.model.resources import Resources
-from ctxbench.model.strategies import Step, Strategy
-from ctxbench.pipelines.pipeline import Pipeline
-from ctxbench.selectors.callable import CallableSource
-from ctxbench.selectors.definition import Definition
-from ctxbench.selectors.definitions import (
-    SelectorSpec,
-    definition_spec,
-    find_definition,
-    pipeline_of,
-    pipeline_spec,
-    shipped_spec,
-)
-from ctxbench.selectors.external import External, FileSelector
-from ctxbench.selectors.selector import ORACLE, Selector, Value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,9 +34,6 @@ if TYPE_CHECKING:
 
     EmbedderObject: TypeAlias = Embedder | Callable[[Sequence[str]], Any]
     Rows: TypeAlias = pd.DataFrame | Iterable[Mapping[str, Any]]
-
-Ranker: TypeAlias = Callable[[list[Mapping[str, Any]]], Sequence[float] | Sequence[Mapping[str, Any]]]
-"""From results, best first, to a number for each (higher is better), or to the same results in another order."""
 
 _LABEL = ("query", "item", "grade", "via", "alternatives", "quote")
 
@@ -344,275 +317,3 @@ def _frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pd.Data
     """A frame of rows: these columns first, then what else rows have; a column that no row has is left out."""
     frame = make_frame(rows)
     return frame[[*(name for name in columns if name in frame), *(name for name in frame if name not in columns)]]
-
-
-EmbedderGiven: TypeAlias = "str | EmbedderObject"
-"""An embedder as a user gives it: its name, an object, or a function from texts to an array."""
-
-
-def embedder_name(embedder: EmbedderGiven) -> str:
-    """The name of an embedder: itself, or that under which a function or an object is one in this process.
-
-    Raises:
-        UserError: it is none of them, or the function fails on a first text.
-    """
-    if isinstance(embedder, str):
-        return embedder
-    from ctxbench.search.embedders import named
-
-    return named(embedder)
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """A file of answers, one line per query; see `answers`."""
-
-    path: Path
-
-
-def answers(path: str | Path) -> Recorded:
-    """Answers that were recorded in a file, as a selector for `evaluate`.
-
-    Args:
-        path: one JSON object per line: `{"query": ..., "items": [...]}`, as `ctxbench score` takes it.
-    """
-    return Recorded(Path(path))
-
-
-def pipeline(
-    retrieve: Any,
-    *,
-    analyse: Any = "sentences",
-    refine: Sequence[Any] = (),
-    format: Any = None,  # noqa: A002
-) -> Pipeline:
-    """A pipeline of registered steps, as a selector for `evaluate`.
-
-    Args:
-        retrieve: how candidates are found: a name (`"bm25"`), `{name: parameters}`, or `{"merge": {source: ...}}`. The
-            `embedder` of `dense` is a name, or a function from a list of texts to an array, shape (n_texts, n_dims).
-        analyse: how a request becomes chunks.
-        refine: what ranks, cuts and expands them, in order.
-        format: how the prompt is made; None = as usual.
-
-    Raises:
-        PipelineError: a step or a parameter is unknown, or steps do not fit together: all faults.
-
-    Example:
-        >>> len(ctxbench.pipeline("bm25", refine=[{"first": {"n": 5}}]).refine)
-        1
-    """
-    spec = {"analyse": analyse, "retrieve": retrieve, "refine": list(refine)}
-    return _pipeline_of_spec(spec if format is None else {**spec, "format": format})
-
-
-def _pipeline_of_spec(spec: Mapping[str, Any]) -> Pipeline:
-    """The pipeline of a specification in which embedders may be functions."""
-
-    def resolve(part: Any) -> Any:
-        if isinstance(part, Mapping):
-            return {
-                name: embedder_name(value) if name == "embedder" and _embeds(value) else resolve(value)
-                for name, value in part.items()
-            }
-        return [resolve(element) for element in part] if isinstance(part, list | tuple) else part
-
-    return pipeline_of(resolve(spec))
-
-
-def _embeds(value: Any) -> bool:
-    """Whether a value is a function or an embedder, and not a name, or a source of a merge that is called so."""
-    return callable(value) or hasattr(value, "embed")
-
-
-def step(kind: str, strategy: Any, *, name: str = "") -> Step:
-    """A strategy of your own as a step of a `pipeline`, without an entry point.
-
-    Args:
-        kind: `analyse`, `retrieve`, `rank`, `cut`, `expand`, `pack` or `format`.
-        strategy: an object of a frozen dataclass derived from `ctxbench.Strategy`, whose fields are its parameters.
-            With `out`, answers are kept by its class and its parameters: what else it reads must not change. Of steps
-            that keep items out by one code, the last that was made says its words.
-        name: what reports call it; empty = its class, in small letters.
-
-    Raises:
-        ParameterError: the kind is unknown, or the strategy is no such object.
-
-    Example:
-        >>> import dataclasses, numpy as np
-        >>> @dataclasses.dataclass(frozen=True)
-        ... class Odd(ctxbench.Strategy):
-        ...     rule_words = {"odd": "its position is even"}
-        ...
-        ...     def __call__(self, query, candidates, resources):
-        ...         found = candidates.chosen & (candidates.tier > 0)
-        ...         even = found & (ctxbench.place_among(candidates, found) % 2 == 1)
-        ...         return candidates.exclude(even, ctxbench.Rule.of("odd"))
-        >>> mine = ctxbench.pipeline("bm25", refine=[ctxbench.step("cut", Odd())])
-        >>> tools = ctxbench.catalog([{"name": "area a"}, {"name": "area b"}, {"name": "area c"}])
-        >>> ctxbench.select("area", tools, selector=mine, counter="chars/4").to_frame(near=1)["rule"].tolist()
-        ['', '', 'its position is even']
-    """
-    kinds = ("analyse", "retrieve", *REFINE_KINDS, "format")
-    check_known("kind of step", kind, kinds)
-    is_class, words = isinstance(strategy, type), getattr(strategy, "rule_words", {})
-    kind_given = f"the class {strategy.__name__}" if is_class else type(strategy).__name__
-    raise_first(
-        (
-            is_class or not (dataclasses.is_dataclass(strategy) and callable(strategy)),
-            Message("api.no-strategy", type=kind_given),
-        ),
-        (
-            not isinstance(words, Mapping) or not all(isinstance(text, str) for pair in words.items() for text in pair),
-            Message("api.rule-words", type=kind_given, words=words),
-        ),
-    )
-    try:
-        dump_json(parameters(strategy))
-    except (TypeError, ValueError) as error:
-        raise ParameterError(
-            f"the fields of {type(strategy).__name__} are its parameters, which JSON must hold ({error}); keep what "
-            "else it needs in a field with `init=False`, or outside of it"
-        ) from None
-    register_templates(words)
-    return Step(kind, name or type(strategy).__name__.lower(), strategy)
-
-
-@dataclass(frozen=True)
-class ByFunction(Strategy):
-    """Orders what is offered to a request by a function of Python.
-
-    Attributes:
-        ranker: the function.
-        results: from query, candidates and the index of a request to its results, one per offered row, in order.
-        keeps: the column that keeps the scores before; empty = none.
-    """
-
-    ranker: Ranker
-    results: Callable[[Query, Candidates, int], Sequence[Mapping[str, Any]]]
-    keeps: str = ""
-    orders: ClassVar[bool] = True
-
-    def __call__(self, query: Query, candidates: Candidates, _: Resources) -> Candidates:
-        """Replace the scores by those of the function."""
-        score, rows = candidates.score.copy(), candidates.chosen & (candidates.tier > 0)
-        for request in range(candidates.n_requests):
-            results = self.results(query, candidates, request)
-            try:
-                answer: list[Any] = list(self.ranker(list(results)))
-                order = {id(result): -place for place, result in enumerate(answer)}
-                if answer and order.keys() == set(map(id, results)):
-                    answer = [order[id(result)] for result in results]
-                scores = np.array([float(value) for value in answer], dtype=np.float64)
-            except Exception as error:
-                raise SelectorError(f"the ranker failed: {type(error).__name__}: {error}") from error
-            if len(scores) != len(results) or not np.isfinite(scores).all():
-                wrong = [f"{len(scores)} for {len(results)} results"] if len(scores) != len(results) else []
-                wrong += [f"{value} for result {n}" for n, value in enumerate(scores, 1) if not math.isfinite(value)]
-                raise SelectorError(
-                    "a ranker must return one finite number per result, or all results in another order; got "
-                    f"{wrong[0]}"
-                )
-            score[np.flatnonzero(rows & (candidates.request == request))] = scores
-        before = {self.keeps: candidates.columns.get(self.keeps, candidates.score)} if self.keeps else {}
-        return reranked(candidates.with_columns(**before), score)
-
-
-def item_results(query: Query, candidates: Candidates, request: int) -> list[dict[str, Any]]:
-    """What a request is offered, in order: the fields of each item, as in `corpus.jsonl`, and its `score`."""
-    rows = np.flatnonzero(candidates.chosen & (candidates.tier > 0) & (candidates.request == request)).tolist()
-    catalog = query.batch.catalog
-    return [{**catalog[int(candidates.item[row])].as_row(), "score": float(candidates.score[row])} for row in rows]
-
-
-@dataclass(frozen=True, eq=False)
-class Preset:
-    """A selector with values of its parameters; `evaluate` and `select` take it as a selector.
-
-    Attributes:
-        name: of its policy.
-        selector: as `tune` was given it.
-        values: by parameter, those that have an effect.
-        recommended: whether tuning found it better than the default; else it is the default.
-        advice: what to do, in one sentence.
-        definition: of the selector; of answers None, as only who recorded them can run that.
-    """
-
-    name: str
-    selector: str
-    values: Mapping[str, Value]
-    recommended: bool
-    advice: str
-    definition: Definition | None = field(repr=False)
-
-    @property
-    def settled(self) -> tuple[Definition, dict[str, Value]]:
-        """The definition, and the values of all its parameters.
-
-        Raises:
-            ParameterError: it is of recorded answers.
-        """
-        if self.definition is None:
-            values = ", ".join(f"{name} {value}" for name, value in self.values.items())
-            raise ParameterError(
-                f"preset {self.name!r} was tuned on recorded answers, which only your own selector can give anew: cut "
-                f"its ranking by {values}, and record the answers again"
-            )
-        return self.definition, self.definition.with_defaults(self.values)
-
-    @property
-    def pipeline(self) -> Pipeline:
-        """Its steps; raises as `settled`."""
-        definition, values = self.settled
-        return definition.pipeline(values)
-
-
-def selector_spec(name: str, selector: Any) -> SelectorSpec:
-    """What a user gave as a selector, as an experiment has it.
-
-    Raises:
-        UserError: it is none.
-    """
-    if isinstance(selector, str):
-        return shipped_spec(selector, name=name)
-    if isinstance(selector, Mapping) and "selector" in selector:
-        return _defined(name, selector)
-    if isinstance(selector, Pipeline | Mapping):
-        return pipeline_spec(name, selector if isinstance(selector, Pipeline) else _pipeline_of_spec(selector))
-    if isinstance(selector, Preset):
-        return dataclasses.replace(definition_spec(name, *selector.settled), shipped="")  # a tuned preset is the user's
-    if isinstance(selector, Recorded):
-        return _outside(name, FileSelector(selector.path, name=name))
-    if hasattr(selector, "select") and hasattr(selector, "describe"):
-        return _outside(name, selector)
-    if callable(selector):
-        return _outside(name, External(CallableSource(selector), name=name))
-    raise ParameterError(
-        f"selector {name!r} must be the name of a shipped one, a pipeline, answers, a function or an object with "
-        f"describe and select; got {type(selector).__name__}"
-    )
-
-
-def _defined(name: str, entry: Mapping[str, Any]) -> SelectorSpec:
-    """A shipped selector with values of its parameters, as an experiment writes it."""
-    keys = ("selector", "preset", "set")
-    unknown, values = "".join([str(key) for key in entry if key not in keys][:1]), entry.get("set", {})
-    are_names = all(isinstance(entry.get(key, ""), str) for key in keys[:2])
-    raise_first(
-        (
-            not entry.keys() <= set(keys),
-            Message("api.selector-key", name=name, key=unknown, hint=suggest(unknown, keys)),
-        ),
-        (not (isinstance(values, Mapping) and are_names), Message("api.selector-fields", name=name)),
-    )
-    if entry["selector"] == ORACLE and len(entry) == 1:
-        return shipped_spec(ORACLE, name=name)
-    definition, preset = find_definition(entry["selector"], entry.get("preset"))
-    return definition_spec(name, definition, definition.values(preset, values))
-
-
-def _outside(name: str, selector: Selector) -> SelectorSpec:
-    def make(_resources: Resources, _memo: MutableMapping[str, Any]) -> Selector:
-        return selector
-
-    return SelectorSpec(name, make, "a selector of the user's", external=True)

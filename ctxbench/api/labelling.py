@@ -14,7 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from ctxbench.api.inputs import Data, EmbedderGiven, embedder_name, load, make_frame, selector_spec
+from ctxbench.api.inputs import Data, load, make_frame
+from ctxbench.api.selectors import EmbedderGiven, embedder_name, selector_spec
 from ctxbench.catalogs.agent_file import is_agent_file
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.layout import read_exposures

@@ -1,11 +1,10 @@
-"""Results as frames, `check` against a baseline, and `select` for one request."""
+"""Results as frames, and `check` against a baseline."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -14,18 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxbench.api.inputs import (
-    ByFunction,
-    Data,
-    EmbedderGiven,
-    Preset,
-    Ranker,
-    embedder_name,
-    item_results,
-    load,
     make_frame,
 )
 from ctxbench.api.plots import Plots
-from ctxbench.catalogs.agent_file import open_catalog
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.evaluation.comparisons import compare_metric
 from ctxbench.evaluation.experiment import failures_told
@@ -42,25 +32,13 @@ from ctxbench.evaluation.statistics import Comparison, correct
 from ctxbench.gate.gate import check_runs
 from ctxbench.gate.results import Check, Verdict, whole_detail
 from ctxbench.io.errors import ParameterError, StorageError, UnknownNameError, check_known
-from ctxbench.io.files import cache_dir, read_bytes
-from ctxbench.io.rows import named_instant
+from ctxbench.io.files import read_bytes
 from ctxbench.model.arrays import Grade, IntArray
-from ctxbench.model.items import Catalog
-from ctxbench.model.registry import build
-from ctxbench.model.requests import Message, Request
-from ctxbench.model.resources import Resources
 from ctxbench.model.selection import offered_at
-from ctxbench.model.strategies import Step
-from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.report.check_document import summary
 from ctxbench.report.check_texts import ALLOW_REMOVED
 from ctxbench.report.document import console_text
 from ctxbench.report.run_tables import comparison_table, with_titles
-from ctxbench.search.embedders import open_embedder
-from ctxbench.search.resources import local_resources
-from ctxbench.search.tokens import open_counter
-from ctxbench.selectors.definitions import find_definition, refuse_time_of_tree, selector_of_tree
-from ctxbench.selectors.explain import Explained, Explanation, explain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -572,208 +550,3 @@ def _in_python(result: Check) -> Check:
         for selector in result.selectors
     ]
     return replace(result, selectors=tuple(selectors), notices=translate(result.notices))
-
-
-_SHORT = {"topK": "contextTopK", "topN": "contextTopN", "includeScore": "contextIncludeScore"}
-
-
-@dataclass(frozen=True, eq=False)
-class Selected:
-    """What a request was offered.
-
-    Attributes:
-        explanation: all that `ctxbench select` tells.
-    """
-
-    explanation: Explanation
-
-    @property
-    def ids(self) -> list[str]:
-        """The ids of what is offered, in order."""
-        return [candidate.offered.id for candidate in self.explanation.chosen]
-
-    @property
-    def tokens(self) -> int:
-        """The prompt tokens of what the selector added."""
-        return self.explanation.prompt_tokens
-
-    @property
-    def messages(self) -> list[dict[str, str]]:
-        """What the model would be sent, as `role` and `content`, without tools."""
-        return [{"role": role, "content": content} for role, content in self.explanation.prompt.messages]
-
-    @property
-    def context(self) -> str:
-        """The text that the template or format of the selector writes of the items; empty if it writes none."""
-        return self.explanation.prompt.context
-
-    @property
-    def tools(self) -> list[dict[str, Any]]:
-        """The definitions of the tools offered: `name`, `description`, `inputSchema`."""
-        return list(self.explanation.prompt.tools)
-
-    @property
-    def notes(self) -> list[str]:
-        """What was late, failed or fell back to something else, a sentence each; empty where all went as asked."""
-        return [str(note) for note in self.explanation.selection.trace]
-
-    def to_frame(self, *, near: int = 0) -> pd.DataFrame:
-        """What is offered, and the `near` best of what stayed out.
-
-        Returns:
-            One row per item: `item`, `offered`, `score`, `tokens`, `mode`, `rule` (why it stayed out), `query_chunk`
-            and `item_chunk` (the texts that gave the score).
-        """
-        rows = [_row(candidate, offered=True) for candidate in self.explanation.chosen]
-        rows += [_row(candidate, offered=False) for candidate in self.explanation.left_out[:near]]
-        return make_frame(
-            rows, columns=["item", "offered", "score", "tokens", "mode", "rule", "query_chunk", "item_chunk"]
-        )
-
-    def _repr_html_(self) -> str:
-        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-        return f"{self.to_frame(near=5).to_html(index=False, border=0)}{notes}"
-
-    def __repr__(self) -> str:
-        return f"Selected({self.ids}, {self.tokens} tokens)"
-
-
-def select(
-    text: str,
-    items: Catalog | Data | str | Path,
-    *,
-    selector: str | Pipeline | Preset | None = None,
-    history: Sequence[tuple[str, str] | Mapping[str, str]] = (),
-    tool_results: Sequence[tuple[str, str]] = (),
-    user: str | None = None,
-    workspace: str | None = None,
-    time: str | datetime | None = None,
-    embedder: EmbedderGiven = "minilm",
-    counter: str = "o200k",
-    ranker: Ranker | None = None,
-    template: str | Mapping[str, Any] | None = None,
-    **parameters: Any,
-) -> Selected:
-    """What a selector offers for one request.
-
-    What is computed of a catalog (vectors, counts, indexes) is kept as long as the catalog is: make it once and ask it
-    often.
-
-    Args:
-        text: the request.
-        items: what it chooses from; or the name or folder of a dataset, or of a git repository as `catalog` takes it.
-        selector: a shipped selector, such as `learned/normal`, the path of a definition, a pipeline or a preset; None =
-            `learned`, for a repository `codebase`, or with `topK`, `topN` or `includeScore` the specification's search,
-            `semantic`.
-        history: the messages before, as (role, content), or as dicts with both.
-        tool_results: what tools have answered, as (tool name, text), for selectors that search with it.
-        user, workspace: whose request it is: it sees their items and everybody's.
-        time: when it is asked, ISO 8601: it sees what was there then. None = now.
-        embedder: its name, such as `minilm`, or a function as for `evaluate`.
-        counter: what counts prompt tokens, such as `o200k`.
-        ranker: orders what is offered: from dicts with the fields of items and `score` to a number for each, or to the
-            dicts in another order.
-        template: writes `Selected.context`: `chat`, `detailed`, `summary`, or a dict with `memory_format`, and perhaps
-            `header`, `separator`, `footer`, `metadata`.
-        **parameters: of the selector, by their names; `topK`, `topN` and `includeScore` are those of the specification.
-
-    Raises:
-        UserError: the selector, a parameter, the embedder or the counter is unknown or out of range.
-
-    Example:
-        >>> tools = ctxbench.catalog([{"name": "area", "description": "Area of a triangle"}, {"name": "mail"}])
-        >>> ctxbench.select("area of a triangle", tools, selector="bm25", n=1, counter="chars/4").ids
-        ['tool:area']
-    """
-    at = time.isoformat() if isinstance(time, datetime) else time
-    for name, value in {"text": text, "user": user, "workspace": workspace, "time": at}.items():
-        if not isinstance(value, str) and (value is not None or name == "text"):
-            raise ParameterError(f"{name} must be a text, got {value!r}")
-    named_instant("time", at)
-    request = Request(
-        id="select",
-        text=text,
-        history=_messages(history),
-        tool_results=_results(tool_results),
-        user=user,
-        workspace=workspace,
-        time=at,
-    )
-    tree = selector_of_tree(str(items)) if isinstance(items, str | Path) else None
-    refuse_time_of_tree(str(items) if tree else None, at)
-    built = _pipeline_of_selector(selector or (None if parameters.keys() & _SHORT.keys() else tree), parameters)
-    if ranker is not None:
-        built = replace(built, refine=(*built.refine, Step("rank", "custom", ByFunction(ranker, item_results))))
-    if template is not None:
-        built = replace(built, format=Step("format", "template", build("format", "template", {"template": template})))
-    opened = items if not isinstance(items, str | Path) else open_catalog(items) if tree else load(items)
-    catalog = opened.dataset.current_catalog if isinstance(opened, Data) else opened
-    return Selected(explain(built, catalog, request, _resources(catalog, embedder, counter), live=True))
-
-
-def _resources(catalog: Catalog, embedder: EmbedderGiven, counter: str) -> Resources:
-    """Resources that are kept with a catalog."""
-    model, counts = open_embedder(embedder_name(embedder)), open_counter(counter, cache=cache_dir())
-    if (key := ("resources", model.identity.key, counts.name, str(cache_dir()))) not in catalog.cache:
-        catalog.cache[key] = local_resources(model, counts)
-    resources: Resources = catalog.cache[key]
-    return resources
-
-
-def _messages(history: Sequence[tuple[str, str] | Mapping[str, str]]) -> tuple[Message, ...]:
-    """Messages before the request.
-
-    Raises:
-        ParameterError: one is none.
-    """
-    messages = []
-    for number, message in enumerate(history, start=1):
-        pair = (message.get("role"), message.get("content")) if isinstance(message, Mapping) else message
-        if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
-            raise ParameterError(
-                f"history, message {number}: expected role and content, both texts; got {message!r:.60}"
-            )
-        messages.append(Message(str(pair[0]), str(pair[1])))
-    return tuple(messages)
-
-
-def _results(tool_results: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """What tools have answered.
-
-    Raises:
-        ParameterError: it is no list of pairs of texts.
-    """
-    if isinstance(tool_results, str | Mapping) or not isinstance(tool_results, Sequence):
-        raise ParameterError(f"tool_results must be a list of (tool name, text), got {tool_results!r:.60}")
-    for number, result in enumerate(tool_results, start=1):
-        if not isinstance(result, tuple | list) or [type(part) for part in result] != [str, str]:
-            raise ParameterError(f"tool_results, result {number}: expected (tool name, text), got {result!r:.60}")
-    return tuple((tool, text) for tool, text in tool_results)
-
-
-def _pipeline_of_selector(selector: str | Pipeline | Preset | None, parameters: dict[str, Any]) -> Pipeline:
-    if isinstance(selector, Pipeline | Preset):
-        if parameters:
-            noun = "a pipeline" if isinstance(selector, Pipeline) else "a preset"
-            raise ParameterError(f"{noun} holds its own parameters; leave {', '.join(parameters)} out")
-        return selector if isinstance(selector, Pipeline) else selector.pipeline
-    chosen = selector or ("semantic" if parameters.keys() & _SHORT.keys() else "learned")
-    definition, preset = find_definition(chosen)
-    values = {
-        _SHORT[name] if name not in definition.parameters and _SHORT.get(name) in definition.parameters else name: value
-        for name, value in parameters.items()
-    }
-    return definition.pipeline(definition.values(preset, values))
-
-
-def _row(candidate: Explained, *, offered: bool) -> dict[str, Any]:
-    return {
-        "item": candidate.offered.id,
-        "offered": offered,
-        "score": candidate.offered.score,
-        "tokens": candidate.tokens,
-        "mode": candidate.offered.mode,
-        "rule": "" if candidate.offered.rule is None else str(candidate.offered.rule),
-        "query_chunk": candidate.query_chunk,
-        "item_chunk": candidate.item_chunk,
-    }

@@ -27,8 +27,8 @@ from typing import Any
 from ctxbench.datasets.queries import group_pairs
 from ctxbench.io.errors import Fault, Message
 from ctxbench.labelling.record_files import snake
-from ctxbench.labelling.session_names import SERVERS, SessionNames, use_of
 from ctxbench.labelling.sources import make_kinds
+from ctxbench.labelling.trace_labels import SERVERS, SessionNames, use_of
 from ctxbench.labelling.trace_messages import (
     LIKE_CALLS,
     Call,

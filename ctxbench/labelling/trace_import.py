@@ -31,10 +31,9 @@ from ctxbench.io.files import atomic_folder, cache_dir, write_atomic
 from ctxbench.io.redaction import Redactor, redactor
 from ctxbench.labelling.agent_sessions import KINDS, SessionReader, transcript_fields
 from ctxbench.labelling.record_files import AMBIGUOUS, UNKNOWN, NameResolver, unresolved
-from ctxbench.labelling.session_names import SessionNames
 from ctxbench.labelling.sources import Document, documents, sample
 from ctxbench.labelling.trace_exports import LogReader
-from ctxbench.labelling.trace_labels import SOURCE, Builder, TraceReport, listed, writable
+from ctxbench.labelling.trace_labels import SOURCE, Builder, SessionNames, TraceReport, listed, writable
 from ctxbench.labelling.trace_messages import LogFindings, Record
 from ctxbench.labelling.trace_turns import conversations
 from ctxbench.model.items import Catalog, ItemKey, suggest_items

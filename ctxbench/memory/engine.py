@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ctxbench.api.inputs import ByFunction, EmbedderGiven, Ranker, embedder_name
+from ctxbench.api.selectors import ByFunction, EmbedderGiven, Ranker, embedder_name
 from ctxbench.io.cache import ProcessLock
 from ctxbench.io.errors import (
     EmbeddingError,

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ctxbench.api.inputs import EmbedderGiven, embedder_name
+from ctxbench.api.selectors import EmbedderGiven, embedder_name
 from ctxbench.io.errors import (
     Fault,
     InputError,
