@@ -241,7 +241,8 @@ class _ExperimentForm(YamlForm):
     def dataset(self, index: int, name: str, opening: Callable[[str], Dataset]) -> _OpenDataset | None:
         """One of the datasets, cut to the split and the sample."""
         experiment, where = self.experiment, ("datasets", index)
-        full = selected = self.attempt(partial(opening, name), *where)
+        full = self.attempt(partial(opening, name), *where)
+        full = selected = None if full is None else full.judged_by(experiment.judged)
         if selected is not None and experiment.split:
             selected = self.attempt(partial(selected.split, experiment.split), "split")
         of_split = selected

@@ -36,6 +36,7 @@ from ctxbench.report.run_tables import (
     column_words,
     comparison_table,
     glance,
+    judged_note,
     run_answer,
     table_notes,
     with_titles,
@@ -288,6 +289,7 @@ def _common(manifest: Mapping[str, Any], metrics: Iterable[Metric]) -> Iterator[
         drawn = f"groups whole, drawn by hash with seed {manifest['experiment']['seed']}"
         yield f"* Sample: at most {sample:,} queries a dataset, {drawn}; the headings say how many of how many."
     yield "* Values are means over queries with their 95% intervals; what the model then calls is not measured."
+    yield from (f"* {note}" for note in judged_note(manifest))
     yield f"* Columns. {escaped(column_words((str(metric), metric) for metric in metrics))}"
     for name in manifest["selectors"]:
         about, values = about_selector(manifest, name)
