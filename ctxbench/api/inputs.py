@@ -341,7 +341,7 @@ def _number(row: Row) -> float | None:
     except (TypeError, ValueError):
         number = math.inf
     if math.isinf(number):
-        row.fault(Message("labelling.score-form", kind="whole", got=value))
+        row.fault(Message("labelling.score-form", kind="finite", got=value))
     return number if math.isfinite(number) else None
 
 
@@ -352,21 +352,19 @@ def _rows(rows: Rows | str | Path, noun: str, faults: list[Fault]) -> Iterator[R
         InputError: a column is missing, or two may hold the same field.
         ParameterError: these are no rows.
     """
-    names = next(
-        (names for name in ("column_names", "columns") if (names := getattr(rows, name, None)) is not None), None
-    )
-    if names is not None and not isinstance(rows, Mapping):
-        present = tuple(map(str, names))
-        columns = _columns(noun, present) or dict.fromkeys(present)
+    header = getattr(rows, "column_names", None) or getattr(rows, "columns", None)
+    if header is not None and not isinstance(rows, Mapping):
+        names = tuple(map(str, header))
+        columns = _columns(noun, names) or names
         if missing := [name for name in _NEEDED[noun] if name not in columns]:
-            message = Message("api.column-missing", noun=noun, name=missing[0], names=", ".join(present) or "none")
+            message = Message("api.column-missing", noun=noun, name=missing[0], names=", ".join(names) or "none")
             raise InputError([Fault(message)])
     for number, (path, line, row) in enumerate(_records(rows, noun, faults)):
         if not isinstance(row, Mapping):
             raise ParameterError(f"{noun}: row {number} must be a dict, got {row!r:.60}")
-        fields = _own_fields(noun, {str(name): _python(value) for name, value in row.items()})
-        present_fields = {name: value for name, value in fields.items() if value is not None}
-        reading = Row(present_fields, faults, path or Path(f"{noun}, row {number}"), line)
+        cells = _own_fields(noun, {str(name): _python(value) for name, value in row.items()})
+        fields = {name: value for name, value in cells.items() if value is not None}
+        reading = Row(fields, faults, path or Path(f"{noun}, row {number}"), line)
         missing = [name for name in _NEEDED[noun] if name not in reading.data]
         for name in missing:
             reading.fault(f"{name!r} is missing")

@@ -22,7 +22,6 @@ from ctxbench.evaluation.runner import Quantiles
 from ctxbench.evaluation.statistics import Comparison, Estimate
 from ctxbench.io.console import is_plain, show_tables
 from ctxbench.io.errors import count, one_line
-from ctxbench.model.arrays import Grade
 from ctxbench.model.registry import pipelines_in
 from ctxbench.model.resources import EMBEDDER, kind_of
 from ctxbench.model.strategies import built_step
@@ -331,8 +330,7 @@ def _about(summary: DatasetSummary, dataset: Dataset) -> Iterator[str]:
 
 def _requirements(dataset: Dataset) -> int:
     """How many requirements the queries that are measured with have, alternatives counted once."""
-    required = [label for label in dataset.judged().labels if label.grade == Grade.REQUIRED]
-    return len({(label.query, label.alternatives or label.item.id) for label in required})
+    return sum(map(len, dataset.judged().required.values()))
 
 
 def _texts(notes: Any) -> Iterable[str]:
