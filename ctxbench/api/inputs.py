@@ -328,8 +328,8 @@ def _grades(rows: Sequence[Row], grades: Grades | None, faults: list[Fault]) -> 
         grade_of = {positive[0]: Grade.REQUIRED}  # binary judgments, as imports of files read them
     if unknown := [number for number in positive if number not in grade_of]:
         example = ", ".join(f'{n:g}: "{"required" if n == positive[-1] else "helpful"}"' for n in positive[:10])
-        scores = [f"{number:g}" for number in unknown[:10]]
-        faults.append(Fault(Message("api.scores-need-grades", scores=scores, example=example)))
+        message = Message("api.scores-need-grades", scores=[f"{number:g}" for number in unknown[:10]], example=example)
+        faults.append(Fault(message))
     return [Grade.REQUIRED if number is None else int(grade_of.get(number, 0)) for number in numbers]
 
 
@@ -380,19 +380,18 @@ def _records(rows: Any, noun: str, faults: list[Fault]) -> Iterator[tuple[Path |
         ParameterError: these are no rows, or those of several splits.
     """
     if isinstance(rows, str | Path) and (Path(rows).suffix.lower() in _TABLES or Path(rows).is_file()):
-        is_text = Path(rows).suffix.lower() in (".csv", ".tsv")  # which have no missing values
+        is_csv = Path(rows).suffix.lower() in (".csv", ".tsv")  # whose missing values are empty
         for document in documents(Path(rows), faults):
-            value = document.value
-            if is_text and isinstance(value, Mapping):
-                value = {name: cell for name, cell in value.items() if cell != ""}
-            yield document.path, document.line, value
+            cells = document.value
+            if is_csv and isinstance(cells, Mapping):
+                cells = {name: cell or None for name, cell in cells.items()}
+            yield document.path, document.line, cells
         return
     if isinstance(rows, Mapping) and any(
         hasattr(part, "column_names") or hasattr(part, "columns") for part in rows.values()
     ):
-        raise ParameterError(
-            Message("api.rows-of-splits", noun=noun, splits=list(map(str, rows)), first=next(iter(rows)))
-        )
+        splits = list(map(str, rows))
+        raise ParameterError(Message("api.rows-of-splits", noun=noun, splits=splits, first=splits[0]))
     for name, arguments in (("to_dicts", ()), ("to_pylist", ()), ("to_dict", ("records",))):  # polars, pyarrow, pandas
         if hasattr(rows, name) and hasattr(rows, "columns"):
             rows = getattr(rows, name)(*arguments)
@@ -433,8 +432,7 @@ def _own_fields(noun: str, cells: Mapping[str, Any]) -> Mapping[str, Any]:
     rest = {name: value for name, value in cells.items() if name not in columns.values()}
     if noun == "labels" and fields.keys() & {"query", "item"}:
         is_own = columns.get("query") == "query" and columns.get("item") == "item"
-        if columns.get(_SCORE) == "grade":
-            fields["grade"] = fields.pop(_SCORE)
+        fields = {columns[field] if columns[field] == "grade" else field: cell for field, cell in fields.items()}
         return {name: value for name, value in rest.items() if is_own or name in _LABEL} | fields
     if noun == "queries" and columns:
         return {name: value for name, value in rest.items() if name in QueryRow.__annotations__} | fields

@@ -369,6 +369,19 @@ def test_a_file_that_is_not_there_or_has_a_fault_is_named_with_its_line(tmp_path
         ctxbench.dataset(CORPUS, TOPICS, tmp_path / "qrels.csv")
 
 
+def test_an_empty_cell_of_a_csv_file_is_a_missing_value(tmp_path):
+    (tmp_path / "items.csv").write_text("id,title,text\nd1,,a\nd2,B,\n", "utf-8")
+    (tmp_path / "queries.csv").write_text("query,text,needs\nq1,a,\nq2,b,nothing\n", "utf-8")
+    (tmp_path / "qrels.csv").write_text("query,item,grade\nq1,d1,\n", "utf-8")
+    made = ctxbench.dataset(*(tmp_path / f"{name}.csv" for name in ("items", "queries", "qrels")))
+    assert [(item.id, item.title, item.text) for item in made.dataset.catalog] == [
+        ("reference:d1", "", "a"),
+        ("reference:d2", "B", ""),
+    ]
+    assert [query.needs_nothing for query in made.dataset.queries] == [False, True]
+    assert grades(made) == {("q1", "reference:d1"): 2}
+
+
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "items.parquet").write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
