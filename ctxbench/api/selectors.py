@@ -244,7 +244,7 @@ class Steps:
         )
 
     def __dir__(self) -> list[str]:
-        return sorted({*self._kinds, *(name for kind in self._kinds for name in names(kind))})
+        return sorted({*(self._kinds[1:] and self._kinds), *(name for kind in self._kinds for name in names(kind))})
 
 
 STEP_KINDS = ("analyse", "retrieve", *REFINE_KINDS, "format")
@@ -352,7 +352,9 @@ def _function_step(kind: str, strategy: Callable[..., Any], function: object, na
     for key, value in parameters.items():
         check_type(key, value, int)
     call = strategy(function, **parameters)
-    return ChainedStep(kind, name or function_name(call.function).rpartition(".")[2].strip("<>"), call)
+    return ChainedStep(
+        kind, name or function_name(call.function).replace(":", ".").rpartition(".")[2].strip("<>"), call
+    )
 
 
 def item_results(query: Query, candidates: Candidates, request: int) -> list[dict[str, Any]]:

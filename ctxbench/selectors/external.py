@@ -634,10 +634,10 @@ def _numbers(answer: Any, results: Sized, *, skip: bool = False) -> FloatArray:
     """
     values = np.asarray(answer, dtype=np.float64)
     wrong = np.isinf(values) if skip else ~np.isfinite(values)
-    if values.shape != (len(results),) or wrong.any():
-        raise ParameterError(
-            Message("selectors.function-numbers", n=len(results), shape=values.shape, wrong=int(wrong.sum()))
-        )
+    if values.shape != (len(results),):
+        raise ParameterError(Message("selectors.function-shape", n=len(results), shape=values.shape))
+    for index in np.flatnonzero(wrong).tolist():
+        raise ParameterError(Message("selectors.function-number", value=values[index], n=index + 1))
     return values
 
 

@@ -189,8 +189,8 @@ def test_a_template_is_given_inline(engine):
 @pytest.mark.parametrize(
     ("ranker", "said"),
     [
-        (lambda results: [1.0], r"4 finite numbers, one per item; got shape \(1,\)"),
-        (lambda results: [1.0, float("nan"), *[1.0] * 2], "with 1 value that cannot be used"),
+        (lambda results: [1.0], r"4 numbers, one per item; got an array of shape \(1,\)"),
+        (lambda results: [1.0, float("nan"), *[1.0] * 2], "got nan for item 2"),
         (lambda results: [dict(one) for one in results], "<lambda> failed for query 'query 1': TypeError"),
         (lambda results: 1 / 0, "<lambda> failed for query 'query 1': ZeroDivisionError"),
     ],
