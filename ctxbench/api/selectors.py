@@ -215,8 +215,10 @@ class NamedStep(ChainedStep):
         """
         fields = [parameter.name for parameter in dataclasses.fields(find(self.kind, self.name)) if parameter.init]
         by_order = dict(zip(fields, values, strict=False))
-        fault = Message("api.step-parameters", step=self.name, n=len(values), parameters=fields or ["none"])
-        raise_first((len(values) > len(fields) or by_order.keys() & parameters, fault))
+        if len(values) > len(fields) or by_order.keys() & parameters:
+            raise ParameterError(
+                Message("api.step-parameters", step=self.name, n=len(values), parameters=fields or ["none"])
+            )
         return ChainedStep(self.kind, self.name, build(self.kind, self.name, _with_names({**by_order, **parameters})))
 
     def __repr__(self) -> str:

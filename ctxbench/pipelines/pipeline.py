@@ -333,10 +333,12 @@ class _Builder:
     def step(self, kind: str, spec: Any, path: tuple[str | int, ...]) -> Step | None:
         if _COMBINED.get(type(spec), ("",))[0] == kind and len(path) == 1 + (kind == "refine"):
             return cast("Step", spec)  # a stage of another pipeline, which was checked
-        if isinstance(spec, Step):  # plain, so that equal pipelines are equal however they were written
-            step = self._try(path, lambda: Step(spec.kind, spec.name, spec.call))
-        else:
-            step = self._registered(kind, spec, path)
+        # plain steps, so that equal pipelines are equal however they were written
+        step = (
+            self._try(path, lambda: Step(spec.kind, spec.name, spec.call))
+            if isinstance(spec, Step)
+            else self._registered(kind, spec, path)
+        )
         kinds = registry.REFINE_KINDS if kind == "refine" else (kind,)
         if step is not None and step.kind not in kinds:
             expected = " or ".join(kinds)

@@ -621,9 +621,8 @@ class ByFunction(Strategy):
             return read(self.function(*map(copy, arguments)), arguments[-1])
         except Exception as error:
             reason = error if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-            query_id, name = query.batch.ids[request], function_name(self.function)
-            message = Message("selectors.function-failed", function=name, query=query_id, reason=reason)
-            raise SelectorError(message) from error
+            values = {"function": function_name(self.function), "query": query.batch.ids[request], "reason": reason}
+            raise SelectorError(Message("selectors.function-failed", **values)) from error
 
 
 def _numbers(answer: Any, results: Sized, *, skip: bool = False) -> FloatArray:
@@ -690,8 +689,8 @@ class Rerank(ByFunction):
             rest = np.setdiff1d(all_rows[request], rows)
             ranks = np.cumsum(firsts(candidates.tier[rest], candidates.score[rest]))  # equal ones stay equal
             score[rest] = scores.min() - max(1.0, abs(scores.min())) * ranks / len(all_rows[request])
-        before = {self.keeps: candidates.columns.get(self.keeps, candidates.score)}
-        return reranked(candidates.with_columns(**before), score)
+        before = candidates.columns.get(self.keeps, candidates.score)
+        return reranked(candidates.with_columns(**{self.keeps: before}), score)
 
     def _scores(self, query: Query, candidates: Candidates, request: int, rows: IntArray) -> FloatArray:
         """The scores of some offered rows of a request, shape (n_rows,)."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ import ctxbench
 from ctxbench import steps
 from ctxbench.io.errors import ParameterError, SelectorError
 from ctxbench.pipelines.pipeline import PipelineError
-from tests.api.conftest import CHEAP, SMOKE
+from tests.api.conftest import CHEAP, ROOT, SMOKE
 
 TOOLS = ctxbench.catalog(
     [
@@ -284,6 +286,28 @@ class TestCut:
         assert "Error" not in str(error.value)
 
 
+def test_the_section_of_the_page_on_python_runs(monkeypatch):
+    class CrossEncoder:
+        """As that of sentence-transformers, without a model."""
+
+        def __init__(self, name):
+            self.name = name
+
+        def predict(self, pairs):
+            return np.array([-len(text) for _, text in pairs], dtype=np.float32)
+
+    monkeypatch.setitem(sys.modules, "sentence_transformers", SimpleNamespace(CrossEncoder=CrossEncoder))
+    page = (ROOT / "experiments" / "guide" / "python.md").read_text("utf-8")
+    section = page.split("## A step from a function\n")[1].split("\n## ")[0]
+    names: dict = {}
+    monkeypatch.setattr(ctxbench, "evaluate", partial(ctxbench.evaluate, **CHEAP))
+    for block in section.split("```python\n")[1:]:
+        exec(block.split("```")[0].replace('"bfcl-simple"', repr(str(SMOKE))), names)
+    for name in ("ranked", "halved", "fused"):
+        assert ids(names[name])[0] == "area"
+    assert ids(steps.bm25 >> names["cross"]) == ["size", "area", "edge"]
+
+
 class TestIdentity:
     """Stored answers belong to a function as it was."""
 
@@ -327,11 +351,11 @@ def score(query, texts):
         assert not after.equals(before)
 
     def test_descriptions_are_json_and_name_the_function(self):
-        pipeline = ctxbench.retrieve(longest) >> ctxbench.rerank(longest, top=3, name="long") >> ctxbench.cut(len)
+        pipeline = ctxbench.retrieve(longest) >> ctxbench.rerank(longest, top=3, name="long") >> ctxbench.cut(longest)
         described = json.loads(json.dumps(pipeline.describe()))
         retrieve, rerank = described["retrieve"], described["refine"][0]
         assert (retrieve["step"], rerank["step"], rerank["top"]) == ("retrieve:longest", "rank:long", 3)
         assert rerank["function"] == f"{__name__}:longest"
         assert retrieve["code"] == rerank["code"]
-        again = ctxbench.retrieve(longest) >> ctxbench.rerank(longest, top=3, name="long") >> ctxbench.cut(len)
+        again = ctxbench.retrieve(longest) >> ctxbench.rerank(longest, top=3, name="long") >> ctxbench.cut(longest)
         assert (again, again.key) == (pipeline, pipeline.key)
