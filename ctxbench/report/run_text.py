@@ -22,7 +22,6 @@ from ctxbench.evaluation.runner import Quantiles
 from ctxbench.evaluation.statistics import Comparison, Estimate
 from ctxbench.io.console import is_plain, show_tables
 from ctxbench.io.errors import count, one_line
-from ctxbench.model.arrays import Grade
 from ctxbench.model.registry import pipelines_in
 from ctxbench.model.resources import EMBEDDER, kind_of
 from ctxbench.model.strategies import built_step
@@ -36,6 +35,7 @@ from ctxbench.report.run_tables import (
     column_words,
     comparison_table,
     glance,
+    judged_note,
     run_answer,
     table_notes,
     with_titles,
@@ -288,6 +288,7 @@ def _common(manifest: Mapping[str, Any], metrics: Iterable[Metric]) -> Iterator[
         drawn = f"groups whole, drawn by hash with seed {manifest['experiment']['seed']}"
         yield f"* Sample: at most {sample:,} queries a dataset, {drawn}; the headings say how many of how many."
     yield "* Values are means over queries with their 95% intervals; what the model then calls is not measured."
+    yield from (f"* {note}" for note in judged_note(manifest))
     yield f"* Columns. {escaped(column_words((str(metric), metric) for metric in metrics))}"
     for name in manifest["selectors"]:
         about, values = about_selector(manifest, name)
@@ -329,8 +330,7 @@ def _about(summary: DatasetSummary, dataset: Dataset) -> Iterator[str]:
 
 def _requirements(dataset: Dataset) -> int:
     """How many requirements the queries that are measured with have, alternatives counted once."""
-    required = [label for label in dataset.judged().labels if label.grade == Grade.REQUIRED]
-    return len({(label.query, label.alternatives or label.item.id) for label in required})
+    return sum(map(len, dataset.judged().required.values()))
 
 
 def _texts(notes: Any) -> Iterable[str]:
