@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
@@ -30,7 +31,7 @@ from ctxbench.io.rows import instant
 from ctxbench.model.arrays import BoolArray
 from ctxbench.model.candidates import NOT_CHOSEN, Candidates, Rule
 from ctxbench.model.formats import FileModel, Texts, field_names
-from ctxbench.model.items import suggest_items
+from ctxbench.model.items import Item, Link, suggest_items
 from ctxbench.model.requests import Batch, Filter
 from ctxbench.model.selection import concatenated, session_rows
 
@@ -314,30 +315,40 @@ def by_catalog(batch: Batch, rows: Iterable[int]) -> dict[str, list[int]]:
     return out
 
 
-def catalog_items(batch: Batch, row: int, send: str) -> list[Any] | None:
+def item_row(item: Item, links: tuple[Link, ...]) -> dict[str, Any]:
+    """What an external selector gets of an item, with some of its links: its row as in `corpus.jsonl`.
+
+    It is without metadata, which a dataset may keep its labels in.
+    """
+    return replace(item, links=links, metadata={}).as_row()
+
+
+def catalog_items(
+    batch: Batch, row: int, send: str, *, row_of: Callable[[Item, tuple[Link, ...]], Any] = item_row
+) -> list[Any] | None:
     """What an external selector gets of the catalog of one request; the same for all of one `catalog_hash`.
 
     Args:
         batch: the requests and the items. Those that are not enabled are left out, nobody may offer them; those that
             the request may not see, too, and the links that lead to them.
         row: of the request.
-        send: `items` for rows as in `corpus.jsonl` (without metadata, which a dataset may keep its labels in),
-            `ids` for the ids alone, `nothing` for None.
+        send: `items` for rows, `ids` for the ids alone, `nothing` for None.
+        row_of: makes the row of an item with the links that are left.
     """
     if send == "nothing":
         return None
-    visible = _visible_items(batch, row)
-    positions = range(len(batch.catalog)) if visible is None else np.flatnonzero(visible).tolist()
-    items = [batch.catalog[position] for position in positions if batch.catalog[position].enabled]
+    visible, catalog = _visible_items(batch, row), batch.catalog
+    positions = range(len(catalog)) if visible is None else np.flatnonzero(visible).tolist()
+    enabled = [position for position in positions if catalog[position].enabled]
     if send == "ids":
-        return [item.id for item in items]
-    rows = [{key: value for key, value in item.as_row().items() if key != "metadata"} for item in items]
-    if visible is not None:
-        ids = {batch.catalog.ids[position] for position in positions}
-        for entry in rows:
-            if links := [link for link in entry.pop("links", ()) if link["item"] in ids]:
-                entry["links"] = links
-    return rows
+        return [catalog.ids[position] for position in enabled]
+    if visible is None:
+        return [row_of(item, item.links) for item in map(catalog.__getitem__, enabled)]
+    start, is_visible = catalog.facts.link_start.tolist(), visible[catalog.facts.link_item].tolist()
+    return [
+        row_of(item, tuple(compress(item.links, is_visible[start[position] : start[position + 1]])) if item.links else ())
+        for position, item in zip(enabled, map(catalog.__getitem__, enabled), strict=True)
+    ]
 
 
 def catalog_message(batch: Batch, row: int, send: str) -> dict[str, Any] | None:
