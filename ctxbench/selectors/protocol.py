@@ -337,18 +337,18 @@ def catalog_items(
     """
     if send == "nothing":
         return None
-    visible, catalog = _visible_items(batch, row), batch.catalog
-    positions = range(len(catalog)) if visible is None else np.flatnonzero(visible).tolist()
-    enabled = [position for position in positions if catalog[position].enabled]
+    catalog, visible = batch.catalog, _visible_items(batch, row)
+    visible = np.ones(len(catalog), dtype=np.bool_) if visible is None else visible
+    enabled = [position for position in np.flatnonzero(visible).tolist() if catalog[position].enabled]
     if send == "ids":
         return [catalog.ids[position] for position in enabled]
-    if visible is None:
-        return [row_of(item, item.links) for item in map(catalog.__getitem__, enabled)]
     start, is_visible = catalog.facts.link_start.tolist(), visible[catalog.facts.link_item].tolist()
-    return [
-        row_of(item, tuple(compress(item.links, is_visible[start[position] : start[position + 1]])) if item.links else ())
-        for position, item in zip(enabled, map(catalog.__getitem__, enabled), strict=True)
-    ]
+    rows = []
+    for position in enabled:
+        item: Item = catalog[position]
+        links = tuple(compress(item.links, is_visible[start[position] : start[position + 1]])) if item.links else ()
+        rows.append(row_of(item, links))
+    return rows
 
 
 def catalog_message(batch: Batch, row: int, send: str) -> dict[str, Any] | None:
