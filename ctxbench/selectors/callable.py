@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn, TextIO, cast
 
 from ctxbench.io.errors import Message, ParameterError, check_choice, raise_first
 from ctxbench.io.files import read_bytes
-from ctxbench.model.items import Catalog, Item, Link
+from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch
 from ctxbench.selectors.protocol import (
     SENDS,
@@ -367,9 +367,9 @@ class CallableSource(Source):
     """Calls `function(request, items)` once per request, or `function(requests, items)` once per batch.
 
     `request` is a fresh dict (`request_body`). `items` is what the request may see: the same list at every call for
-    requests that see the same, one after the other, so that an index of it can be kept. An item is the same dict in
-    every list that shows the same of it. Neither may be changed, and a change makes every query that was asked with
-    that list an error. What the function prints goes to standard error. It returns the ids chosen, best first (or rows
+    requests that see the same, one after the other, so that an index of it can be kept. An item may be
+    the same dict in several lists. Neither may be changed, and a change makes every query that was asked with that list
+    an error. What the function prints goes to standard error. It returns the ids chosen, best first (or rows
     of id and score), or an answer as a dict, in which `query` may be left out. There is no time limit: use a command
     for that.
     """
@@ -487,16 +487,15 @@ class _Row(NamedTuple):
     """An item as a function gets it, and an equal dict that it does not get, by which a change is seen."""
 
     item: Item
-    links: tuple[Link, ...]
     shown: dict[str, Any]
     copy: dict[str, Any]
 
 
 class _ItemRows:
-    """The items of catalogs that differ by little, as a function gets them: a dict is made once for each item.
+    """The items of catalogs that differ by little, as a function gets them: each is made a dict once.
 
-    To compare the dicts with their copies costs less than a thousandth of a hash over them, since both hold the same
-    text objects.
+    To compare lists of dicts with their copies costs less than a thousandth of a hash over them, since both hold the
+    same text objects.
     """
 
     def __init__(self) -> None:
@@ -510,22 +509,17 @@ class _ItemRows:
             self._catalog = batch.catalog
             present = set(map(id, batch.catalog))
             self._rows = {key: row for key, row in self._rows.items() if key in present}
-        rows = catalog_items(batch, row, send, row_of=self._row)
-        if send != "items" or rows is None:
-            self._copies = rows and [*rows]
-            return rows
-        self._copies = [row.copy for row in rows]
-        return [row.shown for row in rows]
+        self._copies = catalog_items(batch, row, send, row_of=lambda item: self._row(item).copy)
+        return catalog_items(batch, row, send, row_of=lambda item: self._row(item).shown)
 
-    def _row(self, item: Item, links: tuple[Link, ...]) -> _Row:
-        row = self._rows.get(id(item))
-        if row is None or row.links != links:
-            copy = _plain(item_row(item, links))
-            row = self._rows[id(item)] = _Row(item, links, shown=_plain(copy), copy=copy)
+    def _row(self, item: Item) -> _Row:
+        if (row := self._rows.get(id(item))) is None:
+            copy = _plain(item_row(item))
+            row = self._rows[id(item)] = _Row(item, shown=_plain(copy), copy=copy)
         return row
 
     def unchanged(self, items: list[Any] | None) -> bool:
-        """Whether the list that the function got last is as it was."""
+        """Whether the list that `of_request` returned last is as it was."""
         try:
             return bool(items == self._copies)
         except Exception:  # noqa: BLE001 - of a value that the function put there

@@ -28,10 +28,10 @@ from pydantic import ConfigDict, Field
 
 from ctxbench.io.errors import Message, SelectorError, suggest
 from ctxbench.io.rows import instant
-from ctxbench.model.arrays import BoolArray
+from ctxbench.model.arrays import BoolArray, owners
 from ctxbench.model.candidates import NOT_CHOSEN, Candidates, Rule
 from ctxbench.model.formats import FileModel, Texts, field_names
-from ctxbench.model.items import Item, Link, suggest_items
+from ctxbench.model.items import Item, suggest_items
 from ctxbench.model.requests import Batch, Filter
 from ctxbench.model.selection import concatenated, session_rows
 
@@ -315,16 +315,13 @@ def by_catalog(batch: Batch, rows: Iterable[int]) -> dict[str, list[int]]:
     return out
 
 
-def item_row(item: Item, links: tuple[Link, ...]) -> dict[str, Any]:
-    """What an external selector gets of an item, with some of its links: its row as in `corpus.jsonl`.
-
-    It is without metadata, which a dataset may keep its labels in.
-    """
-    return replace(item, links=links, metadata={}).as_row()
+def item_row(item: Item) -> dict[str, Any]:
+    """What an external selector gets of an item: its row without metadata, which a dataset may keep its labels in."""
+    return {key: value for key, value in item.as_row().items() if key != "metadata"}
 
 
 def catalog_items(
-    batch: Batch, row: int, send: str, *, row_of: Callable[[Item, tuple[Link, ...]], Any] = item_row
+    batch: Batch, row: int, send: str, *, row_of: Callable[[Item], dict[str, Any]] = item_row
 ) -> list[Any] | None:
     """What an external selector gets of the catalog of one request; the same for all of one `catalog_hash`.
 
@@ -332,23 +329,32 @@ def catalog_items(
         batch: the requests and the items. Those that are not enabled are left out, nobody may offer them; those that
             the request may not see, too, and the links that lead to them.
         row: of the request.
-        send: `items` for rows, `ids` for the ids alone, `nothing` for None.
-        row_of: makes the row of an item with the links that are left.
+        send: `items` for rows as in `corpus.jsonl`, `ids` for the ids alone, `nothing` for None.
+        row_of: makes the row of an item. It may return a dict that others have, too: none is changed here.
     """
     if send == "nothing":
         return None
-    catalog, visible = batch.catalog, _visible_items(batch, row)
-    visible = np.ones(len(catalog), dtype=np.bool_) if visible is None else visible
-    enabled = [position for position in np.flatnonzero(visible).tolist() if catalog[position].enabled]
+    visible, catalog, facts = _visible_items(batch, row), batch.catalog, batch.catalog.facts
+    positions = range(len(catalog)) if visible is None else np.flatnonzero(visible).tolist()
+    enabled: dict[int, Item] = {position: item for position in positions if (item := catalog[position]).enabled}
     if send == "ids":
-        return [catalog.ids[position] for position in enabled]
-    start, is_visible = catalog.facts.link_start.tolist(), visible[catalog.facts.link_item].tolist()
-    rows = []
-    for position in enabled:
-        item: Item = catalog[position]
-        links = tuple(compress(item.links, is_visible[start[position] : start[position + 1]])) if item.links else ()
-        rows.append(row_of(item, links))
-    return rows
+        return [item.id for item in enabled.values()]
+    rows = list(map(row_of, enabled.values()))
+    if visible is None:
+        return rows
+    is_visible, start = visible[facts.link_item], facts.link_start
+    partly_linked = set(owners(start)[~is_visible].tolist())
+    return [
+        _with_links(entry, is_visible[start[position] : start[position + 1]]) if position in partly_linked else entry
+        for position, entry in zip(enabled, rows, strict=True)
+    ]
+
+
+def _with_links(entry: Mapping[str, Any], is_visible: BoolArray) -> dict[str, Any]:
+    """A copy of an item's row with some of its links."""
+    links = list(compress(entry["links"], is_visible.tolist()))
+    rest = {key: value for key, value in entry.items() if key != "links"}
+    return {**rest, "links": links} if links else rest
 
 
 def catalog_message(batch: Batch, row: int, send: str) -> dict[str, Any] | None:
