@@ -334,8 +334,13 @@ def _plain(value: Any) -> Any:
     """A value as JSON would hold it, so that to read it later runs none of the user's code."""
     if type(value) in _PLAIN:
         return value
-    if isinstance(value, Mapping):
-        return {_plain(key) if isinstance(key, _PLAIN) else _Shown(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, dict | Mapping):
+        return {  # without a call for each text: rows of items have little else
+            key if type(key) is str else _plain(key) if isinstance(key, _PLAIN) else _Shown(key): entry
+            if type(entry) is str
+            else _plain(entry)
+            for key, entry in value.items()
+        }
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, Real):

@@ -342,19 +342,20 @@ def catalog_items(
     rows = list(map(row_of, enabled.values()))
     if visible is None:
         return rows
-    is_visible, start = visible[facts.link_item], facts.link_start
-    partly_linked = set(owners(start)[~is_visible].tolist())
+    partly_linked = set(owners(facts.link_start)[~visible[facts.link_item]].tolist())
+    is_visible, start = visible[facts.link_item].tolist(), facts.link_start.tolist()
     return [
         _with_links(entry, is_visible[start[position] : start[position + 1]]) if position in partly_linked else entry
         for position, entry in zip(enabled, rows, strict=True)
     ]
 
 
-def _with_links(entry: Mapping[str, Any], is_visible: BoolArray) -> dict[str, Any]:
+def _with_links(entry: dict[str, Any], is_visible: Sequence[bool]) -> dict[str, Any]:
     """A copy of an item's row with some of its links."""
-    links = list(compress(entry["links"], is_visible.tolist()))
-    rest = {key: value for key, value in entry.items() if key != "links"}
-    return {**rest, "links": links} if links else rest
+    row = entry.copy()
+    if links := list(compress(row.pop("links"), is_visible)):
+        row["links"] = links
+    return row
 
 
 def catalog_message(batch: Batch, row: int, send: str) -> dict[str, Any] | None:
