@@ -27,6 +27,7 @@ from ctxbench.labelling.evals import import_evals
 from ctxbench.model.items import Catalog, Item
 from ctxbench.pipelines.pipeline import PipelineError
 from ctxbench.report.run_text import figures_csv
+from ctxbench.search.tokens import O200kCounter
 from tests.api.conftest import CHEAP, ROOT, SMOKE
 
 
@@ -583,3 +584,19 @@ def test_one_run_folder_takes_both_ways_of_judging(tmp_path):
     assert trec.loc["oracle", "completeness"] == 1  # asked again: it offers what is required
     assert not trec.equals(plain)
     assert ctxbench.evaluate(SMOKE, selectors, **metrics, **CHEAP).to_frame().equals(plain)
+
+
+def test_tokens_are_counted_of_the_items_that_are_offered(monkeypatch):
+    texts = {"refund": "give the money back", "cancel": "stop an order, and send nothing", "track": "where it is"}
+    items = [{"type": "tool", "name": name, "description": text} for name, text in texts.items()]
+    queries = [{"query": f"q{n}", "text": name} for n, name in enumerate(["refund", "cancel", "refund"])]
+    ds = ctxbench.dataset(items, queries, [{"query": "q0", "item": "refund"}, {"query": "q1", "item": "cancel"}])
+    counted, count = [], O200kCounter.count
+    monkeypatch.setattr(O200kCounter, "count", lambda self, ids, texts: counted.extend(ids) or count(self, ids, texts))
+    by_name = {"named": lambda request, _: [f"tool:{request['text']}"], "first": lambda _, items: [items[0]["_id"]]}
+    res = ctxbench.evaluate(ds, by_name, metrics=["tokens"], embedder="hashing", counter="o200k")
+    assert sorted(counted) == ["tool:cancel", "tool:refund"]  # each once, and not what nobody offers
+    whole = dict(
+        zip(texts, O200kCounter().count([*texts], [item.prompt_text for item in ds.dataset.catalog]), strict=True)
+    )
+    assert res.to_frame()["tokens"].tolist() == [(whole["refund"] + whole["cancel"]) / 2, whole["refund"]]
