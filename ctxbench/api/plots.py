@@ -234,8 +234,8 @@ class Plots:
 
         A filled mark is significant, a hollow one is not: p is Holm-corrected over the comparisons of the
         dataset. Against the run's baseline these are, for `completeness` and `tokens`, both metrics of all selectors,
-        as in `to_frame`; else what the plot shows. An interval is of the one difference alone. Beside it stands on how
-        many queries the selector is higher and lower. Selectors stand in the order of the run, the first on top.
+        as on the run's page; else what the plot shows. An interval is of the one difference alone. Next to it is on
+        how many queries the selector is higher and lower. Selectors are in the order of the run, the first on top.
 
         Args:
             metric: the name of one that was asked for.

@@ -159,6 +159,10 @@ def test_the_plot_of_the_front_is_drawn_of_its_frame(tuned):
     assert recommended.get_xdata() == [chosen.tuning["tokens"].value]
     with pytest.raises(UnknownNameError, match="unknown metric 'token'; did you mean 'tokens'"):
         tuned.plot.front(x="token")
+    within, shown = tuned.plot.within(100, style="dark_background"), tuned.plot.front(style={"axes.facecolor": "black"})
+    assert (within.get_xlabel(), within.get_ylabel()) == (axes.get_xlabel(), axes.get_ylabel())
+    assert all(panel.get_facecolor() == (0.0, 0.0, 0.0, 1.0) for panel in (within, shown))
+    assert axes.get_facecolor() == (1.0, 1.0, 1.0, 1.0)
 
 
 def test_the_best_setting_within_a_limit_is_marked(tuned):
