@@ -545,12 +545,15 @@ def styled(style: Style) -> Iterator[None]:
     """
     from matplotlib import pyplot as plt
 
+    if style is None:
+        yield
+        return
+    plt.draw_if_interactive()  # loads the backend: a notebook's changes settings as it is loaded, and these must stay
     with plt.rc_context():
-        if style is not None:
-            try:
-                plt.style.use(style)
-            except (OSError, KeyError, TypeError, ValueError) as error:
-                raise ParameterError(Message("api.style", style=style, reason=error)) from error
+        try:
+            plt.style.use(style)
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise ParameterError(Message("api.style", style=style, reason=error)) from error
         yield
 
 
