@@ -548,7 +548,8 @@ def styled(style: Style) -> Iterator[None]:
     if style is None:
         yield
         return
-    plt.draw_if_interactive()  # loads the backend: a notebook's changes settings as it is loaded, and these must stay
+    # this loads the backend: a notebook's changes settings as it is loaded, and these must stay
+    plt.draw_if_interactive()  # type: ignore[no-untyped-call]
     with plt.rc_context():
         try:
             plt.style.use(style)
