@@ -21,13 +21,13 @@ from ctxbench.api.inputs import Data, make_frame, opened
 from ctxbench.api.plots import Style, draw_grid, new_axes, styled
 from ctxbench.api.results import Results
 from ctxbench.api.selectors import EmbedderGiven, Preset, Recorded, embedder_name, selector_spec
-from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.dataset import TREC, Dataset
 from ctxbench.evaluation import runner
 from ctxbench.evaluation.experiment import DEFAULT_METRICS, Experiment, read_groups
 from ctxbench.evaluation.inputs import Prepared, open_experiment, prepare
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.io.console import ProgressListener, nothing_said, silent
-from ctxbench.io.errors import Message, ParameterError, UnknownNameError, check_known, raise_first
+from ctxbench.io.errors import Message, ParameterError, UnknownNameError, check_choice, check_known, raise_first
 from ctxbench.report import tuning_document
 from ctxbench.report.charts import ink, lines, mark_numbers
 from ctxbench.report.tuning_tables import advice, all_advice, console_table, setting_text
@@ -52,6 +52,7 @@ def evaluate(
     sample: int = 0,
     metrics: Sequence[str] | None = None,
     groups: str | Sequence[str] | Mapping[str, str] = (),
+    judged: str = "",
     embedder: EmbedderGiven = "minilm",
     counter: str = "o200k",
     seed: int = 0,
@@ -74,6 +75,10 @@ def evaluate(
         groups: fields of items, such as `conversation`, `path` or `metadata.document`, or such fields by name. Items
             of one value are ranked as one group by metrics such as `conversation:R@5`; if none is named, by `R@5`,
             `R@10` and `nDCG@10` of the group. Every item must have the field.
+        judged: `"trec"` = as trec_eval judges labels: every item of grade 1 or 2 is required for itself, nDCG takes
+            the grade as gain, an item without a label is irrelevant, and a query is measured if it has any label.
+            Alternatives and items of the session count as any others. nDCG, R, P, RR, AP and Success then equal those
+            of ir_measures. Empty = as ctxbench judges.
         embedder: its name, such as `minilm`, or a function from a list of texts to an array of their vectors, shape
             (n_texts, n_dimensions).
         counter: what counts prompt tokens, such as `o200k`.
@@ -98,6 +103,7 @@ def evaluate(
     several = [selectors] if isinstance(selectors, str) else selectors
     named = several if isinstance(several, Mapping) else {str(name): name for name in several}
     raise_first((not named, Message("api.no-selectors")))
+    check_choice("judged", judged or TREC, [TREC])
     if baseline is not None and baseline not in named:
         raise UnknownNameError("baseline", baseline, named)
     experiment = Experiment(
@@ -110,6 +116,7 @@ def evaluate(
         metrics=DEFAULT_METRICS if metrics is None else tuple(metrics),
         metrics_named=metrics is not None,
         groups=read_groups(groups),
+        judged=judged,
         embedder=embedder_name(embedder),
         tokens=counter,
         seed=seed,

@@ -39,7 +39,7 @@ from ctxbench.model.selection import offered_at
 from ctxbench.report.check_document import summary
 from ctxbench.report.check_texts import ALLOW_REMOVED
 from ctxbench.report.document import console_text
-from ctxbench.report.run_tables import comparison_table, with_titles
+from ctxbench.report.run_tables import comparison_table, judged_note, with_titles
 from ctxbench.report.run_text import FigureTable, figure_table
 
 if TYPE_CHECKING:
@@ -401,11 +401,15 @@ class Results:
         )
 
     def _repr_html_(self) -> str:
-        failed = "".join(f"<p>{escape(line)}</p>" for line in self._failures())
-        return f"{self._table().to_html(index=False, border=0)}{failed}"
+        notes = "".join(f"<p>{escape(line)}</p>" for line in self._notes())
+        return f"{self._table().to_html(index=False, border=0)}{notes}"
 
     def __repr__(self) -> str:
-        return "\n".join([self._table().to_string(index=False), *self._failures()])
+        return "\n".join([self._table().to_string(index=False), *self._notes()])
+
+    def _notes(self) -> list[str]:
+        """How labels were judged, if in another way than usual, and the failures."""
+        return [*judged_note(self.summary.manifest), *self._failures()]
 
     def _table(self) -> pd.DataFrame:
         """The table of the console as texts: means with intervals; `*` = significantly different from the baseline."""

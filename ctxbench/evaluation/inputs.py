@@ -21,7 +21,7 @@ from ctxbench.io.console import nothing_said
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, suggest
 from ctxbench.io.files import cache_dir, file_name
 from ctxbench.io.rows import YamlForm
-from ctxbench.model.arrays import FactCodes, IntArray
+from ctxbench.model.arrays import FactCodes, Grade, IntArray
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.strategies import Analyses, Step
 from ctxbench.pipelines.fits import calibration_faults, fit_notices
@@ -241,7 +241,8 @@ class _ExperimentForm(YamlForm):
     def dataset(self, index: int, name: str, opening: Callable[[str], Dataset]) -> _OpenDataset | None:
         """One of the datasets, cut to the split and the sample."""
         experiment, where = self.experiment, ("datasets", index)
-        full = selected = self.attempt(partial(opening, name), *where)
+        full = self.attempt(partial(opening, name), *where)
+        full = selected = None if full is None else full.judged_by(experiment.judged)
         if selected is not None and experiment.split:
             selected = self.attempt(partial(selected.split, experiment.split), "split")
         of_split = selected
@@ -252,7 +253,10 @@ class _ExperimentForm(YamlForm):
             return None
         if not len(selected.measured()):
             command = shlex.join(["ctxbench", "data", "label", name])
-            self.fault(Message("evaluation.dataset-without-labels", dataset=selected.name, command=command), *where)
+            message = Message("evaluation.dataset-without-labels", dataset=selected.name, command=command)
+            if any(label.grade == Grade.HELPFUL for label in selected.labels):
+                message = Message("evaluation.dataset-only-helpful", dataset=selected.name)
+            self.fault(message, *where)
         return _OpenDataset(
             selected=selected,
             full=full,

@@ -71,6 +71,7 @@ class DatasetRun:
         self.values_key = content_key(
             [str(metric) for metric in self.metrics],
             prepared.experiment.groups,
+            *filter(None, [self.dataset.judged_as]),
             prepared.counter.name,
             prepared.item_tokens[name].tolist(),
             code_hash(),
@@ -83,6 +84,7 @@ class DatasetRun:
             MEANING,
             self.dataset.hash,
             [query.id for query in self.dataset.queries],  # the hash is the same in any order, answers are not
+            *filter(None, [self.dataset.judged_as]),  # the oracle answers by what is required
             selector.describe(),
             None if external else [code_hash(), versions()],
         )
@@ -460,6 +462,7 @@ def manifest(prepared: Prepared, selectors: Mapping[str, Selector], *, commit: s
             "metrics": [str(metric) for metric in prepared.metrics],
             "metrics_named": experiment.metrics_named,
             **({"groups": dict(experiment.groups)} if experiment.groups else {}),
+            **({"judged": experiment.judged} if experiment.judged else {}),
         },
         "datasets": {
             name: {

@@ -24,7 +24,6 @@ from ctxbench.evaluation.runner import Quantiles
 from ctxbench.evaluation.statistics import Comparison, Estimate
 from ctxbench.io.console import is_plain, show_tables
 from ctxbench.io.errors import count, one_line
-from ctxbench.model.arrays import Grade
 from ctxbench.model.registry import pipelines_in
 from ctxbench.model.resources import EMBEDDER, kind_of
 from ctxbench.model.strategies import built_step
@@ -38,6 +37,7 @@ from ctxbench.report.run_tables import (
     column_words,
     comparison_table,
     glance,
+    judged_note,
     run_answer,
     selector_titles,
     table_notes,
@@ -291,6 +291,7 @@ def _common(manifest: Mapping[str, Any], metrics: Iterable[Metric]) -> Iterator[
         drawn = f"groups whole, drawn by hash with seed {manifest['experiment']['seed']}"
         yield f"* Sample: at most {sample:,} queries a dataset, {drawn}; the headings say how many of how many."
     yield "* Values are means over queries with their 95% intervals; what the model then calls is not measured."
+    yield from (f"* {note}" for note in judged_note(manifest))
     yield f"* Columns. {escaped(column_words((str(metric), metric) for metric in metrics))}"
     for name in manifest["selectors"]:
         about, values = about_selector(manifest, name)
@@ -332,8 +333,7 @@ def _about(summary: DatasetSummary, dataset: Dataset) -> Iterator[str]:
 
 def _requirements(dataset: Dataset) -> int:
     """How many requirements the queries that are measured with have, alternatives counted once."""
-    required = [label for label in dataset.judged().labels if label.grade == Grade.REQUIRED]
-    return len({(label.query, label.alternatives or label.item.id) for label in required})
+    return sum(map(len, dataset.judged().required.values()))
 
 
 def _texts(notes: Any) -> Iterable[str]:
@@ -494,7 +494,10 @@ def figure_table(
         groups={dataset.dataset: len(metrics) for dataset in summary.datasets},
         heads=tuple(map(wording.axis_title, metrics)) * len(summary.datasets),
         rows={title: tuple(figures) for title, figures in rows.items()},
-        notes=tuple(_figure_notes(rows, comparisons, titles[base], [str(metric) for metric in metrics])),
+        notes=(
+            *_figure_notes(rows, comparisons, titles[base], [str(metric) for metric in metrics]),
+            *judged_note(summary.manifest),
+        ),
     )
 
 

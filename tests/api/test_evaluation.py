@@ -12,6 +12,7 @@ import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import ir_measures
 import numpy as np
 import pytest
 
@@ -352,6 +353,16 @@ def test_the_page_on_python_runs(tmp_path):
     assert verdicts["words"] == "worse"
 
 
+def test_the_frames_of_the_page_on_python_run():
+    blocks = (ROOT / "experiments" / "guide" / "python.md").read_text("utf-8").split("```python\n")[1:]
+    (shown,) = [block.split("```")[0] for block in blocks if "qrels = " in block]
+    names: dict = {"ctxbench": ctxbench}
+    exec(shown, names)
+    assert names["docs"].labels["grade"].tolist() == [1, 2]
+    assert "trec_eval" in repr(ctxbench.evaluate(names["docs"], ["bm25"], judged="trec", **CHEAP))
+    assert "trec_eval" not in repr(ctxbench.evaluate(names["docs"], ["bm25"], **CHEAP))
+
+
 class TestStep:
     @dataclass(frozen=True)
     class Nothing(ctxbench.Strategy):
@@ -490,3 +501,85 @@ def test_paraphrases_are_compared_by_group():
     assert by_query["high"] < 0 < by_group["high"]
     alone = res.compare("roots", metrics=["tokens"], by_group=True)
     assert alone["difference"].tolist() == res.compare("roots", metrics=["tokens"])["difference"].tolist()
+
+
+# ------------------------------------------------------------------------------------- judged as trec_eval does
+
+RANKED = ("nDCG@10", "nDCG", "R@5", "RR", "P@5", "AP", "Success@1")
+
+
+@pytest.mark.parametrize("name", ["smoke", "followups"])
+def test_judged_as_trec_eval_does_every_query_has_the_value_of_ir_measures(name):
+    results = ctxbench.evaluate(
+        ROOT / "datasets" / name, ["bm25", "random"], metrics=[*RANKED, "completeness"], judged="trec", **CHEAP
+    )
+    (data,) = results.datasets.values()
+    batch = data.batch()
+    qrels, expected = {}, {}
+    for label in data.labels:
+        qrels.setdefault(label.query, {})[label.item.id] = label.grade
+    assert any(max(grades.values()) < 2 or len(grades) > 1 for grades in qrels.values())
+    for selector in results.selectors:
+        run = {query: {} for query in qrels}
+        for block in results.run.load(data.name, selector).answers.blocks():
+            start, items = block.candidates.ranking()
+            for index, query in enumerate(block.queries):
+                ranked = [data.catalog.ids[item] for item in items[start[index] : start[index + 1]].tolist()]
+                first, end = batch.session_start[index : index + 2]
+                session = {data.catalog.ids[item] for item in batch.session_item[first:end].tolist()}
+                ids = [item for item in ranked if item not in session][:100]
+                run[query] = {item: -float(rank) for rank, item in enumerate(ids)}
+        for value in ir_measures.iter_calc(list(map(ir_measures.parse_measure, RANKED)), qrels, run):
+            expected[selector, value.query_id, str(value.measure)] = value.value
+    frame = results.per_query().melt(["selector", "query"], RANKED).dropna()
+    ours = {(row.selector, row.query, row.variable): row.value for row in frame.itertuples()}
+    assert ours == pytest.approx(expected, abs=1e-9)
+
+
+HELPFUL = [{"query": "q1", "item": "mail", "grade": 1}, {"query": "q2", "item": "wiki", "grade": 0}]
+
+
+def helpful_only(labels=HELPFUL):
+    items = [{"name": name, "description": f"Opens the {name}"} for name in ("mail", "wiki", "map")]
+    queries = [{"query": f"q{n}", "text": text} for n, text in enumerate(("mail", "wiki", "map"), 1)]
+    return ctxbench.dataset(items, queries, labels)
+
+
+def test_a_query_with_grade_1_alone_counts_where_trec_eval_judges():
+    metrics = ["R@1", "nDCG@10", "P@1", "completeness", "abstention"]
+    results = ctxbench.evaluate(helpful_only(), ["bm25", "oracle"], metrics=metrics, judged="trec", **CHEAP)
+    assert results.per_query().query("selector == 'bm25'")[["query", "R@1", "P@1"]].values.tolist() == [
+        ["q1", 1.0, 1.0],
+        ["q2", 0.0, 0.0],  # its labels have nothing relevant; q3 has no label
+    ]
+    assert results.to_frame().loc["oracle", ["completeness", "abstention"]].tolist() == [1.0, 1.0]
+    assert results.run.read("manifest.json")["experiment"]["judged"] == "trec"
+    with pytest.raises(InputError, match="judged"):
+        ctxbench.evaluate(helpful_only(HELPFUL[:1]), ["bm25"], metrics=metrics, **CHEAP)
+    with pytest.raises(ParameterError, match="'trek'"):
+        ctxbench.evaluate(helpful_only(), ["bm25"], judged="trek", **CHEAP)
+
+
+def test_an_experiment_is_judged_as_it_says_and_its_run_is_read_again(tmp_path, capsys):
+    text = f"name: e\ndatasets: [{SMOKE}]\nselectors: [bm25]\nembedder: hashing\ntokens: chars/4\nmetrics: [R@5]\n"
+    (tmp_path / "e.yaml").write_text(f"{text}judged: trec\n", encoding="utf-8")
+    trec = ctxbench.run(tmp_path / "e.yaml", out=tmp_path / "trec")
+    (tmp_path / "e.yaml").write_text(text, encoding="utf-8")
+    plain = ctxbench.run(tmp_path / "e.yaml", out=tmp_path / "plain")
+    assert trec.to_frame().loc["bm25", "R@5"] != plain.to_frame().loc["bm25", "R@5"]
+    shutil.rmtree(tmp_path / "trec" / "report.html", ignore_errors=True)
+    report_run(tmp_path / "trec", ReportTargets())
+    assert "trec_eval" in capsys.readouterr().out
+    assert str(ctxbench.check(trec, trec).verdict) == "same"
+    assert str(ctxbench.check(trec, plain).verdict) == "not comparable"
+    assert str(ctxbench.check(trec, tmp_path / "plain").verdict) == "not comparable"
+
+
+def test_one_run_folder_takes_both_ways_of_judging(tmp_path):
+    metrics = {"metrics": ["R@5", "completeness"], "out": tmp_path / "run"}
+    selectors = ["bm25", "oracle"]
+    plain = ctxbench.evaluate(SMOKE, selectors, **metrics, **CHEAP).to_frame()
+    trec = ctxbench.evaluate(SMOKE, selectors, judged="trec", **metrics, **CHEAP).to_frame()
+    assert trec.loc["oracle", "completeness"] == 1  # asked again: it offers what is required
+    assert not trec.equals(plain)
+    assert ctxbench.evaluate(SMOKE, selectors, **metrics, **CHEAP).to_frame().equals(plain)

@@ -72,6 +72,14 @@ def test_the_best_of_a_column_is_bold_with_all_that_look_the_same(res):
     assert [line.count("**") // 2 for line in lines[2:6]] == [sum(bold[name]) for name in bold]
 
 
+def test_how_labels_were_judged_is_below_the_table():
+    plain, trec = (
+        ctxbench.evaluate(SMOKE, ["bm25"], judged=judged, **CHEAP).to_markdown(bold=None) for judged in ("", "trec")
+    )
+    assert "trec_eval" in trec
+    assert "trec_eval" not in plain
+
+
 def test_several_datasets_are_groups_of_columns_and_one_family():
     selectors = {"all": "everything", "first": ctxbench.pipeline("bm25", refine=[{"first": {"n": 1}}])}
     both = ctxbench.evaluate([small("a_b"), small("c")], selectors, baseline="first", **CHEAP)
