@@ -20,7 +20,7 @@ import ctxbench
 from ctxbench.cli.run import ReportTargets, report_run
 from ctxbench.datasets.files import create_dataset
 from ctxbench.evaluation.inputs import open_experiment
-from ctxbench.evaluation.run_folder import HEADLINE, RunFolder, summarise_run
+from ctxbench.evaluation.run_folder import RunFolder, summarise_run
 from ctxbench.evaluation.runner import run
 from ctxbench.io.errors import InputError, ParameterError, UnknownNameError, UserError
 from ctxbench.labelling.evals import import_evals
@@ -121,14 +121,16 @@ def test_every_metric_that_was_named_is_in_the_frame_with_its_comparison_and_in_
     for name in compared:
         assert np.isfinite(docs[[f"{name} difference", f"{name} p", f"{name} p at floor"]].tolist()).all()
         assert docs[f"{name} low"] <= docs[name] <= docs[f"{name} high"]
-    together = named.compare("docs", metrics=compared).set_index("metric")
-    assert [docs[f"{name} difference"] for name in compared] == together["difference"].tolist()
+    together = named.compare(baseline="words", metrics=compared).set_index(["selector", "metric"])
+    for name in compared:
+        assert (docs[f"{name} difference"], docs[f"{name} p"]) == tuple(
+            together.loc[("docs", name)][["difference", "p"]]
+        )
     usual = ctxbench.evaluate(SMOKE, selectors, baseline="words", **CHEAP).to_frame(intervals=True).loc["docs"]
-    assert [docs[f"{name} p"] for name in HEADLINE] == [usual[f"{name} p"] for name in HEADLINE]
     assert "R@5 difference" not in usual.index
     assert frame.loc["all", ["nDCG@10", "nDCG@10 low"]].isna().all(), "it gives no ranking"
     heads = ("complete %", "prompt tokens", "nDCG@10 %", "R@5 %", "RR %", "BoR@5", "Success@3 %")
-    for text in (repr(named), named._repr_html_(), named.to_latex().replace("\\%", "%")):
+    for text in (repr(named), named._repr_html_()):
         assert all(head in text for head in heads)
 
 
@@ -147,7 +149,8 @@ def test_a_p_value_at_its_floor_is_said_to_be_one():
     first = ctxbench.pipeline("bm25", refine=[{"first": {"n": 1}}])
     found = ctxbench.evaluate(ds, {"first": first, "all": "everything"}, **CHEAP)
     frame = found.to_frame(intervals=True).loc["all"]
-    assert (frame["tokens p"], frame["tokens p at floor"], frame["completeness p at floor"]) == (0.0002, 1.0, 0.0)
+    assert frame["tokens p"] < 0.0002
+    assert (frame["tokens p at floor"], frame["completeness p at floor"]) == (1.0, 0.0)
     assert found.compare("all").set_index("metric")["p_at_floor"].to_dict() == {"completeness": False, "tokens": True}
     (dataset,) = found.summary.as_dict()["datasets"].values()
     told = dataset["selectors"]["all"]["against"]
@@ -249,12 +252,9 @@ def test_two_datasets_stand_one_below_the_other(results):
 
 
 def test_it_shows_itself_as_a_table(results):
-    html, latex, text = results._repr_html_(), results.to_latex(), repr(results)
-    for shown in (html, text):
+    for shown in (results._repr_html_(), repr(results)):
         assert "complete %" in shown
         assert "docs" in shown
-    assert r"complete \%" in latex
-    assert latex.startswith(r"\begin{tabular}")
 
 
 def test_a_run_folder_of_ones_own_is_gone_on_with_and_reported(tmp_path, capsys):
