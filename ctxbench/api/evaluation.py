@@ -72,8 +72,9 @@ def evaluate(
         groups: fields of items, such as `conversation`, `path` or `metadata.document`, or such fields by name. Items
             of one value are ranked as one group by metrics such as `conversation:R@5`; if none is named, by `R@5`,
             `R@10` and `nDCG@10` of the group. Every item must have the field.
-        embedder: its name, such as `minilm`, or a function from a list of texts to an array of their vectors, shape
-            (n_texts, n_dimensions).
+        embedder: its name, such as `minilm`; a mapping of `name` and options, such as `prompts`; or a function from a
+            list of texts to an array of their vectors, shape (n_texts, n_dimensions). A function with a parameter
+            `kind` gets `kind="query"` or `kind="item"`.
         counter: what counts prompt tokens, such as `o200k`.
         seed: of the resampling in statistics, and of the sample.
         out: the run folder. The next call continues it, and `ctxbench report` shows it unless a dataset is in memory
@@ -483,7 +484,7 @@ def tune(
         minimise, maximise: what is to be as small, or as large, as it can be: `tokens`, `completeness` ...; one of the
             two.
         policies: in their place, several by name, as in a policy file.
-        embedder: its name, or a function as for `evaluate`.
+        embedder: as for `evaluate`.
         counter: what counts prompt tokens.
         labels: which decide: `all`, `split` (those of the tuning split), or empty: all where there are few.
         sample: how many queries a split at most; 0 = all.

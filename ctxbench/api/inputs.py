@@ -346,21 +346,21 @@ def _frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pd.Data
     return frame[[*(name for name in columns if name in frame), *(name for name in frame if name not in columns)]]
 
 
-EmbedderGiven: TypeAlias = "str | EmbedderObject"
-"""An embedder as a user gives it: its name, an object, or a function from texts to an array."""
+EmbedderGiven: TypeAlias = "str | Mapping[str, Any] | EmbedderObject"
+"""An embedder as a user gives it: its name, a mapping of name and options, an object, or a function."""
 
 
 def embedder_name(embedder: EmbedderGiven) -> str:
     """The name of an embedder: itself, or that under which a function or an object is one in this process.
 
     Raises:
-        UserError: it is none of them, or the function fails on a first text.
+        UserError: it is none of them, an option is wrong, or the function fails on a first text.
     """
     if isinstance(embedder, str):
         return embedder
-    from ctxbench.search.embedders import named
+    from ctxbench.search.embedders import embedder_text, named
 
-    return named(embedder)
+    return str(embedder_text(embedder)) if isinstance(embedder, Mapping) else named(embedder)
 
 
 @dataclass(frozen=True)
@@ -390,7 +390,7 @@ def pipeline(
 
     Args:
         retrieve: how candidates are found: a name (`"bm25"`), `{name: parameters}`, or `{"merge": {source: ...}}`. The
-            `embedder` of `dense` is a name, or a function from a list of texts to an array, shape (n_texts, n_dims).
+            `embedder` of `dense` is as for `evaluate`.
         analyse: how a request becomes chunks.
         refine: what ranks, cuts and expands them, in order.
         format: how the prompt is made; None = as usual.

@@ -669,7 +669,7 @@ def select(
         tool_results: what tools have answered, as (tool name, text), for selectors that search with it.
         user, workspace: whose request it is: it sees their items and everybody's.
         time: when it is asked, ISO 8601: it sees what was there then. None = now.
-        embedder: its name, such as `minilm`, or a function as for `evaluate`.
+        embedder: as for `evaluate`.
         counter: what counts prompt tokens, such as `o200k`.
         ranker: orders what is offered: from dicts with the fields of items and `score` to a number for each, or to the
             dicts in another order.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -191,7 +191,8 @@ class Resources(Protocol):
     def get(self, name: str) -> Any:
         """The value of a resource, made at the first call.
 
-        `embedder` is a function from texts to their vectors, `embedder:MODEL` that of another model, `tokens` one from
+        `embedder` is a function from texts and their `kind` to vectors, `embedder:MODEL` that of another model, or of
+        one with options as JSON (`embedder:{"name": MODEL, "prompts": false}`), `tokens` one from
         a catalog to prompt tokens, with a method `texts` for any others (see below), and `chat:MODEL` one from
         conversations to replies (`ctxbench.search.chat_models`).
 
@@ -211,9 +212,9 @@ class Resources(Protocol):
     def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return the value stored under `key`, creating it at the first call."""
 
-    def vectors(self, texts: Sequence[str]) -> Float32Array:
-        """Unit vectors of `texts` by the resource `embedder`, shape (n_texts, n_dimensions)."""
-        return cast("Float32Array", self.get(EMBEDDER)(texts))
+    def vectors(self, texts: Sequence[str], *, kind: TextKind = "query") -> Float32Array:
+        """Unit vectors of `texts`, all of one kind, by the resource `embedder`, shape (n_texts, n_dimensions)."""
+        return cast("Float32Array", self.get(EMBEDDER)(texts, kind=kind))
 
     def tokens(self, catalog: Catalog, items: IntArray | None = None) -> IntArray:
         """Prompt tokens of items by the resource `tokens`, shape (n_items,).
@@ -251,6 +252,17 @@ class Resource(Protocol):
     @property
     def value(self) -> Any:
         """The value that steps get; computed once."""
+
+
+TextKind: TypeAlias = Literal["query", "item"]
+"""What a text is to a search: what is asked, or a part of what may be found."""
+
+
+class Embed(Protocol):
+    """A function from texts of one kind to their unit vectors, shape (n_texts, n_dimensions)."""
+
+    def __call__(self, texts: Sequence[str], *, kind: TextKind = "query") -> Float32Array:
+        """Return the vectors."""
 
 
 EMBEDDER = "embedder"  # the resource that makes vectors of texts
