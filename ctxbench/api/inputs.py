@@ -346,7 +346,7 @@ def _frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pd.Data
     return frame[[*(name for name in columns if name in frame), *(name for name in frame if name not in columns)]]
 
 
-EmbedderGiven: TypeAlias = "str | Mapping[str, Any] | EmbedderObject"
+EmbedderGiven: TypeAlias = "str | Mapping[str,Any] | EmbedderObject"
 """An embedder as a user gives it: its name, a mapping of name and options, an object, or a function."""
 
 

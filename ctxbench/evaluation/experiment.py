@@ -20,10 +20,9 @@ from ctxbench.io.documents import YamlPath, line_of, load_mapping
 from ctxbench.io.errors import Fault, Message, ParameterError, UserError, suggest
 from ctxbench.io.rows import YamlForm, is_file_name
 from ctxbench.model.formats import FileModel, Source, field_names, parsed, raise_located, validate, validate_partly
-from ctxbench.model.resources import Resources
+from ctxbench.model.resources import EmbedderSpec, Resources
 from ctxbench.pipelines.pipeline import PipelineError
 from ctxbench.search.embedders import embedder_text
-from ctxbench.search.embedding_models import EmbedderSpec
 from ctxbench.selectors.definition import Definition, definition_hash
 from ctxbench.selectors.definitions import (
     SelectorSpec,

@@ -1,15 +1,19 @@
-"""The protocol of resources, and indexes that catalogs with equal texts share."""
+"""The protocol of resources, the options of an embedder, and indexes that catalogs with equal texts share."""
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
+from ctxbench.io.errors import Message, ParameterError
 from ctxbench.model.arrays import Float32Array, IntArray, frozen
+from ctxbench.model.formats import FileModel, Given, Source, parsed, validate
 from ctxbench.model.items import Catalog, Item
 
 T = TypeVar("T")
@@ -274,3 +278,48 @@ FORMAT = "format"  # the resource that a step names in `uses` if it wants to kno
 def kind_of(resource: str) -> str:
     """The name of a resource without its model: `embedder` of `embedder:MODEL`."""
     return resource.partition(":")[0]
+
+
+class PromptsFields(FileModel):
+    """What is put in front of texts."""
+
+    noun = "prompts"
+    query: Given[str] = Field(None, description="In front of queries; by default what the model's files say.")
+    item: Given[str] = Field(None, description="In front of items; by default what the model's files say.")
+
+
+_PROMPTS: Any = PromptsFields | Literal[False] | None  # in a file
+
+
+class EmbedderSpec(FileModel):
+    """An embedder with options, which can be given wherever its name alone can."""
+
+    noun = "an embedder"
+    name: str = Field(min_length=1, description="Its name, such as `st:intfloat/e5-small-v2`.")
+    prompts: Annotated[PromptsFields | None, parsed(lambda value: None if value is False else value, _PROMPTS)] = Field(
+        None, description="What is put in front of texts; false = nothing. By default what the model's files say."
+    )
+    batch_size: Given[int] = Field(None, ge=1, description="The number of texts that the model gets at a time.")
+    device: Given[str] = Field(None, min_length=1, description="Where it computes, such as `cpu` or `cuda`.")
+    dtype: Given[Literal["float32", "float16", "bfloat16"]] = Field(
+        None, description="The number format it computes in; by default that of the weights."
+    )
+
+
+def read_spec(spec: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The name of an embedder and its options, from a mapping, or from JSON of one.
+
+    Raises:
+        ParameterError: the text is not JSON, or fields are unknown or wrong.
+    """
+    try:
+        data = json.loads(spec if isinstance(spec, str) else json.dumps(spec, default=dict))
+    except (TypeError, ValueError) as error:
+        raise ParameterError(Message("search.embedder-not-json", spec=spec, reason=error)) from error
+    content, faults = validate(EmbedderSpec, data, Source())
+    if content is None:
+        raise ParameterError(Message("search.embedder-fields", faults="; ".join(fault.message for fault in faults)))
+    options = content.model_dump(exclude_unset=True)
+    if options.get("prompts", ()) is None:
+        options["prompts"] = False
+    return options.pop("name"), options

