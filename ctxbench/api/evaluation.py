@@ -79,8 +79,9 @@ def evaluate(
             the grade as gain, an item without a label is irrelevant, and a query is measured if it has any label.
             Alternatives and items of the session count as any others. nDCG, R, P, RR, AP and Success then equal those
             of ir_measures. Empty = as ctxbench judges.
-        embedder: its name, such as `minilm`, or a function from a list of texts to an array of their vectors, shape
-            (n_texts, n_dimensions).
+        embedder: its name, such as `minilm`; a mapping of `name` and options, such as `prompts`; or a function from a
+            list of texts to an array of their vectors, shape (n_texts, n_dimensions). A function with a parameter
+            `kind` gets `kind="query"` or `kind="item"`.
         counter: what counts prompt tokens, such as `o200k`.
         seed: of the resampling in statistics, and of the sample.
         out: the run folder. The next call continues it, and `ctxbench report` shows it unless a dataset is in memory
@@ -519,7 +520,7 @@ def tune(
         minimise, maximise: what is to be as small, or as large, as it can be: `tokens`, `completeness` ...; one of the
             two.
         policies: in their place, several by name, as in a policy file.
-        embedder: its name, or a function as for `evaluate`.
+        embedder: as for `evaluate`.
         counter: what counts prompt tokens.
         labels: which decide: `all`, `split` (those of the tuning split), or empty: all where there are few.
         sample: how many queries a split at most; 0 = all.
