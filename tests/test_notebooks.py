@@ -101,12 +101,16 @@ def test_a_cell_that_fails_fails_the_run(tmp_path):
         SCRIPT["executed"](notebook, tmp_path)
 
 
-def test_what_differs_from_run_to_run_and_widgets_are_not_saved(tmp_path):
+def test_what_differs_from_run_to_run_widgets_and_progress_are_not_saved(tmp_path):
     source = """
 import tempfile
 from ipywidgets import interact
 from IPython.display import display
 print(tempfile.mkdtemp(), object())
+from ctxbench.io import console
+console.AFTER = console.EVERY_TERMINAL = -1
+with console.progress_listener(True) as listener:
+    listener("tiny, bm25", 1, 2)
 interact(lambda n: print(n), n=(1, 3))
 1"""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])

@@ -11,7 +11,7 @@ import threading
 import time
 import typing
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import TracebackType
@@ -366,6 +366,15 @@ class External:
         self._builds.clear()
         self._source.forget_notes()
         return notes
+
+    @contextmanager
+    def watched(self, on_answer: Callable[[], None]) -> Iterator[None]:
+        """Call a function after each answer inside the block, if the answers come singly."""
+        self._source.on_answer = on_answer
+        try:
+            yield
+        finally:
+            self._source.on_answer = None
 
     def select(self, batch: Batch, *, time: int = 0) -> Answers:
         """Ask for every request of the batch.
