@@ -321,7 +321,7 @@ class Progress:
                 self._handle = import_module("IPython.display").display(row, display_id=True)
             else:
                 self._handle.update(row)
-        elif sys.stderr is not None:
+        else:
             console = _console(_guard(sys.stderr), None)
             console.width = self._width = min(console.width - 1, _WIDEST)  # a full line might be broken
             with console.capture() as line:
