@@ -98,7 +98,7 @@ class Results:
 
         Example:
             >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], embedder="hashing", counter="chars/4")
-            >>> res.provenance["run"]["token counter"], res.provenance["statistics"]["correction"]
+            >>> res.provenance["run"]["token counter"], res.provenance["statistics"]["correction of p"]
             ('chars/4', 'Holm')
         """
         return Provenance(self.summary, self.run.timings())

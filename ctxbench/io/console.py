@@ -256,7 +256,7 @@ def nothing_said(_message: str) -> None:
 
 
 AFTER = 1.0  # seconds of silence first
-EVERY_TERMINAL = 0.1  # of a notebook, too
+EVERY_TERMINAL = 0.2  # of a notebook, too; a line takes 3 ms to draw
 EVERY_FILE = 10.0
 _WIDEST = 100  # columns of a bar
 _CLEARED = {"text/plain": "", "text/html": ""}

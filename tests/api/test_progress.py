@@ -142,3 +142,12 @@ def test_a_listener_that_is_kept_shows_nothing_after_the_end(make_terminal):
         pass
     listener("smoke, bm25", 1, 2)
     assert terminal.getvalue() == ""
+
+
+def test_an_import_shows_how_much_of_a_log_is_read(tmp_path, make_terminal):
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"text": "the area of a triangle", "offered": "*", "called": ["area"]}\n', "utf-8")
+    terminal = make_terminal()
+    ctxbench.from_file(log, ctxbench.catalog([{"name": "area"}, {"name": "mail"}]))
+    assert "reading traces, bytes" in terminal.getvalue()
+    assert not terminal.getvalue().split("\r")[-2].strip()
