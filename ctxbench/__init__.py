@@ -1,9 +1,10 @@
 """ctxbench measures what a context selector offers an AI agent's model, and how many tokens that costs.
 
 For notebooks and programs. Data: `load`, `dataset`, `catalog`, and `from_file` (a dataset from files of any kind).
-Selectors: names, `pipeline`, `answers`. Results: `evaluate` measures selectors on labels, `run` runs an experiment in
-YAML, `tune` finds the best preset, `check` compares with a baseline, `select` answers one request. Labels: `label` asks
-what requests need, `review` lists labels that look wrong. `conversation` shows the context of a stored reply.
+Selectors: names, `pipeline`, `steps`, `answers`; steps by functions: `rerank`, `retrieve`, `cut`. Results: `evaluate`
+measures selectors on labels, `run` runs an experiment in YAML, `tune` finds the best preset, `check` compares with a
+baseline, `select` answers one request. Labels: `label` asks what requests need, `review` lists labels that look wrong.
+`conversation` shows the context of a stored reply.
 
 The classes and functions for writing a strategy or plugin are here, too; `dir(ctxbench)` lists them. A name is imported
 when it is first used.
@@ -30,9 +31,13 @@ if TYPE_CHECKING:
         Preset as Preset,
         Selected as Selected,
         answers as answers,
+        cut as cut,
         pipeline as pipeline,
+        rerank as rerank,
+        retrieve as retrieve,
         select as select,
         step as step,
+        steps as steps,
     )
     from ctxbench.io.errors import (
         ParameterError as ParameterError,
@@ -83,7 +88,18 @@ _MODULES = {
         "review",
     ),
     "api.results": ("Checked", "Results", "check"),
-    "api.selectors": ("Preset", "Selected", "answers", "pipeline", "select", "step"),
+    "api.selectors": (
+        "Preset",
+        "Selected",
+        "answers",
+        "cut",
+        "pipeline",
+        "rerank",
+        "retrieve",
+        "select",
+        "step",
+        "steps",
+    ),
     "io.errors": ("ParameterError", "SelectorError", "UserError"),
     "model.arrays": ("Masks",),
     "model.candidates": (

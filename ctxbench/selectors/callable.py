@@ -396,16 +396,7 @@ class CallableSource(Source):
             ParameterError: it cannot be called so.
         """
         check_choice("send", send, SENDS)
-        raise_first(
-            (
-                not callable(function) or inspect.isclass(function),
-                f"callable must be a function or an object that can be called, got {function!r}",
-            ),
-            (
-                inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function),
-                "callable must be a plain function, got an async one; wrap it in asyncio.run",
-            ),
-        )
+        check_function(function)
         self._function = function
         self._send, self._batch = send, batch
         self._base = Path.cwd() if base is None else base
@@ -610,6 +601,39 @@ def _importable(folder: Path) -> None:
         sys.path.append(name)
 
 
+def check_function(function: object) -> None:
+    """Check that something can be called as a plain function.
+
+    Raises:
+        ParameterError: it is none, or a class or a coroutine function.
+    """
+    raise_first(
+        (
+            not callable(function) or inspect.isclass(function),
+            f"callable must be a function or an object that can be called, got {function!r}",
+        ),
+        (
+            inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function),
+            "callable must be a plain function, got an async one; wrap it in asyncio.run",
+        ),
+    )
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """Module and name of a function, or of the class of an object that can be called."""
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{getattr(named, '__module__', None) or ''}:{named.__qualname__}"
+
+
+def function_code(function: Callable[..., Any]) -> str:
+    """The name of a function, and a hash of its file and of the modules that were imported from beside it.
+
+    Each call gives another hash for a function that no module holds by its name: what is in it cannot be known.
+    """
+    description = _described(function, _spec_of(function), _source_of(function), Path.cwd())
+    return f"{description['callable']} {_hash([description])[:16]}"
+
+
 def _source_of(function: Callable[..., Any]) -> Path | None:
     named = inspect.unwrap(function)
     try:
@@ -638,9 +662,8 @@ def _described(function: Callable[..., Any], spec: str | None, source: Path | No
         module_file = getattr(sys.modules.get(target), "__file__", None)
         file = Path(module_file) if module_file else None
     if file is None or not file.is_file():
-        named = function if hasattr(function, "__qualname__") else type(function)
         return {
-            "callable": f"{getattr(named, '__module__', None) or ''}:{named.__qualname__}",
+            "callable": function_name(function),
             "unnamed": Message("selectors.callable-without-name", id=secrets.token_hex(8)),
         }
     if target.startswith(_PREFIX) or target.endswith(".py"):

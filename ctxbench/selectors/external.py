@@ -1,4 +1,4 @@
-"""External selectors by file of answers, callable, command or HTTP, with cached answers."""
+"""External selectors by file of answers, callable, command or HTTP, with cached answers; steps by functions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ import threading
 import time
 import typing
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager, nullcontext
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, ClassVar, TypeAlias, cast
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -36,11 +39,17 @@ from ctxbench.io.errors import (
 )
 from ctxbench.io.files import cache_dir, make_folder, read_bytes, readable
 from ctxbench.io.secrets import shown_arguments, shown_url
+from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, firsts
+from ctxbench.model.candidates import BY_FUNCTION, Candidates, Rule, reranked
 from ctxbench.model.formats import Source as Origin
 from ctxbench.model.formats import validate
 from ctxbench.model.requests import Batch, Query
+from ctxbench.model.resources import Resources
+from ctxbench.model.strategies import Strategy, later
+from ctxbench.pipelines.features import RETRIEVED
 from ctxbench.search.chunking import js_trim
-from ctxbench.selectors.callable import CallableSource, load_callable
+from ctxbench.search.dense import DEPTH, ranked_by
+from ctxbench.selectors.callable import CallableSource, function_code, function_name, load_callable
 from ctxbench.selectors.protocol import (
     EXTERNAL_BLOCKS,
     MOST_REPEATS,
@@ -586,3 +595,152 @@ def external_name(kind: str, block: Mapping[str, Any]) -> str:
 def _offer(answer: Answer) -> tuple[Any, ...]:
     """The parts of an answer that repeats are compared by: rows, scores, choice."""
     return (answer.item, answer.score, answer.chosen, answer.ranked)
+
+
+ResultsOf: TypeAlias = Callable[[Query, Candidates, int], Sequence[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class ByFunction(Strategy):
+    """What steps share that a function of Python decides: it is called once per request.
+
+    Attributes:
+        function: the function; descriptions have its name, and in `code` a hash of its file.
+    """
+
+    function: Callable[..., Any] = field(metadata={"written": function_name})
+
+    @cached_property
+    def code(self) -> str:
+        """The name of the function and a hash of its file; see `function_code`."""
+        return function_code(self.function)
+
+    def ask(self, query: Query, request: int, read: Callable[[Any, Any], Any], *arguments: Any) -> Any:
+        """What the function returns for a request.
+
+        Args:
+            query, request: of which request.
+            read: makes an array of it; called with what the function returns, and its last argument.
+            arguments: of the function, which gets copies.
+
+        Raises:
+            SelectorError: it fails, or `read` does; names the query.
+        """
+        try:
+            return read(self.function(*map(copy, arguments)), arguments[-1])
+        except Exception as error:
+            reason = error if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            values = {"function": function_name(self.function), "query": query.batch.ids[request], "reason": reason}
+            raise SelectorError(Message("selectors.function-failed", **values)) from error
+
+
+def _numbers(answer: Any, results: Sized, *, skip: bool = False) -> FloatArray:
+    """Finite numbers, one per result, shape (n_results,).
+
+    Raises:
+        ParameterError: it is something else; with `skip`, None and NaN are NaN.
+    """
+    values = np.asarray(answer, dtype=np.float64)
+    wrong = np.isinf(values) if skip else ~np.isfinite(values)
+    if values.shape != (len(results),):
+        raise ParameterError(Message("selectors.function-shape", n=len(results), shape=values.shape))
+    for index in np.flatnonzero(wrong).tolist():
+        raise ParameterError(Message("selectors.function-number", value=values[index], n=index + 1))
+    return values
+
+
+def _by_order(answer: Any, results: Sequence[Any]) -> FloatArray:
+    """The numbers of a `Ranker`, or those of the order that it returns, shape (n_results,)."""
+    answer = list(answer)
+    order = {id(result): -index for index, result in enumerate(answer)}
+    reordered = order.keys() == set(map(id, results))
+    return _numbers([order[id(result)] for result in results] if reordered else answer, results)
+
+
+def _offered(answer: Any, scores: Sized) -> BoolArray:
+    """Which of the candidates are offered, shape (n,), from their number or a mask.
+
+    Raises:
+        ParameterError: it is neither.
+    """
+    offered = np.asarray(answer)
+    if offered.shape == () and offered.dtype.kind in "iu" and offered >= 0:
+        offered = np.arange(len(scores)) < offered
+    if offered.shape != (len(scores),) or offered.dtype.kind != "b":
+        raise ParameterError(Message("selectors.function-cut", n=len(scores), got=answer))
+    return offered
+
+
+@dataclass(frozen=True)
+class Rerank(ByFunction):
+    """Orders what is offered to a request by the scores of a function; what it does not score comes behind.
+
+    Attributes:
+        top: how many it scores, the first ones; 0 = all.
+        keeps: the column that keeps the scores before.
+        results: for a `Ranker`, from query, candidates and the index of a request to its results, one per offered row,
+            in order; None = the function takes texts.
+    """
+
+    top: int = 0
+    keeps: str = later(RETRIEVED)
+    results: ResultsOf | None = field(default=None, metadata={"later": True})
+    orders: ClassVar[bool] = True
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"top": (0, math.inf)}
+
+    def __call__(self, query: Query, candidates: Candidates, _: Resources) -> Candidates:
+        """Replace the scores by those of the function."""
+        score, searched = candidates.score.copy(), candidates.tier > 0
+        all_rows = candidates.by_request(searched)
+        for request, offered in candidates.by_request(candidates.chosen & searched).items():
+            rows = offered[: self.top or None]
+            score[rows] = scores = self._scores(query, candidates, request, rows)
+            rest = np.setdiff1d(all_rows[request], rows)
+            ranks = np.cumsum(firsts(candidates.tier[rest], candidates.score[rest]))  # equal ones stay equal
+            score[rest] = scores.min() - max(1.0, abs(scores.min())) * ranks / len(all_rows[request])
+        before = candidates.columns.get(self.keeps, candidates.score)
+        return reranked(candidates.with_columns(**{self.keeps: before}), score)
+
+    def _scores(self, query: Query, candidates: Candidates, request: int, rows: IntArray) -> FloatArray:
+        """The scores of some offered rows of a request, shape (n_rows,)."""
+        if self.results is not None:
+            return cast("FloatArray", self.ask(query, request, _by_order, self.results(query, candidates, request)))
+        texts = tuple(query.batch.catalog[item].search_text for item in candidates.item[rows].tolist())
+        return cast("FloatArray", self.ask(query, request, _numbers, query.batch.requests[request].text, texts))
+
+
+@dataclass(frozen=True)
+class RetrieveByFunction(ByFunction):
+    """Finds the items to which a function gives a score.
+
+    Attributes:
+        depth: how many items are found for a request, >= 1.
+    """
+
+    depth: int = DEPTH
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"depth": (1, math.inf)}
+
+    def __call__(self, query: Query, _: Resources) -> Candidates:
+        """Score what each request may get."""
+        batch = query.batch
+        texts = [item.search_text for item in batch.catalog]
+        scores = np.full((len(batch), len(texts)), np.nan)
+        for request, mask in enumerate(batch.eligible):
+            if mask.any():
+                texts_allowed = tuple(text for text, allowed in zip(texts, mask.tolist(), strict=True) if allowed)
+                scores[request, mask] = self.ask(
+                    query, request, partial(_numbers, skip=True), batch.requests[request].text, texts_allowed
+                )
+        return ranked_by(list(scores), ~np.isnan(scores), depth=self.depth)
+
+
+@dataclass(frozen=True)
+class CutByFunction(ByFunction):
+    """Offers as many items of a ranking, or those of them, as a function of their scores says."""
+
+    def __call__(self, query: Query, candidates: Candidates, _: Resources) -> Candidates:
+        """Exclude the others."""
+        out = np.zeros(len(candidates), dtype=np.bool_)
+        for request, rows in candidates.by_request(candidates.chosen & candidates.ranked).items():
+            out[rows] = ~self.ask(query, request, _offered, candidates.score[rows])
+        return candidates.exclude(out, Rule.of(BY_FUNCTION, function=function_name(self.function)))
