@@ -158,7 +158,8 @@ def report_run(path: Path, targets: ReportTargets) -> None:
     experiment = manifest["experiment"]
     split, sample = str(experiment.get("split", "")), int(experiment.get("sample", 0))
     targets.refuse(dataset_inputs(*(reference for reference, _ in recorded.values()), base=base))
-    opened = {name: open_dataset(reference, base=base) for name, (reference, _) in recorded.items()}
+    judged = str(experiment.get("judged", ""))
+    opened = {name: open_dataset(reference, base=base).judged_by(judged) for name, (reference, _) in recorded.items()}
     datasets = {
         n: select_queries(d, split=split, sample=sample, seed=int(experiment["seed"])) for n, d in opened.items()
     }

@@ -293,6 +293,7 @@ def _datasets_of_run(
     for name, about in manifest["datasets"].items():
         try:
             full_dataset = opened[name] if name in opened else open_dataset(str(about["reference"]), base=base)
+            full_dataset = full_dataset.judged_by(str(experiment.get("judged", "")))
             split, sample = str(experiment.get("split", "")), int(experiment.get("sample", 0))
             dataset = select_queries(full_dataset, split=split, sample=sample, seed=int(experiment["seed"]))
         except UserError as error:
