@@ -57,7 +57,7 @@ def test_it_is_a_table_ready_to_paste(res):
     assert len(lines) == 2 + sum(map(len, facts.values()))
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {4}
     text = facts.to_latex()
-    assert r"mine|50\%\_ &" in text
+    assert r"mine$|$50\%\_ &" in text
     assert text.count(r"\\") == len(lines) - 1
     assert max(map(len, re.findall("[0-9a-f]+", text))) <= 16  # a hash may be broken
     assert facts._repr_html_().count("<tr>") == len(lines) - 2
