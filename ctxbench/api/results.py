@@ -113,7 +113,7 @@ class Results:
             >>> res.provenance["run"]["token counter"], res.provenance["statistics"]["correction of p"]
             ('chars/4', 'Holm')
         """
-        return Provenance(self.summary, self.run.timings())
+        return Provenance(self.summary, self._against, self.run.timings())
 
     @property
     def plot(self) -> Plots:

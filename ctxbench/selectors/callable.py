@@ -8,6 +8,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import json
 import os
 import secrets
 import signal
