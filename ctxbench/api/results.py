@@ -113,7 +113,8 @@ class Results:
             >>> res.provenance["run"]["token counter"], res.provenance["statistics"]["correction of p"]
             ('chars/4', 'Holm')
         """
-        return Provenance(self.summary, self._against, self.run.timings())
+        tests = {metric: comparison.test for (*_, metric), comparison in self._against.items()}
+        return Provenance(self.summary, tests, self.run.timings())
 
     @property
     def plot(self) -> Plots:

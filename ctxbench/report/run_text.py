@@ -331,20 +331,15 @@ class Provenance(dict[str, dict[str, Any]]):
 
     Args:
         summary: of the run.
-        compared: by dataset and selector, the comparison with the baseline on each metric.
+        tests: by metric, the test of the comparisons with the baseline.
         timings: of the run folder; empty where they are lost.
     """
 
-    def __init__(
-        self,
-        summary: RunSummary,
-        compared: Mapping[tuple[str, str], Mapping[str, Comparison]],
-        timings: Mapping[str, Any],
-    ) -> None:
+    def __init__(self, summary: RunSummary, tests: Mapping[str, str], timings: Mapping[str, Any]) -> None:
         manifest, facts = summary.manifest, run_facts(summary.manifest)
         rows = [row for dataset in summary.datasets for row in dataset.selectors]
         used = [
-            *((f"test: {test.test}", metric) for tests in compared.values() for metric, test in tests.items()),
+            *((f"test: {test}", metric) for metric, test in tests.items()),
             *(
                 (f"{estimate.interval.level:.0%} interval: {estimate.interval.method}", metric)
                 for row in rows
