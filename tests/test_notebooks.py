@@ -101,7 +101,7 @@ def test_a_cell_that_fails_fails_the_run(tmp_path):
         SCRIPT["executed"](notebook, tmp_path)
 
 
-def test_what_differs_from_run_to_run_widgets_and_progress_are_not_saved(tmp_path):
+def test_what_differs_from_run_to_run_and_widgets_are_not_saved(tmp_path):
     source = """
 import tempfile
 from ipywidgets import interact
