@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
 from ctxbench.evaluation.comparisons import worth_of
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.statistics import LEVEL
+from ctxbench.io.errors import Message, ParameterError, UserError
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.selectors.selector import Value
 from ctxbench.tuning.cut_families import LineSettings, SweptSettings, sweep
@@ -47,13 +48,14 @@ from ctxbench.tuning.results import FullRanking, QuerySet
 from ctxbench.tuning.setting_lines import (
     Collector,
     Front,
+    OutputCache,
     SettingRunner,
     ThresholdLine,
     draw_settings,
     setting_line,
     show_lines,
 )
-from ctxbench.tuning.tunables import FIRST_N, ExpansionSweep, Tunable, why_not_exact
+from ctxbench.tuning.tunables import FIRST_N, ExpansionSweep, Tunable, setting_text, why_not_exact
 
 MIN_QUERIES = 20  # every measure of a policy must apply to as many queries, or nothing is recommended
 MAX_FACTOR = 10  # if even this many times as many labels would not be enough, more are unlikely to help
@@ -462,12 +464,16 @@ class Competitor:
         query_set: the tuning set.
         full_ranking: its ranking of the tuning set.
         rankings: the same, measured at every length.
+        policies: what is measured.
     """
 
     tunable: Tunable
     query_set: QuerySet
     full_ranking: FullRanking
     rankings: MeasuredRankings
+    policies: tuple[Policy, ...] = ()
+    _memo: OutputCache = field(default_factory=OutputCache)
+    _last: dict[str, Any] = field(default_factory=dict)  # what `at` gave last, and its key
 
     @classmethod
     def of(
@@ -476,13 +482,14 @@ class Competitor:
         query_set: QuerySet,
         policies: Collection[Policy],
         chosen: Mapping[str, Value] | None = None,
+        memo: MutableMapping[str, Any] | None = None,
     ) -> Competitor:
         """Rank with its defaults, or with chosen values, and measure the rankings at every length.
 
         Raises:
             UserError: it fails, or its rankings lack scores.
         """
-        full_ranking = tunable.rank(query_set, chosen)
+        full_ranking = tunable.rank(query_set, chosen, memo)
         powers = {**policy_measures(policies), **dict.fromkeys(kept_measures(queries_by_type(query_set.labels)), 1)}
         failed = np.array(
             [query in full_ranking.answers.errors for query in full_ranking.answers.queries], dtype=np.bool_
@@ -490,7 +497,27 @@ class Competitor:
         rankings = MeasuredRankings.of(
             full_ranking.answers.candidates, query_set.labels, [*powers, *REPORTED], powers=powers, failed=failed
         )
-        return cls(tunable, query_set, full_ranking, rankings)
+        return cls(tunable, query_set, full_ranking, rankings, tuple(policies))
+
+    def at(self, values: Mapping[str, Value]) -> Competitor:
+        """The same selector at other values of the parameters in front of its cuts; itself if they are its values.
+
+        Raises:
+            UserError: it fails there, or ranks without scores there and with scores here.
+        """
+        tunable = self.tunable.at(values)
+        if tunable.values() == self.tunable.values():
+            return self
+        key = tunable.head_key({})
+        if self._last.get("key") != key:
+            chosen = Competitor.of(tunable, self.query_set, self.policies, memo=self._memo)
+            ranged = replace(chosen, tunable=tunable.with_ranges_of([self.query_set]), _memo=self._memo, _last=self._last)
+            if ranged.tunable.swept_parameters != self.tunable.swept_parameters:
+                raise ParameterError(Message("tuning.scores-of-some", setting=setting_text(self.name, tunable.start)))
+            self._last.update(key=key, competitor=ranged)
+        competitor: Competitor = self._last["competitor"]
+        pairing = self.rankings.pairing
+        return competitor if pairing is None else replace(competitor, rankings=competitor.rankings.with_base(pairing))
 
     @property
     def name(self) -> str:
@@ -503,6 +530,8 @@ class Competitor:
 
     def by_query(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
         """The values of all measures at one setting, by query."""
+        if (competitor := self.at(values)) is not self:
+            return competitor.by_query(values)
         if self.tunable.is_swept(values):
             if self.tunable.family is not None:
                 return self.tunable.family.by_query(self.rankings, self.tunable.values(values))
@@ -587,7 +616,8 @@ class SearchResult:
         fixed: the best fixed number of items, by policy name.
         front: settings that no other beats in prompt tokens and completeness.
         settings: how many settings were evaluated exactly.
-        tried: how many settings were run.
+        tried: how many settings were run, or swept besides the defaults if `swept_heads`.
+        failed: by setting in words, why it was left out.
     """
 
     competitor: Competitor
@@ -596,6 +626,7 @@ class SearchResult:
     front: Front
     settings: int
     tried: int
+    failed: Mapping[str, str] = field(default_factory=dict)
 
     def add_preset(self, values: Mapping[str, Value]) -> None:
         """Add a preset, unless the sweep evaluated that setting."""
@@ -642,15 +673,49 @@ def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Ca
         settings = 0 if expands else n_settings
     if competitor.domain_pair is not None:
         settings = _both_domains(competitor.domain_pair, file.policies.values(), collectors, base=base)
-    tried = 0
-    if competitor.tunable.tried_values or competitor.tunable.has_expansion({}):
+    tried, failed = 0, {}
+    if competitor.tunable.tried_heads:
+        n_settings, tried, failed = _sweep_heads(competitor, file, repeat_filter, progress=progress)
+        settings += n_settings
+    elif competitor.tunable.tried_values or competitor.tunable.has_expansion({}):
         for line in _run_settings(competitor, file, cuts):
             if line.axis:
                 settings += len(line)
             for collector in collectors:
                 collector.add(line)
         tried = competitor.runner.runs
-    return SearchResult(competitor=competitor, optima=best, fixed=fixed, front=front, settings=settings, tried=tried)
+    return SearchResult(
+        competitor=competitor, optima=best, fixed=fixed, front=front, settings=settings, tried=tried, failed=failed
+    )
+
+
+def _sweep_heads(
+    competitor: Competitor, file: PolicyFile, collector: RepeatFilter, *, progress: Callable[[int], None]
+) -> tuple[int, int, dict[str, str]]:
+    """Sweep the cuts at drawn settings of the parameters in front of them.
+
+    Returns:
+        How many settings were evaluated, at how many drawn ones, and why others were left out.
+    """
+    tunable, settings, tried, failed = competitor.tunable, 0, 0, {}
+    drawn = draw_settings(
+        tunable.definition, tunable.tried_values, fixed=tunable.entry.set, trials=file.trials, seed=file.seed
+    )
+    for chosen in filter(tunable.is_valid, drawn):
+        try:
+            head = competitor.at(chosen)
+        except UserError as error:
+            failed[setting_text(tunable.name, {name: chosen[name] for name in tunable.tried_heads})] = str(error)
+            continue
+        if head is competitor or head.tunable.family is None:
+            continue
+        values = {name: head.tunable.values()[name] for name in tunable.tried_heads}
+        for line in head.tunable.family.lines(head.rankings):
+            collector.add(replace(line, values={**values, **line.values}))
+            settings += len(line)
+        tried += 1
+        progress(settings)
+    return settings, tried, failed
 
 
 class RepeatFilter:
