@@ -20,7 +20,15 @@ import numpy as np
 from ctxbench.api.inputs import Data, make_frame, opened
 from ctxbench.api.plots import draw_grid, new_axes
 from ctxbench.api.results import Results
-from ctxbench.api.selectors import EmbedderGiven, Preset, Recorded, embedder_name, selector_spec
+from ctxbench.api.selectors import (
+    EmbedderGiven,
+    Preset,
+    Recorded,
+    embedder_name,
+    external_of,
+    pipeline_of_mapping,
+    selector_spec,
+)
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.evaluation import runner
 from ctxbench.evaluation.experiment import DEFAULT_METRICS, Experiment, read_groups
@@ -28,13 +36,19 @@ from ctxbench.evaluation.inputs import Prepared, open_experiment, prepare
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.io.console import ProgressListener, nothing_said, silent
 from ctxbench.io.errors import Message, ParameterError, UnknownNameError, check_known, raise_first
+from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.report import tuning_document
 from ctxbench.report.charts import ink, lines, mark_numbers
 from ctxbench.report.tuning_tables import advice, all_advice, console_table, setting_text
+from ctxbench.selectors.external import External, FileSelector
+from ctxbench.selectors.selector import EXTERNAL_KINDS
+from ctxbench.tuning.domains import definition_of
 from ctxbench.tuning.inputs import TuningInputs, open_tuning
-from ctxbench.tuning.policy import SET_METRICS, PolicyFile, policies_of
+from ctxbench.tuning.policy import SET_METRICS, PolicyFile, SelectorEntry, policies_of
 from ctxbench.tuning.preset_files import write_presets_of
 from ctxbench.tuning.results import DatasetTuning, PolicyOutcome, SettingResult, Trace, Tuning
+from ctxbench.tuning.setting_lines import tried_parameter
+from ctxbench.tuning.tunables import CUT_NAMES, Tunable
 from ctxbench.tuning.tuner import tune as run_tuning
 
 if TYPE_CHECKING:
@@ -438,13 +452,15 @@ class Tuned:
         if chosen is None:
             raise ParameterError(f"policy {outcome.policy.name}: nothing was measured on {dataset.dataset}")
         tunable = self.ready.tunable(chosen.selector)
+        asked = None if tunable.answers is None else tunable.answers.at(tunable.values(chosen.values))
         return Preset(
             name=outcome.policy.name,
-            selector=tunable.source,
+            selector=tunable.source or tunable.name,
             values=chosen.values,
             recommended=outcome.recommended is not None,
             advice=advice(dataset, outcome),
-            definition=tunable.definition if tunable.answers is None else None,
+            definition=None if isinstance(asked, FileSelector) else tunable.definition,
+            asked=asked,
         )
 
     def _repr_html_(self) -> str:
@@ -463,6 +479,7 @@ def tune(
     minimise: str = "",
     maximise: str = "",
     policies: Mapping[str, Any] | None = None,
+    parameters: Mapping[str, Any] | None = None,
     embedder: EmbedderGiven = "minilm",
     counter: str = "o200k",
     labels: str = "",
@@ -515,13 +532,14 @@ def tune(
         'bm25'
     """
     several = opened(data)
-    entries = selectors if isinstance(selectors, list | tuple) else [selectors]
+    entries = _entries(selectors, parameters)
+    made = {entry.name: entry for entry in entries if isinstance(entry, Tunable)}
     aims = {"minimise": minimise, "maximise": maximise}
     raise_first((policies is not None and (any(aims.values()) or constraints), Message("api.policies-given")))
     objective = {aim: metric for aim, metric in aims.items() if metric}
     rest = {"constraints": [_constraint(name, _plain(value)) for name, value in constraints.items()]}
     fields: dict[str, Any] = {
-        "selectors": [_entry(entry) for entry in entries],
+        "selectors": [entry.entry if isinstance(entry, Tunable) else entry for entry in entries],
         "policies": {NORMAL: {**objective, **rest}} if policies is None else policies,
         "embedder": embedder_name(embedder),
         "tokens": counter,
@@ -532,7 +550,8 @@ def tune(
         "seed": seed,
         "together": together,
     }
-    ready = open_tuning(_policies(_plain(fields)), list(several), open_one=lambda name, **_: several[name].dataset)
+    file = _policies(_plain(fields))
+    ready = open_tuning(file, list(several), open_one=lambda name, **_: several[name].dataset, selectors=made)
     return Tuned(run_tuning(ready, command="ctxbench.tune(...)", progress=progress), ready)
 
 
@@ -546,23 +565,76 @@ def _policies(fields: Mapping[str, Any]) -> PolicyFile:
     return file
 
 
-def _entry(entry: Any) -> Any:
-    """A selector as a policy file has it.
+_PIPELINE_KEYS = ("analyse", "retrieve", "refine", "format")
+_SELECTOR_KEYS = {"selector", "retrieve", *EXTERNAL_KINDS}  # of a mapping that is a selector, and no selectors by name
+
+
+def _entries(selectors: Any, parameters: Mapping[str, Any] | None) -> list[dict[str, Any] | Tunable]:
+    """Selectors as a policy file has them, or made in Python.
 
     Raises:
-        ParameterError: it is one that has no parameters to tune.
+        UserError: one is no selector, or a parameter does not suit it.
     """
-    if isinstance(entry, Recorded):
-        return {"answers": str(entry.path)}
-    if isinstance(entry, str | Path):
-        return str(entry)
-    if isinstance(entry, Mapping) and not {"retrieve", "analyse", "refine"} & entry.keys():
-        return dict(entry)
-    raise ParameterError(
-        "tuned are shipped selectors, definitions in YAML (with parameters), recorded `answers`, or mappings such as "
-        "{'selector': 'semantic'} or {'callable': 'mine.py:rank'}; got "
-        f"{'a pipeline' if isinstance(entry, Mapping) else type(entry).__name__}"
-    )
+    if isinstance(selectors, Mapping) and not _SELECTOR_KEYS & selectors.keys():
+        named = list(selectors.items())
+    else:
+        named = [("", entry) for entry in (selectors if isinstance(selectors, list | tuple) else [selectors])]
+    raise_first((parameters is not None and len(named) != 1, Message("api.parameters-of-several", n=len(named))))
+    return [_entry(str(name), selector, parameters or {}) for name, selector in named]
+
+
+def _entry(name: str, selector: Any, tried: Mapping[str, Any]) -> dict[str, Any] | Tunable:
+    """A selector as a policy file has it, or made in Python.
+
+    Args:
+        name: in tables; empty = its own.
+        selector: anything that `evaluate` takes, or a mapping with it, under `selector`, and its `parameters`.
+        tried: by parameter, what `tried_parameter` takes.
+
+    Raises:
+        UserError: it is no selector, or a parameter does not suit it.
+    """
+    fields = dict(selector) if isinstance(selector, Mapping) else {"selector": selector}
+    fields |= {"name": name} if name else {}
+    tried = fields.pop("parameters", tried)
+    raise_first((not isinstance(tried, Mapping), Message("api.parameters-form", got=tried)))
+    tried = {key: tuple(map(_plain, of)) if isinstance(of, tuple) else _plain(of) for key, of in tried.items()}
+    given = fields.get("selector", "")
+    if isinstance(given, Recorded):
+        fields = {**fields, "answers": str(given.path)}
+        given = fields.pop("selector") and ""
+    if "retrieve" in fields:
+        given = pipeline_of_mapping({key: part for key, part in fields.items() if key != "name"})
+    elif isinstance(given, str | Path):
+        preset = f"/{fields.pop('preset')}" if "preset" in fields else ""
+        fields |= {"selector": f"{given}{preset}"} if given else {}
+        search = {key: tried_parameter(key, of)[1] for key, of in tried.items()}
+        return {**fields, "search": {**fields.get("search", {}), **search}} if search else fields
+    for key in fields.keys() - {"selector", "name", *_PIPELINE_KEYS}:
+        check_known("key of a selector", key, ("selector", "name", "parameters"))
+    return _made(fields.get("name", ""), given, tried)
+
+
+def _made(name: str, selector: Any, tried: Mapping[str, Any]) -> Tunable:
+    """A pipeline, a preset, a function or an object, to be tuned; as of `_entry`."""
+    if isinstance(selector, Pipeline):
+        definition, values = definition_of(name or "pipeline", selector, tried)
+        raise_first((not definition.parameters, Message("tuning.nothing-tunable", selector=definition.name)))
+        tunable = Tunable(entry=SelectorEntry(name=definition.name), source="", definition=definition)
+        swept = {key for key in tunable.swept_thresholds if isinstance(tried.get(key), tuple)}  # in the whole range
+        search = {key: listed for key, listed in values.items() if key not in swept}
+        return replace(tunable, entry=SelectorEntry(name=definition.name, search=search))
+    asked = selector.asked if isinstance(selector, Preset) else None
+    if isinstance(selector, Preset) and asked is None:
+        search = {key: tried_parameter(key, of)[1] for key, of in tried.items()}
+        entry = SelectorEntry(name=name or selector.selector, search=search)
+        return Tunable(entry=entry, source="", definition=selector.settled[0], start=selector.values)
+    name = name or getattr(selector, "name", "") or getattr(selector, "__name__", type(selector).__name__).strip("<>")
+    asked = asked or external_of(name, selector)
+    kind = ("callable",) if isinstance(asked, External) else ()
+    tunable = Tunable.of_external(asked, SelectorEntry(name=name), tried, written=kind)
+    start = selector.values if isinstance(selector, Preset) else {}
+    return replace(tunable, start={key: value for key, value in start.items() if key in CUT_NAMES})
 
 
 def _plain(value: Any) -> Any:

@@ -445,11 +445,17 @@ class CallableSource(Source):
         except ValueError:  # it tells no signature
             return {}
         behind = signature[1 if self._send == "nothing" else 2 :]
-        named = {entry.name: entry for entry in behind if entry.kind in (entry.POSITIONAL_OR_KEYWORD, entry.KEYWORD_ONLY)}
+        named = {
+            entry.name: entry for entry in behind if entry.kind in (entry.POSITIONAL_OR_KEYWORD, entry.KEYWORD_ONLY)
+        }
         if not any(entry.kind == entry.VAR_KEYWORD for entry in signature):
             for name in names:
                 check_known(f"parameter of {self._description['callable'].rpartition(':')[2]}", name, named)
-        return {name: named[name].default for name in names if name in named and named[name].default is not inspect.Parameter.empty}
+        return {
+            name: named[name].default
+            for name in names
+            if name in named and named[name].default is not inspect.Parameter.empty
+        }
 
     def bound(self, values: Mapping[str, Any]) -> CallableSource:
         """The same function, called with these values of its own parameters as keyword arguments."""

@@ -51,7 +51,9 @@ from ctxbench.tuning.setting_lines import (
     OutputCache,
     SettingRunner,
     ThresholdLine,
+    distance,
     draw_settings,
+    most_stable,
     setting_line,
     show_lines,
 )
@@ -424,32 +426,6 @@ def precedes(key: tuple[float, ...], other_key: tuple[float, ...]) -> bool:
     return False
 
 
-def distance(values: Mapping[str, Value], defaults: Mapping[str, Value]) -> float:
-    """The distance of values from defaults, over the parameters that have one."""
-    total = 0.0
-    for name, default in defaults.items():
-        value = values.get(name, default)
-        if isinstance(value, str) or isinstance(default, str):
-            total += value != default
-        else:
-            total += abs(value - default) / max(abs(default), 1)
-    return total
-
-
-def most_stable(thresholds: FloatArray, indices: IntArray) -> int:
-    """Of indices with the same means, the one whose threshold is furthest from all others; of equals, the first."""
-    if len(indices) == 1:
-        return int(indices[0])
-    rest = np.sort(np.delete(thresholds, indices))
-    if not len(rest):
-        return int(indices[0])
-    tied = thresholds[indices]
-    right = np.searchsorted(rest, tied)
-    above = np.where(right < len(rest), rest[np.minimum(right, len(rest) - 1)] - tied, math.inf)
-    below = np.where(right > 0, tied - rest[np.maximum(right - 1, 0)], math.inf)
-    return int(indices[np.minimum(above, below).argmax()])
-
-
 MAX_REPEATS = 128  # sums that are stored to find repetitions
 TRIED_CUTS = 8  # settings of the front that are run with the steps behind the cut
 REPORTED = tuple(Measure(Metric(name)) for name in ("completeness", "recall", "tokens", "items"))
@@ -473,7 +449,7 @@ class Competitor:
     rankings: MeasuredRankings
     policies: tuple[Policy, ...] = ()
     _memo: OutputCache = field(default_factory=OutputCache)
-    _last: dict[str, Any] = field(default_factory=dict)  # what `at` gave last, and its key
+    _last: dict[str, Competitor] = field(default_factory=dict)  # what `at` gave last, by its key
 
     @classmethod
     def of(
@@ -508,16 +484,15 @@ class Competitor:
         tunable = self.tunable.at(values)
         if tunable.values() == self.tunable.values():
             return self
-        key = tunable.head_key({})
-        if self._last.get("key") != key:
+        if (key := tunable.head_key({})) not in self._last:
             chosen = Competitor.of(tunable, self.query_set, self.policies, memo=self._memo)
-            ranged = replace(chosen, tunable=tunable.with_ranges_of([self.query_set]), _memo=self._memo, _last=self._last)
-            if ranged.tunable.swept_parameters != self.tunable.swept_parameters:
+            tunable = tunable.with_ranges_of([self.query_set])
+            if tunable.swept_parameters != self.tunable.swept_parameters:
                 raise ParameterError(Message("tuning.scores-of-some", setting=setting_text(self.name, tunable.start)))
-            self._last.update(key=key, competitor=ranged)
-        competitor: Competitor = self._last["competitor"]
-        pairing = self.rankings.pairing
-        return competitor if pairing is None else replace(competitor, rankings=competitor.rankings.with_base(pairing))
+            self._last.clear()
+            self._last[key] = replace(chosen, tunable=tunable, _memo=self._memo, _last=self._last)
+        rankings = replace(self._last[key].rankings, pairing=self.rankings.pairing)
+        return replace(self._last[key], rankings=rankings)
 
     @property
     def name(self) -> str:
@@ -616,7 +591,7 @@ class SearchResult:
         fixed: the best fixed number of items, by policy name.
         front: settings that no other beats in prompt tokens and completeness.
         settings: how many settings were evaluated exactly.
-        tried: how many settings were run, or swept besides the defaults if `swept_heads`.
+        tried: how many settings were run, or of the parameters in front of the cuts, besides the defaults.
         failed: by setting in words, why it was left out.
     """
 
@@ -673,7 +648,7 @@ def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Ca
         settings = 0 if expands else n_settings
     if competitor.domain_pair is not None:
         settings = _both_domains(competitor.domain_pair, file.policies.values(), collectors, base=base)
-    tried, failed = 0, {}
+    tried, failed = 0, dict[str, str]()
     if competitor.tunable.tried_heads:
         n_settings, tried, failed = _sweep_heads(competitor, file, repeat_filter, progress=progress)
         settings += n_settings
@@ -697,7 +672,8 @@ def _sweep_heads(
     Returns:
         How many settings were evaluated, at how many drawn ones, and why others were left out.
     """
-    tunable, settings, tried, failed = competitor.tunable, 0, 0, {}
+    tunable, settings, tried = competitor.tunable, 0, 0
+    failed: dict[str, str] = {}
     drawn = draw_settings(
         tunable.definition, tunable.tried_values, fixed=tunable.entry.set, trials=file.trials, seed=file.seed
     )

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from ctxbench.evaluation.answers import Labels, Slice
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError, raise_first
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, raise_first
 from ctxbench.model import registry
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.model.candidates import RANKED, SEARCHED, Candidates, Origin, place_among
+from ctxbench.model.candidates import RANKED, SEARCHED, Candidates, Origin, place_among, uncut
 from ctxbench.model.strategies import PerType, Step
-from ctxbench.pipelines.pipeline import Pipeline, PipelineError
+from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.selectors.definition import WHEN, Definition, switched_steps, used_names
 from ctxbench.selectors.external import External
 from ctxbench.selectors.selector import EXTERNAL_KINDS, Parameter, PipelineSelector, Selector, Value, value_text
@@ -47,6 +47,7 @@ from ctxbench.tuning.setting_lines import (
     ThresholdLine,
     ThresholdSpan,
     measure_answers,
+    tried_parameter,
     value_range,
 )
 
@@ -270,6 +271,7 @@ EXTERNAL_CUT = (
         written={},
     )
 )
+CUT_NAMES = ("n", *EXTERNAL_CUT.parameters)  # of all cuts of external rankings
 _CALLED = {"url": "endpoint"}  # names in messages
 MAX_NONPOSITIVE = 0.9  # the highest share of scores of answers that are 0 or less
 MAX_LENGTH = 51  # numbers of items of a list that are tried, from 0 on
@@ -301,16 +303,17 @@ class ExternalRankings:
             written: the keys of its block in a file; one of them is its kind. Empty for an object of Python.
             parameters: of its function.
         """
-        self.name = selector.name
+        self.name = getattr(selector, "name", type(selector).__name__)
         self._kind = next((kind for kind in EXTERNAL_KINDS if kind in written), "selector")
         self.title = f"{_CALLED.get(self._kind, self._kind)} {self.name!r}"
         self.selector, self.parameters, self.lists = selector, dict(parameters or {}), False
+        self._defaults: dict[str, Any] = {name: parameter.default for name, parameter in self.parameters.items()}
         self._rankings: dict[str, FullRanking] = {}
         self._tried = OutputCache(MEMORY)
 
     def head(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """Of the values of all parameters, those that the function gets."""
-        return {name: values[name] for name in self.parameters}
+        """The values that its function gets; values that are not there are the defaults."""
+        return {name: values.get(name, default) for name, default in self._defaults.items()}
 
     def at(self, values: Mapping[str, Value]) -> Selector:
         """The selector with values of its function's parameters."""
@@ -322,9 +325,8 @@ class ExternalRankings:
         Raises:
             InputError: it gives no ranking, or no scores, or fails on queries.
         """
-        defaults = {name: parameter.default for name, parameter in self.parameters.items()}
-        head = defaults if values is None else self.head(values)
-        rankings = self._rankings if head == defaults else self._tried
+        head = self.head(values or {})
+        rankings = self._rankings if head == self.head({}) else self._tried
         key = repr((query_set.dataset.hash, query_set.batch.ids, head))
         if key not in rankings:
             selector = self.at(head)
@@ -335,8 +337,7 @@ class ExternalRankings:
                 source = f"{setting_text(self.title, head)}, {query_set.title}"
                 raise InputError([Fault(_why_unusable(source, answers, getattr(selector, "first_unranked", "")))])
             self.lists |= not answers.ranked
-            table = replace(answers.candidates, out=np.zeros(len(answers.candidates), dtype=np.int64))
-            rankings[key] = FullRanking(query, replace(answers, candidates=table, ranked=True))
+            rankings[key] = FullRanking(query, replace(answers, candidates=uncut(answers.candidates), ranked=True))
         return rankings[key]
 
 
@@ -389,57 +390,13 @@ def _cut_of(answers: Sequence[Slice], size: int, *, lists: bool) -> tuple[Defini
     if not lists:
         return replace(EXTERNAL_CUT, parameters=parameters), {}
     parameters["topN"] = replace(parameters["topN"], default=size, high=size)
-    standard = {"topK": size, "topN": "$topN", "includeScore": "$includeScore"}
-    margin = {"margin": "$margin", "of": "ratio", "at_least": 0, "at_most": size}
-    spec = {"retrieve": "everything", "refine": [{"standard": standard}, {"margin": margin}]}
-    return replace(EXTERNAL_CUT, parameters=parameters, spec=spec), {"topN": lengths}
+    return replace(EXTERNAL_CUT, parameters=parameters), {"topN": lengths}
 
 
 def _searched_scores(answers: Slice) -> FloatArray:
     """The scores of all ranked items."""
     table = answers.candidates
     return np.asarray(table.score[table.ranked])
-
-
-def tried_parameter(name: str, tried: Any, default: Any = None) -> tuple[Parameter, tuple[Value, ...]]:
-    """A parameter, and the values that are tried of it.
-
-    Args:
-        name: of the parameter.
-        tried: a list of values of one type, or the ends of a range as a tuple: whole numbers, or 1,001 values between.
-        default: what it is without tuning; any other type than a value has one = the first value.
-
-    Raises:
-        ParameterError: there is no value, values are of several types, or the range is empty.
-    """
-    is_list = isinstance(tried, list | tuple)
-    values = list(dict.fromkeys(tried)) if is_list else []
-    kinds = {_kind_of(value) for value in values}
-    ends = len(tried) == 2 and kinds == {float} and tried[0] < tried[1] if isinstance(tried, tuple) else True
-    raise_first(
-        (not is_list, Message("tuning.parameter-values", name=name, got=tried)),
-        (is_list and not values, Message("tuning.parameter-without-values", name=name)),
-        (len(kinds) > 1 or None in kinds, Message("tuning.parameter-types", name=name, values=tried)),
-        (not ends, Message("tuning.parameter-range", name=name, values=tried)),
-    )
-    default = default if _kind_of(default) in kinds else values[0]
-    if kinds == {str}:
-        choices: dict[str, dict[str, Value]] = {value: {} for value in dict.fromkeys([*values, default])}
-        return Parameter(name=name, default=default, choices=choices), tuple(values)
-    if kinds == {bool}:
-        return Parameter(name=name, default=default), tuple(values)
-    if float in {type(value) for value in (*values, default)}:
-        default, *values = map(float, (default, *values))
-    parameter = Parameter(name=name, default=default, low=min(*values, default), high=max(*values, default))
-    between = value_range(replace(parameter, low=values[0], high=values[-1])) if isinstance(tried, tuple) else values
-    return parameter, tuple(between)
-
-
-def _kind_of(value: Any) -> type | None:
-    """The type of a value of a parameter, `float` for every finite number; None if it is none."""
-    if isinstance(value, bool | str):
-        return type(value)
-    return float if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def unfit_scores(title: str, answers: Slice, query_set: QuerySet) -> tuple[Fault, ...]:
@@ -500,7 +457,7 @@ class Tunable:
         defaults = {} if function is None else function.defaults(tried)
         pairs = {name: tried_parameter(name, values, defaults.get(name)) for name, values in tried.items()}
         parameters = {name: parameter for name, (parameter, _) in pairs.items()}
-        raise_first(*((name in ("n", *EXTERNAL_CUT.parameters), Message("tuning.parameter-of-cut", name=name)) for name in tried))
+        raise_first(*((name in CUT_NAMES, Message("tuning.parameter-of-cut", name=name)) for name in tried))
         return cls(
             entry=entry.model_copy(update={"search": {name: values for name, (_, values) in pairs.items()}}),
             source=entry.name,
@@ -529,13 +486,15 @@ class Tunable:
         """Whether its steps accept the values."""
         try:
             self.pipeline(chosen)
-        except PipelineError:
+        except UserError:
             return False
         return True
 
     def at(self, chosen: Mapping[str, Value]) -> Tunable:
         """The same selector, with chosen values of the parameters that are tried in front of its cuts as defaults."""
-        return replace(self, start={**self.start, **{name: chosen[name] for name in self.tried_heads if name in chosen}})
+        return replace(
+            self, start={**self.start, **{name: chosen[name] for name in self.tried_heads if name in chosen}}
+        )
 
     def with_ranges_of(self, query_sets: Sequence[QuerySet]) -> Tunable:
         """The same selector; of an external one, with cuts that suit its rankings of some sets of queries.

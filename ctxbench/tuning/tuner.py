@@ -350,9 +350,7 @@ class DatasetTuner:
         by_kind = {kind: results[setting.name] for kind, setting in settings.items()}
         outcome = replace(
             policy_outcome(policy, choice, by_kind, comparisons, verdicts),
-            tried=sum(
-                result.tried for result in self.searches.values() if not result.competitor.tunable.tried_heads
-            ),
+            tried=sum(result.tried for result in self.searches.values() if not result.competitor.tunable.tried_heads),
         )
         if choice.setting is None or "chosen" not in settings:
             return outcome
