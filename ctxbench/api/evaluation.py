@@ -412,9 +412,15 @@ class Tuned:
             Whether there is anything; where nothing is recommended nothing is written, and what stands there stays.
 
         Raises:
-            ParameterError: there are several datasets; `on` takes one.
+            ParameterError: there are several datasets; `on` takes one. Or a pipeline, a function or an object of Python
+                is recommended, which a file cannot name.
             StorageError: it cannot be written.
         """
+        for outcome in self._single_dataset.outcomes:
+            if outcome.recommended is not None:
+                entry = self.ready.tunable(outcome.recommended.selector).entry
+                made = Message("api.preset-of-python", policy=outcome.policy.name, selector=entry.name)
+                raise_first((not (entry.selector or entry.external), made))
         if not any(outcome.recommended for outcome in self._single_dataset.outcomes):
             return False
         return write_presets_of(self._single_dataset, self.ready, Path(path))
@@ -495,17 +501,24 @@ def tune(
 
     Args:
         data: datasets, or their names.
-        selectors: a shipped selector, the path of a definition, recorded `answers` with rankings, or a mapping as in a
-            policy file (`{"selector": "semantic", "search": {...}}`); or a list of them, the first of which is the
-            base.
+        selectors: anything that `evaluate` takes: a shipped selector, the path of a definition, a `pipeline`, recorded
+            `answers` with rankings, a function, an object with `describe` and `select`, a preset, or a mapping as in a
+            policy file (`{"selector": "semantic", "search": {...}}`). Or a list of them, or a mapping from names; the
+            first is the base. The ids that a function returns are its ranking: with scores, it is cut by number, score
+            and distance to the best score; without, by number.
         minimise, maximise: what is to be as small, or as large, as it can be: `tokens`, `completeness` ...; one of the
             two.
         policies: in their place, several by name, as in a policy file.
+        parameters: by name, the values that are tried: a list, or a tuple (low, high) of a range. A function gets them
+            as keyword arguments. Of a pipeline they are parameters of steps (`b`, or `bm25.b` where several steps have
+            one); its cuts need not be named. They are tried at drawn settings, the defaults first, and all cuts are
+            swept exactly for each. With several selectors, each has its own: `{"mine": {"selector": f, "parameters":
+            {"k": [1, 2]}}}`.
         embedder: its name, or a function as for `evaluate`.
         counter: what counts prompt tokens.
         labels: which decide: `all`, `split` (those of the tuning split), or empty: all where there are few.
         sample: how many queries a split at most; 0 = all.
-        trials: settings tried of parameters that cannot be swept.
+        trials: settings tried of parameters that cannot be swept, for each selector.
         confidence: level of the intervals that constraints are met by.
         seed: of random search, resampling and the sample.
         together: whether one setting for all datasets is looked for, too.
@@ -530,6 +543,23 @@ def tune(
         ... )
         >>> t.presets["normal"].selector
         'bm25'
+        >>> tools = [{"name": name, "description": name} for name in ("area", "mail", "time", "map")]
+        >>> labels = [{"query": f"q{n}", "item": tools[n % 4]["name"]} for n in range(40)]
+        >>> texts = [{"query": label["query"], "text": label["item"]} for label in labels]
+        >>> def by_name(request, items, shift=1):
+        ...     named = [n for n, item in enumerate(items) if item["name"] == request["text"]][0]
+        ...     return [items[(named + shift + n) % 4]["_id"] for n in range(4)]
+        >>> found = ctxbench.tune(
+        ...     ctxbench.dataset(tools, texts, labels),
+        ...     by_name,
+        ...     parameters={"shift": [0, 1, 2]},
+        ...     minimise="tokens",
+        ...     completeness=0.5,
+        ...     embedder="hashing",
+        ...     counter="chars/4",
+        ... )
+        >>> found.presets["normal"].values
+        {'shift': 0, 'n': 1}
     """
     several = opened(data)
     entries = _entries(selectors, parameters)

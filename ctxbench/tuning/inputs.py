@@ -412,9 +412,8 @@ def _read(entry: SelectorEntry, base: Path, opened: Mapping[str, Tunable]) -> Tu
     if entry.selector and is_agent_file(base / entry.selector):
         external, folder = read_agent(base / entry.selector).external, (base / entry.selector).parent
     if external:
-        return Tunable.of_external(
-            external_from_config({**external, "name": entry.name}, base=folder), entry, entry.search, written=external
-        )
+        selector, tried = external_from_config({**external, "name": entry.name}, base=folder), entry.search.items()
+        return Tunable.of_external(selector, entry, {name: list(values) for name, values in tried}, written=external)
     definition, preset = find_definition(entry.selector, base=base)
     if preset is None:
         return Tunable(entry=entry, source=entry.selector, definition=definition, start={})

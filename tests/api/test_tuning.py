@@ -250,8 +250,9 @@ def test_where_nothing_is_recommended_no_file_is_touched(tmp_path):
 @pytest.mark.parametrize(
     ("selector", "given", "error", "message"),
     [
-        (ctxbench.pipeline("bm25"), {}, ParameterError, "tuned are shipped selectors.*got Pipeline"),
-        ({"retrieve": "bm25"}, {}, ParameterError, "got a pipeline"),
+        (ctxbench.pipeline("bm25"), {}, ParameterError, "'pipeline' has no cut and no parameter to tune"),
+        ({"mine": {"retrieve": "bm25"}}, {}, ParameterError, "'mine' has no cut and no parameter to tune"),
+        (3, {}, ParameterError, "selector 'int' must be the name of a shipped one"),
         ("bm25", {"completeness": float("nan")}, InputError, "at_least must be a finite number, got nan"),
         ("bm25", {"embeder": "x"}, UnknownNameError, "unknown option or constraint 'embeder'; did you mean 'embedder'"),
     ],
