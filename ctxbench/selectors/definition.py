@@ -203,7 +203,9 @@ class Definition:
             if isinstance(step, Mapping)
             else {}
         )
-        text = ", ".join(f"{key} is {name}" for key, name in parameter_names.items() if key in fault.message)
+        text = ", ".join(
+            f"{key} is {name}" for key, name in parameter_names.items() if key in fault.message and key != name
+        )
         return SpecFault(fault.path, f"{fault.message} (here {text})") if text else fault
 
     def idle(self, name: str, values: Mapping[str, Value]) -> str:

@@ -465,7 +465,7 @@ class SelectorEntry(FileModel):
     @classmethod
     def of_external(cls, name: str, options: Mapping[str, Any], search: Mapping[str, Any]) -> SelectorEntry:
         """The entry of an external selector, with the options that it has in an experiment."""
-        entry = cls(name=name, **({"search": dict(search)} if search else {}))
+        entry = cls(name=name, search=dict(search)) if search else cls(name=name)
         entry._external = options
         return entry
 

@@ -639,20 +639,20 @@ def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Ca
     best, front = optima_of(competitor, file, base=base), Front(cost=TOKENS, gain=COMPLETENESS)
     fixed = first_n(competitor, file, base=base)
     collectors: list[Collector[ThresholdLine]] = [*best.values(), front]
-    settings, cuts = 0, front
+    settings, tried, cuts, failed = 0, 0, front, dict[str, str]()
     if competitor.tunable.family is not None:
         expands = competitor.tunable.has_expansion({})
         cuts = Front(cost=TOKENS, gain=COMPLETENESS) if expands else front
         repeat_filter = RepeatFilter([cuts] if expands else [*best.values(), front], competitor.tunable.values())
-        n_settings = sweep(competitor.tunable.family, competitor.rankings, [repeat_filter], progress=progress)
-        settings = 0 if expands else n_settings
+        if competitor.tunable.tried_heads:
+            settings, tried, failed = _sweep_heads(competitor, file, repeat_filter, progress=progress)
+        else:
+            n_settings = sweep(competitor.tunable.family, competitor.rankings, [repeat_filter], progress=progress)
+            settings = 0 if expands else n_settings
     if competitor.domain_pair is not None:
         settings = _both_domains(competitor.domain_pair, file.policies.values(), collectors, base=base)
-    tried, failed = 0, dict[str, str]()
-    if competitor.tunable.tried_heads:
-        n_settings, tried, failed = _sweep_heads(competitor, file, repeat_filter, progress=progress)
-        settings += n_settings
-    elif competitor.tunable.tried_values or competitor.tunable.has_expansion({}):
+    has_tried = competitor.tunable.tried_values and not competitor.tunable.tried_heads
+    if has_tried or competitor.tunable.has_expansion({}):
         for line in _run_settings(competitor, file, cuts):
             if line.axis:
                 settings += len(line)
@@ -667,30 +667,30 @@ def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Ca
 def _sweep_heads(
     competitor: Competitor, file: PolicyFile, collector: RepeatFilter, *, progress: Callable[[int], None]
 ) -> tuple[int, int, dict[str, str]]:
-    """Sweep the cuts at drawn settings of the parameters in front of them.
+    """Sweep the cuts at the defaults, and at drawn settings, of the parameters in front of them.
 
     Returns:
-        How many settings were evaluated, at how many drawn ones, and why others were left out.
+        How many settings were evaluated, at how many drawn ones besides the defaults, and why others were left out.
     """
     tunable, settings, tried = competitor.tunable, 0, 0
     failed: dict[str, str] = {}
     drawn = draw_settings(
         tunable.definition, tunable.tried_values, fixed=tunable.entry.set, trials=file.trials, seed=file.seed
     )
-    for chosen in filter(tunable.is_valid, drawn):
+    for chosen in ({}, *filter(tunable.is_valid, drawn)):
         try:
             head = competitor.at(chosen)
         except UserError as error:
             failed[setting_text(tunable.name, {name: chosen[name] for name in tunable.tried_heads})] = str(error)
             continue
-        if head is competitor or head.tunable.family is None:
+        if (chosen and head is competitor) or head.tunable.family is None:
             continue
         values = {name: head.tunable.values()[name] for name in tunable.tried_heads}
         for line in head.tunable.family.lines(head.rankings):
             collector.add(replace(line, values={**values, **line.values}))
             settings += len(line)
-        tried += 1
-        progress(settings)
+            progress(settings)
+        tried += bool(chosen)
     return settings, tried, failed
 
 
