@@ -157,10 +157,8 @@ def _ways_to_take(tuning: Tuning, ready: TuningInputs, file: PolicyFile) -> list
                 texts = {name: f"{name} {value_text(value)}" for name, value in chosen.values.items()}
                 called = ", ".join(texts.pop(name) for name in external[chosen.selector])
                 called = f"call {chosen.selector} with {called}, and " if called else ""
-                text = ", ".join(texts.values())
-                lines.append(
-                    f"to take {outcome.policy.name}{on}: {called}cut the ranking of {chosen.selector} yourself by {text}"
-                )
+                text = f"cut the ranking of {chosen.selector} yourself by {', '.join(texts.values())}"
+                lines.append(f"to take {outcome.policy.name}{on}: {called}{text}")
                 cut = True
             elif chosen.selector in agents:
                 agent = agents[chosen.selector]

@@ -440,10 +440,7 @@ class CallableSource(Source):
         Raises:
             ParameterError: it does not take one of them.
         """
-        try:
-            signature = list(inspect.signature(self._function).parameters.values())
-        except ValueError:  # it tells no signature
-            return {}
+        signature = list(inspect.signature(self._function).parameters.values())
         behind = signature[1 if self._send == "nothing" else 2 :]
         named = {
             entry.name: entry for entry in behind if entry.kind in (entry.POSITIONAL_OR_KEYWORD, entry.KEYWORD_ONLY)

@@ -466,7 +466,7 @@ class SelectorEntry(FileModel):
     def of_external(cls, name: str, options: Mapping[str, Any], search: Mapping[str, Any]) -> SelectorEntry:
         """The entry of an external selector, with the options that it has in an experiment."""
         entry = cls(name=name, search=dict(search)) if search else cls(name=name)
-        entry._external = options
+        entry._external = options  # noqa: SLF001 - of this class
         return entry
 
     @property

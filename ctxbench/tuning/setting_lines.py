@@ -569,26 +569,22 @@ def tried_parameter(name: str, tried: Any, default: Any = None) -> tuple[Paramet
     Raises:
         ParameterError: there is no value, values are of several types, or the range is empty.
     """
-    is_list = isinstance(tried, list | tuple)
-    values = list(dict.fromkeys(tried)) if is_list else []
+    is_range, values = isinstance(tried, tuple), list(tried) if isinstance(tried, list | tuple) else []
     kinds = {_kind_of(value) for value in values}
-    ends = len(tried) == 2 and kinds == {float} and tried[0] < tried[1] if isinstance(tried, tuple) else True
+    wrong_ends = is_range and (len(values) != 2 or kinds != {float} or not values[0] < values[1])
     raise_first(
-        (not is_list, Message("tuning.parameter-values", name=name, got=tried)),
-        (is_list and not values, Message("tuning.parameter-without-values", name=name)),
+        (not isinstance(tried, list | tuple), Message("tuning.parameter-values", name=name, got=tried)),
+        (not values, Message("tuning.parameter-without-values", name=name)),
         (len(kinds) > 1 or None in kinds, Message("tuning.parameter-types", name=name, values=tried)),
-        (not ends, Message("tuning.parameter-range", name=name, values=tried)),
+        (wrong_ends, Message("tuning.parameter-range", name=name, values=tried)),
     )
     default = default if _kind_of(default) in kinds else values[0]
-    if kinds == {str}:
-        choices: dict[str, dict[str, Value]] = {value: {} for value in dict.fromkeys([*values, default])}
-        return Parameter(name=name, default=default, choices=choices), tuple(values)
-    if kinds == {bool}:
-        return Parameter(name=name, default=default), tuple(values)
-    if float in {type(value) for value in (*values, default)}:
+    if kinds == {float} and float in {type(value) for value in (*values, default)}:
         default, *values = map(float, (default, *values))
-    parameter = Parameter(name=name, default=default, low=min(values), high=max(values))
-    return parameter, value_range(parameter) if isinstance(tried, tuple) else tuple(values)
+    numbers = values if kinds == {float} else [0]
+    choices: dict[str, dict[str, Value]] = {value: {} for value in (*values, default)} if kinds == {str} else {}
+    parameter = Parameter(name=name, default=default, low=min(numbers), high=max(numbers), choices=choices)
+    return parameter, value_range(parameter) if is_range else tuple(dict.fromkeys(values))
 
 
 def _kind_of(value: Any) -> type | None:

@@ -504,8 +504,7 @@ class Tunable:
         if self.answers is None:
             return self
         rankings = [self.rank(query_set).answers for query_set in query_sets]
-        size = max(len(query_set.dataset.catalog) for query_set in query_sets)
-        size = self.size or size
+        size = self.size or max(len(query_set.dataset.catalog) for query_set in query_sets)
         cut, search = _cut_of(rankings, size, lists=self.answers.lists)
         tried = {name: values for name, values in self.entry.search.items() if name in self.answers.parameters}
         own = {name: self.definition.parameters[name] for name in self.answers.parameters}
