@@ -521,7 +521,7 @@ def tune(
         trials: settings tried of parameters that cannot be swept, for each selector.
         confidence: level of the intervals that constraints are met by.
         seed: of random search, resampling and the sample.
-        together: whether one setting for all datasets is looked for, too.
+        together: whether one setting for all datasets is looked for, too: of the cuts, at the defaults of all else.
         progress: called with the progress.
         **constraints: by metric, what must be reached (`completeness=0.9`) or kept below (`tokens=4000`); a text
             compares: `completeness="0.98 of base"` (times what the base has), `"0.75 of reachable"`.
@@ -638,6 +638,8 @@ def _entry(name: str, selector: Any, tried: Mapping[str, Any]) -> dict[str, Any]
     elif isinstance(given, str | Path):
         preset = f"/{fields.pop('preset')}" if "preset" in fields else ""
         fields |= {"selector": f"{given}{preset}"} if given else {}
+        no_function = Message("tuning.no-function", selector=name or "answers", names=[*tried])
+        raise_first((tried and not fields.keys() & {"selector", "callable"}, no_function))
         search = {key: tried_parameter(key, of)[1] for key, of in tried.items()}
         return {**fields, "search": {**fields.get("search", {}), **search}} if search else fields
     for key in fields.keys() - {"selector", "name", *_PIPELINE_KEYS}:

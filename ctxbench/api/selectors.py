@@ -365,7 +365,7 @@ def external_of(name: str, selector: Any) -> Selector:
     Raises:
         ParameterError: it is neither.
     """
-    if hasattr(selector, "select") and hasattr(selector, "describe"):
+    if hasattr(selector, "select") and hasattr(selector, "describe") and not isinstance(selector, type):
         return selector  # type: ignore[no-any-return]
     if callable(selector):
         return External(CallableSource(selector), name=name)

@@ -448,16 +448,16 @@ class CallableSource(Source):
         if not any(entry.kind == entry.VAR_KEYWORD for entry in signature):
             for name in names:
                 check_known(f"parameter of {self._description['callable'].rpartition(':')[2]}", name, named)
+        defaults = {name: named[name].default for name in names if name in named}
         return {
-            name: named[name].default
-            for name in names
-            if name in named and named[name].default is not inspect.Parameter.empty
+            **{name: value for name, value in defaults.items() if value is not inspect.Parameter.empty},
+            **self._values,
         }
 
     def bound(self, values: Mapping[str, Any]) -> CallableSource:
         """The same function, called with these values of its own parameters as keyword arguments."""
         bound = copy.copy(self)
-        bound._values = dict(values)  # noqa: SLF001 - of this class
+        bound._values = {**self._values, **values}  # noqa: SLF001 - of this class
         return bound
 
     def waiting_for(self) -> Waiting | None:

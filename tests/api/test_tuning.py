@@ -470,3 +470,11 @@ def test_a_setting_at_which_a_function_fails_is_left_out(words):
 def test_parameters_that_do_not_suit_are_said(words, selector, parameters, message):
     with pytest.raises(UserError, match=message):
         ctxbench.tune(words, selector, parameters=parameters, **AIM)
+
+
+def test_a_preset_of_a_function_keeps_its_values_in_the_next_tuning(words):
+    preset = ctxbench.tune(words, third, parameters={"shift": [0, 2]}, **AIM).presets["normal"]
+    assert preset.values["shift"] == 0
+    found = ctxbench.tune(words, {"again": preset}, parameters={"k": [8, 1]}, **AIM)
+    base = found.to_frame().set_index("role").loc["defaults"]
+    assert (base["tokens"], base["completeness"]) == (15.0, 1.0), "the first item alone, as the preset offers it"
