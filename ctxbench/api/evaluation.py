@@ -48,7 +48,7 @@ from ctxbench.tuning.policy import SET_METRICS, PolicyFile, SelectorEntry, polic
 from ctxbench.tuning.preset_files import write_presets_of
 from ctxbench.tuning.results import DatasetTuning, PolicyOutcome, SettingResult, Trace, Tuning
 from ctxbench.tuning.setting_lines import tried_parameter
-from ctxbench.tuning.tunables import CUT_NAMES, Tunable
+from ctxbench.tuning.tunables import Tunable
 from ctxbench.tuning.tuner import tune as run_tuning
 
 if TYPE_CHECKING:
@@ -665,8 +665,7 @@ def _made(name: str, selector: Any, tried: Mapping[str, Any]) -> Tunable:
     asked = asked or external_of(name, selector)
     kind = ("callable",) if isinstance(asked, External) else ()
     tunable = Tunable.of_external(asked, SelectorEntry(name=name), tried, written=kind)
-    start = selector.values if isinstance(selector, Preset) else {}
-    return replace(tunable, start={key: value for key, value in start.items() if key in CUT_NAMES})
+    return tunable if not isinstance(selector, Preset) else tunable.cut_as(selector.settled[0], selector.values)
 
 
 def _plain(value: Any) -> Any:

@@ -496,6 +496,12 @@ class Tunable:
             self, start={**self.start, **{name: chosen[name] for name in self.tried_heads if name in chosen}}
         )
 
+    def cut_as(self, cut: Definition, values: Mapping[str, Value]) -> Tunable:
+        """The same external selector, with the cut of a preset, and its values as defaults."""
+        kept = {name: parameter for name, parameter in cut.parameters.items() if name in CUT_NAMES}
+        definition = replace(cut, parameters={**self.definition.parameters, **kept})
+        return replace(self, definition=definition, start={name: values[name] for name in kept if name in values})
+
     def with_ranges_of(self, query_sets: Sequence[QuerySet]) -> Tunable:
         """The same selector; of an external one, with cuts that suit its rankings of some sets of queries.
 
@@ -508,8 +514,9 @@ class Tunable:
         cut, search = _cut_of(rankings, size, lists=self.answers.lists)
         tried = {name: values for name, values in self.entry.search.items() if name in self.answers.parameters}
         own = {name: self.definition.parameters[name] for name in self.answers.parameters}
-        entry = self.entry.model_copy(update={"search": {**tried, **search}})
-        return replace(self, entry=entry, definition=replace(cut, parameters={**own, **cut.parameters}), size=size)
+        entry, parameters = self.entry.model_copy(update={"search": {**tried, **search}}), {**own, **cut.parameters}
+        start = {name: value for name, value in self.start.items() if name in parameters}
+        return replace(self, entry=entry, definition=replace(cut, parameters=parameters), size=size, start=start)
 
     def rank(
         self,
