@@ -37,7 +37,6 @@ ALLOWED = {
     ("tuning/tunables.py", "topK"): "the pipeline that cuts rankings of others",
     ("tuning/tunables.py", "topN"): "the pipeline that cuts rankings of others",
     ("tuning/tunables.py", "includeScore"): "the pipeline that cuts rankings of others",
-    ("tuning/inputs.py", "includeScore"): "a parameter of the pipeline that cuts rankings of others",
     ("tuning/tuner.py", "topN"): "a parameter of the pipeline that cuts rankings of others",
     ("tuning/tuner.py", "expansion"): "a word of a table",
     ("api/labelling.py", "expansion"): "a mode of items",

@@ -21,7 +21,15 @@ import numpy as np
 from ctxbench.api.inputs import Data, make_frame, opened
 from ctxbench.api.plots import Style, draw_grid, new_axes, styled
 from ctxbench.api.results import Results
-from ctxbench.api.selectors import EmbedderGiven, Preset, Recorded, embedder_name, selector_spec
+from ctxbench.api.selectors import (
+    EmbedderGiven,
+    Preset,
+    Recorded,
+    embedder_name,
+    external_of,
+    pipeline_of_mapping,
+    selector_spec,
+)
 from ctxbench.datasets.dataset import TREC, Dataset
 from ctxbench.evaluation import runner
 from ctxbench.evaluation.experiment import DEFAULT_METRICS, Experiment, read_groups
@@ -29,14 +37,20 @@ from ctxbench.evaluation.inputs import Prepared, open_experiment, prepare
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.io.console import ProgressListener, nothing_said, progress_listener
 from ctxbench.io.errors import Message, ParameterError, UnknownNameError, check_choice, check_known, raise_first
+from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.report import tuning_document
 from ctxbench.report.charts import ink, lines, mark_numbers
 from ctxbench.report.tuning_tables import advice, all_advice, console_table, setting_text
 from ctxbench.report.wording import axis_title
+from ctxbench.selectors.external import External, FileSelector
+from ctxbench.selectors.selector import EXTERNAL_KINDS
+from ctxbench.tuning.domains import definition_of
 from ctxbench.tuning.inputs import TuningInputs, open_tuning
-from ctxbench.tuning.policy import SET_METRICS, PolicyFile, policies_of
+from ctxbench.tuning.policy import SET_METRICS, PolicyFile, SelectorEntry, policies_of
 from ctxbench.tuning.preset_files import write_presets_of
 from ctxbench.tuning.results import DatasetTuning, PolicyOutcome, SettingResult, Trace, Tuning
+from ctxbench.tuning.setting_lines import tried_parameter
+from ctxbench.tuning.tunables import Tunable
 from ctxbench.tuning.tuner import tune as run_tuning
 
 if TYPE_CHECKING:
@@ -438,9 +452,15 @@ class Tuned:
             Whether there is anything; where nothing is recommended nothing is written, and what stands there stays.
 
         Raises:
-            ParameterError: there are several datasets; `on` takes one.
+            ParameterError: there are several datasets; `on` takes one. Or a pipeline, a function or an object of Python
+                is recommended, which a file cannot name.
             StorageError: it cannot be written.
         """
+        for outcome in self._single_dataset.outcomes:
+            if outcome.recommended is not None:
+                entry = self.ready.tunable(outcome.recommended.selector).entry
+                made = Message("api.preset-of-python", policy=outcome.policy.name, selector=entry.name)
+                raise_first((not (entry.selector or entry.external), made))
         if not any(outcome.recommended for outcome in self._single_dataset.outcomes):
             return False
         return write_presets_of(self._single_dataset, self.ready, Path(path))
@@ -478,13 +498,15 @@ class Tuned:
         if chosen is None:
             raise ParameterError(f"policy {outcome.policy.name}: nothing was measured on {dataset.dataset}")
         tunable = self.ready.tunable(chosen.selector)
+        asked = None if tunable.answers is None else tunable.answers.at(tunable.values(chosen.values))
         return Preset(
             name=outcome.policy.name,
-            selector=tunable.source,
+            selector=tunable.source or tunable.name,
             values=chosen.values,
             recommended=outcome.recommended is not None,
             advice=advice(dataset, outcome),
-            definition=tunable.definition if tunable.answers is None else None,
+            definition=None if isinstance(asked, FileSelector) else tunable.definition,
+            asked=asked,
         )
 
     def _repr_html_(self) -> str:
@@ -503,6 +525,7 @@ def tune(
     minimise: str = "",
     maximise: str = "",
     policies: Mapping[str, Any] | None = None,
+    parameters: Mapping[str, Any] | None = None,
     embedder: EmbedderGiven = "minilm",
     counter: str = "o200k",
     labels: str = "",
@@ -518,20 +541,27 @@ def tune(
 
     Args:
         data: datasets, or their names.
-        selectors: a shipped selector, the path of a definition, recorded `answers` with rankings, or a mapping as in a
-            policy file (`{"selector": "semantic", "search": {...}}`); or a list of them, the first of which is the
-            base.
+        selectors: anything that `evaluate` takes: a shipped selector, the path of a definition, a `pipeline`, recorded
+            `answers` with rankings, a function, an object with `describe` and `select`, a preset, or a mapping as in a
+            policy file (`{"selector": "semantic", "search": {...}}`). Or a list of them, or a mapping from names; the
+            first is the base. The ids that a function returns are its ranking: with scores, it is cut by number, score
+            and distance to the best score; without, by number.
         minimise, maximise: what is to be as small, or as large, as it can be: `tokens`, `completeness` ...; one of the
             two.
         policies: in their place, several by name, as in a policy file.
+        parameters: by name, the values that are tried: a list, or a tuple (low, high) of a range. A function gets them
+            as keyword arguments. Of a pipeline they are parameters of steps (`b`, or `bm25.b` where several steps have
+            one); its cuts need not be named. They are tried at drawn settings, the defaults first, and all cuts are
+            swept exactly for each. With several selectors, each has its own: `{"mine": {"selector": f, "parameters":
+            {"k": [1, 2]}}}`.
         embedder: as for `evaluate`.
         counter: what counts prompt tokens.
         labels: which decide: `all`, `split` (those of the tuning split), or empty: all where there are few.
         sample: how many queries a split at most; 0 = all.
-        trials: settings tried of parameters that cannot be swept.
+        trials: settings tried of parameters that cannot be swept, for each selector.
         confidence: level of the intervals that constraints are met by.
         seed: of random search, resampling and the sample.
-        together: whether one setting for all datasets is looked for, too.
+        together: whether one setting for all datasets is looked for, too: of the cuts, at the defaults of all else.
         progress: as for `evaluate`, by dataset, selector and settings.
         **constraints: by metric, what must be reached (`completeness=0.9`) or kept below (`tokens=4000`); a text
             compares: `completeness="0.98 of base"` (times what the base has), `"0.75 of reachable"`.
@@ -553,15 +583,33 @@ def tune(
         ... )
         >>> t.presets["normal"].selector
         'bm25'
+        >>> tools = [{"name": name, "description": name} for name in ("area", "mail", "time", "map")]
+        >>> labels = [{"query": f"q{n}", "item": tools[n % 4]["name"]} for n in range(40)]
+        >>> texts = [{"query": label["query"], "text": label["item"]} for label in labels]
+        >>> def by_name(request, items, shift=1):
+        ...     named = [n for n, item in enumerate(items) if item["name"] == request["text"]][0]
+        ...     return [items[(named + shift + n) % 4]["_id"] for n in range(4)]
+        >>> found = ctxbench.tune(
+        ...     ctxbench.dataset(tools, texts, labels),
+        ...     by_name,
+        ...     parameters={"shift": [0, 1, 2]},
+        ...     minimise="tokens",
+        ...     completeness=0.5,
+        ...     embedder="hashing",
+        ...     counter="chars/4",
+        ... )
+        >>> found.presets["normal"].values
+        {'shift': 0, 'n': 1}
     """
     several = opened(data)
-    entries = selectors if isinstance(selectors, list | tuple) else [selectors]
+    entries = _entries(selectors, parameters)
+    made = {entry.name: entry for entry in entries if isinstance(entry, Tunable)}
     aims = {"minimise": minimise, "maximise": maximise}
     raise_first((policies is not None and (any(aims.values()) or constraints), Message("api.policies-given")))
     objective = {aim: metric for aim, metric in aims.items() if metric}
     rest = {"constraints": [_constraint(name, _plain(value)) for name, value in constraints.items()]}
     fields: dict[str, Any] = {
-        "selectors": [_entry(entry) for entry in entries],
+        "selectors": [entry.entry if isinstance(entry, Tunable) else entry for entry in entries],
         "policies": {NORMAL: {**objective, **rest}} if policies is None else policies,
         "embedder": embedder_name(embedder),
         "tokens": counter,
@@ -572,12 +620,14 @@ def tune(
         "seed": seed,
         "together": together,
     }
+    file = _policies(_plain(fields))
     with progress_listener(progress) as listener:
         ready = open_tuning(
-            _policies(_plain(fields)),
+            file,
             list(several),
             open_one=lambda name, **_: several[name].dataset,
             progress=partial(listener, "embedding texts"),
+            selectors=made,
         )
         return Tuned(run_tuning(ready, command="ctxbench.tune(...)", progress=listener), ready)
 
@@ -592,23 +642,77 @@ def _policies(fields: Mapping[str, Any]) -> PolicyFile:
     return file
 
 
-def _entry(entry: Any) -> Any:
-    """A selector as a policy file has it.
+_PIPELINE_KEYS = ("analyse", "retrieve", "refine", "format")
+_SELECTOR_KEYS = {"selector", "retrieve", *EXTERNAL_KINDS}  # of a mapping that is a selector, and no selectors by name
+
+
+def _entries(selectors: Any, parameters: Mapping[str, Any] | None) -> list[dict[str, Any] | Tunable]:
+    """Selectors as a policy file has them, or made in Python.
 
     Raises:
-        ParameterError: it is one that has no parameters to tune.
+        UserError: one is no selector, or a parameter does not suit it.
     """
-    if isinstance(entry, Recorded):
-        return {"answers": str(entry.path)}
-    if isinstance(entry, str | Path):
-        return str(entry)
-    if isinstance(entry, Mapping) and not {"retrieve", "analyse", "refine"} & entry.keys():
-        return dict(entry)
-    raise ParameterError(
-        "tuned are shipped selectors, definitions in YAML (with parameters), recorded `answers`, or mappings such as "
-        "{'selector': 'semantic'} or {'callable': 'mine.py:rank'}; got "
-        f"{'a pipeline' if isinstance(entry, Mapping) else type(entry).__name__}"
-    )
+    if isinstance(selectors, Mapping) and not _SELECTOR_KEYS & selectors.keys():
+        named = list(selectors.items())
+    else:
+        named = [("", entry) for entry in (selectors if isinstance(selectors, list | tuple) else [selectors])]
+    raise_first((parameters is not None and len(named) != 1, Message("api.parameters-of-several", n=len(named))))
+    return [_entry(str(name), selector, parameters or {}) for name, selector in named]
+
+
+def _entry(name: str, selector: Any, tried: Mapping[str, Any]) -> dict[str, Any] | Tunable:
+    """A selector as a policy file has it, or made in Python.
+
+    Args:
+        name: in tables; empty = its own.
+        selector: anything that `evaluate` takes, or a mapping with it, under `selector`, and its `parameters`.
+        tried: by parameter, what `tried_parameter` takes.
+
+    Raises:
+        UserError: it is no selector, or a parameter does not suit it.
+    """
+    fields = dict(selector) if isinstance(selector, Mapping) else {"selector": selector}
+    fields |= {"name": name} if name else {}
+    tried = fields.pop("parameters", tried)
+    raise_first((not isinstance(tried, Mapping), Message("api.parameters-form", got=tried)))
+    tried = {key: tuple(map(_plain, of)) if isinstance(of, tuple) else _plain(of) for key, of in tried.items()}
+    given = fields.get("selector", "")
+    if isinstance(given, Recorded):
+        fields = {**fields, "answers": str(given.path)}
+        given = fields.pop("selector") and ""
+    if "retrieve" in fields:
+        given = pipeline_of_mapping({key: part for key, part in fields.items() if key != "name"})
+    elif isinstance(given, str | Path):
+        preset = f"/{fields.pop('preset')}" if "preset" in fields else ""
+        fields |= {"selector": f"{given}{preset}"} if given else {}
+        no_function = Message("tuning.no-function", selector=name or "answers", names=[*tried])
+        raise_first((tried and not fields.keys() & {"selector", "callable"}, no_function))
+        search = {key: tried_parameter(key, of)[1] for key, of in tried.items()}
+        return {**fields, "search": {**fields.get("search", {}), **search}} if search else fields
+    for key in fields.keys() - {"selector", "name", *_PIPELINE_KEYS}:
+        check_known("key of a selector", key, ("selector", "name", "parameters"))
+    return _made(fields.get("name", ""), given, tried)
+
+
+def _made(name: str, selector: Any, tried: Mapping[str, Any]) -> Tunable:
+    """A pipeline, a preset, a function or an object, to be tuned; as of `_entry`."""
+    if isinstance(selector, Pipeline):
+        definition, values = definition_of(name or "pipeline", selector, tried)
+        raise_first((not definition.parameters, Message("tuning.nothing-tunable", selector=definition.name)))
+        tunable = Tunable(entry=SelectorEntry(name=definition.name), source="", definition=definition)
+        swept = {key for key in tunable.swept_thresholds if isinstance(tried.get(key), tuple)}  # in the whole range
+        search = {key: listed for key, listed in values.items() if key not in swept}
+        return replace(tunable, entry=SelectorEntry(name=definition.name, search=search))
+    asked = selector.asked if isinstance(selector, Preset) else None
+    if isinstance(selector, Preset) and asked is None:
+        search = {key: tried_parameter(key, of)[1] for key, of in tried.items()}
+        entry = SelectorEntry(name=name or selector.selector, search=search)
+        return Tunable(entry=entry, source="", definition=selector.settled[0], start=selector.values)
+    name = name or getattr(selector, "name", "") or getattr(selector, "__name__", type(selector).__name__).strip("<>")
+    asked = asked or external_of(name, selector)
+    kind = ("callable",) if isinstance(asked, External) else ()
+    tunable = Tunable.of_external(asked, SelectorEntry(name=name), tried, written=kind)
+    return tunable if not isinstance(selector, Preset) else tunable.cut_as(selector.settled[0], selector.values)
 
 
 def _plain(value: Any) -> Any:

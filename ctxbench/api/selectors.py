@@ -16,17 +16,17 @@ import numpy as np
 from ctxbench.api.inputs import Data, load, make_frame
 from ctxbench.catalogs.agent_file import open_catalog
 from ctxbench.io.documents import dump_json
-from ctxbench.io.errors import Message, ParameterError, check_known, raise_first, suggest
+from ctxbench.io.errors import Message, ParameterError, SelectorError, check_known, raise_first, suggest
 from ctxbench.io.files import cache_dir
 from ctxbench.io.rows import named_instant
 from ctxbench.model.arrays import FloatArray
-from ctxbench.model.candidates import Candidates, register_templates
+from ctxbench.model.candidates import Candidates, Origin, register_templates, uncut
 from ctxbench.model.items import Catalog
 from ctxbench.model.registry import REFINE_KINDS, build, check_type, find, names, parameters
+from ctxbench.model.requests import Batch, Query, Request
 from ctxbench.model.requests import Message as ChatMessage
-from ctxbench.model.requests import Query, Request
 from ctxbench.model.resources import Resources
-from ctxbench.model.strategies import Step
+from ctxbench.model.strategies import PerType, Step, Strategy
 from ctxbench.pipelines.pipeline import ChainedStep, Pipeline
 from ctxbench.search.dense import DEPTH
 from ctxbench.search.embedders import open_embedder
@@ -46,7 +46,7 @@ from ctxbench.selectors.definitions import (
 )
 from ctxbench.selectors.explain import Explained, Explanation, explain
 from ctxbench.selectors.external import ByFunction, CutByFunction, External, FileSelector, Rerank, RetrieveByFunction
-from ctxbench.selectors.selector import ORACLE, Selector, Value
+from ctxbench.selectors.selector import ORACLE, Answers, Selector, Value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,7 +115,12 @@ def pipeline(
         1
     """
     spec = {"analyse": analyse, "retrieve": retrieve, "refine": list(refine)}
-    return pipeline_of(_with_names(spec if format is None else {**spec, "format": format}))
+    return pipeline_of_mapping(spec if format is None else {**spec, "format": format})
+
+
+def pipeline_of_mapping(spec: Mapping[str, Any]) -> Pipeline:
+    """The pipeline of a specification in which embedders may be functions."""
+    return pipeline_of(_with_names(spec))
 
 
 def _with_names(part: Any) -> Any:
@@ -366,6 +371,58 @@ def item_results(query: Query, candidates: Candidates, request: int) -> list[dic
     return [{**catalog[int(candidates.item[row])].as_row(), "score": float(candidates.score[row])} for row in rows]
 
 
+@dataclass(frozen=True)
+class Asked(Strategy):
+    """Retrieves what a selector of Python ranks.
+
+    Attributes:
+        selector: the selector.
+    """
+
+    selector: Selector
+
+    def __call__(self, query: Query, _: Resources) -> Candidates:
+        """Ask it for every request.
+
+        Raises:
+            SelectorError: it fails on a request.
+        """
+        answers = self.selector.select(query.batch)
+        if answers.errors:
+            raise SelectorError(next(iter(answers.errors.values())))
+        table = uncut(answers.candidates)
+        return table.select_rows(table.origin != Origin.SESSION)
+
+
+@dataclass(frozen=True, eq=False)
+class CutRanking:
+    """What a selector of Python ranks, cut by steps.
+
+    Attributes:
+        name: in tables.
+        selector: it ranks.
+        steps: they cut.
+        resources: of the steps.
+    """
+
+    name: str
+    selector: Selector
+    steps: Sequence[Step | PerType]
+    resources: Resources
+
+    def describe(self) -> dict[str, Any]:
+        """The selector and the steps."""
+        return {"ranking": self.selector.describe(), "refine": [step.describe() for step in self.steps]}
+
+    def select(self, batch: Batch) -> Answers:
+        """Cut its ranking for every request of a batch."""
+        answers = self.selector.select(batch)
+        table = uncut(answers.candidates)
+        for step in self.steps:
+            table = step.call(answers.query, table, self.resources)
+        return replace(answers, candidates=table, ranked=True)
+
+
 @dataclass(frozen=True, eq=False)
 class Preset:
     """A selector with values of its parameters; `evaluate` and `select` take it as a selector.
@@ -376,7 +433,9 @@ class Preset:
         values: by parameter, those that have an effect.
         recommended: whether tuning found it better than the default; else it is the default.
         advice: what to do, in one sentence.
-        definition: of the selector; of answers None, as only who recorded them can run that.
+        definition: of the selector; of a function or an object, the cut of its ranking; of recorded answers None, as
+            only who recorded them can run that.
+        asked: the function, with its values, or the object; None for a pipeline.
     """
 
     name: str
@@ -385,6 +444,7 @@ class Preset:
     recommended: bool
     advice: str
     definition: Definition | None = field(repr=False)
+    asked: Selector | None = field(default=None, repr=False)
 
     @property
     def settled(self) -> tuple[Definition, dict[str, Value]]:
@@ -403,9 +463,12 @@ class Preset:
 
     @property
     def pipeline(self) -> Pipeline:
-        """Its steps; raises as `settled`."""
+        """Its steps, of which the first may be a function; raises as `settled`."""
         definition, values = self.settled
-        return definition.pipeline(values)
+        built = definition.pipeline(values)
+        return (
+            built if self.asked is None else replace(built, retrieve=Step("retrieve", self.selector, Asked(self.asked)))
+        )
 
 
 def selector_spec(name: str, selector: Any) -> SelectorSpec:
@@ -421,16 +484,30 @@ def selector_spec(name: str, selector: Any) -> SelectorSpec:
     if isinstance(selector, Step):
         selector = {"retrieve": selector}
     if isinstance(selector, Pipeline | Mapping):
-        built = selector if isinstance(selector, Pipeline) else pipeline_of(_with_names(selector))
+        built = selector if isinstance(selector, Pipeline) else pipeline_of_mapping(selector)
         return pipeline_spec(name, built.mapped(_identified_anew))
+    if isinstance(selector, Preset) and selector.asked is not None:
+        asked, steps = selector.asked, selector.pipeline.refine
+        return SelectorSpec(
+            name, lambda resources, _: CutRanking(name, asked, steps, resources), "a preset", external=True
+        )
     if isinstance(selector, Preset):
         return dataclasses.replace(definition_spec(name, *selector.settled), shipped="")  # a tuned preset is the user's
     if isinstance(selector, Recorded):
         return _outside(name, FileSelector(selector.path, name=name))
-    if hasattr(selector, "select") and hasattr(selector, "describe"):
-        return _outside(name, selector)
+    return _outside(name, external_of(name, selector))
+
+
+def external_of(name: str, selector: Any) -> Selector:
+    """A function or an object of Python as a selector.
+
+    Raises:
+        ParameterError: it is neither.
+    """
+    if hasattr(selector, "select") and hasattr(selector, "describe") and not isinstance(selector, type):
+        return selector  # type: ignore[no-any-return]
     if callable(selector):
-        return _outside(name, External(CallableSource(selector), name=name))
+        return External(CallableSource(selector), name=name)
     raise ParameterError(
         f"selector {name!r} must be the name of a shipped one, a pipeline, answers, a function or an object with "
         f"describe and select; got {type(selector).__name__}"

@@ -146,7 +146,7 @@ def _ways_to_take(tuning: Tuning, ready: TuningInputs, file: PolicyFile) -> list
         if selector.selector.endswith((".yaml", ".yml"))
     }
     agents = {name: read_agent(path) for name, path in paths.items() if is_agent_file(path)}
-    external = {tunable.name for tunable in ready.tunables if tunable.answers is not None}
+    external = {tunable.name: tunable.answers.parameters for tunable in ready.tunables if tunable.answers is not None}
     lines, cut = [], False
     for dataset in tuning.datasets:
         on = f" on {dataset.dataset}" if len(tuning.datasets) > 1 else ""
@@ -154,10 +154,11 @@ def _ways_to_take(tuning: Tuning, ready: TuningInputs, file: PolicyFile) -> list
             if (chosen := outcome.recommended) is None:
                 continue
             if chosen.selector in external:
-                text = ", ".join(f"{name} {value_text(value)}" for name, value in chosen.values.items())
-                lines.append(
-                    f"to take {outcome.policy.name}{on}: cut the ranking of {chosen.selector} yourself by {text}"
-                )
+                texts = {name: f"{name} {value_text(value)}" for name, value in chosen.values.items()}
+                called = ", ".join(texts.pop(name) for name in external[chosen.selector])
+                called = f"call {chosen.selector} with {called}, and " if called else ""
+                text = f"cut the ranking of {chosen.selector} yourself by {', '.join(texts.values())}"
+                lines.append(f"to take {outcome.policy.name}{on}: {called}{text}")
                 cut = True
             elif chosen.selector in agents:
                 agent = agents[chosen.selector]

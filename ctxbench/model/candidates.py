@@ -558,6 +558,11 @@ def reranked(candidates: Candidates, score: FloatArray) -> Candidates:
     return replace(table, chunk_rank=place_among(table, table.ranked))
 
 
+def uncut(table: Candidates) -> Candidates:
+    """The table with all of its rows chosen."""
+    return replace(table, out=np.zeros(len(table), dtype=np.int64))
+
+
 def in_order(
     request: IntArray, arrays: Mapping[str, npt.NDArray[Any]], columns: Mapping[str, FloatArray]
 ) -> dict[str, Any]:

@@ -79,6 +79,7 @@ class Strategy:
         includes_tokens: whether the scores of a rank step include token counts.
         reads_tool_results: whether it reads results of tools.
         itemwise: whether it treats an item or a request the same whatever other steps cut.
+        swept: the range of each parameter of a cut that tuning varies in a pipeline from Python.
         relative_rules: the codes of its exclusion rules that compare a score with the best score of the request.
         chunk_limits: the parameters that limit chunk matches. Baselines store items, so other values of these cannot be
             replayed.
@@ -99,6 +100,7 @@ class Strategy:
     includes_tokens: ClassVar[bool] = False
     reads_tool_results: ClassVar[bool] = False
     itemwise: ClassVar[bool] = False
+    swept: ClassVar[Mapping[str, tuple[float, float]]] = {}
     relative_rules: ClassVar[tuple[str, ...]] = ()
     chunk_limits: ClassVar[tuple[str, ...]] = ()
     adds_prefix: ClassVar[bool] = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import hashlib
 import importlib
@@ -24,7 +25,7 @@ from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
 from typing import Any, BinaryIO, NamedTuple, NoReturn, TextIO, cast
 
-from ctxbench.io.errors import Message, ParameterError, check_choice, raise_first
+from ctxbench.io.errors import Message, ParameterError, check_choice, check_known, raise_first
 from ctxbench.io.files import read_bytes
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch
@@ -275,7 +276,14 @@ program in its place, is not held. The error comes in whatever thread it was cal
 """
 
 
-def signature_fault(function: Callable[..., Any], arguments: Sequence[Any], *, batch: bool, base: Path) -> str:
+def signature_fault(
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    *,
+    batch: bool,
+    base: Path,
+    values: Mapping[str, Any] | None = None,
+) -> str:
     """Why a function cannot be called with these arguments, and where it is; empty if it can.
 
     Args:
@@ -283,9 +291,10 @@ def signature_fault(function: Callable[..., Any], arguments: Sequence[Any], *, b
         arguments: the request, or requests, and the items where any are sent.
         batch: several requests at once.
         base: what its file is shown relative to.
+        values: of its own parameters.
     """
     try:
-        inspect.signature(function).bind(*arguments)
+        inspect.signature(function).bind(*arguments, **(values or {}))
     except TypeError as error:
         why = str(error)
     except ValueError:  # it tells no signature
@@ -408,6 +417,7 @@ class CallableSource(Source):
         self._function = function
         self._send, self._batch = send, batch
         self._base = Path.cwd() if base is None else base
+        self._values: Mapping[str, Any] = {}
         self._source = _source_of(function)
         self._description = _described(function, spec or _spec_of(function), self._source, self._base)
         self._catalog = ""
@@ -420,7 +430,34 @@ class CallableSource(Source):
 
         As they were when this object was made. Of a callable without a name there is `unnamed`, which no other has.
         """
-        return {**self._description, "send": self._send, "batch": self._batch}
+        values = {"values": dict(self._values)} if self._values else {}
+        return {**self._description, "send": self._send, "batch": self._batch, **values}
+
+    def defaults(self, names: Iterable[str]) -> dict[str, Any]:
+        """The defaults of some of its parameters behind the request and the items; those without one are left out.
+
+        Raises:
+            ParameterError: it does not take one of them.
+        """
+        signature = list(inspect.signature(self._function).parameters.values())
+        behind = signature[1 if self._send == "nothing" else 2 :]
+        named = {
+            entry.name: entry for entry in behind if entry.kind in (entry.POSITIONAL_OR_KEYWORD, entry.KEYWORD_ONLY)
+        }
+        if not any(entry.kind == entry.VAR_KEYWORD for entry in signature):
+            for name in names:
+                check_known(f"parameter of {self._description['callable'].rpartition(':')[2]}", name, named)
+        defaults = {name: named[name].default for name in names if name in named}
+        return {
+            **{name: value for name, value in defaults.items() if value is not inspect.Parameter.empty},
+            **self._values,
+        }
+
+    def bound(self, values: Mapping[str, Any]) -> CallableSource:
+        """The same function, called with these values of its own parameters as keyword arguments."""
+        bound = copy.copy(self)
+        bound._values = {**self._values, **values}  # noqa: SLF001 - of this class
+        return bound
 
     def waiting_for(self) -> Waiting | None:
         """As of `Source`."""
@@ -466,7 +503,7 @@ class CallableSource(Source):
         self._waiting = Waiting(first["id"], time.perf_counter(), Message("selectors.callable-without-limit"))
         try:
             with confined():
-                return RawAnswer(answer=use(self._function(*arguments)))
+                return RawAnswer(answer=use(self._function(*arguments, **self._values)))
         except (NotAnAnswerError, EndedError) as error:
             return RawAnswer(error=str(error))
         except KeyboardInterrupt as error:
@@ -474,7 +511,9 @@ class CallableSource(Source):
             raise
         except BaseException as error:  # noqa: BLE001 - whatever the user's code raises is its query's error
             if isinstance(error, TypeError) and (
-                fault := signature_fault(self._function, arguments, batch=self._batch, base=self._base)
+                fault := signature_fault(
+                    self._function, arguments, batch=self._batch, base=self._base, values=self._values
+                )
             ):
                 return RawAnswer(error=fault)
             where = "" if isinstance(error, SyntaxError) else _location(error, self._source, self._base)

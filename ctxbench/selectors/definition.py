@@ -33,6 +33,7 @@ from ctxbench.io.errors import (
 from ctxbench.io.rows import YamlForm
 from ctxbench.model.formats import FileModel, Source, field_names, parsed, validate, validate_partly
 from ctxbench.model.registry import SEARCH_OFF
+from ctxbench.model.strategies import Step
 from ctxbench.pipelines.pipeline import OFF, Pipeline, PipelineError, SpecFault
 from ctxbench.selectors.selector import Parameter, Value, any_of, value_text
 
@@ -202,7 +203,9 @@ class Definition:
             if isinstance(step, Mapping)
             else {}
         )
-        text = ", ".join(f"{key} is {name}" for key, name in parameter_names.items() if key in fault.message)
+        text = ", ".join(
+            f"{key} is {name}" for key, name in parameter_names.items() if key in fault.message and key != name
+        )
         return SpecFault(fault.path, f"{fault.message} (here {text})") if text else fault
 
     def idle(self, name: str, values: Mapping[str, Value]) -> str:
@@ -227,8 +230,23 @@ def _names(value: object, values: Mapping[str, Value]) -> bool:
     return isinstance(value, str) and value.startswith("$") and value[1:] in values
 
 
+@dataclass(frozen=True, eq=False)
+class StepForm:
+    """A step of Python in a specification, which has no name there.
+
+    Attributes:
+        step: the step.
+        values: its parameters by name, or `$name` for that of a parameter of the selector.
+    """
+
+    step: Step
+    values: Mapping[str, Any]
+
+
 def _filled(spec: Any, values: Mapping[str, Value]) -> Any:
     """Put values where the specification says `$name`."""
+    if isinstance(spec, StepForm):
+        return replace(spec.step, call=replace(cast("Any", spec.step.call), **_filled(spec.values, values)))
     if isinstance(spec, Mapping):
         return {key: _filled(value, values) for key, value in spec.items()}
     if isinstance(spec, list):
@@ -280,6 +298,8 @@ def switched_steps(steps: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tu
 
 def used_names(spec: Any) -> set[str]:
     """The names that the specification takes as `$name`, or under `when`."""
+    if isinstance(spec, StepForm):
+        return used_names(spec.values)
     if isinstance(spec, Mapping):
         named = {spec[WHEN]} if isinstance(spec.get(WHEN), str) else set()
         return named | {name for value in spec.values() for name in used_names(value)}

@@ -420,6 +420,17 @@ class External:
             seconds=np.array([replies[row].seconds for row in rows], dtype=np.float64),
         )
 
+    @property
+    def function(self) -> CallableSource | None:
+        """The function that it calls; None if it is no callable."""
+        return self._source if isinstance(self._source, CallableSource) else None
+
+    def bound(self, values: Mapping[str, Any]) -> External:
+        """The same selector, with values of the parameters of its function; itself if there are none."""
+        if self.function is None or not values:
+            return self
+        return External(self.function.bound(values), name=self.name, repeats=self._repeats)
+
     def close(self) -> None:
         """End processes and connections; may be called twice."""
         self._source.close()

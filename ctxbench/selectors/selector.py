@@ -12,7 +12,7 @@ from pydantic import Field
 from ctxbench.io.documents import YamlPath
 from ctxbench.io.errors import Message, ParameterError, SelectorError, suggest
 from ctxbench.model.arrays import FloatArray, IntArray
-from ctxbench.model.candidates import AS_MANY_AS, Candidates, Origin, Rule, place_among
+from ctxbench.model.candidates import AS_MANY_AS, Candidates, Origin, Rule, place_among, uncut
 from ctxbench.model.formats import FileModel, NullAs, parsed
 from ctxbench.model.items import Catalog, ItemKey
 from ctxbench.model.registry import check_type
@@ -357,7 +357,7 @@ class SizeMatched:
             SelectorError: `like` offers more items than are ranked here, so that the sizes would differ.
         """
         answers = self.ranking.select(batch)
-        table = replace(answers.candidates, out=np.zeros(len(answers.candidates), dtype=np.int64))
+        table = uncut(answers.candidates)
         searched = table.origin != Origin.SESSION
         ranked = np.bincount(table.request[searched], minlength=table.n_requests)
         depth = min(getattr(self.ranking, "depths", ()), default=0)

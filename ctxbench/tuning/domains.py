@@ -10,8 +10,9 @@ dimensions. Only settings at which it changes are compared; the cheapest of them
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cache
 from itertools import product
 from typing import Any
@@ -19,13 +20,14 @@ from typing import Any
 import numpy as np
 
 from ctxbench.evaluation.metrics import evaluate
-from ctxbench.io.errors import ParameterError
+from ctxbench.io.errors import Message, ParameterError, check_known, raise_first
 from ctxbench.model import registry
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.model.items import Catalog
-from ctxbench.model.strategies import Strategy
+from ctxbench.model.strategies import Analyses, Merge, PerType, Strategy
+from ctxbench.pipelines.pipeline import SECONDS, Pipeline
 from ctxbench.pipelines.strategies.cut import fallen
-from ctxbench.selectors.definition import Definition
+from ctxbench.selectors.definition import Definition, StepForm
 from ctxbench.selectors.selector import Value
 from ctxbench.tuning.cut_families import BudgetFamily, Cut, CutFamily, FixedK, StandardMargin, ThresholdFamily
 from ctxbench.tuning.measures import (
@@ -37,7 +39,7 @@ from ctxbench.tuning.measures import (
     values_of_measures,
 )
 from ctxbench.tuning.rankings import MeasuredRankings
-from ctxbench.tuning.setting_lines import Counts, ThresholdLine, ThresholdSpan, setting_line
+from ctxbench.tuning.setting_lines import Counts, ThresholdLine, ThresholdSpan, setting_line, tried_parameter
 
 BUDGETS = 20  # number of token budgets to try, in equal ratios
 
@@ -160,11 +162,100 @@ def parameter_name(written: Any) -> str:
 
 
 def step_name(step: Any) -> tuple[str, Mapping[str, Any]]:
-    """The name and the parameters of a step of a specification."""
+    """The name and the parameters of a step of a specification; a step of Python has no name there."""
+    if isinstance(step, StepForm):
+        return "", step.values
     if isinstance(step, str):
         return step, {}
     name, written = next(iter(step.items()))
     return str(name), written if isinstance(written, Mapping) else {}
+
+
+@dataclass(frozen=True)
+class _SpecWriter:
+    """Writes the steps of a pipeline as a specification, and knows the parameters of each by their paths.
+
+    Attributes:
+        written: by path, such as `bm25.b`, the parameters of its step, where a value is to be replaced by `$name`.
+        swept: by path, the range of a parameter of a cut.
+    """
+
+    written: dict[str, dict[str, Any]] = field(default_factory=dict)
+    swept: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def step(self, step: Any, label: str = "") -> Any:
+        """A step or a combinator; `label` is its source, or its item types and its name."""
+        if isinstance(step, Analyses):
+            return [self.step(part) for part in step.analyses]
+        if isinstance(step, Merge):
+            seconds = {} if step.seconds is None else {SECONDS: step.seconds}
+            return {"merge": {name: self.step(source, name) for name, source in step.sources.items()}, **seconds}
+        if isinstance(step, PerType):
+            domains = {",".join(types): steps for types, steps in step.domains.items()}
+            parts = {key: [self.step(part, f"{key}.{part.name}") for part in steps] for key, steps in domains.items()}
+            return {"by_domain": parts}
+        if not is_dataclass(step.call):
+            return step
+        values = registry.parameters(step.call)
+        label = label or step.name
+        if any(f"{label}.{name}" in self.written for name in values):  # the second step of one name
+            label = f"{label}-{len(self.written)}"
+        self.written.update({f"{label}.{name}": values for name in values})
+        self.swept.update({f"{label}.{name}": span for name, span in step.declared("swept").items()})
+        named = step.name in registry.names(step.kind) and registry.find(step.kind, step.name) is type(step.call)
+        return {step.name: values} if named else StepForm(step, values)
+
+    def path(self, name: str) -> str:
+        """The path of a parameter.
+
+        Raises:
+            UserError: no step has it, or several have.
+        """
+        paths = [path for path in self.written if path == name or path.endswith(f".{name}")]
+        check_known("parameter", name, (paths and [name]) or [*map(last_part, self.written), *self.written])
+        raise_first((len(paths) > 1, Message("tuning.parameter-ambiguous", name=name, paths=paths)))
+        return paths[0]
+
+
+def last_part(path: str) -> str:
+    """The name of a parameter without its step."""
+    return path.rpartition(".")[2]
+
+
+def definition_of(
+    name: str, pipeline: Pipeline, tried: Mapping[str, Any]
+) -> tuple[Definition, dict[str, tuple[Value, ...]]]:
+    """A definition of a pipeline from Python, and the values of its parameters that are tried.
+
+    Args:
+        name: of the definition.
+        pipeline: its values are the defaults.
+        tried: by name or path of a parameter, such as `b` or `bm25.b`, what `tried_parameter` takes. The parameters of
+            cuts need not be named: each is one with the range that its strategy declares (`Strategy.swept`).
+
+    Raises:
+        UserError: a parameter is unknown, ambiguous, or has wrong values.
+    """
+    writer = _SpecWriter()
+    spec = {
+        "analyse": writer.step(pipeline.analyse),
+        "retrieve": writer.step(pipeline.retrieve),
+        "refine": [writer.step(step) for step in pipeline.refine],
+        "format": writer.step(pipeline.format),
+    }
+    keys = {writer.path(key): key for key in tried}
+    free = [path for path in writer.swept if path not in keys]
+    names = Counter(map(last_part, [*keys, *free]))
+    keys |= {path: last_part(path) if names[last_part(path)] == 1 else path for path in free}
+    parameters, values = {}, {}
+    for path, key in keys.items():
+        written, part = writer.written[path], last_part(path)
+        span = writer.swept.get(path, (0, 0))
+        wider = (min(span[0], written[part]), max(span[1], written[part])) if key not in tried else tried[key]
+        parameters[key], values[key] = tried_parameter(key, wider, written[part])
+        written[part] = f"${key}"
+    definition = Definition(name=name, about="", parameters=parameters, spec=spec, presets={}, abouts={}, written=spec)
+    return definition, {key: values[key] for key in tried}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

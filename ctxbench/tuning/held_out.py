@@ -276,8 +276,7 @@ class SettingEvaluator:
         self._full_rankings[self._key(tunable, {}, self.dataset.tuning_set.split)] = full_ranking
 
     def _key(self, tunable: Tunable, values: Mapping[str, Value], split: str) -> tuple[str, str, str]:
-        head = "" if tunable.answers is not None else tunable.head(tunable.pipeline(values)).key
-        return tunable.name, head, split
+        return tunable.name, tunable.head_key(values), split
 
     def full_ranking(self, tunable: Tunable, values: Mapping[str, Value], split: str) -> FullRanking:
         """The ranking of a selector, computed once for all settings that differ only in their cuts."""

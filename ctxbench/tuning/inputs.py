@@ -32,7 +32,7 @@ from ctxbench.search.tokens import TokenCounter, open_counter
 from ctxbench.selectors.definitions import find_definition, is_file
 from ctxbench.selectors.definitions import shipped as shipped_names
 from ctxbench.selectors.external import external_from_config
-from ctxbench.selectors.selector import Parameter, Value, value_text
+from ctxbench.selectors.selector import Parameter, Value
 from ctxbench.tuning.fit_examples import ALL
 from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Measure
 from ctxbench.tuning.policy import Policy, PolicyFile, SelectorEntry, policy_measures
@@ -61,15 +61,7 @@ from ctxbench.tuning.search import (
     Ties,
     labels_to_confirm,
 )
-from ctxbench.tuning.tunables import (
-    EXTERNAL_CUT,
-    FIRST_N,
-    ExternalRankings,
-    ShippedPreset,
-    Tunable,
-    searched_scores,
-    unfit_scores,
-)
+from ctxbench.tuning.tunables import FIRST_N, ExternalRankings, ShippedPreset, Tunable, setting_text, unfit_scores
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -206,12 +198,6 @@ def _is_unreachable(optima: Mapping[str, Optimum]) -> bool:
     limits = next(iter(optima.values())).limits
     reached = [_reach(optima, index, with_others=False) for index, limit in enumerate(limits) if limit.from_policy]
     return any(reach is None or not reach[2] for reach in reached)
-
-
-def setting_text(selector: str, values: Mapping[str, Value]) -> str:
-    """A setting in messages: `semantic with contextTopK 20, contextTopN 5`."""
-    listed = ", ".join(f"{name} {value_text(value)}" for name, value in values.items())
-    return f"{selector} with {listed}" if listed else selector
 
 
 def _best(optima: Mapping[str, Optimum]) -> str:
@@ -355,6 +341,8 @@ def _varied_values(
                 competitor.tunable.definition.parameters[name],
                 competitor.tunable.entry.search.get(name),
             )
+            if listed is not None and name in competitor.tunable.tried_heads:
+                listed = listed[:: math.ceil(len(listed) / RUNS)]
             tried = _spaced_values(parameter, value, max_values) if listed is None else sorted({*listed, value})
             varied.append((parameter, tuple(at for at in tried if competitor.tunable.is_valid({**chosen, name: at}))))
     return varied
@@ -377,7 +365,10 @@ def trace(
     by_query: Callable[[Mapping[str, Value]], Mapping[Measure, FloatArray]] | None = None,
 ) -> Trace:
     """Means and intervals of settings on the tuning set; `by_query` computes values in place of the competitor."""
-    group, values_by_setting = competitor.query_set.group, list(map(by_query or competitor.by_query, settings))
+    group, heads = competitor.query_set.group, competitor.tunable.tried_heads
+    by_head = sorted(range(len(settings)), key=lambda index: str([settings[index].get(name) for name in heads]))
+    measured = {index: (by_query or competitor.by_query)(settings[index]) for index in by_head}  # each head ranks once
+    values_by_setting = [measured[index] for index in range(len(settings))]
     estimates = {
         str(measure): [
             grouped_estimate(values[measure], group, scale=measure.metric.declaration.scale, level=level)  # type: ignore[arg-type]
@@ -395,34 +386,34 @@ def trace(
 
 
 def read_tunables(
-    file: PolicyFile, rankings: Mapping[str, ExternalRankings] | None = None
+    file: PolicyFile, opened: Mapping[str, Tunable] | None = None
 ) -> tuple[tuple[Tunable, ...], list[Fault]]:
     """Read the selectors of a policy file.
 
     Args:
         file: the policy file.
-        rankings: by name, rankings of external selectors that were opened before and are used again.
+        opened: by name, selectors that are used as they are: made in Python, or opened before.
 
     Returns:
         The selectors that can be tuned, and the faults of the others.
     """
     form = YamlForm(file.path, file.source.lines, [])
     tunables = [
-        form.attempt(partial(_read_checked, entry, file, rankings or {}), "selectors", index)
+        form.attempt(partial(_read_checked, entry, file, opened or {}), "selectors", index)
         for index, entry in enumerate(file.selectors)
     ]
     return tuple(tunable for tunable in tunables if tunable is not None), form.faults
 
 
-def _read(entry: SelectorEntry, base: Path, rankings: Mapping[str, ExternalRankings]) -> Tunable:
+def _read(entry: SelectorEntry, base: Path, opened: Mapping[str, Tunable]) -> Tunable:
+    if entry.name in opened:
+        return replace(opened[entry.name], entry=entry)
     external, folder = entry.external, base
     if entry.selector and is_agent_file(base / entry.selector):
         external, folder = read_agent(base / entry.selector).external, (base / entry.selector).parent
     if external:
-        answers = rankings.get(entry.name) or ExternalRankings(
-            external_from_config({**external, "name": entry.name}, base=folder), external
-        )
-        return Tunable(entry=entry, source=entry.name, definition=EXTERNAL_CUT, answers=answers)
+        selector, tried = external_from_config({**external, "name": entry.name}, base=folder), entry.search.items()
+        return Tunable.of_external(selector, entry, {name: list(values) for name, values in tried}, written=external)
     definition, preset = find_definition(entry.selector, base=base)
     if preset is None:
         return Tunable(entry=entry, source=entry.selector, definition=definition, start={})
@@ -430,24 +421,6 @@ def _read(entry: SelectorEntry, base: Path, rankings: Mapping[str, ExternalRanki
         raise UnknownNameError("preset", preset, definition.presets, where=f" of selector {definition.name!r}")
     source = entry.selector.removesuffix(f"/{preset}")
     return Tunable(entry=entry, source=source, definition=definition, start=definition.presets[preset])
-
-
-def with_range_of(tunable: Tunable, query_sets: Sequence[QuerySet]) -> Tunable:
-    """The same selector; of an external one, the range of `includeScore` is extended to above all scores.
-
-    Args:
-        tunable: a selector.
-        query_sets: of all datasets.
-    """
-    if tunable.answers is None:
-        return tunable
-    scores = [searched_scores(tunable.answers.of(query_set).answers) for query_set in query_sets]
-    highest = max([float(score.max()) for score in scores if len(score)], default=0.0)
-    if highest < 1:
-        return tunable
-    above = float(math.floor(highest) + 1)
-    wider = replace(EXTERNAL_CUT.parameters["includeScore"], default=above, high=above)
-    return replace(tunable, definition=replace(EXTERNAL_CUT, parameters={**EXTERNAL_CUT.parameters, wider.name: wider}))
 
 
 def _unsuitable(tunable: Tunable) -> Iterator[tuple[str, Sequence[str | int]]]:
@@ -465,13 +438,13 @@ def _unsuitable(tunable: Tunable) -> Iterator[tuple[str, Sequence[str | int]]]:
             reported.add((where[:2], str(error)))
 
 
-def _read_checked(entry: SelectorEntry, file: PolicyFile, rankings: Mapping[str, ExternalRankings]) -> Tunable:
+def _read_checked(entry: SelectorEntry, file: PolicyFile, opened: Mapping[str, Tunable]) -> Tunable:
     """A selector with values of the types of its parameters: 1 becomes 1.0 if decimals are allowed.
 
     Raises:
         UserError: it is unknown or faulty, or a value is wrong or has no effect.
     """
-    tunable = _read(entry, file.base, rankings)
+    tunable = _read(entry, file.base, opened)
     if wrong := list(_unsuitable(tunable)) or list(_without_effect(tunable)):
         raise InputError([file.entry_fault(entry.name, message, *where) for message, where in wrong])
     check = tunable.definition.checked
@@ -564,7 +537,7 @@ def open_tuning(
     notify: Callable[[str], None] = nothing_said,
     progress: Callable[[int, int], None] | None = None,
     open_one: Callable[..., Dataset] = open_dataset,
-    rankings: Mapping[str, ExternalRankings] | None = None,
+    selectors: Mapping[str, Tunable] | None = None,
 ) -> TuningInputs:
     """Open everything that tuning needs.
 
@@ -574,14 +547,14 @@ def open_tuning(
         notify: called with messages about slow work.
         progress: called with how many of how many texts are embedded, later.
         open_one: opens a dataset, called as `open_dataset(name, base=..., notify=...)`.
-        rankings: as for `read_tunables`.
+        selectors: as `opened` of `read_tunables`.
 
     Raises:
         InputError: a dataset, selector, embedder or token counter is unknown or faulty, a dataset has no labelled
             query, the base does not suit a dataset, a step was fitted on a test split, or an external selector gives no
             scores; all faults at once.
     """
-    tunables, faults = read_tunables(file, rankings)
+    tunables, faults = read_tunables(file, selectors)
     shipped = tuple(_shipped_presets(file, tunables))
     in_file, elsewhere = YamlForm(file.path, file.source.lines, faults), YamlForm(None, {}, faults)
     embedder = in_file.attempt(lambda: open_embedder(file.embedder), "embedder")
@@ -613,7 +586,7 @@ def open_tuning(
         file_faults = sorted((fault for fault in faults if fault.path == file.path), key=lambda fault: fault.line)
         raise InputError([*dict.fromkeys([*file_faults, *(fault for fault in faults if fault.path != file.path)])])
     query_sets = [query_set for opened in by_name.values() for query_set in opened.query_sets.values()]
-    tunables = tuple(with_range_of(tunable, query_sets) for tunable in tunables)
+    tunables = tuple(tunable.with_ranges_of(query_sets) for tunable in tunables)
     return TuningInputs(
         file=file,
         tunables=tunables,

@@ -31,7 +31,7 @@ from ctxbench.model.formats import FileModel, NullAs, Source, Texts, load_file, 
 from ctxbench.model.resources import EmbedderSpec
 from ctxbench.search.embedders import embedder_text
 from ctxbench.selectors.external import checked_options, external_name
-from ctxbench.selectors.protocol import ExternalBlock
+from ctxbench.selectors.protocol import CallableBlock, ExternalBlock
 from ctxbench.selectors.selector import EXTERNAL_KINDS, Value
 from ctxbench.tuning.cut_families import POWERS, SweptSettings
 from ctxbench.tuning.measures import COMPLETENESS, TOKENS, Measure
@@ -465,10 +465,10 @@ class SelectorEntry(FileModel):
     _external: Mapping[str, Any] = PrivateAttr({})
 
     @classmethod
-    def of_external(cls, name: str, options: Mapping[str, Any]) -> SelectorEntry:
+    def of_external(cls, name: str, options: Mapping[str, Any], search: Mapping[str, Any]) -> SelectorEntry:
         """The entry of an external selector, with the options that it has in an experiment."""
-        entry = cls(name=name)
-        entry._external = options
+        entry = cls(name=name, search=dict(search)) if search else cls(name=name)
+        entry._external = options  # noqa: SLF001 - of this class
         return entry
 
     @property
@@ -492,6 +492,10 @@ def _read_entry(value: Any, read: Callable[[Any], SelectorEntry]) -> SelectorEnt
         value = {"selector": value}
     if not isinstance(value, Mapping):
         return read(value)
+    search: Any = {}
+    if "callable" in value and "search" in value:
+        search = read({"name": "callable", "search": value["search"]}).search
+        value = {key: content for key, content in value.items() if key != "search"}
     kinds = [kind for kind in ("selector", *EXTERNAL_KINDS) if kind in value]
     if len(kinds) != 1:
         got = [*value] or ["nothing"]
@@ -501,7 +505,7 @@ def _read_entry(value: Any, read: Callable[[Any], SelectorEntry]) -> SelectorEnt
         if kind in options and not options[kind]:
             wrong.append(f"{kind} must not be empty")
         raise_located("selectors", [((), message) for message in wrong])
-        return SelectorEntry.of_external(external_name(kind, options), value)
+        return SelectorEntry.of_external(external_name(kind, options), value, search)
     source = value["selector"]
     if not isinstance(source, str) or not source:
         return read(value)
@@ -509,8 +513,17 @@ def _read_entry(value: Any, read: Callable[[Any], SelectorEntry]) -> SelectorEnt
     return read({"name": PurePath(source).stem if is_path else source.partition("/")[0], **value})
 
 
+class TunedCallable(CallableBlock):
+    """A Python callable that is tuned."""
+
+    search: dict[str, Annotated[Texts[Value], Field(min_length=1)]] = Field(
+        {}, description="By parameter of the function, behind the request and the items, the values that are tried."
+    )
+
+
 Entry: TypeAlias = Annotated[
-    SelectorEntry, WrapValidator(_read_entry, json_schema_input_type=str | SelectorEntry | ExternalBlock)
+    SelectorEntry,
+    WrapValidator(_read_entry, json_schema_input_type=str | SelectorEntry | TunedCallable | ExternalBlock),
 ]
 
 

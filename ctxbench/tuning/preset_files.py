@@ -185,8 +185,8 @@ def open_fitted(
     fitted, notices = fit_selectors(ready, folder, progress=progress)
     for notice in notices:
         notify(f"notice: {notice}")
-    rankings = {tunable.name: tunable.answers for tunable in ready.tunables if tunable.answers is not None}
-    return open_tuning(fitted, datasets, notify=notify, progress=embedding, rankings=rankings)
+    asked = {tunable.name: tunable for tunable in ready.tunables if tunable.answers is not None}
+    return open_tuning(fitted, datasets, notify=notify, progress=embedding, selectors=asked)
 
 
 def fit_selectors(ready: TuningInputs, folder: Path, *, progress: ProgressListener) -> tuple[PolicyFile, list[str]]:

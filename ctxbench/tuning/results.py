@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -463,8 +463,10 @@ class FullRanking:
         return replace(self.answers, candidates=table)
 
 
-def rank_with_pipeline(head: Pipeline, query_set: QuerySet) -> FullRanking:
-    """Rank with a pipeline without cuts.
+def rank_with_pipeline(
+    head: Pipeline, query_set: QuerySet, memo: MutableMapping[str, Any] | None = None
+) -> FullRanking:
+    """Rank with a pipeline without cuts; `memo` has outputs of steps, by default those of the query set.
 
     A probability that was fitted on these queries would look too good. Each fold of them is then scored by a fit of the
     same kind on the other folds. Weights of a fusion, one number per source, are not changed.
@@ -480,7 +482,8 @@ def rank_with_pipeline(head: Pipeline, query_set: QuerySet) -> FullRanking:
                 f"figures would be too good; fit it on the tuning split with `ctxbench calibrate --split tuning`"
             )
         return rank_out_of_fold(head, query_set)
-    result = ask(PipelineSelector("uncut", head, query_set.resources, query_set.memo), query_set)
+    selector = PipelineSelector("uncut", head, query_set.resources, query_set.memo if memo is None else memo)
+    result = ask(selector, query_set)
     return FullRanking(*result, shared=count_fit_datasets(head, query_set))
 
 

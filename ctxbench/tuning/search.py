@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
 from ctxbench.evaluation.comparisons import worth_of
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.statistics import LEVEL
+from ctxbench.io.errors import Message, ParameterError, UserError
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.selectors.selector import Value
 from ctxbench.tuning.cut_families import LineSettings, SweptSettings, sweep
@@ -47,13 +48,16 @@ from ctxbench.tuning.results import FullRanking, QuerySet
 from ctxbench.tuning.setting_lines import (
     Collector,
     Front,
+    OutputCache,
     SettingRunner,
     ThresholdLine,
+    distance,
     draw_settings,
+    most_stable,
     setting_line,
     show_lines,
 )
-from ctxbench.tuning.tunables import FIRST_N, ExpansionSweep, Tunable, why_not_exact
+from ctxbench.tuning.tunables import FIRST_N, ExpansionSweep, Tunable, setting_text, why_not_exact
 
 MIN_QUERIES = 20  # every measure of a policy must apply to as many queries, or nothing is recommended
 MAX_FACTOR = 10  # if even this many times as many labels would not be enough, more are unlikely to help
@@ -422,32 +426,6 @@ def precedes(key: tuple[float, ...], other_key: tuple[float, ...]) -> bool:
     return False
 
 
-def distance(values: Mapping[str, Value], defaults: Mapping[str, Value]) -> float:
-    """The distance of values from defaults, over the parameters that have one."""
-    total = 0.0
-    for name, default in defaults.items():
-        value = values.get(name, default)
-        if isinstance(value, str) or isinstance(default, str):
-            total += value != default
-        else:
-            total += abs(value - default) / max(abs(default), 1)
-    return total
-
-
-def most_stable(thresholds: FloatArray, indices: IntArray) -> int:
-    """Of indices with the same means, the one whose threshold is furthest from all others; of equals, the first."""
-    if len(indices) == 1:
-        return int(indices[0])
-    rest = np.sort(np.delete(thresholds, indices))
-    if not len(rest):
-        return int(indices[0])
-    tied = thresholds[indices]
-    right = np.searchsorted(rest, tied)
-    above = np.where(right < len(rest), rest[np.minimum(right, len(rest) - 1)] - tied, math.inf)
-    below = np.where(right > 0, tied - rest[np.maximum(right - 1, 0)], math.inf)
-    return int(indices[np.minimum(above, below).argmax()])
-
-
 MAX_REPEATS = 128  # sums that are stored to find repetitions
 TRIED_CUTS = 8  # settings of the front that are run with the steps behind the cut
 REPORTED = tuple(Measure(Metric(name)) for name in ("completeness", "recall", "tokens", "items"))
@@ -462,12 +440,16 @@ class Competitor:
         query_set: the tuning set.
         full_ranking: its ranking of the tuning set.
         rankings: the same, measured at every length.
+        policies: what is measured.
     """
 
     tunable: Tunable
     query_set: QuerySet
     full_ranking: FullRanking
     rankings: MeasuredRankings
+    policies: tuple[Policy, ...] = ()
+    _memo: OutputCache = field(default_factory=OutputCache)
+    _last: dict[str, Competitor] = field(default_factory=dict)  # what `at` gave last, by its key
 
     @classmethod
     def of(
@@ -476,13 +458,14 @@ class Competitor:
         query_set: QuerySet,
         policies: Collection[Policy],
         chosen: Mapping[str, Value] | None = None,
+        memo: MutableMapping[str, Any] | None = None,
     ) -> Competitor:
         """Rank with its defaults, or with chosen values, and measure the rankings at every length.
 
         Raises:
             UserError: it fails, or its rankings lack scores.
         """
-        full_ranking = tunable.rank(query_set, chosen)
+        full_ranking = tunable.rank(query_set, chosen, memo)
         powers = {**policy_measures(policies), **dict.fromkeys(kept_measures(queries_by_type(query_set.labels)), 1)}
         failed = np.array(
             [query in full_ranking.answers.errors for query in full_ranking.answers.queries], dtype=np.bool_
@@ -490,7 +473,26 @@ class Competitor:
         rankings = MeasuredRankings.of(
             full_ranking.answers.candidates, query_set.labels, [*powers, *REPORTED], powers=powers, failed=failed
         )
-        return cls(tunable, query_set, full_ranking, rankings)
+        return cls(tunable, query_set, full_ranking, rankings, tuple(policies))
+
+    def at(self, values: Mapping[str, Value]) -> Competitor:
+        """The same selector at other values of the parameters in front of its cuts; itself if they are its values.
+
+        Raises:
+            UserError: it fails there, or ranks without scores there and with scores here.
+        """
+        tunable = self.tunable.at(values)
+        if tunable.values() == self.tunable.values():
+            return self
+        if (key := tunable.head_key({})) not in self._last:
+            chosen = Competitor.of(tunable, self.query_set, self.policies, memo=self._memo)
+            tunable = tunable.with_ranges_of([self.query_set])
+            if tunable.swept_parameters != self.tunable.swept_parameters:
+                raise ParameterError(Message("tuning.scores-of-some", setting=setting_text(self.name, tunable.start)))
+            self._last.clear()
+            self._last[key] = replace(chosen, tunable=tunable, _memo=self._memo, _last=self._last)
+        rankings = replace(self._last[key].rankings, pairing=self.rankings.pairing)
+        return replace(self._last[key], rankings=rankings)
 
     @property
     def name(self) -> str:
@@ -503,6 +505,8 @@ class Competitor:
 
     def by_query(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
         """The values of all measures at one setting, by query."""
+        if (competitor := self.at(values)) is not self:
+            return competitor.by_query(values)
         if self.tunable.is_swept(values):
             if self.tunable.family is not None:
                 return self.tunable.family.by_query(self.rankings, self.tunable.values(values))
@@ -587,7 +591,8 @@ class SearchResult:
         fixed: the best fixed number of items, by policy name.
         front: settings that no other beats in prompt tokens and completeness.
         settings: how many settings were evaluated exactly.
-        tried: how many settings were run.
+        tried: how many settings were run, or of the parameters in front of the cuts, besides the defaults.
+        failed: by setting in words, why it was left out.
     """
 
     competitor: Competitor
@@ -596,6 +601,7 @@ class SearchResult:
     front: Front
     settings: int
     tried: int
+    failed: Mapping[str, str] = field(default_factory=dict)
 
     def add_preset(self, values: Mapping[str, Value]) -> None:
         """Add a preset, unless the sweep evaluated that setting."""
@@ -633,24 +639,59 @@ def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Ca
     best, front = optima_of(competitor, file, base=base), Front(cost=TOKENS, gain=COMPLETENESS)
     fixed = first_n(competitor, file, base=base)
     collectors: list[Collector[ThresholdLine]] = [*best.values(), front]
-    settings, cuts = 0, front
+    settings, tried, cuts, failed = 0, 0, front, dict[str, str]()
     if competitor.tunable.family is not None:
         expands = competitor.tunable.has_expansion({})
         cuts = Front(cost=TOKENS, gain=COMPLETENESS) if expands else front
         repeat_filter = RepeatFilter([cuts] if expands else [*best.values(), front], competitor.tunable.values())
-        n_settings = sweep(competitor.tunable.family, competitor.rankings, [repeat_filter], progress=progress)
-        settings = 0 if expands else n_settings
+        if competitor.tunable.tried_heads:
+            settings, tried, failed = _sweep_heads(competitor, file, repeat_filter, progress=progress)
+        else:
+            n_settings = sweep(competitor.tunable.family, competitor.rankings, [repeat_filter], progress=progress)
+            settings = 0 if expands else n_settings
     if competitor.domain_pair is not None:
         settings = _both_domains(competitor.domain_pair, file.policies.values(), collectors, base=base)
-    tried = 0
-    if competitor.tunable.tried_values or competitor.tunable.has_expansion({}):
+    has_tried = competitor.tunable.tried_values and not competitor.tunable.tried_heads
+    if has_tried or competitor.tunable.has_expansion({}):
         for line in _run_settings(competitor, file, cuts):
             if line.axis:
                 settings += len(line)
             for collector in collectors:
                 collector.add(line)
         tried = competitor.runner.runs
-    return SearchResult(competitor=competitor, optima=best, fixed=fixed, front=front, settings=settings, tried=tried)
+    return SearchResult(
+        competitor=competitor, optima=best, fixed=fixed, front=front, settings=settings, tried=tried, failed=failed
+    )
+
+
+def _sweep_heads(
+    competitor: Competitor, file: PolicyFile, collector: RepeatFilter, *, progress: Callable[[int], None]
+) -> tuple[int, int, dict[str, str]]:
+    """Sweep the cuts at the defaults, and at drawn settings, of the parameters in front of them.
+
+    Returns:
+        How many settings were evaluated, at how many drawn ones besides the defaults, and why others were left out.
+    """
+    tunable, settings, tried = competitor.tunable, 0, 0
+    failed: dict[str, str] = {}
+    drawn = draw_settings(
+        tunable.definition, tunable.tried_values, fixed=tunable.entry.set, trials=file.trials, seed=file.seed
+    )
+    for chosen in ({}, *filter(tunable.is_valid, drawn)):
+        try:
+            head = competitor.at(chosen)
+        except UserError as error:
+            failed[setting_text(tunable.name, {name: chosen[name] for name in tunable.tried_heads})] = str(error)
+            continue
+        if (chosen and head is competitor) or head.tunable.family is None:
+            continue
+        values = {name: head.tunable.values()[name] for name in tunable.tried_heads}
+        for line in head.tunable.family.lines(head.rankings):
+            collector.add(replace(line, values={**values, **line.values}))
+            settings += len(line)
+            progress(settings)
+        tried += bool(chosen)
+    return settings, tried, failed
 
 
 class RepeatFilter:

@@ -18,7 +18,7 @@ import numpy as np
 
 from ctxbench.evaluation.answers import Labels, Slice
 from ctxbench.evaluation.metrics import Metric, evaluate
-from ctxbench.io.errors import ParameterError, check_range
+from ctxbench.io.errors import Message, ParameterError, check_range, raise_first
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.model.candidates import MARGIN, SHOWN, Candidates, Origin
 from ctxbench.model.requests import Batch
@@ -558,6 +558,42 @@ def value_range(parameter: Parameter) -> tuple[Value, ...]:
     return tuple(float(round(low + (high - low) * step / STEPS, 12)) for step in range(STEPS + 1))
 
 
+def tried_parameter(name: str, tried: Any, default: Any = None) -> tuple[Parameter, tuple[Value, ...]]:
+    """A parameter, and the values that are tried of it.
+
+    Args:
+        name: of the parameter.
+        tried: a list of values of one type, or the ends of a range as a tuple: whole numbers, or 1,001 values between.
+        default: its value without tuning. If it is of another type than the values, the first value is taken.
+
+    Raises:
+        ParameterError: there is no value, values are of several types, or the range is empty.
+    """
+    is_range, values = isinstance(tried, tuple), list(tried) if isinstance(tried, list | tuple) else []
+    kinds = {_kind_of(value) for value in values}
+    wrong_ends = is_range and (len(values) != 2 or kinds != {float} or not values[0] < values[1])
+    raise_first(
+        (not isinstance(tried, list | tuple), Message("tuning.parameter-values", name=name, got=tried)),
+        (not values, Message("tuning.parameter-without-values", name=name)),
+        (len(kinds) > 1 or None in kinds, Message("tuning.parameter-types", name=name, values=tried)),
+        (wrong_ends, Message("tuning.parameter-range", name=name, values=tried)),
+    )
+    default = default if _kind_of(default) in kinds else values[0]
+    if kinds == {float} and float in {type(value) for value in (*values, default)}:
+        default, *values = map(float, (default, *values))
+    numbers = values if kinds == {float} else [0]
+    choices: dict[str, dict[str, Value]] = {value: {} for value in (*values, default)} if kinds == {str} else {}
+    parameter = Parameter(name=name, default=default, low=min(numbers), high=max(numbers), choices=choices)
+    return parameter, value_range(parameter) if is_range else tuple(dict.fromkeys(values))
+
+
+def _kind_of(value: Any) -> type | None:
+    """The type of a value of a parameter, `float` for every finite number; None if it is none."""
+    if isinstance(value, bool | str):
+        return type(value)
+    return float if isinstance(value, int | float) and math.isfinite(value) else None
+
+
 def draw_settings(
     definition: Definition,
     search: Mapping[str, Sequence[Value]],
@@ -635,3 +671,29 @@ def _draw_indices(sizes: Sequence[int], *, trials: int, seed: int) -> Iterator[t
     rng = np.random.default_rng(seed)
     for _ in range(_DRAWS * trials):
         yield tuple(int(rng.integers(size)) for size in sizes)
+
+
+def distance(values: Mapping[str, Value], defaults: Mapping[str, Value]) -> float:
+    """The distance of values from defaults, over the parameters that have one."""
+    total = 0.0
+    for name, default in defaults.items():
+        value = values.get(name, default)
+        if isinstance(value, str) or isinstance(default, str):
+            total += value != default
+        else:
+            total += abs(value - default) / max(abs(default), 1)
+    return total
+
+
+def most_stable(thresholds: FloatArray, indices: IntArray) -> int:
+    """Of indices with the same means, the one whose threshold is furthest from all others; of equals, the first."""
+    if len(indices) == 1:
+        return int(indices[0])
+    rest = np.sort(np.delete(thresholds, indices))
+    if not len(rest):
+        return int(indices[0])
+    tied = thresholds[indices]
+    right = np.searchsorted(rest, tied)
+    above = np.where(right < len(rest), rest[np.minimum(right, len(rest) - 1)] - tied, math.inf)
+    below = np.where(right > 0, tied - rest[np.maximum(right - 1, 0)], math.inf)
+    return int(indices[np.minimum(above, below).argmax()])

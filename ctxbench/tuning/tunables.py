@@ -7,7 +7,9 @@ Several passes cannot be swept.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -15,15 +17,15 @@ from typing import Any
 import numpy as np
 
 from ctxbench.evaluation.answers import Labels, Slice
-from ctxbench.io.errors import Fault, InputError, Message, ParameterError
+from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, raise_first
 from ctxbench.model import registry
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.model.candidates import RANKED, SEARCHED, Candidates, Origin, place_among
+from ctxbench.model.candidates import RANKED, SEARCHED, Candidates, Origin, place_among, uncut
 from ctxbench.model.strategies import PerType, Step
-from ctxbench.pipelines.pipeline import Pipeline, PipelineError
-from ctxbench.selectors.definition import Definition
+from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.selectors.definition import WHEN, Definition, switched_steps, used_names
 from ctxbench.selectors.external import External
-from ctxbench.selectors.selector import EXTERNAL_KINDS, Parameter, PipelineSelector, Value
+from ctxbench.selectors.selector import EXTERNAL_KINDS, Parameter, PipelineSelector, Selector, Value, value_text
 from ctxbench.tuning.cut_families import TOP_K, TOP_N, CutFamily, FixedK
 from ctxbench.tuning.domains import (
     CutReader,
@@ -38,11 +40,14 @@ from ctxbench.tuning.measures import DifferenceSums, Measure, Pairing
 from ctxbench.tuning.policy import SelectorEntry
 from ctxbench.tuning.results import FullRanking, QuerySet, ask, rank_with_pipeline
 from ctxbench.tuning.setting_lines import (
+    MEMORY,
     Counts,
+    OutputCache,
     SettingRunner,
     ThresholdLine,
     ThresholdSpan,
     measure_answers,
+    tried_parameter,
     value_range,
 )
 
@@ -266,49 +271,74 @@ EXTERNAL_CUT = (
         written={},
     )
 )
+CUT_NAMES = ("n", *EXTERNAL_CUT.parameters)  # of all cuts of external rankings
 _CALLED = {"url": "endpoint"}  # names in messages
 MAX_NONPOSITIVE = 0.9  # the highest share of scores of answers that are 0 or less
+MAX_LENGTH = 51  # numbers of items of a list that are tried, from 0 on
 
 
 class ExternalRankings:
     """An external selector whose rankings are cut. It is asked once per query set, since answers may take long.
 
+    The list that a function returns without a ranking counts as its ranking; without scores, by the order alone.
+
     Attributes:
         name: the name in tables.
         title: the name in messages, with the kind of selector.
+        selector: the selector.
+        parameters: of its function, by name; empty for a selector that is no function.
+        lists: whether an answer had no ranking, so that its list was taken.
     """
 
-    def __init__(self, selector: External, written: Collection[str] = ("answers",)) -> None:
+    def __init__(
+        self,
+        selector: Selector,
+        written: Collection[str] = ("answers",),
+        parameters: Mapping[str, Parameter] | None = None,
+    ) -> None:
         """Make an empty store of rankings.
 
         Args:
             selector: the selector; its processes and connections are closed when it has answered.
-            written: the keys of its block in a file; one of them is its kind.
+            written: the keys of its block in a file; one of them is its kind. Empty for an object of Python.
+            parameters: of its function.
         """
-        self.name = selector.name
-        kind = next(_CALLED.get(kind, kind) for kind in EXTERNAL_KINDS if kind in written)
-        self.title = f"{kind} {self.name!r}"
-        self._selector = selector
-        self._rankings: dict[tuple[str, tuple[str, ...]], FullRanking] = {}
+        self.name = getattr(selector, "name", type(selector).__name__)
+        self._kind = next((kind for kind in EXTERNAL_KINDS if kind in written), "selector")
+        self.title = f"{_CALLED.get(self._kind, self._kind)} {self.name!r}"
+        self.selector, self.parameters, self.lists = selector, dict(parameters or {}), False
+        self._defaults: dict[str, Any] = {name: parameter.default for name, parameter in self.parameters.items()}
+        self._rankings: dict[str, FullRanking] = {}
+        self._tried = OutputCache(MEMORY)
 
-    def of(self, query_set: QuerySet) -> FullRanking:
-        """Its rankings of a query set.
+    def head(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """The values that its function gets; values that are not there are the defaults."""
+        return {name: values.get(name, default) for name, default in self._defaults.items()}
+
+    def at(self, values: Mapping[str, Value]) -> Selector:
+        """The selector with values of its function's parameters."""
+        return self.selector.bound(self.head(values)) if isinstance(self.selector, External) else self.selector
+
+    def of(self, query_set: QuerySet, values: Mapping[str, Value] | None = None) -> FullRanking:
+        """Its rankings of a query set, with values of its function's parameters; by default with their defaults.
 
         Raises:
             InputError: it gives no ranking, or no scores, or fails on queries.
         """
-        key = query_set.dataset.hash, tuple(query_set.batch.ids)
-        if key not in self._rankings:
-            with self._selector:
-                query, answers = ask(self._selector, query_set)
-            if answers.errors or not answers.ranked or not answers.scored:
-                source = f"{self.title}, {query_set.title}"
-                raise InputError([Fault(_why_unusable(source, answers, self._selector.first_unranked))])
-            table = answers.candidates
-            self._rankings[key] = FullRanking(
-                query, replace(answers, candidates=replace(table, out=np.zeros(len(table), dtype=np.int64)))
-            )
-        return self._rankings[key]
+        head = self.head(values or {})
+        rankings = self._rankings if head == self.head({}) else self._tried
+        key = repr((query_set.dataset.hash, query_set.batch.ids, head))
+        if key not in rankings:
+            selector = self.at(head)
+            with selector if isinstance(selector, External) else nullcontext():
+                query, answers = ask(selector, query_set)
+            may_list = self._kind in ("callable", "selector")
+            if answers.errors or not (may_list or (answers.ranked and answers.scored)):
+                source = f"{setting_text(self.title, head)}, {query_set.title}"
+                raise InputError([Fault(_why_unusable(source, answers, getattr(selector, "first_unranked", "")))])
+            self.lists |= not answers.ranked
+            rankings[key] = FullRanking(query, replace(answers, candidates=uncut(answers.candidates), ranked=True))
+        return rankings[key]
 
 
 def _why_unusable(source: str, answers: Slice, unranked: str) -> Message:
@@ -331,7 +361,39 @@ def _first_unscored(table: Candidates) -> int:
     return int(np.setdiff1d(table.request[rows], scored)[0])
 
 
-def searched_scores(answers: Slice) -> FloatArray:
+def setting_text(selector: str, values: Mapping[str, Value]) -> str:
+    """A setting in messages: `semantic with contextTopK 20, contextTopN 5`."""
+    listed = ", ".join(f"{name} {value_text(value)}" for name, value in values.items())
+    return f"{selector} with {listed}" if listed else selector
+
+
+def _cut_of(answers: Sequence[Slice], size: int, *, lists: bool) -> tuple[Definition, dict[str, tuple[Value, ...]]]:
+    """The cut of external rankings, with ranges that suit them, and the numbers of items to try, if not all.
+
+    A list is offered whole by default, and a ranking cut to its first 5 items. Without scores there is only `n`.
+
+    Args:
+        answers: on each set of queries.
+        size: of the largest catalog: no list is longer.
+        lists: whether an answer was a list of the items chosen.
+    """
+    sizes = [np.bincount(part.candidates.request[part.candidates.ranked]).max(initial=0) for part in answers]
+    lengths = (*range(min(int(max(sizes)), MAX_LENGTH)), size)
+    if not all(part.scored for part in answers):
+        n = Parameter(name="n", default=size, low=0, high=size)
+        spec = {"retrieve": "everything", "refine": [{"first": {"n": "$n"}, WHEN: "n"}]}
+        return replace(EXTERNAL_CUT, parameters={"n": n}, spec=spec), {"n": lengths}
+    scores = [_searched_scores(part) for part in answers]
+    above = float(max(math.floor(max([score.max() for score in scores if len(score)], default=0.0)) + 1, 1))
+    parameters = dict(EXTERNAL_CUT.parameters)
+    parameters["includeScore"] = replace(parameters["includeScore"], default=above, high=above)
+    if not lists:
+        return replace(EXTERNAL_CUT, parameters=parameters), {}
+    parameters["topN"] = replace(parameters["topN"], default=size, high=size)
+    return replace(EXTERNAL_CUT, parameters=parameters), {"topN": lengths}
+
+
+def _searched_scores(answers: Slice) -> FloatArray:
     """The scores of all ranked items."""
     table = answers.candidates
     return np.asarray(table.score[table.ranked])
@@ -339,8 +401,8 @@ def searched_scores(answers: Slice) -> FloatArray:
 
 def unfit_scores(title: str, answers: Slice, query_set: QuerySet) -> tuple[Fault, ...]:
     """The fault that most scores of an external ranking are not positive; empty if there is none."""
-    scores = searched_scores(answers)
-    if not len(scores) or (scores <= 0).mean() <= MAX_NONPOSITIVE:
+    scores = _searched_scores(answers)
+    if not answers.scored or not len(scores) or (scores <= 0).mean() <= MAX_NONPOSITIVE:
         return ()
     source, share = f"{title}, {query_set.title}", float((scores <= 0).mean())
     return (Fault(Message("tuning.scores-not-positive", answers=source, share=share)),)
@@ -365,6 +427,7 @@ class Tunable:
         definition: its parameters and pipeline; for an external selector, those of the cut of its rankings.
         answers: the rankings of an external selector; None for others.
         start: values of the preset in its name; they replace its defaults.
+        size: of an external selector, the size of the largest catalog; 0 = it was not asked yet.
     """
 
     entry: SelectorEntry
@@ -372,6 +435,35 @@ class Tunable:
     definition: Definition
     answers: ExternalRankings | None = None
     start: Mapping[str, Value] = field(default_factory=dict)
+    size: int = 0
+
+    @classmethod
+    def of_external(
+        cls, selector: Selector, entry: SelectorEntry, tried: Mapping[str, Any], *, written: Collection[str] = ()
+    ) -> Tunable:
+        """An external selector, whose rankings are cut; with values of its function's parameters that are tried.
+
+        Args:
+            selector: of Python, or of a block in a file.
+            entry: names it.
+            tried: by parameter of its function, what `tried_parameter` takes.
+            written: as of `ExternalRankings`.
+
+        Raises:
+            UserError: it is no function, the function does not take such a parameter, or its values are wrong.
+        """
+        function = selector.function if isinstance(selector, External) else None
+        raise_first((tried and function is None, Message("tuning.no-function", selector=entry.name, names=[*tried])))
+        defaults = {} if function is None else function.defaults(tried)
+        pairs = {name: tried_parameter(name, values, defaults.get(name)) for name, values in tried.items()}
+        parameters = {name: parameter for name, (parameter, _) in pairs.items()}
+        raise_first(*((name in CUT_NAMES, Message("tuning.parameter-of-cut", name=name)) for name in tried))
+        return cls(
+            entry=entry.model_copy(update={"search": {name: values for name, (_, values) in pairs.items()}}),
+            source=entry.name,
+            definition=replace(EXTERNAL_CUT, parameters={**parameters, **EXTERNAL_CUT.parameters}),
+            answers=ExternalRankings(selector, written, parameters),
+        )
 
     @property
     def name(self) -> str:
@@ -394,19 +486,63 @@ class Tunable:
         """Whether its steps accept the values."""
         try:
             self.pipeline(chosen)
-        except PipelineError:
+        except UserError:
             return False
         return True
 
-    def rank(self, query_set: QuerySet, chosen: Mapping[str, Value] | None = None) -> FullRanking:
+    def at(self, chosen: Mapping[str, Value]) -> Tunable:
+        """The same selector, with chosen values of the parameters that are tried in front of its cuts as defaults."""
+        return replace(
+            self, start={**self.start, **{name: chosen[name] for name in self.tried_heads if name in chosen}}
+        )
+
+    def cut_as(self, cut: Definition, values: Mapping[str, Value]) -> Tunable:
+        """The same external selector, with the cut of a preset, and its values as defaults."""
+        kept = {name: parameter for name, parameter in cut.parameters.items() if name in CUT_NAMES}
+        definition = replace(cut, parameters={**self.definition.parameters, **kept})
+        return replace(self, definition=definition, start={name: values[name] for name in kept if name in values})
+
+    def with_ranges_of(self, query_sets: Sequence[QuerySet]) -> Tunable:
+        """The same selector; of an external one, with cuts that suit its rankings of some sets of queries.
+
+        The range of `includeScore` ends above all scores.
+        """
+        if self.answers is None:
+            return self
+        rankings = [self.rank(query_set).answers for query_set in query_sets]
+        size = self.size or max(len(query_set.dataset.catalog) for query_set in query_sets)
+        cut, search = _cut_of(rankings, size, lists=self.answers.lists)
+        tried = {name: values for name, values in self.entry.search.items() if name in self.answers.parameters}
+        own = {name: self.definition.parameters[name] for name in self.answers.parameters}
+        entry, parameters = self.entry.model_copy(update={"search": {**tried, **search}}), {**own, **cut.parameters}
+        start = {name: value for name, value in self.start.items() if name in parameters}
+        return replace(self, entry=entry, definition=replace(cut, parameters=parameters), size=size, start=start)
+
+    def rank(
+        self,
+        query_set: QuerySet,
+        chosen: Mapping[str, Value] | None = None,
+        memo: MutableMapping[str, Any] | None = None,
+    ) -> FullRanking:
         """Its ranking before any cut, with the default and chosen values.
+
+        Args:
+            query_set: the queries.
+            chosen: values that replace the defaults.
+            memo: outputs of steps that are used again; None = those of the query set.
 
         Raises:
             UserError: it fails, or its rankings lack scores.
         """
         if self.answers is not None:
-            return self.answers.of(query_set)
-        return rank_with_pipeline(self.head(self.pipeline(chosen or {})), query_set)
+            return self.answers.of(query_set, self.values(chosen))
+        return rank_with_pipeline(self.head(self.pipeline(chosen or {})), query_set, memo)
+
+    def head_key(self, chosen: Mapping[str, Value]) -> str:
+        """What decides its ranking before any cut: equal keys mean equal rankings."""
+        if self.answers is not None:
+            return repr(self.answers.head(self.values(chosen)))
+        return self.head(self.pipeline(chosen)).key
 
     def cut(self, full_ranking: FullRanking, chosen: Mapping[str, Value], query_set: QuerySet) -> Slice:
         """Its answers at one setting."""
@@ -491,6 +627,21 @@ class Tunable:
             return ()  # its cuts cannot be swept, so settings are run
         return domains if len(domains) == 2 else ()
 
+    @cached_property
+    def tried_heads(self) -> tuple[str, ...]:
+        """The tried parameters, if all of them decide the ranking in front of the cuts alone, and the cuts are swept.
+
+        Then all cuts are swept for each of their settings. Empty if settings of all have to be run.
+        """
+        if self.family is None or self.has_expansion({}):
+            return ()
+        parameters, spec = self.definition.parameters, self.definition.spec
+        behind = used_names(self._refining[self.first_cut :]) | {self.definition.search_switch}
+        behind |= {str(name) for _, name in switched_steps(spec.get("refine"), ())}
+        behind |= {name for parameter in parameters.values() for name in parameter.needs}
+        is_behind = any(name in behind or parameters[name].sets for name in self.tried_values)
+        return () if is_behind else tuple(self.tried_values)
+
     def has_expansion(self, chosen: Mapping[str, Value]) -> bool:
         """Whether an expansion adds items behind the prefix of the ranking at this setting."""
         values = self.values(chosen)
@@ -504,8 +655,8 @@ class Tunable:
 
     @property
     def _refining(self) -> list[Any]:
-        """The refining steps with the values of the file, as in the definition."""
-        return self.definition.refining(self.values())
+        """The refining steps with the values of the file, as in the definition; all cuts of an external selector."""
+        return self.definition.refining(self.values()) if self.answers is None else [*self.definition.spec["refine"]]
 
     def varied_parameters(self, chosen: Mapping[str, Value]) -> tuple[str, ...]:
         """The parameters that tuning varies and that have an effect at a setting, in order."""

@@ -90,7 +90,7 @@ from ctxbench.tuning.search import (
     preset_search,
     search,
 )
-from ctxbench.tuning.tunables import EXTERNAL_CUT, FIRST_N
+from ctxbench.tuning.tunables import FIRST_N
 
 
 class DatasetTuner:
@@ -191,10 +191,7 @@ class DatasetTuner:
     def _first_n(self, searched: SearchResult, values: Mapping[str, Value]) -> Mapping[str, Optimum]:
         """The best fixed number of items of the ranking of a setting, by policy."""
         tunable = searched.competitor.tunable
-        if tunable.answers is not None or tunable.is_swept(values) or self.base is None:
-            return searched.fixed
-        heads = [tunable.head(tunable.pipeline(setting)).key for setting in ({}, values)]
-        if heads[0] == heads[1]:
+        if tunable.is_swept(values) or self.base is None or tunable.head_key({}) == tunable.head_key(values):
             return searched.fixed
         competitor = Competitor.of(tunable, self.dataset.tuning_set, self.policies, values).with_base(self.base)
         return first_n(competitor, self.file.with_policies(self.policies), base=self.base)
@@ -213,9 +210,8 @@ class DatasetTuner:
         base = self._base
         if not base.entry.set and not base.start and base.source == "semantic":
             name = SPEC_DEFAULTS
-        elif base.answers is not None and not {*base.entry.set} - {"topN"}:
-            n = base.entry.set.get("topN", EXTERNAL_CUT.parameters["topN"].default)
-            name = f"{base.name}, first {n}{OF_ITS_RANKING}"
+        elif base.answers is not None and not base.answers.lists:
+            name = f"{base.name}, first {base.values()['topN']}{OF_ITS_RANKING}"
         else:
             name = f"{base.name}{WITH_DEFAULTS}"
         return self.evaluator.setting(base, {}, name=name, role=DEFAULTS)
@@ -354,12 +350,13 @@ class DatasetTuner:
         by_kind = {kind: results[setting.name] for kind, setting in settings.items()}
         outcome = replace(
             policy_outcome(policy, choice, by_kind, comparisons, verdicts),
-            tried=sum(result.tried for result in self.searches.values()),
+            tried=sum(result.tried for result in self.searches.values() if not result.competitor.tunable.tried_heads),
         )
         if choice.setting is None or "chosen" not in settings:
             return outcome
         query_set, chosen = self.dataset.evaluation_set, settings["chosen"]
-        competitor, values = self.searches[choice.selector].competitor, choice.setting.rounded
+        values = choice.setting.rounded
+        competitor = self.searches[choice.selector].competitor.at(values)
         before, after = (setting.by_query[query_set.split] for setting in (self.defaults, chosen))
         return replace(
             outcome,
@@ -394,9 +391,14 @@ class DatasetTuner:
                 yield Message("tuning.scored-out-of-fold", selector=name)
             if ranking.shared:
                 yield Message("tuning.fit-has-seen-dataset", selector=name, datasets=ranking.shared)
+            if tunable.answers is not None and "n" in tunable.definition.parameters:
+                yield Message("tuning.only-first-n", selector=name)
+            for setting, reason in result.failed.items():
+                yield Message("tuning.left-out", selector=setting, reason=reason)
             if result.tried:
                 unswept = [*tunable.tried_values, *["expansion"] * tunable.has_expansion({})]
-                yield Message("tuning.not-swept", selector=name, parameters=unswept, settings=result.tried)
+                key = "tuning.heads-tried" if tunable.tried_heads else "tuning.not-swept"
+                yield Message(key, selector=name, parameters=unswept, settings=result.tried)
 
 
 def _group_notes(base: Base, query_set: QuerySet) -> Iterator[str]:

@@ -356,6 +356,7 @@ def test_the_page_on_python_runs(tmp_path):
         ("includeScore=0.7", 'includeScore=0.7, embedder="hashing"'),
         ('completeness="0.98 of base"', 'completeness="0.98 of base", embedder="hashing"'),
         ('"presets.yaml"', repr(str(tmp_path / "presets.yaml"))),
+        ("for item in items if item", 'for item in items if "available" not in request and item'),
     ):
         assert old in shown
         shown = shown.replace(old, new)

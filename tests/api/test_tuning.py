@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import sys
@@ -14,7 +15,7 @@ import pytest
 import ctxbench
 from ctxbench.api.evaluation import TuningPlots
 from ctxbench.io.documents import load_yaml
-from ctxbench.io.errors import InputError, ParameterError, UnknownNameError
+from ctxbench.io.errors import InputError, ParameterError, UnknownNameError, UserError
 from ctxbench.tuning.inputs import open_tuning
 from ctxbench.tuning.policy import read_policies
 from ctxbench.tuning.preset_files import write_presets_of
@@ -254,8 +255,9 @@ def test_where_nothing_is_recommended_no_file_is_touched(tmp_path):
 @pytest.mark.parametrize(
     ("selector", "given", "error", "message"),
     [
-        (ctxbench.pipeline("bm25"), {}, ParameterError, "tuned are shipped selectors.*got Pipeline"),
-        ({"retrieve": "bm25"}, {}, ParameterError, "got a pipeline"),
+        (ctxbench.pipeline("bm25"), {}, ParameterError, "'pipeline' has no cut and no parameter to tune"),
+        ({"mine": {"retrieve": "bm25"}}, {}, ParameterError, "'mine' has no cut and no parameter to tune"),
+        (3, {}, ParameterError, "selector 'int' must be the name of a shipped one"),
         ("bm25", {"completeness": float("nan")}, InputError, "at_least must be a finite number, got nan"),
         ("bm25", {"embeder": "x"}, UnknownNameError, "unknown option or constraint 'embeder'; did you mean 'embedder'"),
     ],
@@ -273,3 +275,210 @@ def test_numbers_of_numpy_are_numbers():
 def test_a_policy_whose_name_is_a_number_is_a_fault():
     with pytest.raises(InputError, match=r"a name must not be empty.*got 1"):
         ctxbench.tune(SMOKE, "bm25", policies={1: {"minimise": "tokens"}}, **CHEAP)
+
+
+# ------------------------------------------------------------------------------------------------- selectors of Python
+
+WORDS = ("amber", "birch", "cedar", "delta", "ember", "flint", "grove", "heath")
+AIM = {"minimise": "tokens", "completeness": "0.9 of base", **CHEAP}
+
+
+@pytest.fixture(scope="module")
+def words():
+    """Forty-eight queries, each of one of eight numbers: the number of the tool that is required, which no text has."""
+    tools = [{"name": name, "description": f"does {name}"} for name in WORDS]
+    texts = [{"query": f"q{n}", "text": str(n % 8)} for n in range(48)]
+    return ctxbench.dataset(tools, texts, [{"query": f"q{n}", "item": WORDS[n % 8]} for n in range(48)])
+
+
+def third(request, items, k=8, shift=2):
+    """The tool that is required comes third, or first where nothing is shifted."""
+    return [items[(int(request["text"]) - shift + n) % 8]["_id"] for n in range(k)]
+
+
+def scored(request, items, weight=0.25):
+    """Scores that fall with the distance to the tool that is required, some of them equal."""
+    named = int(request["text"])
+    rows = [(item["_id"], 1 + weight * (n == named) - abs(n - named - named % 3) / 10) for n, item in enumerate(items)]
+    return [{"id": name, "score": score} for name, score in rows]
+
+
+def same_figures(data, tuned):
+    """The preset is measured as tuning measured it."""
+    preset = tuned.presets["normal"]
+    assert preset.recommended
+    row = tuned.to_frame().set_index("role").loc["recommended"]
+    frame = ctxbench.evaluate(data, {"tuned": preset}, **CHEAP).to_frame()
+    assert frame.loc["tuned", ["tokens", "completeness"]].tolist() == row[["tokens", "completeness"]].tolist()
+    return preset
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ({"k": [1, 2, 3, 5]}, {"k": 3}),
+        ({"k": (1, 8), "shift": [1, 2]}, {"k": 2, "shift": 1}),
+        ({"shift": [2, 0]}, {"shift": 0, "n": 1}),
+    ],
+)
+def test_the_best_values_of_a_function_are_found(words, parameters, expected):
+    tuned = ctxbench.tune(words, {"mine": third}, parameters=parameters, trials=16, **AIM)
+    preset = same_figures(words, tuned)
+    offered = ctxbench.evaluate(words, {"tuned": preset}, **CHEAP).to_frame()
+    best = ctxbench.evaluate(words, lambda_of(third, **expected), **CHEAP).to_frame()
+    assert offered["tokens"].tolist() == best["tokens"].tolist()
+    assert offered["completeness"].tolist() == [1.0]
+    assert len(ctxbench.select("2", words, selector=preset, **CHEAP).ids) == expected.get("n", expected.get("k"))
+    base = tuned.to_frame().set_index("role").loc["defaults"]
+    whole = ctxbench.evaluate(words, {"mine": third}, **CHEAP).to_frame()
+    assert base["tokens"] == whole.loc["mine", "tokens"], "the base is the function as it is"
+
+
+def lambda_of(function, n=None, **values):
+    return {"best": lambda request, items: function(request, items, **values)[:n]}
+
+
+def test_cuts_of_a_function_are_swept_as_evaluating_each_of_them_finds(words):
+    weights = [0.05, 0.25]
+    tuned = ctxbench.tune(words, scored, parameters={"weight": weights}, **AIM)
+    same_figures(words, tuned)
+    front = tuned.front()
+    front = front[front["line"] == "scored: front"]
+    thresholds = sorted({row["score"] for w in weights for row in scored({"text": "2"}, ITEMS, w)})
+
+    def cut(weight, n, threshold):
+        def answer(request, items):
+            rows = sorted(scored(request, items, weight), key=lambda row: -row["score"])
+            return [row["id"] for place, row in enumerate(rows) if place < n or row["score"] >= threshold]
+
+        return answer
+
+    every = [(weight, n, low) for weight in weights for n in (0, 2) for low in [*thresholds[::2], 9.0]]
+    frame = ctxbench.evaluate(words, {str(one): cut(*one) for one in every}, **CHEAP).to_frame()
+    for tokens, complete in zip(frame["tokens"], frame["completeness"], strict=True):
+        reached = front[front["tokens"] <= tokens * (1 + 1e-9)]["completeness"].max()
+        assert reached >= complete - 1e-9, "no setting beats the front"
+    settings = front.to_dict("records")
+    assert len(settings) > 3
+    again = {str(n): cut_of(setting) for n, setting in enumerate(settings)}
+    frame = ctxbench.evaluate(words, again, **CHEAP).to_frame()
+    for (_, row), setting in zip(frame.iterrows(), settings, strict=True):
+        assert (row["tokens"], row["completeness"]) == (setting["tokens"], setting["completeness"])
+
+
+def cut_of(setting):
+    """A function that scores and cuts by itself, at a setting of the front."""
+
+    def answer(request, items):
+        weight = setting["weight"] if setting["weight"] == setting["weight"] else 0.25  # NaN: the default
+        rows = sorted(scored(request, items, weight), key=lambda row: -row["score"])
+        low, best = setting["includeScore"], rows[0]["score"]
+        rows = [row for n, row in enumerate(rows) if row["score"] > 0 and (n < setting["topN"] or row["score"] >= low)]
+        return [row["id"] for row in rows if (best - row["score"]) / best <= setting["margin"]]
+
+    return answer
+
+
+ITEMS = [{"_id": f"tool:{name}", "name": name} for name in WORDS]
+DEFINITION = """
+name: mine
+parameters:
+  b: {default: 0.75, range: [0.2, 0.9]}
+  n: {default: 5, range: [0, 100]}
+pipeline:
+  retrieve: {bm25: {b: $b}}
+  refine: [{first: {n: $n}}]
+"""
+
+
+def test_a_pipeline_is_tuned_as_its_definition_in_yaml(tmp_path):
+    (tmp_path / "mine.yaml").write_text(DEFINITION, "utf-8")
+    aim = {"minimise": "tokens", "completeness": "0.5 of base", "trials": 4, **CHEAP}
+    pipeline = ctxbench.pipeline("bm25", refine=[{"first": {"n": 5}}])
+    mine = ctxbench.tune(SMOKE, {"mine": pipeline}, parameters={"bm25.b": [0.2, 0.5, 0.9]}, **aim)
+    entry = {"selector": str(tmp_path / "mine.yaml"), "search": {"b": [0.2, 0.5, 0.9]}}
+    theirs = ctxbench.tune(SMOKE, entry, **aim)
+    fronts = [found.front().rename(columns={"bm25.b": "b"}) for found in (mine, theirs)]
+    columns = ["line", "tokens", "completeness", "n", "b"]
+    assert fronts[0][columns].to_dict("list").__repr__() == fronts[1][columns].to_dict("list").__repr__()
+    assert {0.2, 0.5, 0.9} & set(fronts[0]["b"]), "the cuts are swept at every b"
+    values = [dict(found.presets["normal"].values) for found in (mine, theirs)]
+    assert values[0] == {"bm25.b" if name == "b" else name: value for name, value in values[1].items()}
+    same_figures(SMOKE, mine)
+    again = ctxbench.tune(SMOKE, mine.presets["normal"], **aim)
+    assert again.to_frame().loc[0, "values"] == values[0], "a preset is the base of the next tuning"
+
+
+def test_a_step_and_an_embedder_of_python_are_tuned(words):
+    @dataclasses.dataclass(frozen=True)
+    class Lift(ctxbench.Strategy):
+        """Raises the scores of tools by their length."""
+
+        weight: float = 5.0
+
+        def __call__(self, query, candidates, resources):
+            names = query.batch.catalog
+            longer = np.array([len(names[int(item)].name) != 5 for item in candidates.item], dtype=float)
+            return ctxbench.reranked(candidates, candidates.score - self.weight * (1 - longer))
+
+    def embed(texts):
+        named = [[text.count(word) + text.count(str(n)) + 0.1 for n, word in enumerate(WORDS)] for text in texts]
+        return np.array(named)
+
+    dense = {"dense": {"embedder": embed}}
+    pipeline = ctxbench.pipeline(dense, refine=[ctxbench.step("rank", Lift()), {"first": {"n": 8}}])
+    tuned = ctxbench.tune(words, pipeline, parameters={"lift.weight": (0.0, 1.0)}, trials=3, **AIM)
+    assert same_figures(words, tuned).values["n"] == 1
+    with pytest.raises(ParameterError, match="selector 'pipeline' was made in Python"):
+        tuned.save("presets.yaml")
+
+
+def test_a_setting_at_which_a_function_fails_is_left_out(words):
+    def fails(request, items, k=3):
+        if k == 2 and request["id"] == "q7":
+            raise ValueError("no luck")
+        return third(request, items, k)
+
+    tuned = ctxbench.tune(words, fails, parameters={"k": [2, 3, 4]}, **AIM)
+    notes = " ".join(tuned.found.datasets[0].notes)
+    assert "fails with k 2 was left out" in notes
+    assert "the first is 'q7': the callable raised ValueError: no luck" in notes
+    fails.__defaults__ = (2,)
+    with pytest.raises(InputError, match=r"'fails' with k 2, all labels of dataset .*; the first is 'q7'"):
+        ctxbench.tune(words, fails, parameters={"k": [2]}, **AIM)
+
+
+@pytest.mark.parametrize(
+    ("selector", "parameters", "message"),
+    [
+        (third, {"kk": [1]}, "unknown parameter of third 'kk'; did you mean 'k'"),
+        (third, {"k": []}, "parameter 'k' has no values"),
+        (third, {"k": (5, 1)}, r"parameter 'k': a range is a tuple of two numbers, the lower first; got \(5, 1\)"),
+        (third, {"k": 3}, "parameter 'k': expected a list of values, or a tuple"),
+        (third, {"k": [1, "two"]}, "parameter 'k': values must be numbers, texts, or true and false, all of one type"),
+        (third, ["k"], "parameters must map names to lists of values"),
+        (lambda request, items, n: [], {"n": [1]}, "parameter 'n' is a cut of every ranking"),
+        ("bm25", {"kl": [1]}, "selector 'bm25' has no parameter 'kl'; did you mean 'k1'"),
+        ("bm25", {"b": [0.5, 2.0]}, "b must be 0 to 1, got 2.0"),
+        (ctxbench.pipeline("bm25"), {"bb": [0.5]}, "unknown parameter 'bb'; did you mean 'b'"),
+        (ctxbench.pipeline("bm25"), {"b": [0.5, 2.0]}, "k1 must be 0 or more and b 0 to 1, got k1 1.5 and b 2.0$"),
+        (
+            ctxbench.pipeline({"merge": {"a": "bm25", "c": "bm25"}}, refine=["rrf"]),
+            {"b": [0.5]},
+            "several steps have a parameter 'b'; name one of a.b, c.b",
+        ),
+        ([third, "bm25"], {"k": [1]}, "parameters belong to one selector, and there are 2"),
+        ({"selector": third, "serch": {}}, None, "unknown key of a selector 'serch'"),
+    ],
+)
+def test_parameters_that_do_not_suit_are_said(words, selector, parameters, message):
+    with pytest.raises(UserError, match=message):
+        ctxbench.tune(words, selector, parameters=parameters, **AIM)
+
+
+def test_a_preset_of_a_function_keeps_its_values_in_the_next_tuning(words):
+    preset = ctxbench.tune(words, third, parameters={"shift": [0, 2]}, **AIM).presets["normal"]
+    assert preset.values["shift"] == 0
+    found = ctxbench.tune(words, {"again": preset}, parameters={"k": [8, 1]}, **AIM)
+    base = found.to_frame().set_index("role").loc["defaults"]
+    assert (base["tokens"], base["completeness"]) == (15.0, 1.0), "the first item alone, as the preset offers it"

@@ -168,10 +168,7 @@ class TestOnesOwnSelector:
         minimise = "{minimise: tokens, constraints: [{metric: completeness, at_least: 0.9, of: base}]}"
         (place / "p.yaml").write_text(f"selectors: [agent.yaml]\npolicies: {{normal: {minimise}}}\n")
         done = cli("tune", "evals", "--policy", "p.yaml")
-        assert done.code == 2
-        assert (
-            "callable 'agent', all labels of dataset evals: the answer to query 'evals-1' has no `ranking`" in done.err
-        )
+        assert done.code == 0, done.err
         ranked = "[{'id': one['_id'], 'score': float(one['name'] == 'pay')} for one in items]"
         (place / "own.py").write_text(f"def select(request, items):\n    return {{'items': [], 'ranking': {ranked}}}\n")
         done = cli("tune", "evals", "--policy", "p.yaml", "--out", "tuned")

@@ -246,9 +246,28 @@ def test_a_callable_of_ones_own_is_tuned_as_it_is_in_an_experiment(cli, shop, po
     assert done.code == 0, done.err
     assert {one["selector"] for one in done.json["datasets"]["shop"]["contenders"].values()} >= {"semantic"}
     (place / "mine.py").write_text("def rank(request, items):\n    return [one['_id'] for one in items]\n")
-    failed = cli("tune", shop, "-p", "ok.yaml", "--out", "other")
-    assert failed.code == 2
-    assert "callable 'rank', all labels of dataset shop: the answer to query 'q0' has no `ranking`" in failed.err
+    listed = cli("tune", shop, "-p", "ok.yaml", "--out", "other")
+    assert listed.code == 0, listed.err
+    assert "rank gives no scores" in (place / "other" / "report.md").read_text("utf-8")
+
+
+def test_parameters_of_a_callable_are_tried_and_its_cuts_swept_for_each(cli, shop, policy, place):
+    (place / "mine.py").write_text(
+        "def rank(request, items, shift=3):\n"
+        "    word = request['text'].split()[0]\n"
+        "    named = [n for n, item in enumerate(items) if item['name'] == 'do_' + word][0]\n"
+        "    return [items[(named + shift + n) % len(items)]['_id'] for n in range(len(items))]\n"
+    )
+    searched = {"callable": "mine.py:rank", "search": {"shift": [0, 1, 3]}}
+    done = cli("tune", shop, "-p", policy(selectors=[searched]), "--json")
+    assert done.code == 0, done.err
+    contenders = done.json["datasets"]["shop"]["contenders"].values()
+    assert {"shift": 0, "n": 1} in [contender["values"] for contender in contenders]
+    done = cli("tune", shop, "-p", "ok.yaml", "--out", "other")
+    assert "call rank with shift 0, and cut the ranking of rank yourself by n 1" in " ".join(done.out.split())
+    wrong = cli("tune", shop, "-p", policy(selectors=[{**searched, "search": {"shft": [0]}}]))
+    assert wrong.code == 2
+    assert "unknown parameter of rank 'shft'; did you mean 'shift'" in wrong.err
 
 
 EMPTY = """

@@ -228,7 +228,7 @@ def test_a_coarse_family_keeps_what_is_given(tunable):
 
 def test_a_threshold_need_not_be_searched(faults):
     ((line, what),) = faults({"selector": "semantic", "search": {"contextMargin": [0.2, 0.4]}})
-    assert what == "every value of contextMargin that matters is tried; remove it from `search`"
+    assert what == "every value of contextMargin that matters is tried; leave it out"
     assert line == 5
 
 

@@ -46,6 +46,7 @@ class Standard(Strategy):
     includeScore: float = 0.7
     replay: ClassVar[str] = "rank"
     chunk_limits: ClassVar[tuple[str, ...]] = ("topK",)
+    swept: ClassVar[Mapping[str, tuple[float, float]]] = {"topN": (0, 50), "includeScore": (0.0, 1.0)}
     rule_words: ClassVar[Mapping[str, str]] = {
         BEYOND_CHUNKS: "its best chunk is not among the best topK={topK} chunks",
         "positive": "its score is not above 0",
@@ -150,6 +151,7 @@ class First(Strategy):
 
     n: int = 5
     replay: ClassVar[str] = "rank"
+    swept: ClassVar[Mapping[str, tuple[float, float]]] = {"n": (0, 100)}
     rule_words: ClassVar[Mapping[str, str]] = {"first": "beyond the first n={n}"}
     limits: ClassVar[Mapping[str, tuple[float, float]]] = {"n": (0, math.inf)}
 
@@ -287,6 +289,7 @@ class Margin(Strategy):
     at_least: int = 0
     at_most: int = 20
     replay: ClassVar[str] = "rank"
+    swept: ClassVar[Mapping[str, tuple[float, float]]] = {"margin": (0.0, 1.0)}
     relative_rules: ClassVar[tuple[str, ...]] = ("margin", "margin_share")
     rule_words: ClassVar[Mapping[str, str]] = {
         "margin": "more than margin={margin:g} below the best",
@@ -586,6 +589,7 @@ class AtLeast(Strategy):
     threshold: float = 0.5
     at_least: int = 0
     at_most: int | None = None
+    swept: ClassVar[Mapping[str, tuple[float, float]]] = {"threshold": (0.0, 1.0)}
     replay: ClassVar[str] = "rank"
     rule_words: ClassVar[Mapping[str, str]] = {
         "threshold": "its score is below threshold={threshold:g}",

@@ -62,6 +62,7 @@ class Budget(Strategy):
     skip: bool = False
     session: bool = False
     frame: bool = False
+    swept: ClassVar[Mapping[str, tuple[float, float]]] = {"tokens": (1, 20_000)}
     rule_words: ClassVar[Mapping[str, str]] = {BUDGET: BUDGET_WORDS}
 
     def __post_init__(self) -> None:
