@@ -37,6 +37,7 @@ from ctxbench.evaluation.inputs import Prepared, open_experiment, prepare
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.io.console import ProgressListener, nothing_said, progress_listener
 from ctxbench.io.errors import Message, ParameterError, UnknownNameError, check_choice, check_known, raise_first
+from ctxbench.model.strategies import Step
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.report import tuning_document
 from ctxbench.report.charts import ink, lines, mark_numbers
@@ -696,6 +697,8 @@ def _entry(name: str, selector: Any, tried: Mapping[str, Any]) -> dict[str, Any]
 
 def _made(name: str, selector: Any, tried: Mapping[str, Any]) -> Tunable:
     """A pipeline, a preset, a function or an object, to be tuned; as of `_entry`."""
+    if isinstance(selector, Step):
+        selector = pipeline_of_mapping({"retrieve": selector})
     if isinstance(selector, Pipeline):
         definition, values = definition_of(name or "pipeline", selector, tried)
         raise_first((not definition.parameters, Message("tuning.nothing-tunable", selector=definition.name)))

@@ -482,3 +482,12 @@ def test_a_preset_of_a_function_keeps_its_values_in_the_next_tuning(words):
     found = ctxbench.tune(words, {"again": preset}, parameters={"k": [8, 1]}, **AIM)
     base = found.to_frame().set_index("role").loc["defaults"]
     assert (base["tokens"], base["completeness"]) == (15.0, 1.0), "the first item alone, as the preset offers it"
+
+
+def test_a_step_alone_is_tuned_as_the_pipeline_of_it():
+    options = {"parameters": {"k1": [0.5, 1.5]}, "minimise": "tokens", "completeness": "0.9 of base", **CHEAP}
+    step, whole = (
+        ctxbench.tune(SMOKE, {"words": selector}, **options).front()
+        for selector in (ctxbench.steps.bm25, ctxbench.pipeline("bm25"))
+    )
+    assert step.equals(whole)
