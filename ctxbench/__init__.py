@@ -2,8 +2,9 @@
 
 For notebooks and programs. Data: `load`, `dataset`, `catalog`, and `from_file` (a dataset from files of any kind).
 Selectors: names, `pipeline`, `answers`. Results: `evaluate` measures selectors on labels, `run` runs an experiment in
-YAML, `tune` finds the best preset, `check` compares with a baseline, `select` answers one request. Labels: `label` asks
-what requests need, `review` lists labels that look wrong. `conversation` shows the context of a stored reply.
+YAML, `open` reads a finished run, `tune` finds the best preset, `check` compares with a baseline, `select` answers one
+request. Labels: `label` asks what requests need, `review` lists labels that look wrong. `conversation` shows the
+context of a stored reply.
 
 The classes and functions for writing a strategy or plugin are here, too; `dir(ctxbench)` lists them. A name is imported
 when it is first used.
@@ -25,7 +26,13 @@ if TYPE_CHECKING:
         label as label,
         review as review,
     )
-    from ctxbench.api.results import Checked as Checked, Results as Results, check as check
+    from ctxbench.api.results import (
+        Checked as Checked,
+        Rankings as Rankings,
+        Results as Results,
+        check as check,
+        open as open,  # noqa: A004 - only as `ctxbench.open`
+    )
     from ctxbench.api.selectors import (
         Preset as Preset,
         Selected as Selected,
@@ -82,7 +89,7 @@ _MODULES = {
         "label",
         "review",
     ),
-    "api.results": ("Checked", "Results", "check"),
+    "api.results": ("Checked", "Rankings", "Results", "check", "open"),
     "api.selectors": ("Preset", "Selected", "answers", "pipeline", "select", "step"),
     "io.errors": ("ParameterError", "SelectorError", "UserError"),
     "model.arrays": ("Masks",),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxbench.api.inputs import Data, make_frame, opened
+from ctxbench.api.inputs import Data, make_frame, opened, runs_of
 from ctxbench.api.plots import draw_grid, new_axes
 from ctxbench.api.results import Results
 from ctxbench.api.selectors import EmbedderGiven, Preset, Recorded, embedder_name, selector_spec
@@ -64,8 +64,8 @@ def evaluate(
         selectors: by the name that tables give them: a shipped selector (`"semantic/spec"`, or the path of a
             definition), such a one with values (`{"selector": "memory", "set": {"n": 5}}`), a `pipeline`, recorded
             `answers`, a function of the request and the items that returns the ids chosen (`function(request, items)`,
-            both as dicts), or an object with `describe` and `select`. A list of shipped selectors names them by
-            themselves.
+            both as dicts), or an object with `describe` and `select`; or the name of one of the datasets' `runs`. A
+            list of shipped selectors and runs names them by themselves.
         baseline: the selector that the others are compared with; None = the first.
         split: whose queries are asked; empty = all.
         sample: how many of these at most, drawn by groups; 0 = all.
@@ -93,9 +93,13 @@ def evaluate(
         >>> res.to_frame()["completeness"].round(2).tolist()
         [0.62, 1.0]
     """
-    datasets = {name: loaded.dataset for name, loaded in opened(data).items()}
+    loaded = opened(data)
+    datasets, runs = {name: entry.dataset for name, entry in loaded.items()}, runs_of(loaded.values())
     several = [selectors] if isinstance(selectors, str) else selectors
-    named = several if isinstance(several, Mapping) else {str(name): name for name in several}
+    named = dict(several) if isinstance(several, Mapping) else {str(name): name for name in several}
+    named |= {
+        name: runs[selector] for name, selector in named.items() if isinstance(selector, str) and selector in runs
+    }
     raise_first((not named, Message("api.no-selectors")))
     if baseline is not None and baseline not in named:
         raise UnknownNameError("baseline", baseline, named)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -24,8 +24,11 @@ from ctxbench.io.errors import (
     raise_first,
     suggest,
 )
-from ctxbench.io.rows import Row
+from ctxbench.io.rows import Row, ranked_documents
 from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.selectors.definitions import shipped
+from ctxbench.selectors.external import ExternalRun
+from ctxbench.selectors.selector import ORACLE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +38,12 @@ if TYPE_CHECKING:
     EmbedderObject: TypeAlias = Embedder | Callable[[Sequence[str]], Any]
     Rows: TypeAlias = pd.DataFrame | Iterable[Mapping[str, Any]]
 
+_RUN_COLUMNS = {  # of ctxbench, ir_measures, ranx and PyTerrier
+    "query": ("query", "query_id", "q_id", "qid"),
+    "item": ("item", "doc_id", "docno", "docid"),
+    "score": ("score",),
+    "rank": ("rank",),
+}
 _LABEL = ("query", "item", "grade", "via", "alternatives", "quote")
 
 
@@ -45,10 +54,12 @@ class Data:
     Attributes:
         dataset: as commands and selectors take it.
         source: the name or folder that it was opened by; empty = it is in memory alone.
+        runs: rankings of other programs, by the name under which `evaluate` takes them as selectors.
     """
 
     dataset: Dataset
     source: str = ""
+    runs: Mapping[str, ExternalRun] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -101,7 +112,7 @@ class Data:
         parsed = _labels(labels, self.dataset.catalog, faults)
         if faults:
             raise InputError(faults, subject=f"dataset {self.name}")
-        return Data(self.dataset.with_labels(parsed))
+        return Data(self.dataset.with_labels(parsed), runs=self.runs)
 
     def save(self, folder: str | Path, **about: str) -> None:
         """Write it into a new folder, whole or not at all, as `load` and every command read it; it is not frozen there.
@@ -194,7 +205,9 @@ def catalog(rows: Rows | str | Path) -> Catalog:
     return Catalog(items.values())
 
 
-def dataset(items: Rows | Catalog, queries: Rows, labels: Rows, *, name: str = "mine") -> Data:
+def dataset(
+    items: Rows | Catalog, queries: Rows, labels: Rows, *, name: str = "mine", runs: Mapping[str, Any] | None = None
+) -> Data:
     """A dataset of frames or rows, without a file.
 
     Args:
@@ -204,9 +217,10 @@ def dataset(items: Rows | Catalog, queries: Rows, labels: Rows, *, name: str = "
             required), `via`, `alternatives` and `quote`. A query without any needs `needs: "nothing"` in `queries`,
             or nothing is measured on it.
         name: what tables call it.
+        runs: rankings of other programs by name, as `answers` takes them; `evaluate` takes the names as selectors.
 
     Raises:
-        InputError: rows are faulty, or labels name what is not there: all of them.
+        InputError: rows are faulty, or labels or runs name what is not there: all of them.
 
     Example:
         >>> ds = ctxbench.dataset(
@@ -229,11 +243,98 @@ def dataset(items: Rows | Catalog, queries: Rows, labels: Rows, *, name: str = "
     parsed_labels = _labels(labels, item_catalog, faults)
     if faults:
         raise InputError(faults, subject=f"dataset {name}")
-    return Data(
-        Dataset(
-            name=name, version="1", catalog=item_catalog, queries=tuple(parsed_queries), labels=tuple(parsed_labels)
-        )
+    made = Dataset(
+        name=name, version="1", catalog=item_catalog, queries=tuple(parsed_queries), labels=tuple(parsed_labels)
     )
+    parsed_runs = {key: external_run(run, faults, name=f"run {key!r}") for key, run in (runs or {}).items()}
+    faults += [fault for key, run in parsed_runs.items() for fault in _run_faults(key, run, made)]
+    if faults:
+        raise InputError(faults, subject=f"dataset {name}")
+    return Data(made, runs=parsed_runs)
+
+
+def external_run(run: Any, faults: list[Fault] | None = None, *, name: str = "run") -> ExternalRun:
+    """A ranking that another program made, see `answers`.
+
+    Args:
+        run: as `answers` takes it.
+        faults: is added to; None = they are raised.
+        name: what faults call it.
+
+    Raises:
+        StorageError: a file cannot be read.
+        InputError: it is no run, or rows are faulty: all of them.
+    """
+    collected: list[Fault] = [] if faults is None else faults
+    if isinstance(run, str | Path):
+        run = ExternalRun(str(run))
+    parsed = run if isinstance(run, ExternalRun) else ExternalRun.of(ranked_documents(_ranked(run, name), collected))
+    if faults is None and collected:
+        raise InputError(collected, subject=name)
+    return parsed
+
+
+def _ranked(run: Any, name: str) -> Iterator[tuple[Path, int, str, str, Any]]:
+    """Location (path and line), query, item and score of each row of a run; without scores, minus the rank.
+
+    Raises:
+        InputError: it is no run, or a column is missing.
+    """
+    given = run.to_dict() if hasattr(run, "to_dict") and not hasattr(run, "columns") else run  # of ranx
+    if isinstance(given, Mapping):
+        for query, ranking in given.items():
+            raise_first((isinstance(ranking, str) or not isinstance(ranking, Iterable), _no_run(ranking)))
+            pairs = ranking if isinstance(ranking, Mapping) else {item: -rank for rank, item in enumerate(ranking, 1)}
+            yield from ((Path(f"{name}, query {query}"), 0, str(query), str(item), pairs[item]) for item in pairs)
+        return
+    raise_first((not isinstance(given, Iterable), _no_run(given)))
+    frame = given if hasattr(given, "columns") else make_frame(given)
+    columns = {
+        column: next((option for option in options if option in frame.columns), None)
+        for column, options in _RUN_COLUMNS.items()
+    }
+    scored = columns["score"] or columns["rank"]
+    if not (columns["query"] and columns["item"] and scored):
+        names = {column: _RUN_COLUMNS[column] for column in ("query", "item")}
+        raise InputError([Fault(Message("api.run-columns", **names, columns=list(frame.columns)))], subject=name)
+    values = (list(frame[column]) for column in (columns["query"], columns["item"], scored))
+    for number, (query, item, value) in enumerate(zip(*values, strict=True)):
+        score = value if columns["score"] else f"-{value}"
+        yield Path(f"{name}, row {number}"), 0, str(_python(query)), str(_python(item)), score
+
+
+def _no_run(got: Any) -> Message:
+    return Message("api.run-form", got=got)
+
+
+def _run_faults(name: str, run: ExternalRun, dataset: Dataset) -> Iterator[Fault]:
+    """What is wrong with a run on a dataset: its name, its queries, its items."""
+    queries, named = {query.id for query in dataset.queries}, dataset.catalog.named
+    items = dict.fromkeys(item for ranking in run.rankings.values() for item, _ in ranking)
+    unknown = {
+        "api.run-queries-unknown": [query for query in run.rankings if query not in queries],
+        "api.run-items-unknown": [item for item in items if item not in named],
+    }
+    if name in (*shipped(), ORACLE):
+        yield Fault(Message("api.run-named-as-selector", name=name))
+    for key, names in unknown.items():
+        if names:
+            yield Fault(Message(key, n=len(names), names=names[:5]), f"run {name!r}")
+
+
+def runs_of(datasets: Iterable[Data]) -> dict[str, ExternalRun]:
+    """The runs of several datasets by name; those of one name are joined.
+
+    Raises:
+        ParameterError: two of one name have the same query.
+    """
+    rankings: dict[str, dict[str, Any]] = {}
+    for data in datasets:
+        for name, run in data.runs.items():
+            shared = [query for query in run.rankings if query in rankings.get(name, {})]
+            raise_first((shared, Message("api.runs-share-query", name=name, query="".join(shared[:1]))))
+            rankings.setdefault(name, {}).update(run.rankings)
+    return {name: ExternalRun.of(joined) for name, joined in rankings.items()}
 
 
 def _labels(labels: Rows, catalog: Catalog, faults: list[Fault]) -> list[Label]:

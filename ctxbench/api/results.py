@@ -1,9 +1,9 @@
-"""Results as frames, and `check` against a baseline."""
+"""Results as frames and runs, `open` for a finished run, and `check` against a baseline."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxbench.api.inputs import (
-    make_frame,
-)
+from ctxbench.api.inputs import Data, make_frame, opened
 from ctxbench.api.plots import Plots
 from ctxbench.datasets.dataset import Dataset
+from ctxbench.evaluation.answers import run_rows
 from ctxbench.evaluation.comparisons import compare_metric
 from ctxbench.evaluation.experiment import failures_told
+from ctxbench.evaluation.inputs import datasets_of_run
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.run_folder import (
     HEADLINE,
@@ -31,9 +31,11 @@ from ctxbench.evaluation.run_folder import (
 from ctxbench.evaluation.statistics import Comparison, correct
 from ctxbench.gate.gate import check_runs
 from ctxbench.gate.results import Check, Verdict, whole_detail
-from ctxbench.io.errors import ParameterError, StorageError, UnknownNameError, check_known
+from ctxbench.io.errors import Message, ParameterError, StorageError, UnknownNameError, check_known, raise_first
 from ctxbench.io.files import read_bytes
+from ctxbench.labelling.judgment_files import judged_queries
 from ctxbench.model.arrays import Grade, IntArray
+from ctxbench.model.items import Catalog
 from ctxbench.model.selection import offered_at
 from ctxbench.report.check_document import summary
 from ctxbench.report.check_texts import ALLOW_REMOVED
@@ -43,7 +45,7 @@ from ctxbench.report.run_tables import comparison_table, with_titles
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ctxbench.evaluation.answers import Part
+    from ctxbench.evaluation.answers import Part, Slice
 
 
 class Results:
@@ -159,6 +161,83 @@ class Results:
             for part in parts
         ]
         return pd.concat(frames, ignore_index=True)
+
+    def to_run(self, selector: str, dataset: str | None = None) -> pd.DataFrame:
+        """The ranking of a selector as ir_measures takes it; metrics such as nDCG@10 are computed from it.
+
+        For ranx: `ranx.Run.from_df(run, q_id_col="query_id", doc_id_col="doc_id", score_col="score")`.
+
+        Args:
+            selector: its name.
+            dataset: where there are several.
+
+        Returns:
+            One row per query and item, best first, at most 100 a query: `query_id`, `doc_id`, `score`, `rank` (from 1).
+            Items of the session are left out. A score is the selector's. Where scores do not fall strictly (ties,
+            items that were added behind others), it is the next smaller 32-bit number, since trec_eval compares these:
+            sorted by `score`, rows are in the order that was measured.
+
+        Raises:
+            UnknownNameError: there is no such selector or dataset.
+            ParameterError: there are several datasets, or the selector does not rank.
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], embedder="hashing", counter="chars/4")
+            >>> import ir_measures
+            >>> figures = ir_measures.calc_aggregate([ir_measures.nDCG @ 10], res.qrels(), res.to_run("bm25"))
+            >>> bool(abs(figures[ir_measures.nDCG @ 10] - res.per_query()["nDCG@10"].mean()) < 1e-9)
+            True
+        """
+        name = self._named(dataset)
+        part, ids = self._part(name, selector), self.datasets[name].catalog.ids
+        raise_first((not part.answers.ranked, Message("api.no-ranking", selector=selector)))
+        rows = (row for block in part.answers.blocks() for row in run_rows(block, ids))
+        frame = make_frame(rows, columns=["query_id", "doc_id", "rank", "score"])
+        types = {"query_id": object, "doc_id": object, "score": float, "rank": int}
+        return frame.astype(types)[list(types)]  # in the order of `types`
+
+    def qrels(self, dataset: str | None = None) -> pd.DataFrame:
+        """The labels as ir_measures takes them, of the queries that ranking metrics are computed for.
+
+        For ranx: `ranx.Qrels.from_df(qrels, q_id_col="query_id", doc_id_col="doc_id", score_col="relevance")`.
+
+        Args:
+            dataset: where there are several.
+
+        Returns:
+            One row per label: `query_id`, `doc_id`, `relevance` (2 required, 1 helpful, 0 irrelevant). A required item
+            is relevant at `rel=2` (`l2` in ranx). Alternatives, and what the session holds, are not known there.
+
+        Raises:
+            UnknownNameError: there is no such dataset.
+            ParameterError: there are several.
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], embedder="hashing", counter="chars/4")
+            >>> res.qrels().columns.tolist()
+            ['query_id', 'doc_id', 'relevance']
+        """
+        source = self.datasets[self._named(dataset)]
+        judged = judged_queries(source)
+        rows = (
+            (label.query, label.item.id, label.grade)
+            for query in source.queries
+            if query.id in judged
+            for label in source.labels_of(query.id)
+        )
+        types = {"query_id": object, "doc_id": object, "relevance": int}
+        return make_frame(rows, columns=list(types)).astype(types)
+
+    def rankings(self) -> Rankings:
+        """Every item that was ranked, also those that were not offered, read as it is asked for.
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], embedder="hashing", counter="chars/4")
+            >>> sum(len(frame) for frame in res.rankings()) == len(res.rankings().to_frame())
+            True
+        """
+        parts = [(dataset, selector) for dataset in self.datasets for selector in self.selectors]
+        return Rankings(parts, self._part, self.datasets)
 
     def forbidden(self) -> pd.DataFrame:
         """The items that were offered to queries whose labels call them irrelevant, most often first.
@@ -399,6 +478,14 @@ class Results:
             self._parts[dataset, selector] = self.run.load(dataset, selector)
         return self._parts[dataset, selector]
 
+    def _named(self, dataset: str | None) -> str:
+        """The name of a dataset, which need not be given where there is one only."""
+        names = list(self.datasets)
+        raise_first((dataset is None and len(names) > 1, Message("api.name-dataset", names=names)))
+        name = names[0] if dataset is None else dataset
+        check_known("dataset", name, names)
+        return name
+
     def _with_query(self, query: str) -> str:
         """The dataset that has the query, if one alone has it."""
         names = [name for name, dataset in self.datasets.items() if any(query == entry.id for entry in dataset.queries)]
@@ -409,6 +496,113 @@ class Results:
                 "query", query, [entry.id for dataset in self.datasets.values() for entry in dataset.queries]
             )
         return names[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Rankings:
+    """The ranked items of a run; iterating yields frames of some queries each, so that a large run fits into memory.
+
+    Attributes:
+        parts: dataset and selector of each part of the run.
+        read: gives the answers of a part.
+        datasets: by name.
+
+    Columns of a frame: `dataset`, `selector`, `query`, `item`, `rank` (from 1, over all ranked items), `score`,
+    `offered`, and `rule`, why it was not offered (empty where it was). Items of the session are left out. For a
+    selector that does not rank, such as `everything`, the rank is the place in its answer.
+    """
+
+    parts: Sequence[tuple[str, str]]
+    read: Callable[[str, str], Part]
+    datasets: Mapping[str, Dataset]
+
+    def __iter__(self) -> Iterator[pd.DataFrame]:
+        return self._frames(None)
+
+    def to_frame(
+        self, *, selectors: str | Sequence[str] | None = None, queries: str | Sequence[str] | None = None
+    ) -> pd.DataFrame:
+        """All rows, or those of some selectors and queries.
+
+        Args:
+            selectors, queries: names and ids; None = all.
+
+        Raises:
+            UnknownNameError: there is no such selector or query.
+        """
+        import pandas as pd
+
+        names, ids = ([value] if isinstance(value, str) else value for value in (selectors, queries))
+        for name in names or ():
+            check_known("selector", name, [selector for _, selector in self.parts])
+        queries_known = {query.id for dataset in self.datasets.values() for query in dataset.queries}
+        for query in ids or ():
+            check_known("query", query, queries_known)
+        parts = [part for part in self.parts if names is None or part[1] in names]
+        frames = list(replace(self, parts=parts)._frames(ids))  # noqa: SLF001 - of this class
+        return pd.concat(frames, ignore_index=True) if frames else make_frame((), columns=_RANKING)
+
+    def _frames(self, queries: Sequence[str] | None) -> Iterator[pd.DataFrame]:
+        for name, selector in self.parts:
+            catalog = self.datasets[name].catalog
+            for block in self.read(name, selector).answers.blocks():
+                chosen = [row for row, query in enumerate(block.queries) if queries is None or query in queries]
+                if chosen:
+                    yield _ranking_frame(name, selector, block.select_queries(chosen), catalog)
+
+
+_RANKING = ["dataset", "selector", "query", "item", "rank", "score", "offered", "rule"]
+
+
+def _ranking_frame(dataset: str, selector: str, answers: Slice, catalog: Catalog) -> pd.DataFrame:
+    """The ranked items of some queries."""
+    import pandas as pd
+
+    table = answers.candidates
+    rows = np.flatnonzero(table.tier > 0)
+    request = table.request[rows]
+    rules = np.array(["" if rule is None else str(rule) for rule in table.rules], dtype=object)
+    columns = [
+        dataset,
+        selector,
+        np.array(answers.queries, dtype=object)[request],
+        np.array(catalog.ids, dtype=object)[table.item[rows]],
+        np.arange(1, len(rows) + 1) - np.searchsorted(request, request),
+        table.score[rows],
+        table.chosen[rows],
+        rules[table.out[rows]],
+    ]
+    return pd.DataFrame(dict(zip(_RANKING, columns, strict=True)))
+
+
+def open(folder: str | Path, *, datasets: Data | str | Path | Sequence[Data | str | Path] = ()) -> Results:  # noqa: A001
+    """The results of a finished run, as `evaluate` and `run` return them.
+
+    Args:
+        folder: the run folder, of `evaluate(out=...)`, `run` or `ctxbench run`.
+        datasets: those that need not be opened; a dataset that was in memory must be given. Others are opened by what
+            the run calls them.
+
+    Raises:
+        StorageError: the folder holds no run, or one that is not finished, or it is damaged.
+        ParameterError: a dataset has changed since, or cannot be found: all of them.
+        UnknownNameError: the run has no such dataset.
+
+    Example:
+        >>> settings = {"embedder": "hashing", "counter": "chars/4"}
+        >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], out=tmp_path / "run", **settings)
+        >>> ctxbench.open(tmp_path / "run").to_frame().equals(res.to_frame())
+        True
+    """
+    path = Path(folder)
+    names = list(RunFolder(path).read("manifest.json")["datasets"])
+    given = {data.name: data.dataset for data in (opened(datasets) if datasets else {}).values()}
+    for name in given:
+        check_known("dataset of the run", name, names)
+    result = datasets_of_run(path, given)
+    if result.faults:
+        raise ParameterError(Message("api.run-datasets", reasons=result.faults, path=str(path)))
+    return Results(path, {name: dataset.measured() for name, dataset in result.asked.items()}, result.opened)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""External selectors by file of answers, callable, command or HTTP, with cached answers."""
+"""External selectors by file of answers, callable, command or HTTP, with cached answers, and external runs as steps."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import typing
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
@@ -32,13 +34,21 @@ from ctxbench.io.errors import (
     UserError,
     check_range,
     merge_equal_faults,
+    none_found,
     raise_faults,
+    suggest,
 )
 from ctxbench.io.files import cache_dir, make_folder, read_bytes, readable
+from ctxbench.io.rows import read_run
 from ctxbench.io.secrets import shown_arguments, shown_url
+from ctxbench.model.arrays import falling
+from ctxbench.model.candidates import Candidates
 from ctxbench.model.formats import Source as Origin
 from ctxbench.model.formats import validate
+from ctxbench.model.items import Catalog
 from ctxbench.model.requests import Batch, Query
+from ctxbench.model.resources import Resources
+from ctxbench.model.strategies import Strategy
 from ctxbench.search.chunking import js_trim
 from ctxbench.selectors.callable import CallableSource, load_callable
 from ctxbench.selectors.protocol import (
@@ -577,3 +587,74 @@ def external_name(kind: str, block: Mapping[str, Any]) -> str:
 def _offer(answer: Answer) -> tuple[Any, ...]:
     """The parts of an answer that repeats are compared by: rows, scores, choice."""
     return (answer.item, answer.score, answer.chosen, answer.ranked)
+
+
+_GIVEN = "sha256:"  # how `file` begins where a run was given in Python
+
+
+@dataclass(frozen=True)
+class ExternalRun(Strategy):
+    """The ranking that another program made: a run in TREC's format, or one given in Python (`ctxbench.answers`).
+
+    Attributes:
+        file: the run, a line `query Q0 document rank score tag` for each item; a document is the id of an item, or a
+            name that no other item has. Of a run given in Python it is the run's hash.
+
+    Items rank by score, of equal scores the greater document id first, as trec_eval has it. What the request may not
+    get is left out. A query that the run does not have has no candidates. Cost: linear in the ranked items. Source:
+    the format of trec_eval.
+    """
+
+    file: str
+
+    @classmethod
+    def of(cls, rankings: Mapping[str, Sequence[tuple[str, float]]]) -> ExternalRun:
+        """A run from (document, score) by query, best first."""
+        digest = hashlib.sha256(repr(sorted(rankings.items())).encode("utf-8", "surrogatepass")).hexdigest()
+        run = cls(f"{_GIVEN}{digest}")
+        vars(run)["rankings"] = rankings
+        return run
+
+    @cached_property
+    def rankings(self) -> Mapping[str, Sequence[tuple[str, float]]]:
+        """(document, score) by query, best first."""
+        return read_run(self.file)
+
+    @property
+    def content(self) -> str | None:
+        """SHA-256 of the file; None for a run given in Python."""
+        return None if self.file.startswith(_GIVEN) else hashlib.sha256(read_bytes(self.file)).hexdigest()
+
+    def check(self, catalog: Catalog, resources: Resources) -> None:  # noqa: ARG002
+        """Check that a ranked document is in the catalog.
+
+        Raises:
+            StorageError, InputError: the file cannot be read, or is no run.
+            ParameterError: none is.
+        """
+        documents = sorted({document for ranking in self.rankings.values() for document, _ in ranking})
+        if not any(document in catalog.named for document in documents):
+            raise ParameterError(none_found(documents, "ranked documents", "the catalog", catalog.ids))
+
+    def __call__(self, query: Query, resources: Resources) -> Candidates:  # noqa: ARG002
+        """Take the ranking of every request.
+
+        Raises:
+            SelectorError: a ranked document is no item.
+        """
+        batch, positions = query.batch, query.batch.catalog.named
+        requests, items, scores = [], [], []
+        for row, request in enumerate(batch.requests):
+            ranking = self.rankings.get(request.id, ())
+            if missing := [document for document, _ in ranking if document not in positions]:
+                hint = suggest(missing[0], positions)
+                raise SelectorError(
+                    Message("pipelines.run-item-unknown", document=missing[0], query=request.id, hint=hint)
+                )
+            requests += [row] * len(ranking)
+            items += [positions[document] for document, _ in ranking]
+            scores.append(falling(np.array([score for _, score in ranking], dtype=np.float64)))
+        request_rows, item = np.array(requests, dtype=np.int64), np.array(items, dtype=np.int64)
+        rows = batch.eligible.cells(request_rows, item)
+        score = np.concatenate([np.empty(0), *scores])[rows]
+        return Candidates.build(len(batch), request_rows[rows], item[rows], score=score)
