@@ -184,9 +184,9 @@ class Results:
         Example:
             >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], embedder="hashing", counter="chars/4")
             >>> import ir_measures
-            >>> figures = ir_measures.calc_aggregate([ir_measures.nDCG @ 10], res.qrels(), res.to_run("bm25"))
-            >>> bool(abs(figures[ir_measures.nDCG @ 10] - res.per_query()["nDCG@10"].mean()) < 1e-9)
-            True
+            >>> measure = ir_measures.nDCG @ 10
+            >>> round(ir_measures.calc_aggregate([measure], res.qrels(), res.to_run("bm25"))[measure], 2)
+            0.71
         """
         name = self._named(dataset)
         part, ids = self._part(name, selector), self.datasets[name].catalog.ids

@@ -423,7 +423,7 @@ def data_export(
     ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Only what the format itself holds.")] = False,
     run: Annotated[Path | None, typer.Option(help="With trec: a run folder; its rankings are written, too.")] = None,
-    split: Annotated[str, typer.Option(help="Only the queries of this split; without it, those of the run.")] = "",
+    split: Annotated[str, typer.Option(help="Only the queries of this split.")] = "",
     json_: JsonFlag = False,
 ) -> None:
     """Write a dataset, and a run's rankings, for other programs.

@@ -485,7 +485,7 @@ def export_dataset(
         not_held=missing,
         runs={name: f"runs/{file_name(name)}.run" for name in ranked},
         without_ranking=tuple(name for name, answers in parts.items() if not answers.ranked),
-        other_values=_other_values(dataset, judged) if ranked else {},
+        other_values=other_values(dataset, judged) if ranked else {},
     )
 
 
@@ -640,7 +640,7 @@ def _run(dataset: Dataset, selector: str, answers: Slice | StoredAnswers) -> str
     return _escape_mark("".join(f"{query} Q0 {item} {rank} {score!r} {tag}\n" for query, item, rank, score in rows))
 
 
-def _other_values(dataset: Dataset, judged: set[str]) -> dict[str, tuple[str, ...]]:
+def other_values(dataset: Dataset, judged: set[str]) -> dict[str, tuple[str, ...]]:
     """The queries whose metrics differ in other programs, by reason."""
     batch, keys = dataset.batch(), [item.key for item in dataset.catalog]
     ends = zip(batch.session_start.tolist(), batch.session_start[1:].tolist(), strict=False)
