@@ -14,7 +14,13 @@ when it is first used.
 TYPE_CHECKING = False
 # ruff: isort: skip_file
 if TYPE_CHECKING:
-    from ctxbench.api.evaluation import Tuned as Tuned, evaluate as evaluate, run as run, tune as tune
+    from ctxbench.api.evaluation import (
+        Tuned as Tuned,
+        evaluate as evaluate,
+        open as open,  # noqa: A004 - only as `ctxbench.open`
+        run as run,
+        tune as tune,
+    )
     from ctxbench.api.inputs import Data as Data, catalog as catalog, dataset as dataset, load as load
     from ctxbench.api.labelling import (
         Conversation as Conversation,
@@ -26,13 +32,7 @@ if TYPE_CHECKING:
         label as label,
         review as review,
     )
-    from ctxbench.api.results import (
-        Checked as Checked,
-        Rankings as Rankings,
-        Results as Results,
-        check as check,
-        open as open,  # noqa: A004 - only as `ctxbench.open`
-    )
+    from ctxbench.api.results import Checked as Checked, Rankings as Rankings, Results as Results, check as check
     from ctxbench.api.selectors import (
         Preset as Preset,
         Selected as Selected,
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = {
-    "api.evaluation": ("Tuned", "evaluate", "run", "tune"),
+    "api.evaluation": ("Tuned", "evaluate", "open", "run", "tune"),
     "api.inputs": ("Data", "catalog", "dataset", "load"),
     "api.labelling": (
         "Conversation",
@@ -89,7 +89,7 @@ _MODULES = {
         "label",
         "review",
     ),
-    "api.results": ("Checked", "Rankings", "Results", "check", "open"),
+    "api.results": ("Checked", "Rankings", "Results", "check"),
     "api.selectors": ("Preset", "Selected", "answers", "pipeline", "select", "step"),
     "io.errors": ("ParameterError", "SelectorError", "UserError"),
     "model.arrays": ("Masks",),

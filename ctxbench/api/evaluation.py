@@ -1,4 +1,4 @@
-"""The functions `evaluate`, `run` and `tune`: measure selectors on labels, run experiments, find presets."""
+"""The functions `evaluate`, `run`, `open` and `tune`: measure selectors on labels, read runs, find presets."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ from ctxbench.api.selectors import EmbedderGiven, Preset, Recorded, embedder_nam
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.evaluation import runner
 from ctxbench.evaluation.experiment import DEFAULT_METRICS, Experiment, read_groups
-from ctxbench.evaluation.inputs import Prepared, open_experiment, prepare
+from ctxbench.evaluation.inputs import Prepared, datasets_of_run, open_experiment, prepare
 from ctxbench.evaluation.metrics import parse_metric
+from ctxbench.evaluation.run_folder import RunFolder
 from ctxbench.io.console import ProgressListener, nothing_said, silent
 from ctxbench.io.errors import Message, ParameterError, UnknownNameError, check_known, raise_first
 from ctxbench.report import tuning_document
@@ -150,6 +151,36 @@ def run(experiment: str | Path, *, out: str | Path | None = None, progress: Prog
         [0.62]
     """
     return _results(open_experiment(Path(experiment)), out, progress)
+
+
+def open(folder: str | Path, *, datasets: Data | str | Path | Sequence[Data | str | Path] = ()) -> Results:  # noqa: A001
+    """The results of a finished run, as `evaluate` and `run` return them.
+
+    Args:
+        folder: the run folder, of `evaluate(out=...)`, `run` or `ctxbench run`.
+        datasets: those that need not be opened; a dataset that was in memory must be given. Others are opened by what
+            the run calls them.
+
+    Raises:
+        StorageError: the folder holds no run, or one that is not finished, or it is damaged.
+        ParameterError: a dataset has changed since, or cannot be found: all of them.
+        UnknownNameError: the run has no such dataset.
+
+    Example:
+        >>> settings = {"embedder": "hashing", "counter": "chars/4"}
+        >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], out=tmp_path / "run", **settings)
+        >>> ctxbench.open(tmp_path / "run").to_frame().equals(res.to_frame())
+        True
+    """
+    path = Path(folder)
+    names = list(RunFolder(path).read("manifest.json")["datasets"])
+    given = {data.name: data.dataset for data in (opened(datasets) if datasets else {}).values()}
+    for name in given:
+        check_known("dataset of the run", name, names)
+    result = datasets_of_run(path, given)
+    if result.faults:
+        raise ParameterError(Message("api.run-datasets", reasons=result.faults, path=str(path)))
+    return Results(path, {name: dataset.measured() for name, dataset in result.asked.items()}, result.opened)
 
 
 def _results(prepared: Prepared, out: str | Path | None, progress: ProgressListener) -> Results:

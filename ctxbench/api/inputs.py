@@ -246,80 +246,66 @@ def dataset(
     made = Dataset(
         name=name, version="1", catalog=item_catalog, queries=tuple(parsed_queries), labels=tuple(parsed_labels)
     )
-    parsed_runs = {key: external_run(run, faults, name=f"run {key!r}") for key, run in (runs or {}).items()}
-    faults += [fault for key, run in parsed_runs.items() for fault in _run_faults(key, run, made)]
-    if faults:
-        raise InputError(faults, subject=f"dataset {name}")
-    return Data(made, runs=parsed_runs)
+    for run_name in runs or ():
+        raise_first((run_name in (*shipped(), ORACLE), Message("api.run-named-as-selector", name=run_name)))
+    return Data(made, runs={key: external_run(run, name=f"run {key!r}", of=made) for key, run in (runs or {}).items()})
 
 
-def external_run(run: Any, faults: list[Fault] | None = None, *, name: str = "run") -> ExternalRun:
+def external_run(run: Any, *, name: str = "run", of: Dataset | None = None) -> ExternalRun:
     """A ranking that another program made, see `answers`.
 
     Args:
         run: as `answers` takes it.
-        faults: is added to; None = they are raised.
         name: what faults call it.
+        of: the dataset whose queries and items alone it may name; None = any.
 
     Raises:
         StorageError: a file cannot be read.
         InputError: it is no run, or rows are faulty: all of them.
     """
-    collected: list[Fault] = [] if faults is None else faults
+    faults: list[Fault] = []
     if isinstance(run, str | Path):
         run = ExternalRun(str(run))
-    parsed = run if isinstance(run, ExternalRun) else ExternalRun.of(ranked_documents(_ranked(run, name), collected))
-    if faults is None and collected:
-        raise InputError(collected, subject=name)
+    parsed = run if isinstance(run, ExternalRun) else ExternalRun.of(ranked_documents(_ranked(run, name), faults))
+    if of is not None:
+        queries = {query.id for query in of.queries}
+        unknown = {
+            "api.run-queries-unknown": [query for query in parsed.rankings if query not in queries],
+            "api.run-items-unknown": [item for item in parsed.documents if item not in of.catalog.named],
+        }
+        faults += [Fault(Message(key, n=len(names), names=names[:5])) for key, names in unknown.items() if names]
+    if faults:
+        raise InputError(faults, subject=name)
     return parsed
 
 
-def _ranked(run: Any, name: str) -> Iterator[tuple[Path, int, str, str, Any]]:
-    """Location (path and line), query, item and score of each row of a run; without scores, minus the rank.
+def _ranked(run: Any, name: str) -> Iterator[tuple[str, int, str, str, Any]]:
+    """Location (text and line), query, item and score of each row of a run; without scores, minus the rank.
 
     Raises:
-        InputError: it is no run, or a column is missing.
+        ParameterError: it is no run.
+        InputError: a column is missing.
     """
     given = run.to_dict() if hasattr(run, "to_dict") and not hasattr(run, "columns") else run  # of ranx
-    if isinstance(given, Mapping):
-        for query, ranking in given.items():
-            raise_first((isinstance(ranking, str) or not isinstance(ranking, Iterable), _no_run(ranking)))
-            pairs = ranking if isinstance(ranking, Mapping) else {item: -rank for rank, item in enumerate(ranking, 1)}
-            yield from ((Path(f"{name}, query {query}"), 0, str(query), str(item), pairs[item]) for item in pairs)
+    rankings = given if isinstance(given, Mapping) else {}
+    for part in (given, *rankings.values()):
+        raise_first((isinstance(part, str) or not isinstance(part, Iterable), Message("api.run-form", got=part)))
+    for query, ranking in rankings.items():
+        pairs = ranking.items() if isinstance(ranking, Mapping) else ((item, -n) for n, item in enumerate(ranking, 1))
+        yield from ((f"{name}, query {query}", 0, str(query), str(item), score) for item, score in pairs)
+    if given is rankings:
         return
-    raise_first((not isinstance(given, Iterable), _no_run(given)))
     frame = given if hasattr(given, "columns") else make_frame(given)
-    columns = {
-        column: next((option for option in options if option in frame.columns), None)
-        for column, options in _RUN_COLUMNS.items()
-    }
-    scored = columns["score"] or columns["rank"]
-    if not (columns["query"] and columns["item"] and scored):
+    query, item, score, rank = (
+        next((list(frame[option]) for option in options if option in frame.columns), None)
+        for options in _RUN_COLUMNS.values()
+    )
+    values = score if score is not None or rank is None else [f"-{value}" for value in rank]
+    if query is None or item is None or values is None:
         names = {column: _RUN_COLUMNS[column] for column in ("query", "item")}
         raise InputError([Fault(Message("api.run-columns", **names, columns=list(frame.columns)))], subject=name)
-    values = (list(frame[column]) for column in (columns["query"], columns["item"], scored))
-    for number, (query, item, value) in enumerate(zip(*values, strict=True)):
-        score = value if columns["score"] else f"-{value}"
-        yield Path(f"{name}, row {number}"), 0, str(_python(query)), str(_python(item)), score
-
-
-def _no_run(got: Any) -> Message:
-    return Message("api.run-form", got=got)
-
-
-def _run_faults(name: str, run: ExternalRun, dataset: Dataset) -> Iterator[Fault]:
-    """What is wrong with a run on a dataset: its name, its queries, its items."""
-    queries, named = {query.id for query in dataset.queries}, dataset.catalog.named
-    items = dict.fromkeys(item for ranking in run.rankings.values() for item, _ in ranking)
-    unknown = {
-        "api.run-queries-unknown": [query for query in run.rankings if query not in queries],
-        "api.run-items-unknown": [item for item in items if item not in named],
-    }
-    if name in (*shipped(), ORACLE):
-        yield Fault(Message("api.run-named-as-selector", name=name))
-    for key, names in unknown.items():
-        if names:
-            yield Fault(Message(key, n=len(names), names=names[:5]), f"run {name!r}")
+    for number, row in enumerate(zip(query, item, values, strict=True)):
+        yield f"{name}, row {number}", 0, str(_python(row[0])), str(_python(row[1])), row[2]
 
 
 def runs_of(datasets: Iterable[Data]) -> dict[str, ExternalRun]:

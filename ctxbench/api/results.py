@@ -1,9 +1,10 @@
-"""Results as frames and runs, `open` for a finished run, and `check` against a baseline."""
+"""Results as frames and runs, and `check` against a baseline."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
@@ -12,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxbench.api.inputs import Data, make_frame, opened
+from ctxbench.api.inputs import make_frame
 from ctxbench.api.plots import Plots
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.evaluation.answers import run_rows
 from ctxbench.evaluation.comparisons import compare_metric
 from ctxbench.evaluation.experiment import failures_told
-from ctxbench.evaluation.inputs import datasets_of_run
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.run_folder import (
     HEADLINE,
@@ -236,8 +236,7 @@ class Results:
             >>> sum(len(frame) for frame in res.rankings()) == len(res.rankings().to_frame())
             True
         """
-        parts = [(dataset, selector) for dataset in self.datasets for selector in self.selectors]
-        return Rankings(parts, self._part, self.datasets)
+        return Rankings(self)
 
     def forbidden(self) -> pd.DataFrame:
         """The items that were offered to queries whose labels call them irrelevant, most often first.
@@ -503,21 +502,17 @@ class Rankings:
     """The ranked items of a run; iterating yields frames of some queries each, so that a large run fits into memory.
 
     Attributes:
-        parts: dataset and selector of each part of the run.
-        read: gives the answers of a part.
-        datasets: by name.
+        results: of the run.
 
     Columns of a frame: `dataset`, `selector`, `query`, `item`, `rank` (from 1, over all ranked items), `score`,
     `offered`, and `rule`, why it was not offered (empty where it was). Items of the session are left out. For a
     selector that does not rank, such as `everything`, the rank is the place in its answer.
     """
 
-    parts: Sequence[tuple[str, str]]
-    read: Callable[[str, str], Part]
-    datasets: Mapping[str, Dataset]
+    results: Results
 
     def __iter__(self) -> Iterator[pd.DataFrame]:
-        return self._frames(None)
+        return self._frames(self.results.selectors, None)
 
     def to_frame(
         self, *, selectors: str | Sequence[str] | None = None, queries: str | Sequence[str] | None = None
@@ -533,22 +528,19 @@ class Rankings:
         import pandas as pd
 
         names, ids = ([value] if isinstance(value, str) else value for value in (selectors, queries))
-        for name in names or ():
-            check_known("selector", name, [selector for _, selector in self.parts])
-        queries_known = {query.id for dataset in self.datasets.values() for query in dataset.queries}
-        for query in ids or ():
-            check_known("query", query, queries_known)
-        parts = [part for part in self.parts if names is None or part[1] in names]
-        frames = list(replace(self, parts=parts)._frames(ids))  # noqa: SLF001 - of this class
+        known_ids = {query.id for dataset in self.results.datasets.values() for query in dataset.queries}
+        for kind, values, existing in (("selector", names, self.results.selectors), ("query", ids, known_ids)):
+            for value in values or ():
+                check_known(kind, value, existing)
+        frames = list(self._frames(self.results.selectors if names is None else names, ids))
         return pd.concat(frames, ignore_index=True) if frames else make_frame((), columns=_RANKING)
 
-    def _frames(self, queries: Sequence[str] | None) -> Iterator[pd.DataFrame]:
-        for name, selector in self.parts:
-            catalog = self.datasets[name].catalog
-            for block in self.read(name, selector).answers.blocks():
+    def _frames(self, selectors: Sequence[str], queries: Sequence[str] | None) -> Iterator[pd.DataFrame]:
+        for (name, dataset), selector in itertools.product(self.results.datasets.items(), selectors):
+            for block in self.results.run.load(name, selector).answers.blocks():
                 chosen = [row for row, query in enumerate(block.queries) if queries is None or query in queries]
                 if chosen:
-                    yield _ranking_frame(name, selector, block.select_queries(chosen), catalog)
+                    yield _ranking_frame(name, selector, block.select_queries(chosen), dataset.catalog)
 
 
 _RANKING = ["dataset", "selector", "query", "item", "rank", "score", "offered", "rule"]
@@ -573,36 +565,6 @@ def _ranking_frame(dataset: str, selector: str, answers: Slice, catalog: Catalog
         rules[table.out[rows]],
     ]
     return pd.DataFrame(dict(zip(_RANKING, columns, strict=True)))
-
-
-def open(folder: str | Path, *, datasets: Data | str | Path | Sequence[Data | str | Path] = ()) -> Results:  # noqa: A001
-    """The results of a finished run, as `evaluate` and `run` return them.
-
-    Args:
-        folder: the run folder, of `evaluate(out=...)`, `run` or `ctxbench run`.
-        datasets: those that need not be opened; a dataset that was in memory must be given. Others are opened by what
-            the run calls them.
-
-    Raises:
-        StorageError: the folder holds no run, or one that is not finished, or it is damaged.
-        ParameterError: a dataset has changed since, or cannot be found: all of them.
-        UnknownNameError: the run has no such dataset.
-
-    Example:
-        >>> settings = {"embedder": "hashing", "counter": "chars/4"}
-        >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], out=tmp_path / "run", **settings)
-        >>> ctxbench.open(tmp_path / "run").to_frame().equals(res.to_frame())
-        True
-    """
-    path = Path(folder)
-    names = list(RunFolder(path).read("manifest.json")["datasets"])
-    given = {data.name: data.dataset for data in (opened(datasets) if datasets else {}).values()}
-    for name in given:
-        check_known("dataset of the run", name, names)
-    result = datasets_of_run(path, given)
-    if result.faults:
-        raise ParameterError(Message("api.run-datasets", reasons=result.faults, path=str(path)))
-    return Results(path, {name: dataset.measured() for name, dataset in result.asked.items()}, result.opened)
 
 
 @dataclass(frozen=True, eq=False)

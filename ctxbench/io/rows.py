@@ -375,7 +375,9 @@ def read_run(path: Path | str) -> dict[str, list[tuple[str, float]]]:
     return run
 
 
-def _run_lines(content: Iterable[bytes], path: Path, faults: list[Fault]) -> Iterator[tuple[Path, int, str, str, str]]:
+def _run_lines(
+    content: Iterable[bytes], path: Path, faults: list[Fault]
+) -> Iterator[tuple[Path | str, int, str, str, str]]:
     """Path, number, query, document and score of each line that is not blank."""
     for number, text in decoded_lines(content, path, faults):
         fields = dict(zip(_RUN, values, strict=True)) if len(values := text.split()) == len(_RUN) else {}
@@ -387,7 +389,7 @@ def _run_lines(content: Iterable[bytes], path: Path, faults: list[Fault]) -> Ite
 
 
 def ranked_documents(
-    rows: Iterable[tuple[Path, int, str, str, Any]], faults: list[Fault]
+    rows: Iterable[tuple[Path | str, int, str, str, Any]], faults: list[Fault]
 ) -> dict[str, list[tuple[str, float]]]:
     """(document, score) by query, ordered as trec_eval does: by falling score, of equals the greater document id first.
 

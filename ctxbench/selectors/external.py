@@ -621,6 +621,11 @@ class ExternalRun(Strategy):
         return read_run(self.file)
 
     @property
+    def documents(self) -> list[str]:
+        """Every ranked document once, in the order of the run."""
+        return list(dict.fromkeys(document for ranking in self.rankings.values() for document, _ in ranking))
+
+    @property
     def content(self) -> str | None:
         """SHA-256 of the file; None for a run given in Python."""
         return None if self.file.startswith(_GIVEN) else hashlib.sha256(read_bytes(self.file)).hexdigest()
@@ -632,9 +637,8 @@ class ExternalRun(Strategy):
             StorageError, InputError: the file cannot be read, or is no run.
             ParameterError: none is.
         """
-        documents = sorted({document for ranking in self.rankings.values() for document, _ in ranking})
-        if not any(document in catalog.named for document in documents):
-            raise ParameterError(none_found(documents, "ranked documents", "the catalog", catalog.ids))
+        if not any(document in catalog.named for document in self.documents):
+            raise ParameterError(none_found(self.documents, "ranked documents", "the catalog", catalog.ids))
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:  # noqa: ARG002
         """Take the ranking of every request.
@@ -643,18 +647,17 @@ class ExternalRun(Strategy):
             SelectorError: a ranked document is no item.
         """
         batch, positions = query.batch, query.batch.catalog.named
-        requests, items, scores = [], [], []
+        requests, items, scores = [], [], [np.empty(0)]
         for row, request in enumerate(batch.requests):
-            ranking = self.rankings.get(request.id, ())
-            if missing := [document for document, _ in ranking if document not in positions]:
-                hint = suggest(missing[0], positions)
-                raise SelectorError(
-                    Message("pipelines.run-item-unknown", document=missing[0], query=request.id, hint=hint)
-                )
+            ranking: dict[int, float] = {}
+            for document, score in self.rankings.get(request.id, ()):
+                if document not in positions:
+                    values = {"document": document, "query": request.id, "hint": suggest(document, positions)}
+                    raise SelectorError(Message("pipelines.run-item-unknown", **values))
+                ranking.setdefault(positions[document], score)  # the id and the name may both be ranked
             requests += [row] * len(ranking)
-            items += [positions[document] for document, _ in ranking]
-            scores.append(falling(np.array([score for _, score in ranking], dtype=np.float64)))
+            items += list(ranking)
+            scores.append(falling(np.array(list(ranking.values()), dtype=np.float64)))
         request_rows, item = np.array(requests, dtype=np.int64), np.array(items, dtype=np.int64)
         rows = batch.eligible.cells(request_rows, item)
-        score = np.concatenate([np.empty(0), *scores])[rows]
-        return Candidates.build(len(batch), request_rows[rows], item[rows], score=score)
+        return Candidates.build(len(batch), request_rows[rows], item[rows], score=np.concatenate(scores)[rows])

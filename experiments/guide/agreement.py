@@ -74,5 +74,7 @@ def rows(data: ctxbench.Data, settings: Mapping[str, str]) -> Iterator[dict[str,
 
 
 if __name__ == "__main__":
-    frames = [pd.DataFrame(rows(ctxbench.load(name), {"counter": "chars/4"})) for name in sys.argv[1:]]
-    print(pd.concat(frames).to_string(index=False))
+    for name in sys.argv[1:]:
+        frame = pd.DataFrame(rows(ctxbench.load(name), {"counter": "chars/4"}))
+        sys.stdout.write(f"{frame.to_string(index=False)}\n\n")
+        sys.stdout.flush()

@@ -277,6 +277,12 @@ class TestExternalRuns:
         again = ctxbench.evaluate(graded(), selectors, out=tmp_path / "run", **CHEAP)
         assert again.to_run("theirs")["doc_id"].tolist() == ["tool:t1"]
 
+    def test_an_item_that_is_ranked_by_its_id_and_its_name_has_the_better_rank(self):
+        queries = [{"query": "q", "text": "a"}]
+        data = ctxbench.dataset([{"name": "a"}, {"name": "b"}], queries, [{"query": "q", "item": "a"}])
+        results = ctxbench.evaluate(data, {"theirs": ctxbench.answers({"q": ["a", "b", "tool:a"]})}, **CHEAP)
+        assert results.to_run("theirs")["doc_id"].tolist() == ["tool:a", "tool:b"]
+
     def test_items_that_a_request_may_not_get_are_left_out(self):
         queries = [{"query": "q", "text": "a", "available": ["tool:a"]}]
         data = ctxbench.dataset([{"name": "a"}, {"name": "b"}], queries, [{"query": "q", "item": "a"}])
@@ -302,6 +308,7 @@ class TestExternalRuns:
             ({"q00": {"t1": None}}, {"CTX6114"}),
             ([{"qid": "q00", "docno": "t1", "rank": float("nan")}], {"CTX6114"}),
             ([{"qid": "q00", "docno": "t1", "rank": 1}, {"qid": "q00", "docno": "t1", "rank": 2}], {"CTX6116"}),
+            ({"q00": ["t1", "t1"]}, {"CTX6116"}),
             ({"q99": ["t1"], "q00": ["t99"]}, {"CTX8565", "CTX8566"}),
         ],
     )
@@ -312,13 +319,13 @@ class TestExternalRuns:
         assert {message.code for message in messages} == codes
 
     def test_faulty_files_and_names_are_refused(self, tmp_path):
-        with pytest.raises(InputError, match="give the run another name"):
+        with pytest.raises(ParameterError, match="give the run another name"):
             graded(runs={"bm25": {"q00": ["t1"]}})
         (tmp_path / "a.run").write_text("q00 Q0 t1 1 high t\nq00 Q0\n")
         with pytest.raises(InputError) as caught:
             graded(runs={"theirs": tmp_path / "a.run"})
         assert [fault.line for fault in caught.value.faults] == [1, 2]
-        with pytest.raises(InputError, match="gone.run"):
+        with pytest.raises(InputError, match=r"gone\.run"):
             ctxbench.evaluate(graded(), {"theirs": ctxbench.answers(tmp_path / "gone.run")}, **CHEAP)
 
     def test_a_run_of_another_catalog_is_refused(self):
@@ -341,7 +348,11 @@ def test_what_does_not_rank_has_no_run():
 def test_the_runs_on_the_page_on_python(tmp_path):
     page = (ROOT / "experiments" / "guide" / "python.md").read_text("utf-8")
     shown = page.split("## Runs\n")[1].split("```python\n")[1].split("```")[0]
-    for old, new in (('"bfcl-simple"', repr(str(SMOKE))), ('out="runs/mine"', 'out=folder, embedder="hashing"'), ('"runs/mine"', 'folder')):
+    for old, new in (
+        ('"bfcl-simple"', repr(str(SMOKE))),
+        ('out="runs/mine"', 'out=folder, embedder="hashing"'),
+        ('"runs/mine"', "folder"),
+    ):
         assert old in shown
         shown = shown.replace(old, new)
     names: dict = {"folder": str(tmp_path / "run")}

@@ -22,8 +22,8 @@ from ctxbench.evaluation.metrics import parse_metrics
 from ctxbench.evaluation.run_folder import RunFolder, summarise_run
 from ctxbench.evaluation.runner import run
 from ctxbench.io.errors import InputError, ParameterError, StorageError, UnknownNameError
-from ctxbench.labelling.conversion import Conversion, ImportSettings
 from ctxbench.io.rows import read_run
+from ctxbench.labelling.conversion import Conversion, ImportSettings
 from ctxbench.labelling.judgment_files import answers_of_run, export_dataset, import_collection
 from ctxbench.labelling.published import BFCL
 from ctxbench.labelling.sources import data_files
