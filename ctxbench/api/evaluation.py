@@ -95,7 +95,7 @@ def evaluate(
         [0.62, 1.0]
     """
     loaded = opened(data)
-    datasets, runs = {name: entry.dataset for name, entry in loaded.items()}, runs_of(loaded.values())
+    datasets, runs = {name: entry.dataset for name, entry in loaded.items()}, runs_of([*loaded.values()])
     several = [selectors] if isinstance(selectors, str) else selectors
     named = dict(several) if isinstance(several, Mapping) else {str(name): name for name in several}
     named |= {

@@ -308,12 +308,14 @@ def _ranked(run: Any, name: str) -> Iterator[tuple[str, int, str, str, Any]]:
         yield f"{name}, row {number}", 0, str(_python(row[0])), str(_python(row[1])), row[2]
 
 
-def runs_of(datasets: Iterable[Data]) -> dict[str, ExternalRun]:
+def runs_of(datasets: Sequence[Data]) -> dict[str, ExternalRun]:
     """The runs of several datasets by name; those of one name are joined.
 
     Raises:
         ParameterError: two of one name have the same query.
     """
+    if len(datasets) == 1:
+        return dict(datasets[0].runs)
     rankings: dict[str, dict[str, Any]] = {}
     for data in datasets:
         for name, run in data.runs.items():
