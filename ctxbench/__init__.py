@@ -1,10 +1,10 @@
 """ctxbench measures what a context selector offers an AI agent's model, and how many tokens that costs.
 
 For notebooks and programs. Data: `load`, `dataset`, `catalog`, and `from_file` (a dataset from files of any kind).
-Selectors: names, `pipeline`, `answers`. Results: `evaluate` measures selectors on labels, `run` runs an experiment in
-YAML, `open` reads a finished run, `tune` finds the best preset, `check` compares with a baseline, `select` answers one
-request. Labels: `label` asks what requests need, `review` lists labels that look wrong. `conversation` shows the
-context of a stored reply.
+Selectors: names, `pipeline`, `steps`, `answers`; steps by functions: `rerank`, `retrieve`, `cut`. Results: `evaluate`
+measures selectors on labels, `run` runs an experiment in YAML, `open` reads a finished run, `tune` finds the best
+preset, `check` compares with a baseline, `select` answers one request. Labels: `label` asks what requests need,
+`review` lists labels that look wrong. `conversation` shows the context of a stored reply.
 
 The classes and functions for writing a strategy or plugin are here, too; `dir(ctxbench)` lists them. A name is imported
 when it is first used.
@@ -21,7 +21,13 @@ if TYPE_CHECKING:
         run as run,
         tune as tune,
     )
-    from ctxbench.api.inputs import Data as Data, catalog as catalog, dataset as dataset, load as load
+    from ctxbench.api.inputs import (
+        Data as Data,
+        Rankings as Rankings,
+        catalog as catalog,
+        dataset as dataset,
+        load as load,
+    )
     from ctxbench.api.labelling import (
         Conversation as Conversation,
         Labelling as Labelling,
@@ -32,14 +38,18 @@ if TYPE_CHECKING:
         label as label,
         review as review,
     )
-    from ctxbench.api.results import Checked as Checked, Rankings as Rankings, Results as Results, check as check
+    from ctxbench.api.results import Checked as Checked, Results as Results, check as check
     from ctxbench.api.selectors import (
         Preset as Preset,
         Selected as Selected,
         answers as answers,
+        cut as cut,
         pipeline as pipeline,
+        rerank as rerank,
+        retrieve as retrieve,
         select as select,
         step as step,
+        steps as steps,
     )
     from ctxbench.io.errors import (
         ParameterError as ParameterError,
@@ -78,7 +88,7 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "api.evaluation": ("Tuned", "evaluate", "open", "run", "tune"),
-    "api.inputs": ("Data", "catalog", "dataset", "load"),
+    "api.inputs": ("Data", "Rankings", "catalog", "dataset", "load"),
     "api.labelling": (
         "Conversation",
         "Labelling",
@@ -89,8 +99,19 @@ _MODULES = {
         "label",
         "review",
     ),
-    "api.results": ("Checked", "Rankings", "Results", "check"),
-    "api.selectors": ("Preset", "Selected", "answers", "pipeline", "select", "step"),
+    "api.results": ("Checked", "Results", "check"),
+    "api.selectors": (
+        "Preset",
+        "Selected",
+        "answers",
+        "cut",
+        "pipeline",
+        "rerank",
+        "retrieve",
+        "select",
+        "step",
+        "steps",
+    ),
     "io.errors": ("ParameterError", "SelectorError", "UserError"),
     "model.arrays": ("Masks",),
     "model.candidates": (

@@ -18,20 +18,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxbench.api.inputs import Data, make_frame, opened, runs_of
-from ctxbench.api.plots import draw_grid, new_axes
+from ctxbench.api.plots import Style, draw_grid, new_axes, styled
 from ctxbench.api.results import Results
 from ctxbench.api.selectors import EmbedderGiven, Preset, Recorded, embedder_name, selector_spec
-from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.dataset import TREC, Dataset
 from ctxbench.evaluation import runner
 from ctxbench.evaluation.experiment import DEFAULT_METRICS, Experiment, read_groups
 from ctxbench.evaluation.inputs import Prepared, datasets_of_run, open_experiment, prepare
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.run_folder import RunFolder
 from ctxbench.io.console import ProgressListener, nothing_said, silent
-from ctxbench.io.errors import Message, ParameterError, UnknownNameError, check_known, raise_first
+from ctxbench.io.errors import Message, ParameterError, UnknownNameError, check_choice, check_known, raise_first
 from ctxbench.report import tuning_document
 from ctxbench.report.charts import ink, lines, mark_numbers
 from ctxbench.report.tuning_tables import advice, all_advice, console_table, setting_text
+from ctxbench.report.wording import axis_title
 from ctxbench.tuning.inputs import TuningInputs, open_tuning
 from ctxbench.tuning.policy import SET_METRICS, PolicyFile, policies_of
 from ctxbench.tuning.preset_files import write_presets_of
@@ -52,6 +53,7 @@ def evaluate(
     sample: int = 0,
     metrics: Sequence[str] | None = None,
     groups: str | Sequence[str] | Mapping[str, str] = (),
+    judged: str = "",
     embedder: EmbedderGiven = "minilm",
     counter: str = "o200k",
     seed: int = 0,
@@ -74,6 +76,10 @@ def evaluate(
         groups: fields of items, such as `conversation`, `path` or `metadata.document`, or such fields by name. Items
             of one value are ranked as one group by metrics such as `conversation:R@5`; if none is named, by `R@5`,
             `R@10` and `nDCG@10` of the group. Every item must have the field.
+        judged: `"trec"` = as trec_eval judges labels: every item of grade 1 or 2 is required for itself, nDCG takes
+            the grade as gain, an item without a label is irrelevant, and a query is measured if it has any label.
+            Alternatives and items of the session count as any others. nDCG, R, P, RR, AP and Success then equal those
+            of ir_measures. Empty = as ctxbench judges.
         embedder: its name, such as `minilm`, or a function from a list of texts to an array of their vectors, shape
             (n_texts, n_dimensions).
         counter: what counts prompt tokens, such as `o200k`.
@@ -102,6 +108,7 @@ def evaluate(
         name: runs[selector] for name, selector in named.items() if isinstance(selector, str) and selector in runs
     }
     raise_first((not named, Message("api.no-selectors")))
+    check_choice("judged", judged or TREC, [TREC])
     if baseline is not None and baseline not in named:
         raise UnknownNameError("baseline", baseline, named)
     experiment = Experiment(
@@ -114,6 +121,7 @@ def evaluate(
         metrics=DEFAULT_METRICS if metrics is None else tuple(metrics),
         metrics_named=metrics is not None,
         groups=read_groups(groups),
+        judged=judged,
         embedder=embedder_name(embedder),
         tokens=counter,
         seed=seed,
@@ -201,13 +209,16 @@ def _results(prepared: Prepared, out: str | Path | None, progress: ProgressListe
 
 
 class TuningPlots:
-    """Plots of what tuning found on one dataset; each returns the Axes that it drew on."""
+    """Plots of what tuning found on one dataset; each returns the Axes that it drew on.
+
+    `ax`, `style` and the names and titles of axes are those of `Results.plot`.
+    """
 
     def __init__(self, tuning: DatasetTuning) -> None:
         """Take what was found."""
         self._tuning = tuning
 
-    def front(self, x: str = "tokens", y: str = "completeness", *, ax: Axes | None = None) -> Axes:
+    def front(self, x: str = "tokens", y: str = "completeness", *, ax: Axes | None = None, style: Style = None) -> Axes:
         """The best settings of every selector, its first 1, 2, 3, ... items, and what was compared.
 
         A band is the 95% interval of each mean, on the queries that decide. A mark on the lower line is no better than
@@ -216,7 +227,8 @@ class TuningPlots:
 
         Args:
             x, y: metrics.
-            ax: where to draw; None = a figure of its own.
+            ax: where to draw; None = a new figure.
+            style: of matplotlib, by name or as a dict of settings.
 
         Raises:
             UnknownNameError: tuning did not measure such a metric.
@@ -228,51 +240,64 @@ class TuningPlots:
         panel = tuning_document.trade_panel(self._tuning, drawn, parse_metric(x), parse_metric(y))
         if panel is None:
             raise ParameterError(f"neither a line nor a contender has both {x} and {y}")
-        axes = ax or new_axes(1)[0]
-        axes.set_title(self._tuning.dataset, parse_math=False)
-        legend = lines(axes, panel)
         options: dict[str, Any] = {"frameon": False, "loc": "lower right", "fontsize": "small"}
-        for text in axes.legend(legend.values(), legend, **options).get_texts():
-            text.set_parse_math(False)
+        with styled(style):
+            axes = ax or new_axes(1)[0]
+            axes.set_title(self._tuning.dataset, parse_math=False)
+            legend = lines(axes, panel)
+            for text in axes.legend(legend.values(), legend, **options).get_texts():
+                text.set_parse_math(False)
         return axes
 
-    def within(self, tokens: float, *, ax: Axes | None = None) -> Axes:
+    def within(self, tokens: float, *, ax: Axes | None = None, style: Style = None) -> Axes:
         """The base's most complete setting for at most so many prompt tokens, on the line of all its best settings.
 
         The band is the 95% interval of each mean, on the queries that decide. The title has the values of the setting.
 
         Args:
             tokens: the limit; where every setting costs more, none is marked.
-            ax: where to draw; None = a figure of its own.
+            ax: where to draw; None = a new figure.
+            style: of matplotlib, by name or as a dict of settings.
 
         Raises:
             ParameterError: there is no line, as for `together`.
         """
-        trace, axes = self._line, ax or new_axes(1)[0]
+        trace = self._line
         xs, ys = trace.means["tokens"], trace.means["completeness"]
-        axes.plot(xs, ys)
-        axes.fill_between(xs, trace.low["completeness"], trace.high["completeness"], alpha=0.15, linewidth=0)
-        axes.axvline(tokens, color=ink(axes), linewidth=0.8, linestyle=":")
-        mark_numbers(axes.xaxis)
-        mark_numbers(axes.yaxis, percent=True)
-        axes.set(xlabel=Message("api.within-tokens"), ylabel=Message("api.within-complete"))
-        if (affordable := np.flatnonzero(xs <= tokens)).size:
-            best = affordable[np.argmax(ys[affordable])]
-            axes.plot(xs[best], ys[best], marker="o", color=ink(axes))
-            values = {
-                name: f"{value:.3g}" if isinstance(value, float) else value
-                for name, value in trace.settings[best].items()
-            }
-            title = Message("api.within", complete=100 * ys[best], tokens=xs[best], values=setting_text(values))
-            axes.set_title(fill(title, 70), fontsize="medium")
+        with styled(style):
+            axes = ax or new_axes(1)[0]
+            axes.plot(xs, ys)
+            axes.fill_between(xs, trace.low["completeness"], trace.high["completeness"], alpha=0.15, linewidth=0)
+            axes.axvline(tokens, color=ink(axes), linewidth=0.8, linestyle=":")
+            mark_numbers(axes.xaxis)
+            mark_numbers(axes.yaxis, percent=True)
+            axes.set(xlabel=axis_title(parse_metric("tokens")), ylabel=axis_title(parse_metric("completeness")))
+            if (affordable := np.flatnonzero(xs <= tokens)).size:
+                best = affordable[np.argmax(ys[affordable])]
+                axes.plot(xs[best], ys[best], marker="o", color=ink(axes))
+                values = {
+                    name: f"{value:.3g}" if isinstance(value, float) else value
+                    for name, value in trace.settings[best].items()
+                }
+                title = Message("api.within", complete=100 * ys[best], tokens=xs[best], values=setting_text(values))
+                axes.set_title(fill(title, 70), fontsize="medium")
         return axes
 
-    def slider(self) -> None:
-        """Show `within` with a slider for the tokens; without ipywidgets, at the middle of its range."""
+    def slider(self, *, style: Style = None) -> None:
+        """Show `within` with a slider for the tokens; without ipywidgets, at the middle of its range.
+
+        The only one that returns nothing, as each step of the slider draws anew.
+
+        Args:
+            style: of matplotlib, by name or as a dict of settings.
+
+        Raises:
+            ParameterError: there is no line, as for `together`.
+        """
         tokens = np.unique(np.ceil(self._line.means["tokens"]).astype(int)).tolist()  # `within` takes the last
 
         def draw(tokens: int) -> None:
-            self.within(tokens)
+            self.within(tokens, style=style)
 
         try:
             from ipywidgets import SelectionSlider, interact
@@ -287,8 +312,15 @@ class TuningPlots:
         raise_first((not self._tuning.traces, Message("api.no-line", dataset=self._tuning.dataset)))
         return self._tuning.traces[0]
 
-    def heat(
-        self, x: str, y: str, *, metric: str = "completeness", policy: str | None = None, ax: Axes | None = None
+    def heat_map(
+        self,
+        x: str,
+        y: str,
+        *,
+        metric: str = "completeness",
+        policy: str | None = None,
+        ax: Axes | None = None,
+        style: Style = None,
     ) -> Axes:
         """A metric over two parameters, all others as recommended; the recommended setting is framed.
 
@@ -296,7 +328,8 @@ class TuningPlots:
             x, y: parameters.
             metric: `completeness` or `tokens`.
             policy: whose recommendation it is around; None = the first that recommends anything.
-            ax: where to draw; None = a figure of its own.
+            ax: where to draw; None = a new figure.
+            style: of matplotlib, by name or as a dict of settings.
 
         Raises:
             UnknownNameError: there is no such policy or metric.
@@ -312,11 +345,13 @@ class TuningPlots:
             pairs = [f"{grid.x} and {grid.y}" for grid in with_maps[0].heat_maps]
             raise ParameterError(f"there is no map over {x} and {y}; there are maps over {'; '.join(pairs)}")
         check_known("metric", metric, heat.means)
-        axes, means = ax or new_axes(1)[0], {name: values.T for name, values in heat.means.items()}
+        means = {name: values.T for name, values in heat.means.items()}
         turned = replace(heat, x=heat.y, y=heat.x, xs=heat.ys, ys=heat.xs, means=means)
         limit = max(len(heat.xs), len(heat.ys))
         chart = tuning_document.cells(heat if heat.x == x else turned, metric, with_maps[0].chosen, limit=limit)
-        draw_grid(axes, chart, metric)
+        with styled(style):
+            axes = ax or new_axes(1)[0]
+            draw_grid(axes, chart, metric)
         return axes
 
 

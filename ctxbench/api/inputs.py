@@ -1,13 +1,16 @@
-"""Datasets and catalogs from files, frames or Python."""
+"""Datasets, catalogs and runs from files, frames or Python, and runs and labels as frames."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from ctxbench.catalogs.agent_file import open_catalog
 from ctxbench.catalogs.git_trees import tree_view
@@ -15,28 +18,36 @@ from ctxbench.catalogs.snapshots import read_item
 from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.files import create_dataset
 from ctxbench.datasets.lookup import open_dataset
-from ctxbench.datasets.queries import Label, read_query
+from ctxbench.datasets.queries import Label, QueryRow, read_query
+from ctxbench.evaluation.answers import Slice, run_rows
+from ctxbench.evaluation.run_folder import RunFolder
 from ctxbench.io.errors import (
     Fault,
     InputError,
     Message,
     ParameterError,
+    check_known,
     raise_first,
     suggest,
 )
 from ctxbench.io.rows import Row, ranked_documents
-from ctxbench.model.items import Catalog, Item, ItemKey
+from ctxbench.labelling.conversion import field_columns
+from ctxbench.labelling.judgment_files import judged_queries
+from ctxbench.labelling.sources import documents
+from ctxbench.model.arrays import Grade
+from ctxbench.model.items import ITEM_TYPES, Catalog, Item, ItemKey
 from ctxbench.selectors.definitions import shipped
-from ctxbench.selectors.external import ExternalRun
-from ctxbench.selectors.selector import ORACLE
+from ctxbench.selectors.selector import ORACLE, ExternalRun
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ctxbench.evaluation.answers import Part
     from ctxbench.search.embedders import Embedder
 
     EmbedderObject: TypeAlias = Embedder | Callable[[Sequence[str]], Any]
     Rows: TypeAlias = pd.DataFrame | Iterable[Mapping[str, Any]]
+    Grades: TypeAlias = Mapping[float, str | int]
 
 _RUN_COLUMNS = {  # of ctxbench, ir_measures, ranx and PyTerrier
     "query": ("query", "query_id", "q_id", "qid"),
@@ -45,6 +56,14 @@ _RUN_COLUMNS = {  # of ctxbench, ir_measures, ranx and PyTerrier
     "rank": ("rank",),
 }
 _LABEL = ("query", "item", "grade", "via", "alternatives", "quote")
+_SCORE = "score"
+_NEEDED = {"items": ("name",), "queries": ("query", "text"), "labels": ("query", "item")}
+_PUBLISHED = {  # by field, what the tables of search programs' names call it
+    "items": {"name": "id", "text": "text", "title": "title"},
+    "queries": {"query": "id", "text": "text"},
+    "labels": {"query": "query", "item": "document", _SCORE: "score"},
+}
+_TABLES = (".parquet", ".csv", ".tsv", ".jsonl", ".json")
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,11 +113,12 @@ class Data:
         )
         return _frame(rows, ["query", "item", "grade", "via", "alternatives", "quote"])
 
-    def with_labels(self, labels: Rows) -> Data:
+    def with_labels(self, labels: Rows | str | Path, *, grades: Grades | None = None) -> Data:
         """The same dataset with other labels, in memory, such as an edited copy of `labels`.
 
         Args:
             labels: as for `dataset`: all of them, not only those that changed.
+            grades: as for `dataset`.
 
         Raises:
             InputError: rows are faulty, or name what is not there: all of them.
@@ -109,7 +129,7 @@ class Data:
             51
         """
         faults: list[Fault] = []
-        parsed = _labels(labels, self.dataset.catalog, faults)
+        parsed = _labels(labels, self.dataset.catalog, faults, grades)
         if faults:
             raise InputError(faults, subject=f"dataset {self.name}")
         return Data(self.dataset.with_labels(parsed), runs=self.runs)
@@ -174,30 +194,40 @@ def opened(data: Data | str | Path | Sequence[Data | str | Path]) -> dict[str, D
 
 
 def catalog(rows: Rows | str | Path) -> Catalog:
-    """A catalog of rows: dicts, or a frame, with `name` and what else an item has (`server`, `description` ...).
+    """A catalog of rows: a frame, dicts or a file, with `name` and what else an item has (`server`, `description` ...).
+
+    Documents of Hugging Face, MTEB, BEIR and PyTerrier are taken as they are: an id (`_id`, `id`, `docno`, `doc_id`,
+    `corpus-id` ...), `text`, and perhaps `title`. The id becomes the name, the title the description, and all other
+    columns the metadata. Numbers as ids become texts, so that 1 and "1" are one id, and "01" another.
 
     Args:
-        rows: one an item, in the order that breaks ties; without `type` (and `id`) an item is a tool. A missing value
-            (None, NaN) is as if the column were not there. Or a git repository: its folder, as `--catalog` takes
-            it, so also `REPO@COMMIT` and `REPO:definitions`.
+        rows: one an item, in the order that breaks ties: a frame of pandas or polars, a `datasets.Dataset`, a table of
+            pyarrow, dicts, or the path of a file in parquet, CSV, TSV or JSON lines. A missing value (None, NaN) is as
+            if the column were not there. Without `type` an item is a `reference` if it is a document, or has a
+            `text` and neither `description`, `schema` nor `server`; else it is a tool. Or a git repository: its
+            folder, as `--catalog` takes it, so also `REPO@COMMIT` and `REPO:definitions`.
 
     Raises:
-        InputError: rows are no items, or two are the same: all faults, by row from 0.
-        UserError: the repository cannot be read.
+        InputError: rows are no items, or two are the same: all faults, by row from 0; or two columns may hold the id.
+        UserError: the file or the repository cannot be read.
 
     Example:
-        >>> len(ctxbench.catalog([{"name": "area", "description": "Area of a triangle"}]))
-        1
+        >>> ctxbench.catalog([{"name": "area", "description": "Area of a triangle"}]).ids
+        ('tool:area',)
+        >>> ctxbench.catalog([{"_id": 7, "title": "Paris", "text": "The capital of France."}]).ids
+        ('reference:7',)
     """
     if isinstance(rows, str | Path) and tree_view(str(rows)):
         return open_catalog(rows)
     faults: list[Fault] = []
     items: dict[ItemKey, Item] = {}
-    for row in _rows(rows, "items", ("name",), faults):
+    for row in _rows(rows, "items", faults):
         fields = dict(row.data)
         item_id = fields.pop("id", None) or fields.pop("_id", None)
-        key = ItemKey(str(fields.get("type", "tool")), fields.get("server"), str(fields["name"]))
-        row.data = {**fields, "_id": item_id or key.id}
+        is_text = "text" in fields and not fields.keys() & {"description", "schema", "server"}
+        kind = str(fields.get("type", "reference" if is_text else "tool"))
+        key = ItemKey(kind, fields.get("server"), str(fields["name"]))
+        row.data = {**fields, "name": key.name, "_id": item_id or key.id}
         if (item := read_item(row)) is not None and items.setdefault(item.key, item) is not item:
             row.fault(Message("api.item-repeated", id=item.id))
     if faults:
@@ -206,21 +236,35 @@ def catalog(rows: Rows | str | Path) -> Catalog:
 
 
 def dataset(
-    items: Rows | Catalog, queries: Rows, labels: Rows, *, name: str = "mine", runs: Mapping[str, Any] | None = None
+    items: Rows | Catalog | str | Path,
+    queries: Rows | str | Path,
+    labels: Rows | str | Path,
+    *,
+    grades: Grades | None = None,
+    name: str = "mine",
+    runs: Mapping[str, Any] | None = None,
 ) -> Data:
-    """A dataset of frames or rows, without a file.
+    """A dataset of frames, rows or files, in ctxbench's names or those of Hugging Face, MTEB, BEIR, TREC and ranx.
 
     Args:
         items: as for `catalog`.
         queries: `query` (the id), `text`, and if wanted `split` (else `test`) and what else `queries.jsonl` may hold.
+            Or an id (`_id`, `id`, `qid`, `query_id`, `query-id` ...) with `text` or `query`: next to an id, `query` is
+            the text, and columns that ctxbench does not know are left out.
         labels: `query`, `item` (an id, or the name of an item that no other has), and if wanted `grade` (else 2,
-            required), `via`, `alternatives` and `quote`. A query without any needs `needs: "nothing"` in `queries`,
-            or nothing is measured on it.
+            required), `via`, `alternatives` and `quote`. Or `query-id`, `corpus-id` and `score`; `query_id`, `doc_id`
+            and `relevance`; `qid`, `docno` and `label`, and so on. A query without any label needs `needs: "nothing"`
+            in `queries`, or nothing is measured on it.
+        grades: by the number in `labels`, what it means: `required`, `helpful` or `irrelevant`, or 2, 1 or 0, as in
+            `{3: "required", 2: "required", 1: "helpful"}`; 0 and below are irrelevant if they are not named. None =
+            the numbers are grades. But where a `score` (or `relevance`, `label` ...) has one positive value only, as
+            in binary judgments, it means required.
         name: what tables call it.
         runs: rankings of other programs by name, as `answers` takes them; `evaluate` takes the names as selectors.
 
     Raises:
-        InputError: rows are faulty, or labels or runs name what is not there: all of them.
+        InputError: rows are faulty, labels or runs name what is not there, or a number is no grade: all of them; or two
+            columns may hold the same field.
 
     Example:
         >>> ds = ctxbench.dataset(
@@ -230,17 +274,25 @@ def dataset(
         ... )
         >>> ds.labels["item"].tolist()
         ['tool:area']
+        >>> ds = ctxbench.dataset(
+        ...     [{"docno": 1, "text": "Paris is in France."}, {"docno": 2, "text": "Rome is in Italy."}],
+        ...     [{"qid": 1, "query": "Where is Rome?"}],
+        ...     [{"qid": 1, "docno": 2, "label": 3}, {"qid": 1, "docno": 1, "label": 1}],
+        ...     grades={3: "required", 1: "helpful"},
+        ... )
+        >>> ds.labels[["query", "item", "grade"]].values.tolist()
+        [['1', 'reference:1', 1], ['1', 'reference:2', 2]]
     """
     item_catalog = items if isinstance(items, Catalog) else catalog(items)
     faults: list[Fault] = []
     parsed_queries = []
-    for row in _rows(queries, "queries", ("query", "text"), faults):
+    for row in _rows(queries, "queries", faults):
         fields = dict(row.data)
         query_id = str(fields.pop("query"))
         row.data = {"split": "test", **fields, "_id": query_id}
         query = read_query(row, {})
         parsed_queries += [] if query is None else [query]
-    parsed_labels = _labels(labels, item_catalog, faults)
+    parsed_labels = _labels(labels, item_catalog, faults, grades)
     if faults:
         raise InputError(faults, subject=f"dataset {name}")
     made = Dataset(
@@ -325,15 +377,18 @@ def runs_of(datasets: Sequence[Data]) -> dict[str, ExternalRun]:
     return {name: ExternalRun.of(joined) for name, joined in rankings.items()}
 
 
-def _labels(labels: Rows, catalog: Catalog, faults: list[Fault]) -> list[Label]:
+def _labels(
+    labels: Rows | str | Path, catalog: Catalog, faults: list[Fault], grades: Grades | None = None
+) -> list[Label]:
     """Labels of rows; faults of other rows are added to `faults`."""
     named: dict[str, list[ItemKey]] = {}
     for item in catalog:
         named.setdefault(item.name, []).append(item.key)
         named[item.id] = [item.key]
+    rows = list(_rows(labels, "labels", faults))
     parsed = []
-    for row in _rows(labels, "labels", ("query", "item"), faults):
-        row.refuse_unknown(_LABEL)
+    for row, grade in zip(rows, _grades(rows, grades, faults), strict=True):
+        row.refuse_unknown((*_LABEL, _SCORE))
         name, query = str(row.data["item"]), str(row.data["query"])
         keys = named.get(name, [])
         if len(keys) > 1:
@@ -344,41 +399,151 @@ def _labels(labels: Rows, catalog: Catalog, faults: list[Fault]) -> list[Label]:
             continue
         optional = {name: row.take(name, str, "") for name in _LABEL[3:] if name in row.data}
         try:
-            parsed.append(Label(query, keys[0], row.take("grade", int, 2), **optional))
+            parsed.append(Label(query, keys[0], grade, **optional))
         except ParameterError as error:
             row.fault(str(error))
     return parsed
 
 
-def _rows(rows: Rows, noun: str, needs: tuple[str, ...], faults: list[Fault]) -> Iterator[Row]:
-    """Rows of a frame or of dicts that have all needed columns; faults of other rows are added to `faults`.
+def _grades(rows: Sequence[Row], grades: Grades | None, faults: list[Fault]) -> list[int]:
+    """The grade of each row of labels, by its number in `grade` or `score`; required without a number.
 
     Raises:
-        InputError: it is no frame and no rows, or a column is missing.
+        ParameterError: `grades` does not map numbers to grades.
     """
-    if hasattr(rows, "to_dict") and hasattr(rows, "columns"):
-        if missing := [name for name in needs if name not in rows.columns]:
-            names = ", ".join(map(str, rows.columns)) or "none"
-            raise InputError([Fault(f"{noun}: column {missing[0]!r} is missing; the columns are {names}")])
-        rows = rows.to_dict("records")
-    repository = " or a git repository" if noun == "items" else ""
-    no_rows = Message("api.no-rows", noun=noun, repository=repository, type=type(rows).__name__)
-    raise_first((isinstance(rows, str | Mapping) or not isinstance(rows, Iterable), no_rows))
-    for number, row in enumerate(rows):
+    numbers = [_number(row) for row in rows]
+    positive = sorted({number for number in numbers if number is not None and number > 0})
+    grade_of: dict[float, int] = {1: 1, 2: 2}
+    if grades is not None:
+        try:
+            grade_of = {float(n): Grade[g.upper()] if isinstance(g, str) else Grade(g) for n, g in grades.items()}
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise ParameterError(Message("api.grades-malformed", got=grades)) from None
+    elif len(positive) == 1 and any(_SCORE in row.data for row in rows):
+        grade_of = {positive[0]: Grade.REQUIRED}  # binary judgments, as imports of files read them
+    if unknown := [number for number in positive if number not in grade_of]:
+        example = ", ".join(f'{n:g}: "{"required" if n == positive[-1] else "helpful"}"' for n in positive[:10])
+        message = Message("api.scores-need-grades", scores=[f"{number:g}" for number in unknown[:10]], example=example)
+        faults.append(Fault(message))
+    return [Grade.REQUIRED if number is None else int(grade_of.get(number, 0)) for number in numbers]
+
+
+def _number(row: Row) -> float | None:
+    """The number that a label has; None if it has none, or something else, which is a fault."""
+    value = row.data.get(_SCORE, row.data.get("grade"))
+    try:
+        number = math.nan if value is None else float(value)
+    except (TypeError, ValueError):
+        number = math.inf
+    if math.isinf(number):
+        row.fault(Message("labelling.score-form", kind="finite", got=value))
+    return number if math.isfinite(number) else None
+
+
+def _rows(rows: Rows | str | Path, noun: str, faults: list[Fault]) -> Iterator[Row]:
+    """Rows that have all needed fields, in ctxbench's names; faults of other rows are added to `faults`.
+
+    Raises:
+        InputError: a column is missing, or two may hold the same field.
+        ParameterError: these are no rows.
+    """
+    header = getattr(rows, "column_names", None) or getattr(rows, "columns", None)
+    if header is not None and not isinstance(rows, Mapping):
+        names = tuple(map(str, header))
+        columns = _columns(noun, names) or names
+        if missing := [name for name in _NEEDED[noun] if name not in columns]:
+            message = Message("api.column-missing", noun=noun, name=missing[0], names=", ".join(names) or "none")
+            raise InputError([Fault(message)])
+    for number, (path, line, row) in enumerate(_records(rows, noun, faults)):
         if not isinstance(row, Mapping):
             raise ParameterError(f"{noun}: row {number} must be a dict, got {row!r:.60}")
-        values = {str(name): _python(value) for name, value in row.items()}
-        reading = Row(
-            {name: value for name, value in values.items() if value is not None},
-            faults,
-            Path(f"{noun}, row {number}"),
-            0,
-        )
-        missing = [name for name in needs if name not in reading.data]
+        cells = _own_fields(noun, {str(name): _python(value) for name, value in row.items()})
+        fields = {name: value for name, value in cells.items() if value is not None}
+        reading = Row(fields, faults, path or Path(f"{noun}, row {number}"), line)
+        missing = [name for name in _NEEDED[noun] if name not in reading.data]
         for name in missing:
             reading.fault(f"{name!r} is missing")
         if not missing:
             yield reading
+
+
+def _records(rows: Any, noun: str, faults: list[Fault]) -> Iterator[tuple[Path | None, int, Any]]:
+    """The file and line (None and 0 in memory) and the cells of each row of a frame, dicts or a file.
+
+    Raises:
+        StorageError: the file cannot be read, or is parquet and pyarrow is missing.
+        ParameterError: these are no rows, or those of several splits.
+    """
+    if isinstance(rows, str | Path) and (Path(rows).suffix.lower() in _TABLES or Path(rows).is_file()):
+        is_csv = Path(rows).suffix.lower() in (".csv", ".tsv")  # whose missing values are empty
+        for document in documents(Path(rows), faults):
+            cells = document.value
+            if is_csv and isinstance(cells, Mapping):
+                cells = {name: cell or None for name, cell in cells.items()}
+            yield document.path, document.line, cells
+        return
+    if isinstance(rows, Mapping) and any(
+        hasattr(part, "column_names") or hasattr(part, "columns") for part in rows.values()
+    ):
+        splits = list(map(str, rows))
+        raise ParameterError(Message("api.rows-of-splits", noun=noun, splits=splits, first=splits[0]))
+    for name, arguments in (("to_dicts", ()), ("to_pylist", ()), ("to_dict", ("records",))):  # polars, pyarrow, pandas
+        if hasattr(rows, name) and hasattr(rows, "columns"):
+            rows = getattr(rows, name)(*arguments)
+    repository = ", the path of a table or a git repository" if noun == "items" else " or the path of a table"
+    no_rows = Message("api.no-rows", noun=noun, repository=repository, type=type(rows).__name__)
+    raise_first((isinstance(rows, str | Path | Mapping) or not isinstance(rows, Iterable), no_rows))
+    yield from ((None, 0, row) for row in rows)
+
+
+@lru_cache(maxsize=1024)
+def _columns(noun: str, names: tuple[str, ...]) -> Mapping[str, str]:
+    """The columns of search programs by the field that they hold; empty if the columns have ctxbench's names.
+
+    Raises:
+        InputError: two columns may hold the same field.
+    """
+    role = "documents" if noun == "items" else noun
+    columns = {field: field_columns(role, published, names) for field, published in _PUBLISHED[noun].items()}
+    if noun == "labels":
+        for field in ("query", "item"):
+            columns[field] = columns[field] or [name for name in names if name == field]
+    elif not columns[_NEEDED[noun][0]] or (noun == "items" and not columns["text"]):
+        return {}
+    for field in columns.keys() & {"text", "title"}:
+        is_either = noun == "queries" and {"text", "query"} <= {*columns[field]}
+        columns[field] = columns[field][: 2 if is_either else 1]  # else the likeliest
+    for field, candidates in columns.items():
+        if len(candidates) > 1:
+            message = Message("api.columns-ambiguous", noun=noun, field=field, columns=candidates)
+            raise InputError([Fault(message)])
+    return {field: candidates[0] for field, candidates in columns.items() if candidates}
+
+
+def _own_fields(noun: str, cells: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The cells of a row by ctxbench's names; those of a document as an item, with other columns as its metadata."""
+    columns = _columns(noun, tuple(cells))
+    fields = {field: cells[name] for field, name in columns.items()}
+    rest = {name: value for name, value in cells.items() if name not in columns.values()}
+    if noun == "labels" and fields.keys() & {"query", "item"}:
+        is_own = columns.get("query") == "query" and columns.get("item") == "item"
+        fields = {columns[field] if columns[field] == "grade" else field: cell for field, cell in fields.items()}
+        return {name: value for name, value in rest.items() if is_own or name in _LABEL} | fields
+    if noun == "queries" and columns:
+        return {name: value for name, value in rest.items() if name in QueryRow.__annotations__} | fields
+    if not columns or ("name" in cells and str(fields["name"]).partition(":")[0] in ITEM_TYPES):
+        return cells
+    kind = rest.pop("type") if rest.get("type") in ITEM_TYPES else "reference"
+    title, text = str(fields.get("title") or ""), fields.get("text")
+    metadata = {**(rest.pop("metadata", None) or {}), **rest}
+    return {
+        "name": fields["name"],
+        "type": kind,
+        "title": title,
+        "description": ": ".join(filter(None, (title, text))) if kind == "tool" else title,
+        "text": text,
+        "metadata": {name: value for name, value in metadata.items() if value is not None},
+    }
 
 
 def _python(value: Any) -> Any:
@@ -387,6 +552,7 @@ def _python(value: Any) -> Any:
     value = value.tolist() if hasattr(value, "tolist") and not isinstance(value, str) else value
     if type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and math.isnan(value)):
         return None
+    value = value.isoformat() if hasattr(value, "isoformat") else value
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -406,3 +572,92 @@ def _frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> pd.Data
     """A frame of rows: these columns first, then what else rows have; a column that no row has is left out."""
     frame = make_frame(rows)
     return frame[[*(name for name in columns if name in frame), *(name for name in frame if name not in columns)]]
+
+
+def run_frame(part: Part, ids: Sequence[str]) -> pd.DataFrame:
+    """The ranking of a selector on a dataset, see `Results.to_run`."""
+    types = {"query_id": object, "doc_id": object, "score": float, "rank": int}
+    rows = (row for block in part.answers.blocks() for row in run_rows(block, ids))
+    return make_frame(rows, columns=["query_id", "doc_id", "rank", "score"]).astype(types)[list(types)]
+
+
+def qrels_frame(dataset: Dataset) -> pd.DataFrame:
+    """The labels of a dataset, see `Results.qrels`."""
+    types, judged = {"query_id": object, "doc_id": object, "relevance": int}, judged_queries(dataset)
+    queries = [query.id for query in dataset.queries if query.id in judged]
+    rows = ((label.query, label.item.id, label.grade) for query in queries for label in dataset.labels_of(query))
+    return make_frame(rows, columns=list(types)).astype(types)
+
+
+@dataclass(frozen=True, eq=False)
+class Rankings:
+    """The ranked items of a run; iterating yields frames of some queries each, so that a large run fits into memory.
+
+    Attributes:
+        run: the run folder.
+        datasets: by name, as they were asked.
+        selectors: names.
+
+    Columns of a frame: `dataset`, `selector`, `query`, `item`, `rank` (from 1, over all ranked items), `score`,
+    `offered`, and `rule`, why it was not offered (empty where it was). Items of the session are left out. For a
+    selector that does not rank, such as `everything`, the rank is the place in its answer.
+    """
+
+    run: RunFolder
+    datasets: Mapping[str, Dataset]
+    selectors: Sequence[str]
+
+    def __iter__(self) -> Iterator[pd.DataFrame]:
+        return self._frames(self.selectors, None)
+
+    def to_frame(
+        self, *, selectors: str | Sequence[str] | None = None, queries: str | Sequence[str] | None = None
+    ) -> pd.DataFrame:
+        """All rows, or those of some selectors and queries.
+
+        Args:
+            selectors, queries: names and ids; None = all.
+
+        Raises:
+            UnknownNameError: there is no such selector or query.
+        """
+        import pandas as pd
+
+        names, ids = ([value] if isinstance(value, str) else value for value in (selectors, queries))
+        known_ids = {query.id for dataset in self.datasets.values() for query in dataset.queries}
+        for kind, values, existing in (("selector", names, self.selectors), ("query", ids, known_ids)):
+            for value in values or ():
+                check_known(kind, value, existing)
+        frames = list(self._frames(self.selectors if names is None else names, ids))
+        return pd.concat(frames, ignore_index=True) if frames else make_frame((), columns=_RANKING)
+
+    def _frames(self, selectors: Sequence[str], queries: Sequence[str] | None) -> Iterator[pd.DataFrame]:
+        for (name, dataset), selector in itertools.product(self.datasets.items(), selectors):
+            for block in self.run.load(name, selector).answers.blocks():
+                chosen = [row for row, query in enumerate(block.queries) if queries is None or query in queries]
+                if chosen:
+                    yield _ranking_frame(name, selector, block.select_queries(chosen), dataset.catalog)
+
+
+_RANKING = ["dataset", "selector", "query", "item", "rank", "score", "offered", "rule"]
+
+
+def _ranking_frame(dataset: str, selector: str, answers: Slice, catalog: Catalog) -> pd.DataFrame:
+    """The ranked items of some queries."""
+    import pandas as pd
+
+    table = answers.candidates
+    rows = np.flatnonzero(table.tier > 0)
+    request = table.request[rows]
+    rules = np.array(["" if rule is None else str(rule) for rule in table.rules], dtype=object)
+    columns = [
+        dataset,
+        selector,
+        np.array(answers.queries, dtype=object)[request],
+        np.array(catalog.ids, dtype=object)[table.item[rows]],
+        np.arange(1, len(rows) + 1) - np.searchsorted(request, request),
+        table.score[rows],
+        table.chosen[rows],
+        rules[table.out[rows]],
+    ]
+    return pd.DataFrame(dict(zip(_RANKING, columns, strict=True)))

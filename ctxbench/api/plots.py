@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -129,6 +130,7 @@ def _extras(part: Part, labels: LabelCodes, group: IntArray) -> pd.DataFrame:
 
 
 Drawing: TypeAlias = Callable[["Axes"], None]
+Style: TypeAlias = str | dict[str, Any] | None
 _WIDE = 7.0  # inches from which on two plots stand side by side, not three
 
 
@@ -136,8 +138,12 @@ class Plots:
     """Plots of what selectors offered; each method draws one on `ax`, and returns it.
 
     Without `ax` each makes a figure, with one plot per dataset, and returns its axes, for several datasets as an array.
-    Nothing is shown or saved (`ax.figure.savefig("plot.png")`), and no style is changed. A figure of your own
-    makes room for long names if it has `layout="constrained"`.
+    Nothing is shown or saved (`ax.figure.savefig("plot.png")`). A figure of your own makes room for long names if it
+    has `layout="constrained"`.
+
+    `x`, `y` and `metric` are names, and the axis of a metric is titled alike in all plots. `style` is for one plot: the
+    name of a style of matplotlib, such as `ggplot`, or a dict of settings, such as `{"font.family": "serif"}`; on an
+    `ax` of your own it changes only what is drawn. A selector has the same colour in every plot, whatever the style.
     """
 
     def __init__(
@@ -163,7 +169,13 @@ class Plots:
         self._compared = compared
 
     def trade_off(
-        self, x: str = "tokens", y: str = "completeness", *, dataset: str | None = None, ax: Axes | None = None
+        self,
+        x: str = "tokens",
+        y: str = "completeness",
+        *,
+        dataset: str | None = None,
+        ax: Axes | None = None,
+        style: Style = None,
     ) -> Any:
         """One metric against another: what a selector is worth, and at what price.
 
@@ -178,6 +190,7 @@ class Plots:
             x, y: names of metrics that were asked for.
             dataset: which; None = all, one plot each.
             ax: where to draw; None = a new figure.
+            style: of matplotlib, by name or as a dict of settings.
 
         Returns:
             The axes, or an array of them, one a dataset.
@@ -206,7 +219,7 @@ class Plots:
                 metrics=metrics,
                 colours=self._colours,
             )
-        return _on(ax, drawn, {name: name for name in drawn})
+        return _on(ax, drawn, {name: name for name in drawn}, style=style)
 
     def differences(
         self,
@@ -215,19 +228,21 @@ class Plots:
         baseline: str | None = None,
         dataset: str | None = None,
         ax: Axes | None = None,
+        style: Style = None,
     ) -> Any:
         """How much each selector differs from the baseline on the same queries, with 95 % intervals.
 
         A filled mark is significant, a hollow one is not: p is Holm-corrected over the comparisons of the
         dataset. Against the run's baseline these are, for `completeness` and `tokens`, both metrics of all selectors,
-        as in `to_frame`; else what the plot shows. An interval is of the one difference alone. Beside it stands on how
-        many queries the selector is higher and lower. Selectors stand in the order of the run, the first on top.
+        as on the run's page; else what the plot shows. An interval is of the one difference alone. Next to it is on
+        how many queries the selector is higher and lower. Selectors are in the order of the run, the first on top.
 
         Args:
             metric: the name of one that was asked for.
             baseline: from which selector; None = the run's.
             dataset: which; None = all, one plot each.
             ax: where to draw; None = a new figure.
+            style: of matplotlib, by name or as a dict of settings.
 
         Returns:
             The axes, or an array of them, one a dataset.
@@ -262,9 +277,17 @@ class Plots:
             )
             for name, against in by_dataset.items()
         }
-        return _on(ax, drawn, {name: name for name in drawn}, height=1.2 + 0.45 * max(map(len, by_dataset.values())))
+        height = 1.2 + 0.45 * max(map(len, by_dataset.values()))
+        return _on(ax, drawn, {name: name for name in drawn}, height=height, style=style)
 
-    def scores(self, selector: str | None = None, *, dataset: str | None = None, ax: Axes | None = None) -> Any:
+    def scores(
+        self,
+        selector: str | None = None,
+        *,
+        dataset: str | None = None,
+        ax: Axes | None = None,
+        style: Style = None,
+    ) -> Any:
         """Histograms of the scores of required and of other items, as in reports.
 
         Up are the scores of required items among the candidates. Down are the best score of an item that is neither
@@ -277,6 +300,7 @@ class Plots:
             selector: whose; None = the baseline, or the first that has scores where that has none.
             dataset: which; None = all, one plot each.
             ax: where to draw; None = a new figure.
+            style: of matplotlib, by name or as a dict of settings.
 
         Returns:
             The axes, or an array of them, one a dataset.
@@ -298,7 +322,7 @@ class Plots:
             name, group = self._scored(summary.dataset, selector)
             drawn[summary.dataset] = partial(run_charts.scores, group=group)
             titles[summary.dataset] = f"{self._titles[name]} on {summary.dataset}"
-        return _on(ax, drawn, titles)
+        return _on(ax, drawn, titles, style=style)
 
     def confusion(
         self,
@@ -307,6 +331,7 @@ class Plots:
         selector: str | None = None,
         dataset: str | None = None,
         ax: Axes | None = None,
+        style: Style = None,
     ) -> Any:
         """Which items come along with what is needed: a heat map of groups of items.
 
@@ -323,6 +348,7 @@ class Plots:
             selector: whose; None = the baseline.
             dataset: which; None = all, one plot each.
             ax: where to draw; None = a new figure.
+            style: of matplotlib, by name or as a dict of settings.
 
         Returns:
             The axes, or an array of them, one a dataset.
@@ -349,16 +375,18 @@ class Plots:
         }
         width = max(2.4 + 0.36 * max(len(table.extras) for table in tables.values()), 5.2)
         titles = {dataset_name: f"{self._titles[name]} on {dataset_name}" for dataset_name in chosen}
-        return _on(
-            ax,
-            drawn,
-            titles,
-            width=width,
-            height=max(2.2 + 0.28 * max(len(table.required) for table in tables.values()), 3.8),
-        )
+        height = max(2.2 + 0.28 * max(len(table.required) for table in tables.values()), 3.8)
+        return _on(ax, drawn, titles, width=width, height=height, style=style)
 
     def heat_map(
-        self, x: str, y: str, *, metric: str = "completeness", dataset: str | None = None, ax: Axes | None = None
+        self,
+        x: str,
+        y: str,
+        *,
+        metric: str = "completeness",
+        dataset: str | None = None,
+        ax: Axes | None = None,
+        style: Style = None,
     ) -> Any:
         """A metric over two parameters: a cell for each selector of the run that has both.
 
@@ -369,6 +397,7 @@ class Plots:
             metric: the name of one that was asked for.
             dataset: which; None = all, one plot each.
             ax: where to draw; None = a new figure.
+            style: of matplotlib, by name or as a dict of settings.
 
         Returns:
             The axes, or an array of them, one a dataset.
@@ -398,7 +427,7 @@ class Plots:
             summary.dataset: partial(draw_grid, chart=_grid((x, y), cells, summary, metric), metric=metric)
             for summary in chosen
         }
-        return _on(ax, drawn, {name: f"{metric} on {name}" for name in drawn})
+        return _on(ax, drawn, {name: f"{metric} on {name}" for name in drawn}, style=style)
 
     @property
     def _selectors(self) -> list[str]:
@@ -486,6 +515,7 @@ def _on(
     *,
     width: float | None = None,
     height: float | None = None,
+    style: Style = None,
 ) -> Any:
     """Draw on the given axes, or on new ones, one per dataset.
 
@@ -494,14 +524,38 @@ def _on(
         drawn: what draws, by dataset.
         titles: above each, by dataset.
         width, height: of one plot, in inches; None = that of the user's settings, and less of several.
+        style: as `styled` takes it.
     """
-    axes = new_axes(len(drawn), width, height) if ax is None else [ax]
-    for panel, (name, draw) in zip(axes, drawn.items(), strict=True):
-        draw(panel)
-        panel.set_title(wording.named(titles[name]), parse_math=False)
+    with styled(style):
+        axes = new_axes(len(drawn), width, height) if ax is None else [ax]
+        for panel, (name, draw) in zip(axes, drawn.items(), strict=True):
+            draw(panel)
+            panel.set_title(wording.named(titles[name]), parse_math=False)
     if ax is not None or len(drawn) == 1:
         return axes[0]
     return np.array(axes, dtype=object)
+
+
+@contextmanager
+def styled(style: Style) -> Iterator[None]:
+    """Draw with a style of matplotlib; the user's settings are as before afterwards.
+
+    Raises:
+        ParameterError: it is no style.
+    """
+    from matplotlib import pyplot as plt
+
+    if style is None:
+        yield
+        return
+    # this loads the backend: a notebook's changes settings as it is loaded, and these must stay
+    plt.draw_if_interactive()  # type: ignore[no-untyped-call]
+    with plt.rc_context():
+        try:
+            plt.style.use(style)
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise ParameterError(Message("api.style", style=style, reason=error)) from error
+        yield
 
 
 def new_axes(n: int, width: float | None = None, height: float | None = None) -> list[Axes]:

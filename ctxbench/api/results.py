@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
+from itertools import chain, combinations, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from ctxbench.api.inputs import make_frame
+from ctxbench.api.inputs import Rankings, make_frame, qrels_frame, run_frame
 from ctxbench.api.plots import Plots
 from ctxbench.datasets.dataset import Dataset
-from ctxbench.evaluation.answers import run_rows
 from ctxbench.evaluation.comparisons import compare_metric
 from ctxbench.evaluation.experiment import failures_told
 from ctxbench.evaluation.metrics import parse_metric
@@ -33,19 +32,29 @@ from ctxbench.gate.gate import check_runs
 from ctxbench.gate.results import Check, Verdict, whole_detail
 from ctxbench.io.errors import Message, ParameterError, StorageError, UnknownNameError, check_known, raise_first
 from ctxbench.io.files import read_bytes
-from ctxbench.labelling.judgment_files import judged_queries
 from ctxbench.model.arrays import Grade, IntArray
-from ctxbench.model.items import Catalog
 from ctxbench.model.selection import offered_at
 from ctxbench.report.check_document import summary
 from ctxbench.report.check_texts import ALLOW_REMOVED
 from ctxbench.report.document import console_text
-from ctxbench.report.run_tables import comparison_table, with_titles
+from ctxbench.report.run_tables import comparison_table, judged_note, with_titles
+from ctxbench.report.run_text import FigureTable, figure_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ctxbench.evaluation.answers import Part, Slice
+    from ctxbench.evaluation.answers import Part
+
+
+def _listed(metrics: Sequence[str]) -> list[str]:
+    """The names of metrics, each once; a single one may come as it is.
+
+    Raises:
+        ParameterError: there are none.
+    """
+    names = [metrics] if isinstance(metrics, str) else metrics
+    raise_first((not isinstance(names, Collection) or not len(names), Message("api.no-metrics", metrics=metrics)))
+    return list(dict.fromkeys(names))
 
 
 class Results:
@@ -113,7 +122,7 @@ class Results:
             intervals: with `... low` and `... high` of the 95% interval behind each, and what the comparison with the
                 baseline says of completeness, of tokens and of every metric that was named: `... difference`, its own
                 interval, `... p`, and `... p at floor`, 1 where p is an upper bound (no random resample was as
-                extreme). The p of completeness and tokens are Holm-corrected for each other, others for all.
+                extreme). Each p is Holm-corrected over all comparisons of the frame: selectors, metrics and datasets.
 
         Returns:
             Columns: `errors` (queries that failed), `queries`, then metrics; NaN where one does not apply.
@@ -191,10 +200,7 @@ class Results:
         name = self._named(dataset)
         part, ids = self._part(name, selector), self.datasets[name].catalog.ids
         raise_first((not part.answers.ranked, Message("api.no-ranking", selector=selector)))
-        rows = (row for block in part.answers.blocks() for row in run_rows(block, ids))
-        frame = make_frame(rows, columns=["query_id", "doc_id", "rank", "score"])
-        types = {"query_id": object, "doc_id": object, "score": float, "rank": int}
-        return frame.astype(types)[list(types)]  # in the order of `types`
+        return run_frame(part, ids)
 
     def qrels(self, dataset: str | None = None) -> pd.DataFrame:
         """The labels as ir_measures takes them, of the queries that ranking metrics are computed for.
@@ -217,16 +223,7 @@ class Results:
             >>> res.qrels().columns.tolist()
             ['query_id', 'doc_id', 'relevance']
         """
-        source = self.datasets[self._named(dataset)]
-        judged = judged_queries(source)
-        rows = (
-            (label.query, label.item.id, label.grade)
-            for query in source.queries
-            if query.id in judged
-            for label in source.labels_of(query.id)
-        )
-        types = {"query_id": object, "doc_id": object, "relevance": int}
-        return make_frame(rows, columns=list(types)).astype(types)
+        return qrels_frame(self.datasets[self._named(dataset)])
 
     def rankings(self) -> Rankings:
         """Every item that was ranked, also those that were not offered, read as it is asked for.
@@ -236,7 +233,7 @@ class Results:
             >>> sum(len(frame) for frame in res.rankings()) == len(res.rankings().to_frame())
             True
         """
-        return Rankings(self)
+        return Rankings(self.run, self.datasets, self.selectors)
 
     def forbidden(self) -> pd.DataFrame:
         """The items that were offered to queries whose labels call them irrelevant, most often first.
@@ -258,34 +255,62 @@ class Results:
         return make_frame(rows, columns=["dataset", "selector", "item", "queries"])
 
     def compare(
-        self, selector: str, baseline: str | None = None, *, metrics: Sequence[str] = HEADLINE, by_group: bool = False
+        self,
+        selector: str | None = None,
+        baseline: str | None = None,
+        *,
+        metrics: Sequence[str] = HEADLINE,
+        by_group: bool = False,
     ) -> pd.DataFrame:
-        """Compare one selector with another on the same queries.
+        """Compare one selector with another on the same queries, or all pairs of selectors.
 
         Args:
-            selector: its name.
+            selector: its name; None = all pairs, or all selectors with `baseline` if that is given.
             baseline: the selector to compare with; None = the run's.
-            metrics: names; the p-values are Holm-corrected over these (and the datasets).
+            metrics: names; the p-values are Holm-corrected over all rows of the frame.
             by_group: queries of one group, such as paraphrases, are not independent; test and interval take groups
                 for what is.
 
         Returns:
-            One row per dataset and metric: `difference`, `low`, `high`, `p`, `p_at_floor` (`p` is an upper bound: no
-            random resample was as extreme), `significant`, `higher`, `lower`, `equal` (in queries), `n`, and `needed`,
-            how many queries would make such a difference significant.
+            One row per dataset and metric, and without `selector` per pair, named by `selector` and `baseline`, if both
+            have values of the metric for the same query: `difference`, `low`, `high`, `p`, `p_at_floor` (`p` is an
+            upper bound: no random resample was as extreme), `significant`, `higher`, `lower`, `equal` (in queries),
+            `n`, `needed`, how many queries would make such a difference significant, and `effect_size`, the mean
+            difference in standard deviations of the differences by query (Cohen's d_z; infinite if all are equal and
+            not 0, NaN for one query).
 
         Raises:
             UnknownNameError: there is no such selector or metric.
+            ParameterError: `metrics` is empty, or the selector or the baseline has no values of a metric by query.
+
+        Source: Cohen, Statistical Power Analysis for the Behavioral Sciences, 1988, section 2.3.5; Lakens, Calculating
+            and reporting effect sizes, Frontiers in Psychology 4, 2013.
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25", "everything"], embedder="hashing", counter="chars/4")
+            >>> res.compare(metrics=["completeness"])[["selector", "baseline", "higher", "significant"]].values.tolist()
+            [['everything', 'bm25', 10, True]]
         """
-        base = self.summary.compare_to if baseline is None else baseline
-        comparisons = {
-            (dataset, name): self._compared(dataset, selector, base, name, by_group=by_group)
-            for dataset in self.datasets
-            for name in metrics
-        }
+        base = self._baseline(baseline)
+        names, parts = _listed(metrics), product(self.datasets, self.selectors)
+        measured = dict.fromkeys([*self.metrics, *chain.from_iterable(self._part(*part).metrics for part in parts)])
+        for name in names:
+            check_known("metric", name, measured)
+        if selector is not None:
+            uncorrected = {
+                (dataset, selector, base, name): self._compared(dataset, selector, base, name, by_group=by_group)
+                for dataset in self.datasets
+                for name in names
+            }
+        else:
+            pairs = self._pairs(base)
+            if baseline is None:
+                pairs += combinations([name for _, name in pairs], 2)
+            uncorrected = self._comparisons(pairs, names, by_group=by_group)
         rows = [
             {
                 "dataset": dataset,
+                **({"selector": compared, "baseline": to} if selector is None else {}),
                 "metric": name,
                 "difference": comparison.difference,
                 "low": comparison.interval.low,
@@ -298,8 +323,9 @@ class Results:
                 "equal": comparison.equal,
                 "n": comparison.n,
                 "needed": comparison.needed,
+                "effect_size": comparison.standardised,
             }
-            for (dataset, name), comparison in correct(comparisons).items()
+            for (dataset, compared, to, name), comparison in correct(uncorrected).items()
         ]
         return make_frame(rows)
 
@@ -352,17 +378,100 @@ class Results:
         columns = ["item", "offered", "score", "grade", "rule", "mode", "origin", "via", *table.columns]
         return make_frame(listed, columns=list(dict.fromkeys(columns)))
 
-    def to_latex(self, **options: Any) -> str:
-        """The table as LaTeX, with intervals; `options` go to pandas' `Styler.to_latex`."""
-        style = self._table().style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis=1)
-        return str(style.to_latex(**{"hrules": True, **options}))
+    def to_latex(
+        self,
+        metrics: Sequence[str] | None = None,
+        *,
+        baseline: str | None = None,
+        stars: bool = True,
+        bold: Literal["best"] | None = "best",
+        intervals: bool = False,
+        caption: str | None = None,
+        label: str | None = None,
+    ) -> str:
+        r"""The table of a paper: a row per selector, a column per metric, in groups if there are several datasets.
+
+        Args:
+            metrics: names; None = those that were named in `evaluate`, else `completeness` and `tokens`.
+            baseline: the selector to compare with; None = the run's.
+            stars: mark with a star what differs significantly from the baseline on the same queries: p at most 0.05
+                after Holm's correction over all selectors, metrics and datasets of the table. The test, exact McNemar
+                or sign flips, and the number of comparisons are below the table.
+            bold: `best` = the best values of each column are bold, all that look the same; None = nothing is.
+            intervals: with the 95% interval of each mean in brackets.
+            caption, label: of a `table` around it, as LaTeX; None = without.
+
+        Returns:
+            LaTeX for `\usepackage{booktabs}`; ends with a line feed. Names are escaped. Shares are in per cent.
+
+        Raises:
+            UnknownNameError: there is no such metric or selector, or `bold` is neither.
+            ParameterError: `metrics` is empty.
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25", "everything"], embedder="hashing", counter="chars/4")
+            >>> print(res.to_latex(["completeness"], stars=False, bold=None), end="")
+            \begin{tabular}{lr}
+            \toprule
+            selector & completeness, \% \\
+            \midrule
+            bm25 & 61.5 \\
+            everything & 100.0 \\
+            \bottomrule
+            \end{tabular}
+        """
+        table = self._paper_table(metrics, baseline, stars=stars, bold=bold, intervals=intervals)
+        return table.latex(caption=caption, label=label)
+
+    def to_markdown(
+        self,
+        metrics: Sequence[str] | None = None,
+        *,
+        baseline: str | None = None,
+        stars: bool = True,
+        bold: Literal["best"] | None = "best",
+        intervals: bool = False,
+    ) -> str:
+        r"""The same table as `to_latex` makes, for GitHub.
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25", "everything"], embedder="hashing", counter="chars/4")
+            >>> print(res.to_markdown(["completeness"]).split("\n\n")[0])
+            | selector | completeness, % |
+            | --- | ---: |
+            | bm25 | 61.5 |
+            | everything | **100.0**\* |
+        """
+        return self._paper_table(metrics, baseline, stars=stars, bold=bold, intervals=intervals).markdown()
+
+    def _paper_table(
+        self, metrics: Sequence[str] | None, baseline: str | None, *, stars: bool, bold: str | None, intervals: bool
+    ) -> FigureTable:
+        base, names = self._baseline(baseline), self._shown_metrics if metrics is None else _listed(metrics)
+        for name in names:
+            check_known("metric", name, self.metrics)
+        if bold is not None:
+            check_known("value of bold", bold, ["best"])
+        compared = correct(self._comparisons(self._pairs(base), names)) if stars else {}
+        return figure_table(
+            self.summary,
+            [parse_metric(name) for name in names],
+            {(dataset, selector, name): comparison for (dataset, selector, _, name), comparison in compared.items()},
+            base=base,
+            bold=bold is not None,
+            intervals=intervals,
+        )
 
     def _repr_html_(self) -> str:
-        failed = "".join(f"<p>{escape(line)}</p>" for line in self._failures())
-        return f"{self._table().to_html(index=False, border=0)}{failed}"
+        notes = "".join(f"<p>{escape(line)}</p>" for line in self._notes())
+        return f"{self._table().to_html(index=False, border=0)}{notes}"
 
     def __repr__(self) -> str:
-        return "\n".join([self._table().to_string(index=False), *self._failures()])
+        return "\n".join([self._table().to_string(index=False), *self._notes()])
+
+    def _notes(self) -> list[str]:
+        """How labels were judged, if in another way than usual, and the failures."""
+        return [*judged_note(self.summary.manifest), *self._failures()]
 
     def _table(self) -> pd.DataFrame:
         """The table of the console as texts: means with intervals; `*` = significantly different from the baseline."""
@@ -371,10 +480,13 @@ class Results:
         for dataset, titled in zip(self.summary.datasets, titled_summary.datasets, strict=True):
             table = comparison_table(titled_summary, titled)
             for selector, row in zip(dataset.selectors, table.rows, strict=True):
-                against, cells = self._against[dataset.dataset, selector.selector], {}
+                cells = {}
                 for column in table.columns:
                     cell = row.cells[column.key]
-                    mark = "*" if column.key in against and against[column.key].significant else ""
+                    against = self._against.get(
+                        (dataset.dataset, selector.selector, self.summary.compare_to, column.key)
+                    )
+                    mark = "*" if against is not None and against.significant else ""
                     unit = " %" if column.unit == "%" else ""
                     cells[f"{column.title}{unit}"] = f"{cell.value}{mark} {cell.interval}".strip()
                 rows.append({"dataset": dataset.dataset, "selector": row.selector, **cells})
@@ -393,7 +505,9 @@ class Results:
                     else (estimate.interval.low, estimate.interval.high)
                 )
                 row |= {f"{name} low": low, f"{name} high": high}
-        for name, against in self._against[dataset.dataset, selector.selector].items() if intervals else ():
+        for (on, of, _, name), against in self._against.items() if intervals else ():
+            if (on, of) != (dataset.dataset, selector.selector):
+                continue
             row |= {
                 f"{name} difference": against.difference,
                 f"{name} difference low": against.interval.low,
@@ -404,46 +518,55 @@ class Results:
         return row
 
     @cached_property
-    def _against(self) -> dict[tuple[str, str], dict[str, Comparison]]:
-        """By dataset and selector, the comparison with the baseline on each metric.
+    def _against(self) -> dict[tuple[str, str, str, str], Comparison]:
+        """By dataset, selector, baseline and metric, what the table and the frame show; corrected for all of it.
 
-        That on the headline metrics is the summary's. Where the user named metrics, the others are compared as well,
-        each corrected for all comparisons of the dataset; those made of several means have no values by query.
+        Shown are the headline metrics and, where the user named metrics, those.
         """
-        compared = {}
-        for dataset in self.summary.datasets:
-            first = {
-                (row.selector, name): comparison
-                for row in dataset.selectors
-                for name, comparison in row.against.items()
-            }
-            further = first | {
-                (row.selector, name): self._compared(dataset.dataset, row.selector, self.summary.compare_to, name)
-                for row in (dataset.selectors if self.summary.metrics_named else ())
-                for name in self._further(dataset, row)
-            }
-            corrected = {
-                **correct({key: comparison for key, comparison in further.items() if comparison.n > 0}),
-                **first,
-            }
-            for row in dataset.selectors:
-                compared[dataset.dataset, row.selector] = {
-                    name: corrected[row.selector, name] for name in self.metrics if (row.selector, name) in corrected
-                }
-        return compared
+        return correct(self._comparisons(self._pairs(self.summary.compare_to), self._shown_metrics))
 
-    def _further(self, dataset: DatasetSummary, row: SelectorSummary) -> list[str]:
-        """The metrics with values by query that a selector and the baseline have, without the headline metrics."""
-        base = next(selector for selector in dataset.selectors if selector.selector == self.summary.compare_to)
-        return [
-            name
-            for name in self.summary.manifest["experiment"]["metrics"]
-            if row is not base
-            and name not in HEADLINE
-            and name in row.estimates
-            and name in base.estimates
-            and not parse_metric(name).declaration.parts
-        ]
+    @property
+    def _shown_metrics(self) -> list[str]:
+        named = self.summary.manifest["experiment"]["metrics"]
+        return [name for name in named if self.summary.metrics_named or name in HEADLINE]
+
+    def _comparisons(
+        self, pairs: Sequence[tuple[str, str]], metrics: Sequence[str], *, by_group: bool = False
+    ) -> dict[tuple[str, str, str, str], Comparison]:
+        """By dataset, selector, baseline and metric, their comparison, not corrected.
+
+        Left out are those without a query on which both have a value, as of metrics made of several means.
+
+        Args:
+            pairs: of a baseline and a selector.
+            metrics: names.
+            by_group: as `compare` takes it.
+        """
+        headline = {
+            (dataset.dataset, row.selector, self.summary.compare_to, name): comparison
+            for dataset in self.summary.datasets
+            for row in dataset.selectors
+            for name, comparison in row.against.items()
+            if not by_group
+        }
+        compared = {}
+        for dataset, (base, selector), name in product(self.datasets, pairs, metrics):
+            key = (dataset, selector, base, name)
+            if key in headline:
+                compared[key] = headline[key]
+            elif all(name in self._part(dataset, side).metrics for side in (base, selector)):
+                compared[key] = self._compared(*key, by_group=by_group)
+        return {key: comparison for key, comparison in compared.items() if comparison.n > 0}
+
+    def _baseline(self, baseline: str | None) -> str:
+        """The name of the selector to compare with; None = the run's."""
+        if baseline is not None:
+            check_known("baseline", baseline, self.selectors)
+        return self.summary.compare_to if baseline is None else baseline
+
+    def _pairs(self, base: str) -> list[tuple[str, str]]:
+        """The baseline with each other selector."""
+        return [(base, name) for name in self.selectors if name != base]
 
     def _failures(self) -> Iterator[str]:
         """A line for each selector that failed on queries of a dataset: on how many, and the first reason."""
@@ -456,8 +579,9 @@ class Results:
     def _compared(self, dataset: str, selector: str, base: str, name: str, *, by_group: bool = False) -> Comparison:
         """Compare one selector with another on one dataset and metric; p is not corrected."""
         base_part, selector_part = (self._part(dataset, side) for side in (base, selector))
-        if name not in base_part.metrics or name not in selector_part.metrics:
-            raise UnknownNameError("metric", name, base_part.metrics)
+        for part in (base_part, selector_part):
+            if name not in part.metrics:
+                raise ParameterError(Message("api.no-values", selector=part.selector, metric=name, dataset=dataset))
         metric, seed = parse_metric(name), int(self.summary.manifest["experiment"]["seed"])
         sides = ({metric: part.metrics[name]} for part in (base_part, selector_part))
         return compare_metric(metric, *sides, seed=seed, groups=self._groups(dataset) if by_group else None)
@@ -495,76 +619,6 @@ class Results:
                 "query", query, [entry.id for dataset in self.datasets.values() for entry in dataset.queries]
             )
         return names[0]
-
-
-@dataclass(frozen=True, eq=False)
-class Rankings:
-    """The ranked items of a run; iterating yields frames of some queries each, so that a large run fits into memory.
-
-    Attributes:
-        results: of the run.
-
-    Columns of a frame: `dataset`, `selector`, `query`, `item`, `rank` (from 1, over all ranked items), `score`,
-    `offered`, and `rule`, why it was not offered (empty where it was). Items of the session are left out. For a
-    selector that does not rank, such as `everything`, the rank is the place in its answer.
-    """
-
-    results: Results
-
-    def __iter__(self) -> Iterator[pd.DataFrame]:
-        return self._frames(self.results.selectors, None)
-
-    def to_frame(
-        self, *, selectors: str | Sequence[str] | None = None, queries: str | Sequence[str] | None = None
-    ) -> pd.DataFrame:
-        """All rows, or those of some selectors and queries.
-
-        Args:
-            selectors, queries: names and ids; None = all.
-
-        Raises:
-            UnknownNameError: there is no such selector or query.
-        """
-        import pandas as pd
-
-        names, ids = ([value] if isinstance(value, str) else value for value in (selectors, queries))
-        known_ids = {query.id for dataset in self.results.datasets.values() for query in dataset.queries}
-        for kind, values, existing in (("selector", names, self.results.selectors), ("query", ids, known_ids)):
-            for value in values or ():
-                check_known(kind, value, existing)
-        frames = list(self._frames(self.results.selectors if names is None else names, ids))
-        return pd.concat(frames, ignore_index=True) if frames else make_frame((), columns=_RANKING)
-
-    def _frames(self, selectors: Sequence[str], queries: Sequence[str] | None) -> Iterator[pd.DataFrame]:
-        for (name, dataset), selector in itertools.product(self.results.datasets.items(), selectors):
-            for block in self.results.run.load(name, selector).answers.blocks():
-                chosen = [row for row, query in enumerate(block.queries) if queries is None or query in queries]
-                if chosen:
-                    yield _ranking_frame(name, selector, block.select_queries(chosen), dataset.catalog)
-
-
-_RANKING = ["dataset", "selector", "query", "item", "rank", "score", "offered", "rule"]
-
-
-def _ranking_frame(dataset: str, selector: str, answers: Slice, catalog: Catalog) -> pd.DataFrame:
-    """The ranked items of some queries."""
-    import pandas as pd
-
-    table = answers.candidates
-    rows = np.flatnonzero(table.tier > 0)
-    request = table.request[rows]
-    rules = np.array(["" if rule is None else str(rule) for rule in table.rules], dtype=object)
-    columns = [
-        dataset,
-        selector,
-        np.array(answers.queries, dtype=object)[request],
-        np.array(catalog.ids, dtype=object)[table.item[rows]],
-        np.arange(1, len(rows) + 1) - np.searchsorted(request, request),
-        table.score[rows],
-        table.chosen[rows],
-        rules[table.out[rows]],
-    ]
-    return pd.DataFrame(dict(zip(_RANKING, columns, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from ctxbench.api.inputs import Data, external_run, load, make_frame
 from ctxbench.catalogs.agent_file import open_catalog
 from ctxbench.io.documents import dump_json
-from ctxbench.io.errors import Message, ParameterError, SelectorError, check_known, raise_first, suggest
+from ctxbench.io.errors import Message, ParameterError, check_known, raise_first, suggest
 from ctxbench.io.files import cache_dir
 from ctxbench.io.rows import named_instant
-from ctxbench.model.candidates import Candidates, register_templates, reranked
+from ctxbench.model.arrays import FloatArray
+from ctxbench.model.candidates import Candidates, register_templates
 from ctxbench.model.items import Catalog
-from ctxbench.model.registry import REFINE_KINDS, build, parameters
+from ctxbench.model.registry import REFINE_KINDS, build, check_type, find, names, parameters
 from ctxbench.model.requests import Message as ChatMessage
 from ctxbench.model.requests import Query, Request
 from ctxbench.model.resources import Resources
-from ctxbench.model.strategies import Step, Strategy
-from ctxbench.pipelines.pipeline import Pipeline
+from ctxbench.model.strategies import Step
+from ctxbench.pipelines.pipeline import ChainedStep, Pipeline
+from ctxbench.search.dense import DEPTH
 from ctxbench.search.embedders import open_embedder
 from ctxbench.search.resources import local_resources
 from ctxbench.search.tokens import open_counter
-from ctxbench.selectors.callable import CallableSource
+from ctxbench.selectors.callable import CallableSource, check_function, function_name
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import (
     SelectorSpec,
@@ -43,8 +45,15 @@ from ctxbench.selectors.definitions import (
     shipped_spec,
 )
 from ctxbench.selectors.explain import Explained, Explanation, explain
-from ctxbench.selectors.external import External, ExternalRun, FileSelector
-from ctxbench.selectors.selector import ORACLE, Selector, Value
+from ctxbench.selectors.external import (
+    ByFunction,
+    CutByFunction,
+    External,
+    FileSelector,
+    Rerank,
+    RetrieveByFunction,
+)
+from ctxbench.selectors.selector import ORACLE, ExternalRun, Selector, Value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,38 +143,38 @@ def pipeline(
         1
     """
     spec = {"analyse": analyse, "retrieve": retrieve, "refine": list(refine)}
-    return _pipeline_of_spec(spec if format is None else {**spec, "format": format})
+    return pipeline_of(_with_names(spec if format is None else {**spec, "format": format}))
 
 
-def _pipeline_of_spec(spec: Mapping[str, Any]) -> Pipeline:
-    """The pipeline of a specification in which embedders may be functions."""
-
-    def resolve(part: Any) -> Any:
-        if isinstance(part, Mapping):
-            return {
-                name: embedder_name(value) if name == "embedder" and _embeds(value) else resolve(value)
-                for name, value in part.items()
-            }
-        return [resolve(element) for element in part] if isinstance(part, list | tuple) else part
-
-    return pipeline_of(resolve({**spec, "retrieve": _with_run(spec["retrieve"])} if "retrieve" in spec else spec))
+def _with_names(part: Any) -> Any:
+    """A part of a specification with names in place of embedders that are functions, and steps in place of runs."""
+    if isinstance(part, Mapping):
+        return {
+            name: embedder_name(value)
+            if name == "embedder" and _embeds(value)
+            else _with_run(value)
+            if name == "retrieve"
+            else _with_names(value)
+            for name, value in part.items()
+        }
+    return [_with_names(element) for element in part] if isinstance(part, list | tuple) else part
 
 
 def _with_run(retrieve: Any) -> Any:
     """How candidates are found, with runs as steps."""
     if not isinstance(retrieve, Mapping):
-        return Step("retrieve", "run", retrieve) if isinstance(retrieve, ExternalRun) else retrieve
+        return Step("retrieve", "run", retrieve) if isinstance(retrieve, ExternalRun) else _with_names(retrieve)
     if isinstance(retrieve.get("merge"), Mapping):
         return {**retrieve, "merge": {name: _with_run(source) for name, source in retrieve["merge"].items()}}
     run = retrieve.get("run")
     if run is None or (isinstance(run, Mapping) and isinstance(run.get("file"), str)):
-        return retrieve
+        return _with_names(retrieve)
     return Step("retrieve", "run", external_run(run))
 
 
 def _embeds(value: Any) -> bool:
     """Whether a value is a function or an embedder, and not a name, or a source of a merge that is called so."""
-    return callable(value) or hasattr(value, "embed")
+    return (callable(value) or hasattr(value, "embed")) and not isinstance(value, Step)
 
 
 def step(kind: str, strategy: Any, *, name: str = "") -> Step:
@@ -218,47 +227,180 @@ def step(kind: str, strategy: Any, *, name: str = "") -> Step:
             "else it needs in a field with `init=False`, or outside of it"
         ) from None
     register_templates(words)
-    return Step(kind, name or type(strategy).__name__.lower(), strategy)
+    return ChainedStep(kind, name or type(strategy).__name__.lower(), strategy)
 
 
-@dataclass(frozen=True)
-class ByFunction(Strategy):
-    """Orders what is offered to a request by a function of Python.
+class NamedStep(ChainedStep):
+    """A registered strategy as a step: as it is with its defaults, called with other parameters.
 
     Attributes:
-        ranker: the function.
-        results: from query, candidates and the index of a request to its results, one per offered row, in order.
-        keeps: the column that keeps the scores before; empty = none.
+        kind, name: of the registry.
     """
 
-    ranker: Ranker
-    results: Callable[[Query, Candidates, int], Sequence[Mapping[str, Any]]]
-    keeps: str = ""
-    orders: ClassVar[bool] = True
+    def __init__(self, kind: str, name: str) -> None:
+        """Name it; its strategy is imported when it is first used."""
+        object.__setattr__(self, "kind", kind)
+        object.__setattr__(self, "name", name)
 
-    def __call__(self, query: Query, candidates: Candidates, _: Resources) -> Candidates:
-        """Replace the scores by those of the function."""
-        score, rows = candidates.score.copy(), candidates.chosen & (candidates.tier > 0)
-        for request in range(candidates.n_requests):
-            results = self.results(query, candidates, request)
-            try:
-                answer: list[Any] = list(self.ranker(list(results)))
-                order = {id(result): -place for place, result in enumerate(answer)}
-                if answer and order.keys() == set(map(id, results)):
-                    answer = [order[id(result)] for result in results]
-                scores = np.array([float(value) for value in answer], dtype=np.float64)
-            except Exception as error:
-                raise SelectorError(f"the ranker failed: {type(error).__name__}: {error}") from error
-            if len(scores) != len(results) or not np.isfinite(scores).all():
-                wrong = [f"{len(scores)} for {len(results)} results"] if len(scores) != len(results) else []
-                wrong += [f"{value} for result {n}" for n, value in enumerate(scores, 1) if not math.isfinite(value)]
-                raise SelectorError(
-                    "a ranker must return one finite number per result, or all results in another order; got "
-                    f"{wrong[0]}"
-                )
-            score[np.flatnonzero(rows & (candidates.request == request))] = scores
-        before = {self.keeps: candidates.columns.get(self.keeps, candidates.score)} if self.keeps else {}
-        return reranked(candidates.with_columns(**before), score)
+    @cached_property
+    def call(self) -> Any:
+        """The strategy with its defaults.
+
+        Raises:
+            ParameterError: a parameter has none.
+        """
+        return build(self.kind, self.name, {})
+
+    def __call__(self, *values: Any, **parameters: Any) -> ChainedStep:
+        """The step with parameters, in the order of the strategy's fields or by name.
+
+        Raises:
+            ParameterError: one is unknown, missing, there twice, of the wrong type or out of range.
+        """
+        fields = [parameter.name for parameter in dataclasses.fields(find(self.kind, self.name)) if parameter.init]
+        by_order = dict(zip(fields, values, strict=False))
+        if len(values) > len(fields) or by_order.keys() & parameters:
+            raise ParameterError(
+                Message("api.step-parameters", step=self.name, n=len(values), parameters=fields or ["none"])
+            )
+        return ChainedStep(self.kind, self.name, build(self.kind, self.name, _with_names({**by_order, **parameters})))
+
+    def __repr__(self) -> str:
+        return f"ctxbench.steps.{self.kind}.{self.name}"
+
+
+class Steps:
+    """The registered steps by name, those of plugins too; see `steps`."""
+
+    def __init__(self, *kinds: str) -> None:
+        """Take the kinds of steps that it has."""
+        self._kinds = kinds
+
+    def __getattr__(self, name: str) -> Any:
+        """A step by its name, or the steps of a kind."""
+        if name in STEP_KINDS:
+            return Steps(name)
+        kinds = [] if name.startswith("_") else [kind for kind in self._kinds if name in names(kind)]
+        if len(kinds) == 1:
+            return NamedStep(kinds[0], name)
+        raise AttributeError(
+            Message("api.step-of-kinds", name=name, kinds=kinds)
+            if kinds
+            else Message("api.no-step", name=name, hint=suggest(name, () if name.startswith("_") else dir(self)))
+        )
+
+    def __dir__(self) -> list[str]:
+        return sorted({*(self._kinds[1:] and self._kinds), *(name for kind in self._kinds for name in names(kind))})
+
+
+STEP_KINDS = ("analyse", "retrieve", *REFINE_KINDS, "format")
+steps = Steps(*STEP_KINDS)
+"""The registered steps by name, such as `steps.bm25` and `steps.first(5)`, and by kind, such as `steps.cut.first(5)`.
+
+`>>` composes what `pipeline` composes: `steps.bm25 >> ctxbench.rerank(f) >> steps.first(5)`.
+"""
+
+
+Scorer: TypeAlias = Callable[[str, Sequence[str]], Any]
+"""From the text of a request and texts of items to a number for each text; higher is better."""
+
+
+def rerank(function: Scorer, *, top: int = 0, name: str = "") -> Step:
+    """A step that orders candidates by the scores of a function, such as a cross-encoder.
+
+    The function is called once per request that has candidates, with what the steps before offer. With `out`, answers
+    are kept as long as the file of the function, and modules beside it, stay as they are. Those of a lambda, a method
+    or a function of a notebook are never used again.
+
+    Args:
+        function: from the text of the request and the texts of the candidates, a tuple, best first, to one finite
+            number per text: a list or an array, shape (n_texts,). Higher is better. The text of an item is the
+            `search_text` that retrievers index: name and description, and for all but tools and skills the text.
+        top: how many of the candidates it is called with, the first ones; the others come behind, in their order.
+            0 = all.
+        name: what reports call the step; empty = the name of the function.
+
+    Returns:
+        A step for `pipeline` and `>>`. The scores before it are in the column `retrieved.score`.
+
+    Raises:
+        ParameterError: it is no function, or a parameter is out of range.
+        SelectorError: when the step runs, the function fails or returns something else; names the query.
+
+    Example:
+        >>> def shortest(query, texts):
+        ...     return [-len(text) for text in texts]
+        >>> mine = ctxbench.steps.bm25 >> ctxbench.rerank(shortest) >> ctxbench.steps.first(1)
+        >>> tools = ctxbench.catalog([{"name": "area of a circle"}, {"name": "area"}, {"name": "mail"}])
+        >>> ctxbench.select("area of a circle", tools, selector=mine, counter="chars/4").ids
+        ['tool:area']
+    """
+    return _function_step("rank", Rerank, function, name, top=top)
+
+
+def retrieve(function: Scorer, *, depth: int = DEPTH, name: str = "") -> Step:
+    """A step that finds items by the scores of a function.
+
+    The function is called once per request that may get an item. For `out`, see `rerank`.
+
+    Args:
+        function: from the text of the request and the texts of all items that it may get, to one number per text,
+            shape (n_texts,). None and NaN = the item is no candidate. Texts are those of `rerank`, a tuple in the order
+            of the catalog, so that `functools.cache` can keep an index of them.
+        depth: how many items are found for a request, the best ones, >= 1.
+        name: what reports call the step; empty = the name of the function.
+
+    Returns:
+        A step for `pipeline`, also in a `merge`, and for `>>`.
+
+    Raises:
+        ParameterError, SelectorError: as `rerank`.
+
+    Example:
+        >>> def named(query, texts):
+        ...     return [1.0 if text in query else None for text in texts]
+        >>> tools = ctxbench.catalog([{"name": "area"}, {"name": "mail"}])
+        >>> mine = ctxbench.pipeline(ctxbench.retrieve(named))
+        >>> ctxbench.select("area of a circle", tools, selector=mine, counter="chars/4").ids
+        ['tool:area']
+    """
+    return _function_step("retrieve", RetrieveByFunction, function, name, depth=depth)
+
+
+def cut(function: Callable[[FloatArray], Any], *, name: str = "") -> Step:
+    """A step that decides by a function how many candidates are offered.
+
+    The function is called once per request that has candidates. For `out`, see `rerank`.
+
+    Args:
+        function: from the scores of what the steps before offer, best first, shape (n,), to how many of them to offer,
+            a whole number >= 0, or to n values true or false.
+        name: what reports call the step; empty = the name of the function.
+
+    Returns:
+        A step for `pipeline` and `>>`.
+
+    Raises:
+        ParameterError, SelectorError: as `rerank`.
+
+    Example:
+        >>> mine = ctxbench.steps.bm25 >> ctxbench.cut(lambda scores: scores > 0.5 * scores[0])
+        >>> tools = ctxbench.catalog([{"name": "area of a circle"}, {"name": "area"}, {"name": "mail"}])
+        >>> ctxbench.select("area of a circle", tools, selector=mine, counter="chars/4").ids
+        ['tool:area%20of%20a%20circle']
+    """
+    return _function_step("cut", CutByFunction, function, name)
+
+
+def _function_step(kind: str, strategy: Callable[..., Any], function: object, name: str, **parameters: int) -> Step:
+    """A checked step, by default with the name of its function."""
+    check_function(function)
+    for key, value in parameters.items():
+        check_type(key, value, int)
+    call = strategy(function, **parameters)
+    return ChainedStep(
+        kind, name or function_name(call.function).replace(":", ".").rpartition(".")[2].strip("<>"), call
+    )
 
 
 def item_results(query: Query, candidates: Candidates, request: int) -> list[dict[str, Any]]:
@@ -320,8 +462,11 @@ def selector_spec(name: str, selector: Any) -> SelectorSpec:
         return shipped_spec(selector, name=name)
     if isinstance(selector, Mapping) and "selector" in selector:
         return _defined(name, selector)
+    if isinstance(selector, Step):
+        selector = {"retrieve": selector}
     if isinstance(selector, Pipeline | Mapping):
-        return pipeline_spec(name, selector if isinstance(selector, Pipeline) else _pipeline_of_spec(selector))
+        built = selector if isinstance(selector, Pipeline) else pipeline_of(_with_names(selector))
+        return pipeline_spec(name, built.mapped(_identified_anew))
     if isinstance(selector, Preset):
         return dataclasses.replace(definition_spec(name, *selector.settled), shipped="")  # a tuned preset is the user's
     if isinstance(selector, ExternalRun):
@@ -336,6 +481,11 @@ def selector_spec(name: str, selector: Any) -> SelectorSpec:
         f"selector {name!r} must be the name of a shipped one, a pipeline, answers, a function or an object with "
         f"describe and select; got {type(selector).__name__}"
     )
+
+
+def _identified_anew(step: Step) -> Step:
+    """A step whose function is identified as it is now: what it reads may have changed since an earlier evaluation."""
+    return replace(step, call=replace(step.call)) if isinstance(step.call, ByFunction) else step
 
 
 def _defined(name: str, entry: Mapping[str, Any]) -> SelectorSpec:
@@ -431,7 +581,7 @@ def select(
     text: str,
     items: Catalog | Data | str | Path,
     *,
-    selector: str | Pipeline | Preset | None = None,
+    selector: str | Pipeline | Step | Preset | None = None,
     history: Sequence[tuple[str, str] | Mapping[str, str]] = (),
     tool_results: Sequence[tuple[str, str]] = (),
     user: str | None = None,
@@ -490,9 +640,10 @@ def select(
     )
     tree = selector_of_tree(str(items)) if isinstance(items, str | Path) else None
     refuse_time_of_tree(str(items) if tree else None, at)
+    selector = pipeline(selector) if isinstance(selector, Step) else selector
     built = _pipeline_of_selector(selector or (None if parameters.keys() & _SHORT.keys() else tree), parameters)
     if ranker is not None:
-        built = replace(built, refine=(*built.refine, Step("rank", "custom", ByFunction(ranker, item_results))))
+        built = replace(built, refine=(*built.refine, Step("rank", "custom", Rerank(ranker, results=item_results))))
     if template is not None:
         built = replace(built, format=Step("format", "template", build("format", "template", {"template": template})))
     opened = items if not isinstance(items, str | Path) else open_catalog(items) if tree else load(items)

@@ -23,6 +23,7 @@ from ctxbench.model.requests import Batch, Request
 
 SPLITS = ("tuning", "test")
 FORMAT = 1
+TREC = "trec"  # as what labels are judged
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -43,6 +44,9 @@ class Dataset:
             they are gone or can no longer be offered. None = it was not edited.
         gone: how many of them are at the end of the catalog, disabled, only because labels, scopes or lists of
             available items name them; see `current_catalog`.
+        judged_as: `trec` = labels are judged as trec_eval does: every item of grade 1 or 2 is required for itself, and
+            an item without a label is irrelevant, so that every query with a label is measured. Empty = as ctxbench
+            does. No part of the hash.
 
     Raises:
         InputError: ids twice, a name that is unknown, a label that contradicts another, and so on: all at once.
@@ -57,6 +61,7 @@ class Dataset:
     scopes: Mapping[str, tuple[ItemKey, ...]] = field(default_factory=dict)
     former_ids: frozenset[str] | None = None
     gone: int = 0
+    judged_as: str = ""
 
     def __post_init__(self) -> None:
         faults = check_contents(
@@ -88,6 +93,10 @@ class Dataset:
         """The dataset over the items of an agent file, which are read anew each time; None = over its own again."""
         about = {name: value for name, value in self.about.items() if name != "agent"}
         return replace(self, about=about if path is None else {**about, "agent": os.path.normpath(path.absolute())})
+
+    def judged_by(self, judged_as: str) -> Dataset:
+        """The dataset with its labels judged in another way, see `judged_as`; itself if they are."""
+        return self if judged_as == self.judged_as else replace(self, judged_as=judged_as)
 
     @cached_property
     def hash(self) -> str:
@@ -159,11 +168,15 @@ class Dataset:
     def unlabelled(self) -> tuple[str, ...]:
         """Ids of queries whose required items are not all known.
 
-        They are partly labelled, or have no required item and are not said to need nothing.
+        They are partly labelled, or have no required item and are not said to need nothing. Judged as trec_eval does,
+        they have no label at all.
         """
-        labelled = {label.query for label in self.labels if label.grade == Grade.REQUIRED}
+        trec = self.judged_as == TREC
+        labelled = {label.query for label in self.labels if trec or label.grade == Grade.REQUIRED}
         labelled |= {query.id for query in self.queries if query.needs_nothing}
-        return tuple(query.id for query in self.queries if query.partly_labelled or query.id not in labelled)
+        return tuple(
+            query.id for query in self.queries if (query.partly_labelled and not trec) or query.id not in labelled
+        )
 
     @cached_property
     def only_negatives(self) -> tuple[str, ...]:
@@ -182,32 +195,39 @@ class Dataset:
         """The labels as arrays: row i is query i, items are catalog positions.
 
         Required items of one query that share `alternatives` share a group; each other one is a group alone. Queries
-        that are `unlabelled` are not `complete`.
+        that are `unlabelled` are not `complete`. Judged as trec_eval does, every relevant item is required, alone.
         """
-        unlabelled = set(self.unlabelled)
+        unlabelled, trec = set(self.unlabelled), self.judged_as == TREC
         position = {item.key: i for i, item in enumerate(self.catalog)}
         groups: list[int] = []
         for query in self.queries:
             first: dict[str, int] = {}
             for i, label in enumerate(self._labels_by_query[query.id]):
-                group = i if not label.alternatives else first.setdefault(label.alternatives, i)
-                groups.append(group if label.grade == Grade.REQUIRED else -1)
+                group = i if trec or not label.alternatives else first.setdefault(label.alternatives, i)
+                groups.append(group if label.grade >= self._least_required else -1)
+        gain = np.array([label.grade for label in self.labels], dtype=np.int64)
         return Judgments(
             start=starts([len(self._labels_by_query[query.id]) for query in self.queries]),
             item=np.array([position[label.item] for label in self.labels], dtype=np.int64),
-            grade=np.array([label.grade for label in self.labels], dtype=np.int64),
+            grade=np.where(gain >= self._least_required, Grade.REQUIRED, gain),
             group=np.array(groups, dtype=np.int64),
             via=np.array([Via[label.via.upper()] for label in self.labels], dtype=np.int64),
             complete=np.array([query.id not in unlabelled for query in self.queries]) if unlabelled else None,
+            gain=gain if trec else None,
         )
+
+    @property
+    def _least_required(self) -> Grade:
+        """The lowest grade of an item that counts as required."""
+        return Grade.HELPFUL if self.judged_as == TREC else Grade.REQUIRED
 
     @cached_property
     def required(self) -> dict[str, tuple[tuple[ItemKey, ...], ...]]:
         """Groups of required items by query id; of each group one item is needed. () where nothing is required."""
         required = group_pairs(
-            ((label.query, label.alternatives or label.item), label.item)
+            ((label.query, (self.judged_as != TREC and label.alternatives) or label.item), label.item)
             for label in self.labels
-            if label.grade == Grade.REQUIRED
+            if label.grade >= self._least_required
         )
         groups = group_pairs((query, tuple(items)) for (query, _), items in required.items())
         return {query.id: tuple(groups.get(query.id, ())) for query in self.queries}

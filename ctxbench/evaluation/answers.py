@@ -25,7 +25,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from ctxbench.datasets.dataset import Dataset
+from ctxbench.datasets.dataset import TREC, Dataset
 from ctxbench.io.documents import dump_json
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, SelectorError, StorageError
 from ctxbench.io.files import read_bytes, write_atomic
@@ -594,6 +594,7 @@ class Labels:
         table = answers.candidates
         ranked, items = table.ranking()
         enough, chosen = enough_shown(self.dataset, table, first=span.start), table.chosen
+        shown = None if self.dataset.judged_as == TREC else enough[table.tier > 0]  # trec_eval knows no parts
         return Evidence(
             judgments=self.dataset.judgments.of(span),
             offered=OfferedItems(
@@ -603,7 +604,7 @@ class Labels:
                 tokens=table.prices(self.item_tokens)[chosen],
                 enough=enough[chosen],
             ),
-            rankings=Rankings(start=ranked, item=items, enough=enough[table.tier > 0]) if answers.ranked else None,
+            rankings=Rankings(start=ranked, item=items, enough=shown) if answers.ranked else None,
             item_tokens=self.item_tokens,
             kinship=self.kinship,
             pool=self.pool[span],

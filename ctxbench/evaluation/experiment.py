@@ -12,7 +12,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
@@ -165,6 +165,11 @@ class ExperimentFile(ExperimentFields):
         description="Fields of items, such as `conversation` or `metadata.document`, or such fields by name. Items of "
         "one value are ranked as one group by metrics such as `conversation:R@5`.",
     )
+    judged: Literal["", "trec"] = Field(
+        "",
+        description="`trec`: every item of grade 1 or 2 is required for itself, and an item without a label is "
+        "irrelevant, as trec_eval judges. By default, labels are judged as ctxbench does.",
+    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -187,6 +192,7 @@ class Experiment:
         lines: the line of everything in the file by its path, for faults found when it is opened.
         metrics_named: whether the user named the metrics; tables then show every one of them.
         groups: as `read_groups` gives them.
+        judged: as what labels are judged, see `Dataset.judged_as`.
     """
 
     name: str
@@ -205,6 +211,7 @@ class Experiment:
     lines: Mapping[YamlPath, int] = field(default_factory=dict)
     metrics_named: bool = False
     groups: Mapping[str, str] = field(default_factory=dict)
+    judged: str = ""
 
     def make_selectors(
         self, resources: Resources, memo: MutableMapping[str, Any], *, required: Required | None = None
@@ -271,6 +278,7 @@ def experiment_of(
         lines=lines,
         metrics_named="metrics" in data,
         groups=(content.groups if isinstance(content, ExperimentFile) else None) or {},
+        judged=content.judged if isinstance(content, ExperimentFile) else "",
     )
     return experiment, sorted(faults, key=lambda fault: fault.line)
 

@@ -6,7 +6,7 @@ import os.path
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -23,15 +23,15 @@ from ctxbench.io.console import nothing_said
 from ctxbench.io.errors import Fault, InputError, Message, ParameterError, UserError, suggest
 from ctxbench.io.files import cache_dir, file_name
 from ctxbench.io.rows import YamlForm
-from ctxbench.model.arrays import FactCodes, IntArray
-from ctxbench.model.items import Catalog, Item
+from ctxbench.model.arrays import FactCodes, Grade, IntArray
+from ctxbench.model.items import Item
 from ctxbench.model.strategies import Analyses, Step
 from ctxbench.pipelines.fits import calibration_faults, fit_notices
 from ctxbench.pipelines.pipeline import Pipeline
 from ctxbench.search.chunking import js_trim
 from ctxbench.search.embedders import Embedder, open_embedder
 from ctxbench.search.resources import LocalResources, local_resources
-from ctxbench.search.tokens import TokenCounter, open_counter
+from ctxbench.search.tokens import Cl100kCounter, O200kCounter, TokenCounter, open_counter
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -49,7 +49,8 @@ class Prepared:
         metrics: parsed.
         embedder: not loaded yet.
         counter: counts prompt tokens.
-        item_tokens: prompt tokens of every item that is there by dataset, each of shape (n_items,).
+        counted: prompt tokens of every item that is there by dataset, each of shape (n_items,); empty where the counter
+            takes long and can count any item: then those that are offered are counted in time.
         groups: by dataset and name, the number of the group of every item, each of shape (n_items,).
     """
 
@@ -62,8 +63,14 @@ class Prepared:
     metrics: tuple[Metric, ...]
     embedder: Embedder
     counter: TokenCounter
-    item_tokens: Mapping[str, IntArray]
+    counted: Mapping[str, IntArray]
     groups: Mapping[str, Mapping[str, IntArray]]
+
+    @cached_property
+    def item_tokens(self) -> Mapping[str, IntArray]:
+        """Prompt tokens of every item that is there by dataset, each of shape (n_items,)."""
+        catalogs = {name: dataset.current_catalog for name, dataset in self.datasets.items()}
+        return self.counted or {name: count_tokens(self.counter, catalog) for name, catalog in catalogs.items()}
 
     def resources(self, *, progress: Callable[[int, int], None] | None = None) -> LocalResources:
         """Resources over the vector store of this machine."""
@@ -118,7 +125,7 @@ def prepare(
     counted = {
         name: form.attempt(partial(count_tokens, counter, dataset.current_catalog), "tokens")
         for name, dataset in datasets.items()
-        if counter is not None
+        if counter is not None and not isinstance(counter, O200kCounter | Cl100kCounter)
     }
     groups = {
         name: {
@@ -147,7 +154,7 @@ def prepare(
         metrics=with_groups(parse_metrics(experiment.metrics), experiment.groups),
         embedder=embedder,
         counter=counter,
-        item_tokens={name: counts for name, counts in counted.items() if counts is not None},
+        counted={name: counts for name, counts in counted.items() if counts is not None},
         groups=groups,
     )
 
@@ -186,7 +193,7 @@ def datasets_of_run(folder: Path, opened: Mapping[str, Dataset] = MappingProxyTy
         except UserError as error:
             result.faults.append(Message("gate.run-dataset-unreadable", dataset=name, run=folder, error=error))
             continue
-        result.opened[name] = dataset
+        result.opened[name] = dataset.judged_by(str(manifest["experiment"].get("judged", "")))
         if (now := result.asked[name].hash) != about["hash"]:
             hashes = {"hash": now[:12], "run_hash": str(about["hash"])[:12]}
             result.faults.append(Message("gate.run-dataset-changed", dataset=name, run=folder, **hashes))
@@ -201,7 +208,8 @@ def asked_queries(dataset: Dataset, manifest: Mapping[str, Any]) -> Dataset:
     """
     experiment = manifest["experiment"]
     split, sample = str(experiment.get("split", "")), int(experiment.get("sample", 0))
-    return select_queries(dataset, split=split, sample=sample, seed=int(experiment["seed"]))
+    judged = dataset.judged_by(str(experiment.get("judged", "")))
+    return select_queries(judged, split=split, sample=sample, seed=int(experiment["seed"]))
 
 
 def _short(path: Path) -> Path:
@@ -304,7 +312,8 @@ class _ExperimentForm(YamlForm):
     def dataset(self, index: int, name: str, opening: Callable[[str], Dataset]) -> _OpenDataset | None:
         """One of the datasets, cut to the split and the sample."""
         experiment, where = self.experiment, ("datasets", index)
-        full = selected = self.attempt(partial(opening, name), *where)
+        full = self.attempt(partial(opening, name), *where)
+        full = selected = None if full is None else full.judged_by(experiment.judged)
         if selected is not None and experiment.split:
             selected = self.attempt(partial(selected.split, experiment.split), "split")
         of_split = selected
@@ -315,7 +324,10 @@ class _ExperimentForm(YamlForm):
             return None
         if not len(selected.measured()):
             command = shlex.join(["ctxbench", "data", "label", name])
-            self.fault(Message("evaluation.dataset-without-labels", dataset=selected.name, command=command), *where)
+            message = Message("evaluation.dataset-without-labels", dataset=selected.name, command=command)
+            if any(label.grade == Grade.HELPFUL for label in selected.labels):
+                message = Message("evaluation.dataset-only-helpful", dataset=selected.name)
+            self.fault(message, *where)
         return _OpenDataset(
             selected=selected,
             full=full,
@@ -435,10 +447,10 @@ def _drawn(selected: Dataset, full: Dataset, folder: Path) -> int:
     return sum(query.id in weights for query in selected.judged().queries)
 
 
-def count_tokens(counter: TokenCounter, catalog: Catalog) -> IntArray:
-    """Prompt tokens of every item, shape (n_items,).
+def count_tokens(counter: TokenCounter, items: Sequence[Item]) -> IntArray:
+    """Prompt tokens of items, shape (n_items,).
 
     Raises:
         UserError: the counter has no count for an item.
     """
-    return counter.count(catalog.ids, [item.prompt_text for item in catalog])
+    return counter.count([item.id for item in items], [item.prompt_text for item in items])

@@ -45,11 +45,15 @@ class Joined:
         in_session, added: True where a row of the prompts was held by the session, or was added by the selector: found
             or expanded to.
         n_added: how many items the selector added to each query.
+        trec: whether labels are judged as trec_eval does: every relevant item is a group of its own, the session meets
+            none, and ranking metrics are 0 for a query whose labels have no relevant item.
     """
 
     def __init__(self, evidence: Evidence) -> None:
         self.evidence, self.labels, offered = evidence, evidence.judgments, evidence.offered
         self.n = self.labels.n_queries
+        self.trec = self.labels.gain is not None
+        self.label_gain = self.labels.grade if self.labels.gain is None else self.labels.gain
         tables = [self.labels.item, offered.item]
         if evidence.rankings is not None:
             tables.append(evidence.rankings.item)
@@ -129,8 +133,8 @@ class Joined:
 
     @cached_property
     def session_met(self) -> BoolArray:
-        """True for each group with an item in the session."""
-        return self._touched(self.in_session)
+        """True for each group with an item in the session; trec_eval knows no session."""
+        return self._touched(self.in_session & (not self.trec))
 
     @cached_property
     def open_need(self) -> FloatArray:
@@ -183,6 +187,11 @@ class Joined:
         return self._grade_of(*self._ranked[2:])
 
     @cached_property
+    def rank_gain(self) -> IntArray:
+        """The gain of each ranked row in nDCG, 0 or less if it has none."""
+        return _take(self.label_gain, self._ranked[2]) if self.trec else self.rank_grade
+
+    @cached_property
     def first_rank(self) -> FloatArray:
         """The rank at which each group is first met, infinite if never."""
         group = self._group_of(*self._ranked[2:])
@@ -195,15 +204,17 @@ class Joined:
     def label_free(self) -> BoolArray:
         """True for each label whose item the session does not hold, or not enough of it."""
         free = np.ones(len(self.label_query), dtype=np.bool_)
+        if self.trec:
+            return free
         enough = self.evidence.offered.enough
         label = self._offered_label[self.in_session if enough is None else self.in_session & enough]
         free[label[label >= 0]] = False
         return free
 
     def ideal_gain(self, k: int) -> FloatArray:
-        """Sum of grade / log2(rank + 1) in the first k ranks of the best ranking of each query's labels."""
+        """Sum of gain / log2(rank + 1) in the first k ranks of the best ranking of each query's labels."""
         useful = self.label_free & (self.labels.grade >= Grade.HELPFUL)
-        query, grade = self.label_query[useful], self.labels.grade[useful]
+        query, grade = self.label_query[useful], self.label_gain[useful]
         by_grade = np.lexsort((-grade, query))
         query, grade = query[by_grade], grade[by_grade]
         rank = np.arange(1, len(query) + 1) - np.searchsorted(query, query)
@@ -231,14 +242,20 @@ class RolledUp(Joined):
         labels, offered, rankings = joined.labels, joined.evidence.offered, joined.evidence.rankings
         if rankings is None:
             raise RuntimeError("groups were ranked without rankings")
-        label_start, label = _best_rows(labels.start, group_of[labels.item], -labels.grade)
+        label_start, label = _best_rows(labels.start, group_of[labels.item], -joined.label_gain)
         offered_start, row = _best_rows(offered.start, group_of[offered.item], offered.origin)
         ranked_start, ranked = _best_rows(rankings.start, group_of[rankings.item], np.arange(len(rankings.item)))
         grade, item = labels.grade[label], group_of[labels.item[label]]
         group = np.where(grade == Grade.REQUIRED, np.arange(len(label)), -1)
         super().__init__(
             Evidence(
-                judgments=Judgments(start=label_start, item=item, grade=grade, group=group),
+                judgments=Judgments(
+                    start=label_start,
+                    item=item,
+                    grade=grade,
+                    group=group,
+                    gain=joined.label_gain[label] if joined.trec else None,
+                ),
                 offered=OfferedItems(start=offered_start, item=group_of[offered.item[row]], origin=offered.origin[row]),
                 rankings=Rankings(start=ranked_start, item=group_of[rankings.item[ranked]], given=rankings.given),
             )
@@ -382,6 +399,13 @@ def abstention(j: Joined) -> FloatArray:
 # Ranking metrics
 
 
+def _mask_ranking(j: Joined, value: FloatArray, applies: BoolArray) -> FloatArray:
+    """NaN where a ranking metric does not apply; trec_eval measures every query that has labels."""
+    if not j.trec:
+        return _mask(value, j.has_ranking & applies)
+    return _mask(np.where(applies, value, 0.0), j.has_ranking & (np.diff(j.labels.start) > 0))
+
+
 def _groups_met(j: Joined, k: int) -> FloatArray:
     """How many groups of each query are met by the session or in the first k ranks."""
     return j.total(j.group_query[j.session_met | (j.first_rank <= k)])
@@ -389,12 +413,12 @@ def _groups_met(j: Joined, k: int) -> FloatArray:
 
 def comp_at(j: Joined, k: int) -> FloatArray:
     """1 where every required group is held by the session or met in the first k ranks."""
-    return _mask((_groups_met(j, k) == j.need).astype(np.float64), j.has_ranking & (j.need > 0))
+    return _mask_ranking(j, (_groups_met(j, k) == j.need).astype(np.float64), j.need > 0)
 
 
 def recall_at(j: Joined, k: int) -> FloatArray:
     """Groups held by the session or met in the first k ranks / groups required."""
-    return _mask(_ratio(_groups_met(j, k), j.need), j.has_ranking)
+    return _mask_ranking(j, _ratio(_groups_met(j, k), j.need), j.need > 0)
 
 
 def _first_open(j: Joined) -> FloatArray:
@@ -406,13 +430,13 @@ def _first_open(j: Joined) -> FloatArray:
 
 def success_at(j: Joined, k: int) -> FloatArray:
     """1 where an open group is met in the first k ranks."""
-    return _mask((_first_open(j) <= k).astype(np.float64), j.has_ranking & (j.open_need > 0))
+    return _mask_ranking(j, (_first_open(j) <= k).astype(np.float64), j.open_need > 0)
 
 
 def reciprocal_rank(j: Joined, k: int) -> FloatArray:
     """1 / the first rank at which an open group is met, 0 if that is beyond k."""
     first = _first_open(j)
-    return _mask(np.where(first <= k, 1.0 / first, 0.0), j.has_ranking & (j.open_need > 0))
+    return _mask_ranking(j, np.where(first <= k, 1.0 / first, 0.0), j.open_need > 0)
 
 
 def average_precision(j: Joined, k: int) -> FloatArray:
@@ -427,20 +451,21 @@ def average_precision(j: Joined, k: int) -> FloatArray:
     query, rank = query[by_rank], rank[by_rank]
     number = np.cumsum(firsts(query, rank))
     n_met = number - number[np.searchsorted(query, query)] + 1
-    return _mask(_ratio(j.total(query, n_met / rank), j.open_need), j.has_ranking)
+    return _mask_ranking(j, _ratio(j.total(query, n_met / rank), j.open_need), j.open_need > 0)
 
 
 def precision_at(j: Joined, k: int) -> FloatArray:
     """Items of grade >= 1 in the first k ranks / k."""
     relevant = (j.rank <= k) & (j.rank_grade >= Grade.HELPFUL)
-    return _mask(j.total(j.rank_query[relevant]) / k, j.has_ranking & (j.open_need > 0))
+    return _mask_ranking(j, j.total(j.rank_query[relevant]) / k, j.open_need > 0)
 
 
 def ndcg(j: Joined, k: int) -> FloatArray:
-    """Sum of grade / log2(rank + 1) in the first k ranks / the same of the best ranking of the labels."""
-    relevant = (j.rank <= k) & (j.rank_grade >= Grade.HELPFUL)
-    dcg = j.total(j.rank_query[relevant], j.rank_grade[relevant] / np.log2(j.rank[relevant] + 1.0))
-    return _mask(_ratio(dcg, j.ideal_gain(k)), j.has_ranking)
+    """Sum of gain / log2(rank + 1) in the first k ranks / the same of the best ranking of the labels."""
+    relevant = (j.rank <= k) & (j.rank_gain > 0)
+    dcg = j.total(j.rank_query[relevant], j.rank_gain[relevant] / np.log2(j.rank[relevant] + 1.0))
+    ideal = j.ideal_gain(k)
+    return _mask_ranking(j, _ratio(dcg, ideal), ideal > 0)
 
 
 def chance_at(j: Joined, k: int) -> FloatArray:
@@ -458,4 +483,4 @@ def chance_at(j: Joined, k: int) -> FloatArray:
     for i in range(int(required.max(initial=0))):
         left = np.maximum(pool - k - i, 0.0)
         miss = np.where(i < required, miss * left / np.maximum(pool - i, 1.0), miss)
-    return _mask(1.0 - miss, j.has_ranking & (j.open_need > 0))
+    return _mask_ranking(j, 1.0 - miss, j.open_need > 0)

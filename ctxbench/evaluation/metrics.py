@@ -430,7 +430,8 @@ class Metric:
     def ir_measures(self) -> str | None:
         """The name of the equal measure of ir-measures 0.4 where no alternatives are labelled; None = has none.
 
-        Of groups it is that over the qrels and the run of groups.
+        Of groups it is that over the qrels and the run of groups. Where labels are judged as trec_eval does, the
+        measure that is called as the metric is equal, with alternatives, too.
         """
         form = self.declaration.ir_measures
         return f"{form}@{self.k}" if form and self.k else form

@@ -20,7 +20,7 @@ from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.queries import group_pairs
 from ctxbench.evaluation.answers import Labels, Part, Slice, StoredAnswers, select_answers
 from ctxbench.evaluation.experiment import code_hash, git_commit, machine, versions
-from ctxbench.evaluation.inputs import Prepared
+from ctxbench.evaluation.inputs import Prepared, count_tokens
 from ctxbench.evaluation.metric_kernels import Joined
 from ctxbench.evaluation.metrics import FORBIDDEN_OFFERED, Metric, evaluate, forbidden_counts, unavailable
 from ctxbench.evaluation.run_folder import FORMAT, MEANING, RunFolder, content_key
@@ -71,8 +71,8 @@ class DatasetRun:
         self.values_key = content_key(
             [str(metric) for metric in self.metrics],
             prepared.experiment.groups,
+            *filter(None, [self.dataset.judged_as]),
             prepared.counter.name,
-            prepared.item_tokens[name].tolist(),
             code_hash(),
         )
         self._offered_by: dict[str, StoredAnswers] = {}  # finished parts whose sizes others take
@@ -83,6 +83,7 @@ class DatasetRun:
             MEANING,
             self.dataset.hash,
             [query.id for query in self.dataset.queries],  # the hash is the same in any order, answers are not
+            *filter(None, [self.dataset.judged_as]),  # the oracle answers by what is required
             selector.describe(),
             None if external else [code_hash(), versions()],
         )
@@ -195,9 +196,20 @@ class DatasetRun:
 
     @cached_property
     def labels(self) -> Labels:
-        """The labels that every selector's answers are compared with; made once."""
-        labels = Labels.of(self.dataset, self.prepared.item_tokens[self.name], self.resources.text_tokens)
+        """The labels that every selector's answers are compared with; made once.
+
+        Token counts are those of `_count_offered` so far.
+        """
+        counts = self.prepared.counted.get(self.name, np.full(len(self.dataset.catalog), -1, dtype=np.int64))
+        labels = Labels.of(self.dataset, counts, self.resources.text_tokens)
         return replace(labels, groups=self.prepared.groups[self.name])
+
+    def _count_offered(self, answers: Slice) -> None:
+        """Count the tokens of the items that answers offer, each once."""
+        counts, candidates = self.labels.item_tokens, answers.candidates
+        offered = np.unique(candidates.item[candidates.chosen])
+        new = offered[counts[offered] < 0]
+        counts[new] = count_tokens(self.prepared.counter, [self.dataset.catalog[item] for item in new.tolist()])
 
     def _part(self, name: str, answers: StoredAnswers) -> Part:
         values, reasons, forbidden = self._measured(answers)
@@ -223,6 +235,7 @@ class DatasetRun:
         reasons: dict[Metric, str] = {}
         forbidden = np.zeros(len(self.dataset.catalog), dtype=np.int64)
         for block in answers.blocks():
+            self._count_offered(block)
             evidence = self.labels.evidence(block, first=first)
             joined = Joined(evidence)
             for metric, column in measured(metrics, evidence, block, joined=joined).items():
@@ -460,6 +473,7 @@ def manifest(prepared: Prepared, selectors: Mapping[str, Selector], *, commit: s
             "metrics": [str(metric) for metric in prepared.metrics],
             "metrics_named": experiment.metrics_named,
             **({"groups": dict(experiment.groups)} if experiment.groups else {}),
+            **({"judged": experiment.judged} if experiment.judged else {}),
         },
         "datasets": {
             name: {

@@ -17,6 +17,7 @@ For paired comparisons, position i of both arrays is the same query.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from statistics import NormalDist
@@ -362,8 +363,8 @@ class Comparison:
         p: two-sided p-value of the paired test; 1 if nothing differs.
         p_holm: `p` corrected for the other comparisons made with it; `p` itself if there are none.
         test: which test.
-        p_floor: the smallest p-value that the random sign flips can give, below which the true one may lie; 0 for an
-            exact test.
+        p_floor: the smallest p-value that the random sign flips can count; 0 for an exact test. A `p` of no more is a
+            bound, below which the true one may lie.
         p_holm_at_floor: whether `p_holm` is an upper bound of the true one, because a p-value that it is made of is at
             its floor.
         alpha: what `p_holm` is compared with.
@@ -397,7 +398,7 @@ class Comparison:
     @property
     def p_at_floor(self) -> bool:
         """True if no random flip was as extreme as the observed one, so that the true p-value is at most `p`."""
-        return self.p_floor > 0.0 and self.p == self.p_floor
+        return 0.0 < self.p <= self.p_floor
 
     @property
     def significant(self) -> bool:
@@ -520,8 +521,10 @@ def sign_flip(differences: npt.ArrayLike, *, resamples: int = RESAMPLES, seed: i
     """Two-sided p-value of a mean difference, by flipping the signs of the paired differences.
 
     All flips are tried with up to 20 differences that are not 0 (zeros change nothing); with more, `resamples`
-    random ones, and the p-value is (1 + those as extreme) / (1 + resamples). On differences of -1, 0 and 1 the
-    exact form is the exact McNemar test.
+    random ones, and the p-value is (1 + those as extreme) / (1 + resamples). Where none is as extreme, it is at most
+    2 exp(-(sum of differences)^2 / (2 sum of squares)), Hoeffding's bound of the exact p-value, so that large effects
+    differ, and stay significant among thousands of comparisons. On differences of -1, 0 and 1 the exact form is the
+    exact McNemar test.
 
     Args:
         differences: shape (n,), finite. Empty or all 0: the p-value is 1.
@@ -529,7 +532,8 @@ def sign_flip(differences: npt.ArrayLike, *, resamples: int = RESAMPLES, seed: i
         seed: of the flips; equal seeds give equal p-values, whatever the order of the differences and
             whichever side is taken from the other.
 
-    Source: Fisher, The Design of Experiments, 1935; the added one: Phipson and Smyth, 2010.
+    Source: Fisher, The Design of Experiments, 1935; the added one: Phipson and Smyth, 2010; the bound: Hoeffding,
+        Probability inequalities for sums of bounded random variables, JASA 58, 1963.
     """
     if resamples < 100:
         raise ParameterError(f"resamples must be at least 100, got {resamples}")
@@ -551,11 +555,12 @@ def sign_flip(differences: npt.ArrayLike, *, resamples: int = RESAMPLES, seed: i
         drawn = rng.integers(0, 256, (min(_RESAMPLED_ROWS, resamples - first), width), dtype=np.uint8)
         sums = 2.0 * (np.unpackbits(drawn, axis=1, count=len(size)) @ size) - size.sum()
         hits += int(np.count_nonzero(np.abs(sums) >= extreme))
-    return (1 + hits) / (1 + resamples)
+    bound = 1.0 if hits else max(2.0 * math.exp(-(extreme**2) / (2.0 * float(size @ size))), sys.float_info.min)
+    return min((1 + hits) / (1 + resamples), bound)
 
 
 def sign_flip_floor(differences: npt.ArrayLike, *, resamples: int = RESAMPLES) -> float:
-    """The smallest p-value that `sign_flip` can give with random flips; 0 where it tries all flips.
+    """The smallest p-value that random flips of `sign_flip` can count; 0 where it tries all flips.
 
     Args:
         differences: as `sign_flip` takes them.

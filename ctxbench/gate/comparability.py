@@ -431,6 +431,9 @@ def _missing_metrics(base: SelectorSnapshot, head: SelectorSnapshot, settings: C
             metrics=" and ".join(prices),
             fix=_renewal_hint(base),
         )
+    judged_as = ["" if side.judged is None else side.judged.judged_as for side in (base, head)]
+    if judged_as[0] != judged_as[1]:
+        yield Message("gate.judged-otherwise", base=base.source, head=head.source, fix=_renewal_hint(base))
     for metric in settings.metrics:
         missing = [side.source for side in (base, head) if not set(metric.parts) <= side.metrics.keys()]
         if len(missing) == 1:

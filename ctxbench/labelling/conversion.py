@@ -400,23 +400,23 @@ NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 @lru_cache(maxsize=4096)
-def _plain_names(names: tuple[str, ...]) -> dict[str, str]:
+def _plain_names(names: tuple[str, ...]) -> dict[str, list[str]]:
     """The names of fields by their form in `_FIELDS`, which is the same for `_id` and `id`."""
-    return {snake(name).strip("_"): name for name in sorted(names, reverse=True)}
+    return group_pairs((snake(name).strip("_"), name) for name in sorted(names))
 
 
 @lru_cache(maxsize=4096)
-def _candidates(role: str, name: str, names: tuple[str, ...]) -> list[str]:
-    """The names of a row that a field may have, likeliest first."""
+def field_columns(role: str, name: str, names: tuple[str, ...]) -> list[str]:
+    """The columns of a row that may hold a field, likeliest first: `_id` or `docno` for the `id` of `documents`."""
     plain = _plain_names(names)
-    return [plain[theirs] for theirs in _FIELDS[role][name] if theirs in plain]
+    return [column for theirs in _FIELDS[role][name] for column in plain.get(theirs, ())]
 
 
 def _key(data: Mapping[str, Any], role: str, name: str, names: Mapping[str, str]) -> str | None:
     """What a row calls a field, by the user's names or `_FIELDS`; None if it is missing or null."""
     if name in names and value_at(data, names[name]) is not None:
         return names[name]
-    return next((key for key in _candidates(role, name, tuple(data)) if data[key] is not None), None)
+    return next((key for key in field_columns(role, name, tuple(data)) if data[key] is not None), None)
 
 
 def role_of(values: Sequence[Any], names: Mapping[str, str] = NO_NAMES) -> str:
@@ -700,7 +700,7 @@ class CollectionReader:
         stated = paths if len(paths) > 1 else self.roles.get("labels", ())  # queries in one file are of every split
         for row in self.rows["labels"]:
             query, document = (self.text(row, "labels", name) for name in ("query", "document"))
-            has_scores = _candidates("labels", "score", tuple(row.data)) or "score" in self.names
+            has_scores = field_columns("labels", "score", tuple(row.data)) or "score" in self.names
             score = self.value(row.data, "labels", "score") if has_scores else 1
             split = _split_of_path(row.path) if row.path in stated else ""
             if (match := _WHOLE.fullmatch(str(score))) is None:

@@ -31,7 +31,7 @@ from typing import Any
 from ctxbench.catalogs.instructions import rule_files
 from ctxbench.catalogs.snapshots import SnapshotPart
 from ctxbench.catalogs.tool_lists import OTHER_NAMES, is_tool_list, read_tool_list
-from ctxbench.datasets.dataset import SPLITS, Dataset, select_queries, split_of
+from ctxbench.datasets.dataset import SPLITS, TREC, Dataset, select_queries, split_of
 from ctxbench.datasets.layout import CARD
 from ctxbench.datasets.queries import DatasetQuery, Label, group_labels, group_pairs, minimal_groups, read_query
 from ctxbench.evaluation.answers import Slice, StoredAnswers, run_rows
@@ -546,8 +546,9 @@ def not_held(dataset: Dataset) -> dict[str, int]:
 
 
 def judged_queries(dataset: Dataset) -> set[str]:
-    """The queries with labels in qrels: fully labelled ones with required items."""
-    return {label.query for label in dataset.labels if label.grade == Grade.REQUIRED} - set(dataset.unlabelled)
+    """The queries with labels in qrels: fully labelled, with a required item, or with any label as trec_eval judges."""
+    least = Grade.IRRELEVANT if dataset.judged_as == TREC else Grade.REQUIRED
+    return {label.query for label in dataset.labels if label.grade >= least} - set(dataset.unlabelled)
 
 
 def _corpus_rows(dataset: Dataset, *, plain: bool) -> Iterator[dict[str, Any]]:

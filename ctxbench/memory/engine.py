@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ctxbench.api.selectors import ByFunction, EmbedderGiven, Ranker, embedder_name
+from ctxbench.api.selectors import EmbedderGiven, Ranker, embedder_name
 from ctxbench.io.cache import ProcessLock
 from ctxbench.io.errors import (
     EmbeddingError,
@@ -43,6 +43,7 @@ from ctxbench.search.embedders import Embedder, Vectors, open_embedder
 from ctxbench.search.resources import LocalResources, local_resources
 from ctxbench.search.tokens import BUDGET, open_counter
 from ctxbench.selectors.definitions import find_definition
+from ctxbench.selectors.external import Rerank
 
 EMBEDDING, SEARCH, STORAGE, VALIDATION = "embedding_error", "search_error", "storage_error", "validation_error"
 TEMPLATE = "template_not_found"
@@ -551,7 +552,7 @@ class ContextEngine:
         if options.relationships:
             steps.append(links_step(options.depth))
         if ranker is not None:
-            steps.append(Step("rank", name, ByFunction(ranker, _results_of, keeps=SIMILARITY)))
+            steps.append(Step("rank", name, Rerank(ranker, keeps=SIMILARITY, results=_results_of)))
         return replace(pipeline, refine=tuple(steps))
 
     def _template(self, options: ContextOptions) -> tuple[str, str | Mapping[str, Any]]:

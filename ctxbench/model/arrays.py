@@ -438,6 +438,8 @@ class Judgments:
         via: `Via`, shape (n_labels,); direct where not given.
         complete: False where not all required items of the query are known, shape (n_queries,): only metrics that are
             declared `partial` apply to it. None = all are known.
+        gain: of each label in nDCG, shape (n_labels,), where labels are judged as trec_eval does. None = the grade,
+            where they are judged as ctxbench does.
 
     Raises:
         ParameterError: shapes differ, a grade is unknown, a required item has no group, another has one, or an
@@ -450,9 +452,10 @@ class Judgments:
     group: IntArray
     via: IntArray | None = None
     complete: BoolArray | None = None
+    gain: IntArray | None = None
 
     def __post_init__(self) -> None:
-        _validate(self, "judgments", "item", "grade", "group", "via")
+        _validate(self, "judgments", "item", "grade", "group", "via", "gain")
         if self.complete is not None and self.complete.shape != (self.n_queries,):
             raise ParameterError(f"judgments: complete has shape {self.complete.shape}, expected ({self.n_queries},)")
         wrong = (self.grade < Grade.IRRELEVANT) | (self.grade > Grade.REQUIRED)
@@ -476,6 +479,7 @@ class Judgments:
             group=self.group[rows],
             via=None if self.via is None else self.via[rows],
             complete=None if self.complete is None else self.complete[queries],
+            gain=None if self.gain is None else self.gain[rows],
         )
 
 

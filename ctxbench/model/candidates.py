@@ -67,13 +67,16 @@ Value: TypeAlias = int | float | str
 
 TEXT = "text"  # the code of a rule that was stored as a sentence, before rules were codes
 NOT_CHOSEN, AS_MANY_AS, SHOWN_TOO_LITTLE = "not_chosen", "as_many_as", "shown_too_little"
+BY_FUNCTION = "function"
+"""The code of the rule that excludes what a function from Python does not offer."""
 _WITHOUT_A_STEP = {
     TEXT: "{text}",
     NOT_CHOSEN: "ranked by the selector, not chosen",
     SHOWN_TOO_LITTLE: "only a part of it is shown, without what the query needs",
     AS_MANY_AS: "beyond as many items as {selector} offers",
+    BY_FUNCTION: "left out by {function}",
 }
-"""The words of rules that no step makes."""
+"""The words of rules that no registered step makes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "planned": "ctxbench.pipelines.strategies.files:PlannedFiles",
         "entry_points": "ctxbench.pipelines.strategies.files:EntryPoints",
         "random": "ctxbench.pipelines.strategies.retrieve:Random",
-        "run": "ctxbench.selectors.external:ExternalRun",
+        "run": "ctxbench.selectors.selector:ExternalRun",
         "similar": "ctxbench.pipelines.strategies.files:Similar",
     },
     "feature": {
@@ -379,10 +379,16 @@ def parameters(step: Any) -> dict[str, Any]:
 
 
 def serialised_parameters(step: Any) -> dict[str, Any]:
-    """The parameters in a step's description: all but those that were added `later` and have their default."""
+    """The parameters in a step's description: all but those that were added `later` and have their default.
+
+    A value that JSON cannot hold is written by the function in its field's metadata, `written`.
+    """
     came_later = {f.name: f.default for f in dataclasses.fields(step) if f.metadata.get("later")}
+    written = {f.name: f.metadata["written"] for f in dataclasses.fields(step) if "written" in f.metadata}
     return {
-        name: value for name, value in parameters(step).items() if name not in came_later or value != came_later[name]
+        name: written[name](value) if name in written else value
+        for name, value in parameters(step).items()
+        if name not in came_later or value != came_later[name]
     }
 
 

@@ -174,6 +174,21 @@ class Pipeline(Described):
             raise PipelineError(faults)
         return cls(analyse, retrieve, refine, formatter)
 
+    def __rshift__(self, following: Any) -> Pipeline:
+        """The pipeline with another step behind its last one; a format ends it.
+
+        Args:
+            following: a step, or its name, or `{name: parameters}`.
+
+        Raises:
+            PipelineError: as `of` with the same steps.
+        """
+        has_format = self.format != _Builder([]).step("format", registry.DEFAULTS["format"], ())
+        stages = {"analyse": self.analyse, "retrieve": self.retrieve, "refine": [*self.refine], "format": self.format}
+        if isinstance(following, Step) and following.kind == "format" and not has_format:
+            return Pipeline.of({**stages, "format": following})
+        return Pipeline.of({**stages, "refine": [*self.refine, *([self.format] if has_format else []), following]})
+
     @property
     def ranks(self) -> bool:
         """Whether the retriever ranks, or a rank step does."""
@@ -247,6 +262,20 @@ class Pipeline(Described):
         return cast("Sequence[Prompt]", self.format.call(outcome.query, outcome.candidates, resources))
 
 
+class ChainedStep(Step):
+    """A step that `>>` makes pipelines of: `bm25 >> rerank(f) >> first(5)`."""
+
+    def __rshift__(self, following: Any) -> Pipeline:
+        """The pipeline of this step and the one behind it; an analysis comes before what retrieves.
+
+        Raises:
+            PipelineError: as `Pipeline.of` with the same steps.
+        """
+        if self.kind == "analyse":
+            return Pipeline.of({"analyse": self, "retrieve": following})
+        return cast("Pipeline", Pipeline.of({"retrieve": self}) >> following)
+
+
 def _with_notes(table: Candidates, query: Query) -> Candidates:
     """Candidates with all notes, each given a query, so that a batch can be joined with others later."""
     notes = (*query.notes, *table.notes)
@@ -302,7 +331,14 @@ class _Builder:
     faults: list[SpecFault]
 
     def step(self, kind: str, spec: Any, path: tuple[str | int, ...]) -> Step | None:
-        step = spec if isinstance(spec, Step) else self._registered(kind, spec, path)
+        if _COMBINED.get(type(spec), ("",))[0] == kind and len(path) == 1 + (kind == "refine"):
+            return cast("Step", spec)  # a stage of another pipeline, which was checked
+        # plain steps, so that equal pipelines are equal however they were written
+        step = (
+            self._try(path, lambda: Step(spec.kind, spec.name, spec.call))
+            if isinstance(spec, Step)
+            else self._registered(kind, spec, path)
+        )
         kinds = registry.REFINE_KINDS if kind == "refine" else (kind,)
         if step is not None and step.kind not in kinds:
             expected = " or ".join(kinds)
@@ -350,7 +386,10 @@ class _Builder:
         sources = spec["merge"]
         if isinstance(sources, list):
             labels = [
-                str(next(iter(source))) if isinstance(source, Mapping) and source else str(source) for source in sources
+                source.name
+                if isinstance(source, Step)
+                else str(next(iter(source)) if isinstance(source, Mapping) and source else source)
+                for source in sources
             ]
             if twice := sorted({label for label in labels if labels.count(label) > 1}):
                 names = ", ".join(map(repr, twice))

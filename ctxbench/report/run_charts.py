@@ -219,8 +219,8 @@ def trade_off(
     obstacles = _draw_front(ax, front, lower=x.declaration.better == "lower")
     place_labels(ax, _joint(named, numbered=numbered), obstacles=obstacles)
     loose = any(_is_dotted(estimate.interval) for name in near for estimate in drawn[name])
-    ax.set_xlabel(_metric_title(x, log=logs[0]) + _LOOSE * loose)
-    ax.set_ylabel(_metric_title(y, log=logs[1]))
+    titles = [wording.axis_title(metric) + ", logarithmic" * log for metric, log in zip(metrics, logs, strict=True)]
+    ax.set(xlabel=titles[0] + _LOOSE * loose, ylabel=titles[1])
 
 
 def _joint(named: Sequence[tuple[tuple[float, float], str, str, Any]], *, numbered: bool) -> list[PointLabel]:
@@ -320,12 +320,6 @@ def _scale_metric(axis: Any, metric: Metric, values: Sequence[float]) -> bool:
     log = not percent and bool(values) and min(values) > 0 and max(values) / min(values) > LOG_FROM
     mark_numbers(axis, percent=percent, log=log)
     return log
-
-
-def _metric_title(metric: Metric, *, log: bool) -> str:
-    unit = wording.unit(metric)
-    named = f"{metric}, %" if unit == "%" else f"{metric} per query" if unit else str(metric)
-    return f"{named}, logarithmic" if log else named
 
 
 def _is_dotted(interval: Interval) -> bool:

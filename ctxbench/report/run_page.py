@@ -578,6 +578,7 @@ def _details(manifest: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str
         ("split", str(experiment.get("split") or "all queries")),
         ("sample", f"at most {int(sample):,} queries a dataset" if sample else "none: every query"),
         ("seed", str(experiment["seed"])),
+        *([("labels judged as", "trec_eval does")] if experiment.get("judged") else []),
         ("commit", str(manifest.get("git") or "not known")),
         ("format of the run folder", str(manifest.get("format", ""))),
     ]

@@ -441,6 +441,7 @@ def table_notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[
         *_methods(figures),
         *([loose] if _any_loose(dataset, figures) else []),
         *_comparison_note(dataset),
+        *judged_note(summary.manifest),
         *_counted_queries(summary, dataset),
         *_worst_scopes(dataset),
         *_forbidden(dataset),
@@ -448,6 +449,15 @@ def table_notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[
         *_failures(dataset),
         *_selector_notes(dataset),
     )
+
+
+def judged_note(manifest: Mapping[str, Any]) -> list[str]:
+    """That labels are judged as trec_eval does; empty where they are judged as usual."""
+    text = (
+        "Labels are judged as trec_eval does: every item of grade 1 or 2 is required, also in place of its "
+        "alternatives, and an item without a label is irrelevant."
+    )
+    return [text] if manifest["experiment"].get("judged") else []
 
 
 def _counted_queries(summary: RunSummary, dataset: DatasetSummary) -> Iterator[str]:

@@ -1,12 +1,14 @@
-"""A run on the console, as Markdown and as CSV; latency on the console."""
+"""A run on the console, as Markdown and as CSV; its tables for papers; latency on the console."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise, product
 from typing import IO, TYPE_CHECKING, Any
 
 from rich import box
@@ -22,7 +24,6 @@ from ctxbench.evaluation.runner import Quantiles
 from ctxbench.evaluation.statistics import Comparison, Estimate
 from ctxbench.io.console import is_plain, show_tables
 from ctxbench.io.errors import count, one_line
-from ctxbench.model.arrays import Grade
 from ctxbench.model.registry import pipelines_in
 from ctxbench.model.resources import EMBEDDER, kind_of
 from ctxbench.model.strategies import built_step
@@ -36,7 +37,9 @@ from ctxbench.report.run_tables import (
     column_words,
     comparison_table,
     glance,
+    judged_note,
     run_answer,
+    selector_titles,
     table_notes,
     with_titles,
 )
@@ -288,6 +291,7 @@ def _common(manifest: Mapping[str, Any], metrics: Iterable[Metric]) -> Iterator[
         drawn = f"groups whole, drawn by hash with seed {manifest['experiment']['seed']}"
         yield f"* Sample: at most {sample:,} queries a dataset, {drawn}; the headings say how many of how many."
     yield "* Values are means over queries with their 95% intervals; what the model then calls is not measured."
+    yield from (f"* {note}" for note in judged_note(manifest))
     yield f"* Columns. {escaped(column_words((str(metric), metric) for metric in metrics))}"
     for name in manifest["selectors"]:
         about, values = about_selector(manifest, name)
@@ -329,8 +333,7 @@ def _about(summary: DatasetSummary, dataset: Dataset) -> Iterator[str]:
 
 def _requirements(dataset: Dataset) -> int:
     """How many requirements the queries that are measured with have, alternatives counted once."""
-    required = [label for label in dataset.judged().labels if label.grade == Grade.REQUIRED]
-    return len({(label.query, label.alternatives or label.item.id) for label in required})
+    return sum(map(len, dataset.judged().required.values()))
 
 
 def _texts(notes: Any) -> Iterable[str]:
@@ -384,6 +387,168 @@ def _table(
     lines = [map(escaped, head), ["---", *(rule for _ in head[1:])]]
     lines += [[f"**{inline(name)}**" if name in bold else inline(name), *map(inline, cells)] for name, *cells in rows]
     return [f"| {' | '.join(line)} |" for line in lines]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A mean in a table for a paper.
+
+    Attributes:
+        value: as text; `-` without one.
+        interval: as text, or empty.
+        star: whether it differs significantly from that of the baseline.
+        bold: whether no other value of its column is better.
+    """
+
+    value: str
+    interval: str
+    star: bool
+    bold: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureTable:
+    """A table for a paper: a row per selector, a column per dataset and metric.
+
+    Attributes:
+        groups: by dataset, how many columns it has; a table of one dataset does not show them.
+        heads: of the columns.
+        rows: by selector, one figure per column.
+        notes: what its marks mean, each a sentence.
+    """
+
+    groups: Mapping[str, int]
+    heads: tuple[str, ...]
+    rows: Mapping[str, tuple[Figure, ...]]
+    notes: tuple[str, ...]
+
+    def latex(self, *, caption: str | None = None, label: str | None = None) -> str:
+        """The table as the package booktabs sets it, with its notes below; a float if it has a caption or a label."""
+        cells = {name: [_latex_figure(figure) for figure in figures] for name, figures in self.rows.items()}
+        lines = [_latex_row(["selector", *map(_latex, self.heads)]), r"\midrule"]
+        lines += [_latex_row([_latex(name), *figures]) for name, figures in cells.items()]
+        if len(self.groups) > 1:
+            ends = list(accumulate(self.groups.values(), initial=1))
+            rules = [f"\\cmidrule(lr){{{first + 1}-{last}}}" for first, last in pairwise(ends)]
+            groups = [f"\\multicolumn{{{n}}}{{c}}{{{_latex(name)}}}" for name, n in self.groups.items()]
+            lines = [_latex_row(["", *groups]), " ".join(rules), *lines]
+        table = [
+            f"\\begin{{tabular}}{{l{'r' * len(self.heads)}}}",
+            r"\toprule",
+            *lines,
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+        if self.notes:
+            table.append(f"\\par\\smallskip{{\\footnotesize {_latex(' '.join(self.notes))}\\par}}")
+        if caption is not None or label is not None:
+            named = [f"\\{key}{{{text}}}" for key, text in (("caption", caption), ("label", label)) if text is not None]
+            table = [r"\begin{table}", r"\centering", *named, *table, r"\end{table}"]
+        return "\n".join([*table, ""])
+
+    def markdown(self) -> str:
+        """The table as GitHub shows it, with its notes below."""
+        datasets = [f"{name}: " if len(self.groups) > 1 else "" for name, n in self.groups.items() for _ in range(n)]
+        heads = ["selector", *(f"{dataset}{head}" for dataset, head in zip(datasets, self.heads, strict=True))]
+        lines = [map(escaped, heads), ["---", *("---:" for _ in self.heads)]]
+        lines += [[inline(name), *map(_markdown_figure, figures)] for name, figures in self.rows.items()]
+        notes = [f"\n{escaped(' '.join(self.notes))}"] if self.notes else []
+        return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), *notes, ""])
+
+
+def figure_table(
+    summary: RunSummary,
+    metrics: Sequence[Metric],
+    comparisons: Mapping[tuple[str, str, str], Comparison],
+    *,
+    base: str,
+    bold: bool,
+    intervals: bool,
+) -> FigureTable:
+    """Make a table for a paper.
+
+    Args:
+        summary: of the run.
+        metrics: of the columns, the same for each dataset.
+        comparisons: by dataset, selector and metric, with `base`; corrected together. Empty: no stars.
+        base: the baseline.
+        bold: whether the best values of a column are bold; values that look the same are equally good.
+        intervals: whether intervals are shown.
+    """
+    titles, rows = selector_titles(summary.manifest), defaultdict[str, list[Figure]](list)
+    for dataset, metric in product(summary.datasets, metrics):
+        name, estimates = str(metric), {row.selector: row.estimates.get(str(metric)) for row in dataset.selectors}
+        values = [estimate.value for estimate in estimates.values() if estimate is not None and estimate.n]
+        best = (max if metric.declaration.better == "higher" else min)(values, default=math.nan)
+        for selector, estimate in estimates.items():
+            compared = comparisons.get((dataset.dataset, selector, name))
+            value = wording.NONE if estimate is None else wording.number(metric, estimate.value)
+            figure = Figure(
+                value=value,
+                interval="" if estimate is None or not intervals else wording.estimate_interval(metric, estimate),
+                star=compared is not None and compared.significant,
+                bold=bold and value != wording.NONE and value == wording.number(metric, best),
+            )
+            rows[titles[selector]].append(figure)
+    return FigureTable(
+        groups={dataset.dataset: len(metrics) for dataset in summary.datasets},
+        heads=tuple(map(wording.axis_title, metrics)) * len(summary.datasets),
+        rows={title: tuple(figures) for title, figures in rows.items()},
+        notes=(
+            *_figure_notes(rows, comparisons, titles[base], [str(metric) for metric in metrics]),
+            *judged_note(summary.manifest),
+        ),
+    )
+
+
+def _figure_notes(
+    rows: Mapping[str, Sequence[Figure]],
+    comparisons: Mapping[tuple[str, str, str], Comparison],
+    base: str,
+    metrics: Sequence[str],
+) -> Iterator[str]:
+    """What the marks of a table for a paper mean."""
+    figures = [figure for row in rows.values() for figure in row]
+    if comparisons:
+        tests = wording.listed(sorted({comparison.test for comparison in comparisons.values()}))
+        alpha = max(comparison.alpha for comparison in comparisons.values())
+        family = f", Holm's correction over all {len(comparisons)} comparisons" if len(comparisons) > 1 else ""
+        yield f"* differs significantly from {base} (p \u2264 {alpha:g}; {tests}, query by query{family})."
+        untested = [name for name in metrics if name not in {metric for _, _, metric in comparisons}]
+        yield from [f"Not compared: {wording.listed(untested)}."] if untested else []
+    if any(figure.bold for figure in figures):
+        yield "The best of each column is bold."
+    if any(figure.interval for figure in figures):
+        yield "In brackets: 95% intervals."
+    if any(wording.has_loose(figure.interval) for figure in figures):
+        yield f"{wording.LOOSE_LEGEND}."
+
+
+def _latex_figure(figure: Figure) -> str:
+    value = f"\\textbf{{{_latex(figure.value)}}}" if figure.bold else _latex(figure.value)
+    return f"{value}{'$^{*}$' * figure.star}{f' ({_latex(figure.interval)})' if figure.interval else ''}"
+
+
+def _markdown_figure(figure: Figure) -> str:
+    value = f"**{inline(figure.value)}**" if figure.bold else inline(figure.value)
+    return f"{value}{inline('*') * figure.star}{f' ({inline(figure.interval)})' if figure.interval else ''}"
+
+
+_LATEX = str.maketrans(
+    {sign: f"\\{sign}" for sign in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\n": " "}
+    | {"<": "$<$", ">": "$>$", "|": "$|$", wording.MINUS: "$-$", wording.DASH: "--", "\u221e": r"$\infty$"}
+    | {"\u2264": r"$\leq$", "[": "{[}", "*": "{*}"}  # the end of a row takes a star and brackets for its own
+)
+
+
+def _latex(text: str) -> str:
+    """A text in which nothing is a command of LaTeX."""
+    return text.translate(_LATEX)
+
+
+def _latex_row(cells: Iterable[str]) -> str:
+    return rf"{' & '.join(cells)} \\"
 
 
 HEAD = (

@@ -148,12 +148,6 @@ _SHAPES = {
     EVERYTHING: "cross",
     TUNED: "ring",
 }
-_AXES = {
-    COMPLETENESS: "completeness, % of queries",
-    RECALL: "recall, % of required items",
-    TOKENS: "prompt tokens per query",
-    ITEMS: "items per query",
-}
 _LINES = (
     " A thick line, the front, has the best settings of a selector, with 95% intervals; a thin line has the first n "
     "items of its ranking."
@@ -254,7 +248,7 @@ def _thinned(line: tuple[FloatArray, ...], x: Scale, y: Scale, rings: Sequence[R
 
 
 def _scale(metric: Metric, values: Sequence[float]) -> Scale:
-    title = _AXES.get(metric, str(metric))
+    title = wording.axis_title(metric)
     return shares(title, values or [0.0]) if wording.unit(metric) == "%" else amounts(title, values)
 
 
@@ -268,9 +262,8 @@ def _marks(dataset: DatasetTuning, across: Metric, up: Metric) -> Iterator[Ring]
             sides = [tuning_tables.estimate_text(result.tuning, metric) for metric in (up, across)]
             figures = f"{sides[0]}{unit} {up}, {sides[1]} "
             name = f"{'recommended: ' * (result.role == RECOMMENDED)}{tuning_tables.short_text(result.name, _NAME)}"
-            yield Ring(
-                f"{name}: {figures}{_AXES.get(across, across)}", x, y, tag[result.name], name, _SHAPES[result.role]
-            )
+            text = f"{name}: {figures}{wording.axis_title(across)}"
+            yield Ring(text, x, y, tag[result.name], name, _SHAPES[result.role])
 
 
 def _points(trace: Trace, across: Metric, up: Metric) -> tuple[FloatArray, ...]:
@@ -401,7 +394,7 @@ def cells(heat: MeanGrid, metric: str, chosen: SettingResult | None, *, limit: i
     pale = float(finite[finite >= finite.max() / 2].min()) if share and len(finite) else None
     below = f" (all up to {format_value(pale)} in one shade)" if pale is not None and pale > finite.min() else ""
     return HeatMap(
-        title=_AXES.get(parse_metric(metric), metric) + below,
+        title=wording.axis_title(parse_metric(metric)) + below,
         x=heat.x,
         y=heat.y,
         xs=[_short(heat.xs[i]) for i in columns],

@@ -61,6 +61,12 @@ def unit(metric: Metric) -> str:
     return "%" if metric.declaration.scale in ("yes/no", "share") else metric.declaration.unit
 
 
+def axis_title(metric: Metric) -> str:
+    """A metric and what its numbers count, as on axes: `completeness, %`, `tokens per query`, `BoR@5`."""
+    counted = unit(metric)
+    return f"{metric}, %" if counted == "%" else f"{metric} per query" if counted else str(metric)
+
+
 def points(metric: Metric) -> str:
     """What differences of a metric count."""
     return "points" if unit(metric) == "%" else unit(metric)

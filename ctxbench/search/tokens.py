@@ -213,7 +213,7 @@ class _EncodingCounter:
         counts = self._cache.get(self.name, distinct) if self._cache else {}
         if new := [text for text in distinct if text not in counts]:
             count = encoding_count(self.name)
-            counted = {text: count(text) for text in new}
+            counted = {text: count(text) for text in sorted(new)}  # versions of a file follow each other
             if self._cache:
                 self._cache.put(self.name, counted)
             counts = {**counts, **counted}

@@ -19,7 +19,7 @@ Modules:
     definition: A selector definition: a pipeline with named parameters, and tuned presets of it.
     definitions: Selectors by name or file: definitions in YAML, presets files, and specs of an experiment.
     explain: Explain one request: every candidate with its scores, chunks and exclusion rule.
-    external: External selectors by file of answers, callable, command or HTTP, with cached answers.
+    external: External selectors by file of answers, callable, command or HTTP, with cached answers; steps by functions.
     http: An HTTP endpoint as a selector, with its limits, headers and key.
     protocol: JSON messages between ctxbench and external selectors, and candidates from their answers.
     selector: The selector protocol, parameters of selectors, and selectors that run a pipeline.

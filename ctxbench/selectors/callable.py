@@ -8,7 +8,6 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
-import json
 import os
 import secrets
 import signal
@@ -22,10 +21,11 @@ from importlib.machinery import SourceFileLoader
 from numbers import Integral, Real
 from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
-from typing import Any, BinaryIO, NoReturn, TextIO, cast
+from typing import Any, BinaryIO, NamedTuple, NoReturn, TextIO, cast
 
 from ctxbench.io.errors import Message, ParameterError, check_choice, raise_first
 from ctxbench.io.files import read_bytes
+from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch
 from ctxbench.selectors.protocol import (
     SENDS,
@@ -34,6 +34,7 @@ from ctxbench.selectors.protocol import (
     Waiting,
     by_catalog,
     catalog_items,
+    item_row,
     quoted,
     request_body,
     shown_path,
@@ -333,8 +334,13 @@ def _plain(value: Any) -> Any:
     """A value as JSON would hold it, so that to read it later runs none of the user's code."""
     if type(value) in _PLAIN:
         return value
-    if isinstance(value, Mapping):
-        return {_plain(key) if isinstance(key, _PLAIN) else _Shown(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, dict | Mapping):
+        return {  # without a call for each text: rows of items have little else
+            key if type(key) is str else _plain(key) if isinstance(key, _PLAIN) else _Shown(key): entry
+            if type(entry) is str
+            else _plain(entry)
+            for key, entry in value.items()
+        }
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, Real):
@@ -366,10 +372,11 @@ class CallableSource(Source):
     """Calls `function(request, items)` once per request, or `function(requests, items)` once per batch.
 
     `request` is a fresh dict (`request_body`). `items` is what the request may see: the same list at every call for
-    requests that see the same, one after the other, so that an index of it can be kept. It must not be changed, and a
-    change makes every query that was asked with it an error. What
-    the function prints goes to standard error. It returns the ids chosen, best first (or rows of id and score), or
-    an answer as a dict, in which `query` may be left out. There is no time limit: use a command for that.
+    requests that see the same, one after the other, so that an index of it can be kept. An item may be
+    the same dict in several lists. Neither may be changed, and a change makes every query that was asked with that list
+    an error. What the function prints goes to standard error. It returns the ids chosen, best first (or rows
+    of id and score), or an answer as a dict, in which `query` may be left out. There is no time limit: use a command
+    for that.
     """
 
     def __init__(
@@ -396,16 +403,7 @@ class CallableSource(Source):
             ParameterError: it cannot be called so.
         """
         check_choice("send", send, SENDS)
-        raise_first(
-            (
-                not callable(function) or inspect.isclass(function),
-                f"callable must be a function or an object that can be called, got {function!r}",
-            ),
-            (
-                inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function),
-                "callable must be a plain function, got an async one; wrap it in asyncio.run",
-            ),
-        )
+        check_function(function)
         self._function = function
         self._send, self._batch = send, batch
         self._base = Path.cwd() if base is None else base
@@ -413,7 +411,7 @@ class CallableSource(Source):
         self._description = _described(function, spec or _spec_of(function), self._source, self._base)
         self._catalog = ""
         self._items: list[Any] | None = None
-        self._items_hash = ""
+        self._rows = _ItemRows()
         self._waiting: Waiting | None = None
 
     def describe(self) -> dict[str, Any]:
@@ -437,13 +435,11 @@ class CallableSource(Source):
     def _ask_with(self, catalog: str, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
         """Ask one or more requests that get the same catalog, of this hash."""
         if self._catalog != catalog:
-            # Through JSON, so that the function never holds a part of the catalog itself.
-            self._items = json.loads(json.dumps(catalog_items(batch, rows[0], self._send)))
-            self._items_hash = _hash(self._items)
+            self._items = self._rows.of_request(batch, rows[0], self._send)
             self._catalog = catalog
         replies = self._ask_all(batch, rows) if self._batch else [self._ask_one(batch, row) for row in rows]
-        if _hash(self._items) != self._items_hash:
-            self._catalog = ""
+        if not self._rows.unchanged(self._items):
+            self._catalog, self._rows = "", _ItemRows()
             return [RawAnswer(error=Message("selectors.callable-changed-items"))] * len(rows)
         return replies
 
@@ -481,6 +477,49 @@ class CallableSource(Source):
             return RawAnswer(error=f"the callable raised {_message(error)}{where}")
         finally:
             self._waiting = None
+
+
+class _Row(NamedTuple):
+    """An item as a function gets it, and an equal dict that it does not get, by which a change is seen."""
+
+    item: Item
+    shown: dict[str, Any]
+    copy: dict[str, Any]
+
+
+class _ItemRows:
+    """The items of catalogs that differ by little, as a function gets them: each is made a dict once.
+
+    To compare lists of dicts with their copies costs less than a thousandth of a hash over them, since both hold the
+    same text objects.
+    """
+
+    def __init__(self) -> None:
+        self._catalog: Catalog | None = None
+        self._rows: dict[int, _Row] = {}  # by the id of the item's object, which lives as long as its row
+        self._copies: list[Any] | None = None
+
+    def of_request(self, batch: Batch, row: int, send: str) -> list[Any] | None:
+        """What the function gets of the catalog of a request."""
+        if self._catalog is not batch.catalog:
+            self._catalog = batch.catalog
+            present = set(map(id, batch.catalog))
+            self._rows = {key: row for key, row in self._rows.items() if key in present}
+        self._copies = catalog_items(batch, row, send, row_of=lambda item: self._row(item).copy)
+        return catalog_items(batch, row, send, row_of=lambda item: self._row(item).shown)
+
+    def _row(self, item: Item) -> _Row:
+        if (row := self._rows.get(id(item))) is None:
+            copy = _plain(item_row(item))
+            row = self._rows[id(item)] = _Row(item, shown=_plain(copy), copy=copy)
+        return row
+
+    def unchanged(self, items: list[Any] | None) -> bool:
+        """Whether the list that `of_request` returned last is as it was."""
+        try:
+            return bool(items == self._copies)
+        except Exception:  # noqa: BLE001 - of a value that the function put there
+            return False
 
 
 _PREFIX = "ctxbench_selector_"
@@ -607,6 +646,39 @@ def _importable(folder: Path) -> None:
         sys.path.append(name)
 
 
+def check_function(function: object) -> None:
+    """Check that something can be called as a plain function.
+
+    Raises:
+        ParameterError: it is none, or a class or a coroutine function.
+    """
+    raise_first(
+        (
+            not callable(function) or inspect.isclass(function),
+            f"callable must be a function or an object that can be called, got {function!r}",
+        ),
+        (
+            inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function),
+            "callable must be a plain function, got an async one; wrap it in asyncio.run",
+        ),
+    )
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """Module and name of a function, or of the class of an object that can be called."""
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{getattr(named, '__module__', None) or ''}:{named.__qualname__}"
+
+
+def function_code(function: Callable[..., Any]) -> str:
+    """The name of a function, and a hash of its file and of the modules that were imported from beside it.
+
+    Each call gives another hash for a function that no module holds by its name: what is in it cannot be known.
+    """
+    description = _described(function, _spec_of(function), _source_of(function), Path.cwd())
+    return f"{description['callable']} {_hash([description])[:16]}"
+
+
 def _source_of(function: Callable[..., Any]) -> Path | None:
     named = inspect.unwrap(function)
     try:
@@ -635,9 +707,8 @@ def _described(function: Callable[..., Any], spec: str | None, source: Path | No
         module_file = getattr(sys.modules.get(target), "__file__", None)
         file = Path(module_file) if module_file else None
     if file is None or not file.is_file():
-        named = function if hasattr(function, "__qualname__") else type(function)
         return {
-            "callable": f"{getattr(named, '__module__', None) or ''}:{named.__qualname__}",
+            "callable": function_name(function),
             "unnamed": Message("selectors.callable-without-name", id=secrets.token_hex(8)),
         }
     if target.startswith(_PREFIX) or target.endswith(".py"):
@@ -679,7 +750,3 @@ def _location(error: BaseException, source: Path | None, base: Path, *, imported
 def _installed(file: str) -> bool:
     roots = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     return file.startswith("<") or any(map(Path(file).is_relative_to, roots))
-
-
-def _hash(items: list[Any] | None) -> str:
-    return hashlib.sha256(json.dumps(items, sort_keys=True, default=repr).encode()).hexdigest()

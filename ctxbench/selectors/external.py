@@ -1,4 +1,4 @@
-"""External selectors by file of answers, callable, command or HTTP, with cached answers, and external runs as steps."""
+"""External selectors by file of answers, callable, command or HTTP, with cached answers; steps by functions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import threading
 import time
 import typing
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from functools import cached_property
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, ClassVar, TypeAlias, cast
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -34,23 +35,21 @@ from ctxbench.io.errors import (
     UserError,
     check_range,
     merge_equal_faults,
-    none_found,
     raise_faults,
-    suggest,
 )
 from ctxbench.io.files import cache_dir, make_folder, read_bytes, readable
-from ctxbench.io.rows import read_run
 from ctxbench.io.secrets import shown_arguments, shown_url
-from ctxbench.model.arrays import falling
-from ctxbench.model.candidates import Candidates
+from ctxbench.model.arrays import BoolArray, FloatArray, IntArray, firsts
+from ctxbench.model.candidates import BY_FUNCTION, Candidates, Rule, reranked
 from ctxbench.model.formats import Source as Origin
 from ctxbench.model.formats import validate
-from ctxbench.model.items import Catalog
 from ctxbench.model.requests import Batch, Query
 from ctxbench.model.resources import Resources
-from ctxbench.model.strategies import Strategy
+from ctxbench.model.strategies import Strategy, later
+from ctxbench.pipelines.features import RETRIEVED
 from ctxbench.search.chunking import js_trim
-from ctxbench.selectors.callable import CallableSource, load_callable
+from ctxbench.search.dense import DEPTH, ranked_by
+from ctxbench.selectors.callable import CallableSource, function_code, function_name, load_callable
 from ctxbench.selectors.protocol import (
     EXTERNAL_BLOCKS,
     MOST_REPEATS,
@@ -589,75 +588,150 @@ def _offer(answer: Answer) -> tuple[Any, ...]:
     return (answer.item, answer.score, answer.chosen, answer.ranked)
 
 
-_GIVEN = "sha256:"  # how `file` begins where a run was given in Python
+ResultsOf: TypeAlias = Callable[[Query, Candidates, int], Sequence[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
-class ExternalRun(Strategy):
-    """The ranking that another program made: a run in TREC's format, or one given in Python (`ctxbench.answers`).
+class ByFunction(Strategy):
+    """What steps share that a function of Python decides: it is called once per request.
 
     Attributes:
-        file: the run, a line `query Q0 document rank score tag` for each item; a document is the id of an item, or a
-            name that no other item has. Of a run given in Python it is the run's hash.
-
-    Items rank by score, of equal scores the greater document id first, as trec_eval has it. What the request may not
-    get is left out. A query that the run does not have has no candidates. Cost: linear in the ranked items. Source:
-    the format of trec_eval.
+        function: the function; descriptions have its name, and in `code` a hash of its file.
     """
 
-    file: str
-
-    @classmethod
-    def of(cls, rankings: Mapping[str, Sequence[tuple[str, float]]]) -> ExternalRun:
-        """A run from (document, score) by query, best first."""
-        digest = hashlib.sha256(repr(sorted(rankings.items())).encode("utf-8", "surrogatepass")).hexdigest()
-        run = cls(f"{_GIVEN}{digest}")
-        vars(run)["rankings"] = rankings
-        return run
+    function: Callable[..., Any] = field(metadata={"written": function_name})
 
     @cached_property
-    def rankings(self) -> Mapping[str, Sequence[tuple[str, float]]]:
-        """(document, score) by query, best first."""
-        return read_run(self.file)
+    def code(self) -> str:
+        """The name of the function and a hash of its file; see `function_code`."""
+        return function_code(self.function)
 
-    @property
-    def documents(self) -> list[str]:
-        """Every ranked document once, in the order of the run."""
-        return list(dict.fromkeys(document for ranking in self.rankings.values() for document, _ in ranking))
+    def ask(self, query: Query, request: int, read: Callable[[Any, Any], Any], *arguments: Any) -> Any:
+        """What the function returns for a request.
 
-    @property
-    def content(self) -> str | None:
-        """SHA-256 of the file; None for a run given in Python."""
-        return None if self.file.startswith(_GIVEN) else hashlib.sha256(read_bytes(self.file)).hexdigest()
-
-    def check(self, catalog: Catalog, resources: Resources) -> None:  # noqa: ARG002
-        """Check that a ranked document is in the catalog.
+        Args:
+            query, request: of which request.
+            read: makes an array of it; called with what the function returns, and its last argument.
+            arguments: of the function, which gets copies.
 
         Raises:
-            StorageError, InputError: the file cannot be read, or is no run.
-            ParameterError: none is.
+            SelectorError: it fails, or `read` does; names the query.
         """
-        if not any(document in catalog.named for document in self.documents):
-            raise ParameterError(none_found(self.documents, "ranked documents", "the catalog", catalog.ids))
+        try:
+            return read(self.function(*map(copy, arguments)), arguments[-1])
+        except Exception as error:
+            reason = error if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            values = {"function": function_name(self.function), "query": query.batch.ids[request], "reason": reason}
+            raise SelectorError(Message("selectors.function-failed", **values)) from error
 
-    def __call__(self, query: Query, resources: Resources) -> Candidates:  # noqa: ARG002
-        """Take the ranking of every request.
 
-        Raises:
-            SelectorError: a ranked document is no item.
-        """
-        batch, positions = query.batch, query.batch.catalog.named
-        requests, items, scores = [], [], [np.empty(0)]
-        for row, request in enumerate(batch.requests):
-            ranking: dict[int, float] = {}
-            for document, score in self.rankings.get(request.id, ()):
-                if document not in positions:
-                    values = {"document": document, "query": request.id, "hint": suggest(document, positions)}
-                    raise SelectorError(Message("pipelines.run-item-unknown", **values))
-                ranking.setdefault(positions[document], score)  # the id and the name may both be ranked
-            requests += [row] * len(ranking)
-            items += list(ranking)
-            scores.append(falling(np.array(list(ranking.values()), dtype=np.float64)))
-        request_rows, item = np.array(requests, dtype=np.int64), np.array(items, dtype=np.int64)
-        rows = batch.eligible.cells(request_rows, item)
-        return Candidates.build(len(batch), request_rows[rows], item[rows], score=np.concatenate(scores)[rows])
+def _numbers(answer: Any, results: Sized, *, skip: bool = False) -> FloatArray:
+    """Finite numbers, one per result, shape (n_results,).
+
+    Raises:
+        ParameterError: it is something else; with `skip`, None and NaN are NaN.
+    """
+    values = np.asarray(answer, dtype=np.float64)
+    wrong = np.isinf(values) if skip else ~np.isfinite(values)
+    if values.shape != (len(results),):
+        raise ParameterError(Message("selectors.function-shape", n=len(results), shape=values.shape))
+    for index in np.flatnonzero(wrong).tolist():
+        raise ParameterError(Message("selectors.function-number", value=values[index], n=index + 1))
+    return values
+
+
+def _by_order(answer: Any, results: Sequence[Any]) -> FloatArray:
+    """The numbers of a `Ranker`, or those of the order that it returns, shape (n_results,)."""
+    answer = list(answer)
+    order = {id(result): -index for index, result in enumerate(answer)}
+    reordered = order.keys() == set(map(id, results))
+    return _numbers([order[id(result)] for result in results] if reordered else answer, results)
+
+
+def _offered(answer: Any, scores: Sized) -> BoolArray:
+    """Which of the candidates are offered, shape (n,), from their number or a mask.
+
+    Raises:
+        ParameterError: it is neither.
+    """
+    offered = np.asarray(answer)
+    if offered.shape == () and offered.dtype.kind in "iu" and offered >= 0:
+        offered = np.arange(len(scores)) < offered
+    if offered.shape != (len(scores),) or offered.dtype.kind != "b":
+        raise ParameterError(Message("selectors.function-cut", n=len(scores), got=answer))
+    return offered
+
+
+@dataclass(frozen=True)
+class Rerank(ByFunction):
+    """Orders what is offered to a request by the scores of a function; what it does not score comes behind.
+
+    Attributes:
+        top: how many it scores, the first ones; 0 = all.
+        keeps: the column that keeps the scores before.
+        results: for a `Ranker`, from query, candidates and the index of a request to its results, one per offered row,
+            in order; None = the function takes texts.
+    """
+
+    top: int = 0
+    keeps: str = later(RETRIEVED)
+    results: ResultsOf | None = field(default=None, metadata={"later": True})
+    orders: ClassVar[bool] = True
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"top": (0, math.inf)}
+
+    def __call__(self, query: Query, candidates: Candidates, _: Resources) -> Candidates:
+        """Replace the scores by those of the function."""
+        score, searched = candidates.score.copy(), candidates.tier > 0
+        all_rows = candidates.by_request(searched)
+        for request, offered in candidates.by_request(candidates.chosen & searched).items():
+            rows = offered[: self.top or None]
+            score[rows] = scores = self._scores(query, candidates, request, rows)
+            rest = np.setdiff1d(all_rows[request], rows)
+            ranks = np.cumsum(firsts(candidates.tier[rest], candidates.score[rest]))  # equal ones stay equal
+            score[rest] = scores.min() - max(1.0, abs(scores.min())) * ranks / len(all_rows[request])
+        before = candidates.columns.get(self.keeps, candidates.score)
+        return reranked(candidates.with_columns(**{self.keeps: before}), score)
+
+    def _scores(self, query: Query, candidates: Candidates, request: int, rows: IntArray) -> FloatArray:
+        """The scores of some offered rows of a request, shape (n_rows,)."""
+        if self.results is not None:
+            return cast("FloatArray", self.ask(query, request, _by_order, self.results(query, candidates, request)))
+        texts = tuple(query.batch.catalog[item].search_text for item in candidates.item[rows].tolist())
+        return cast("FloatArray", self.ask(query, request, _numbers, query.batch.requests[request].text, texts))
+
+
+@dataclass(frozen=True)
+class RetrieveByFunction(ByFunction):
+    """Finds the items to which a function gives a score.
+
+    Attributes:
+        depth: how many items are found for a request, >= 1.
+    """
+
+    depth: int = DEPTH
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {"depth": (1, math.inf)}
+
+    def __call__(self, query: Query, _: Resources) -> Candidates:
+        """Score what each request may get."""
+        batch = query.batch
+        texts = [item.search_text for item in batch.catalog]
+        scores = np.full((len(batch), len(texts)), np.nan)
+        for request, mask in enumerate(batch.eligible):
+            if mask.any():
+                texts_allowed = tuple(text for text, allowed in zip(texts, mask.tolist(), strict=True) if allowed)
+                scores[request, mask] = self.ask(
+                    query, request, partial(_numbers, skip=True), batch.requests[request].text, texts_allowed
+                )
+        return ranked_by(list(scores), ~np.isnan(scores), depth=self.depth)
+
+
+@dataclass(frozen=True)
+class CutByFunction(ByFunction):
+    """Offers as many items of a ranking, or those of them, as a function of their scores says."""
+
+    def __call__(self, query: Query, candidates: Candidates, _: Resources) -> Candidates:
+        """Exclude the others."""
+        out = np.zeros(len(candidates), dtype=np.bool_)
+        for request, rows in candidates.by_request(candidates.chosen & candidates.ranked).items():
+            out[rows] = ~self.ask(query, request, _offered, candidates.score[rows])
+        return candidates.exclude(out, Rule.of(BY_FUNCTION, function=function_name(self.function)))

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
@@ -27,10 +28,10 @@ from pydantic import ConfigDict, Field
 
 from ctxbench.io.errors import Message, SelectorError, suggest
 from ctxbench.io.rows import instant
-from ctxbench.model.arrays import BoolArray
+from ctxbench.model.arrays import BoolArray, owners
 from ctxbench.model.candidates import NOT_CHOSEN, Candidates, Rule
 from ctxbench.model.formats import FileModel, Texts, field_names
-from ctxbench.model.items import suggest_items
+from ctxbench.model.items import Item, suggest_items
 from ctxbench.model.requests import Batch, Filter
 from ctxbench.model.selection import concatenated, session_rows
 
@@ -314,30 +315,47 @@ def by_catalog(batch: Batch, rows: Iterable[int]) -> dict[str, list[int]]:
     return out
 
 
-def catalog_items(batch: Batch, row: int, send: str) -> list[Any] | None:
+def item_row(item: Item) -> dict[str, Any]:
+    """What an external selector gets of an item: its row without metadata, which a dataset may keep its labels in."""
+    return {key: value for key, value in item.as_row().items() if key != "metadata"}
+
+
+def catalog_items(
+    batch: Batch, row: int, send: str, *, row_of: Callable[[Item], dict[str, Any]] = item_row
+) -> list[Any] | None:
     """What an external selector gets of the catalog of one request; the same for all of one `catalog_hash`.
 
     Args:
         batch: the requests and the items. Those that are not enabled are left out, nobody may offer them; those that
             the request may not see, too, and the links that lead to them.
         row: of the request.
-        send: `items` for rows as in `corpus.jsonl` (without metadata, which a dataset may keep its labels in),
-            `ids` for the ids alone, `nothing` for None.
+        send: `items` for rows as in `corpus.jsonl`, `ids` for the ids alone, `nothing` for None.
+        row_of: makes the row of an item. It may return a dict that others have, too: none is changed here.
     """
     if send == "nothing":
         return None
-    visible = _visible_items(batch, row)
-    positions = range(len(batch.catalog)) if visible is None else np.flatnonzero(visible).tolist()
-    items = [batch.catalog[position] for position in positions if batch.catalog[position].enabled]
+    visible, catalog, facts = _visible_items(batch, row), batch.catalog, batch.catalog.facts
+    positions = range(len(catalog)) if visible is None else np.flatnonzero(visible).tolist()
+    enabled: dict[int, Item] = {position: item for position in positions if (item := catalog[position]).enabled}
     if send == "ids":
-        return [item.id for item in items]
-    rows = [{key: value for key, value in item.as_row().items() if key != "metadata"} for item in items]
-    if visible is not None:
-        ids = {batch.catalog.ids[position] for position in positions}
-        for entry in rows:
-            if links := [link for link in entry.pop("links", ()) if link["item"] in ids]:
-                entry["links"] = links
-    return rows
+        return [item.id for item in enabled.values()]
+    rows = list(map(row_of, enabled.values()))
+    if visible is None:
+        return rows
+    partly_linked = set(owners(facts.link_start)[~visible[facts.link_item]].tolist())
+    is_visible, start = visible[facts.link_item].tolist(), facts.link_start.tolist()
+    return [
+        _with_links(entry, is_visible[start[position] : start[position + 1]]) if position in partly_linked else entry
+        for position, entry in zip(enabled, rows, strict=True)
+    ]
+
+
+def _with_links(entry: dict[str, Any], is_visible: Sequence[bool]) -> dict[str, Any]:
+    """A copy of an item's row with some of its links."""
+    row = entry.copy()
+    if links := list(compress(row.pop("links"), is_visible)):
+        row["links"] = links
+    return row
 
 
 def catalog_message(batch: Batch, row: int, send: str) -> dict[str, Any] | None:

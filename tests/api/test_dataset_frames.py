@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -100,8 +101,9 @@ def test_a_column_that_a_frame_lacks_is_named():
     [
         ([{"query": "q1", "item": "ara"}], r"no item has the id or name 'ara' \(query 'q1'\); did you mean 'area' or"),
         ([{"query": "q9", "item": "area"}], "q9"),
-        ([{"query": "q1", "item": "area", "grade": 3}], "has score 3; expected 0 irrelevant"),
-        ([{"query": "q1", "item": "area", "score": 1}], "unknown field 'score'"),
+        ([{"query": "q1", "item": "area", "grade": 3}], r"numbers 3.*grades=\{3: \"required\"\}"),
+        ([{"query": "q1", "item": "area", "grade": "high"}], "high"),
+        ([{"query": "q1", "item": "area", "grads": 1}], "unknown field 'grads'; did you mean 'grade'"),
         ([{"query": "q1", "item": "area", "quote": "Volume"}], "Volume"),
     ],
 )
@@ -157,3 +159,231 @@ def test_what_is_computed_of_a_catalog_is_kept_with_it():
     assert list(more.cache.values()) == [resources]
     ctxbench.select("three", more, selector="bm25", embedder="hashing", counter="chars/4")
     assert len(more.cache) == 2
+
+
+# ------------------------------------------------------------------------------------- frames of search programs
+
+
+CORPUS = pd.DataFrame({"_id": ["d1", "d2", "d3"], "title": ["A", "B", ""], "text": ["alpha beta", "beta", "gamma"]})
+TOPICS = pd.DataFrame({"_id": ["q1", "q2"], "text": ["alpha", "gamma"]})
+QRELS = pd.DataFrame({"query-id": ["q1", "q2", "q2"], "corpus-id": ["d1", "d2", "d3"], "score": [1, 1, 2]})
+
+
+def grades(made):
+    return {(query, item): grade for query, item, grade in made.labels[["query", "item", "grade"]].values.tolist()}
+
+
+def test_frames_of_hugging_face_are_taken_as_they_are():
+    made = ctxbench.dataset(CORPUS.assign(url="u", metadata=[{"n": 1}] * 3), TOPICS.assign(title="t"), QRELS)
+    first = made.dataset.catalog[0]
+    assert (first.id, first.title, first.description, first.text) == ("reference:d1", "A", "A", "alpha beta")
+    assert dict(first.metadata) == {"n": 1, "url": "u"}
+    assert made.queries[["query", "text"]].values.tolist() == [["q1", "alpha"], ["q2", "gamma"]]
+    assert grades(made) == {("q1", "reference:d1"): 1, ("q2", "reference:d2"): 1, ("q2", "reference:d3"): 2}
+
+
+@pytest.mark.parametrize("document", ["_id", "id", "docno", "doc_id", "corpus-id", "docid"])
+@pytest.mark.parametrize("query", ["_id", "id", "qid", "query_id", "query-id"])
+def test_names_of_ids_need_no_renaming(document, query):
+    labels = {"query_id": ["q1", "q2"], "doc_id": ["d1", "d3"], "relevance": [1, 1]}
+    made = ctxbench.dataset(
+        CORPUS.rename(columns={"_id": document}), TOPICS.rename(columns={"_id": query}), labels_of(labels)
+    )
+    assert grades(made) == {("q1", "reference:d1"): 2, ("q2", "reference:d3"): 2}
+
+
+def labels_of(columns):
+    return pd.DataFrame(columns)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        ("query-id", "corpus-id", "score"),
+        ("query_id", "doc_id", "relevance"),
+        ("qid", "docno", "label"),
+        ("q_id", "doc_id", "score"),
+        ("query", "item", "grade"),
+        ("query", "doc_id", "grade"),
+    ],
+)
+def test_names_of_labels_need_no_renaming(columns):
+    rows = [["q1", "d1", 2], ["q1", "d2", 1], ["q2", "d3", 0]]
+    made = ctxbench.dataset(CORPUS, TOPICS, pd.DataFrame(rows, columns=columns))
+    assert grades(made) == {("q1", "reference:d1"): 2, ("q1", "reference:d2"): 1, ("q2", "reference:d3"): 0}
+
+
+def test_beside_an_id_the_column_query_is_the_text():
+    topics = pd.DataFrame({"qid": ["1"], "query": ["where"]})
+    labels = pd.DataFrame({"qid": ["1"], "query": ["where"], "docno": ["d1"], "label": [1]})
+    made = ctxbench.dataset(CORPUS, topics, labels)
+    assert made.queries[["query", "text"]].values.tolist() == [["1", "where"]]
+    assert grades(made) == {("1", "reference:d1"): 2}
+
+
+@pytest.mark.parametrize(
+    ("items", "queries", "labels", "columns"),
+    [
+        (CORPUS.assign(docno="x"), TOPICS, QRELS, ["_id", "docno"]),
+        (CORPUS, TOPICS.assign(qid="x"), QRELS, ["_id", "qid"]),
+        (CORPUS, TOPICS.assign(query="x"), QRELS, ["query", "text"]),
+        (CORPUS, TOPICS, QRELS.assign(relevance=1), ["relevance", "score"]),
+        (CORPUS, TOPICS, QRELS.assign(docno="d1"), ["corpus-id", "docno"]),
+    ],
+)
+def test_two_columns_for_one_field_are_an_error_that_names_them(items, queries, labels, columns):
+    with pytest.raises(InputError) as caught:
+        ctxbench.dataset(items, queries, labels)
+    (fault,) = caught.value.faults
+    assert all(column in fault.message for column in columns)
+
+
+def test_ids_are_texts_in_all_frames_and_zeros_in_front_count():
+    items = pd.DataFrame({"docno": [1, 2], "text": ["a", "b"]})
+    queries = pd.DataFrame({"qid": np.array([7, 8], dtype=np.int32), "query": ["a", "b"]})
+    labels = pd.DataFrame({"qid": [7.0, 8.0], "docno": ["1", "2"], "label": [1.0, 1.0]})
+    assert grades(ctxbench.dataset(items, queries, labels)) == {("7", "reference:1"): 2, ("8", "reference:2"): 2}
+    assert ctxbench.catalog([{"name": 1, "text": "a"}, {"name": "01", "text": "b"}]).ids == (
+        "reference:1",
+        "reference:01",
+    )
+    with pytest.raises(InputError, match="'01'"):
+        ctxbench.dataset(items, queries, labels.assign(docno=["01", "2"]))
+
+
+@pytest.mark.parametrize(
+    ("row", "item_id"),
+    [
+        ({"name": "a"}, "tool:a"),
+        ({"name": "a", "text": "b"}, "reference:a"),
+        ({"name": "a", "text": "b", "description": "c"}, "tool:a"),
+        ({"id": "a", "text": "b", "type": "rule"}, "rule:a"),
+        ({"id": "a", "text": "b", "type": "bridge"}, "reference:a"),
+        ({"id": "a", "name": "Paris", "text": "b"}, "reference:a"),
+        ({"id": "rule:a", "name": "a", "text": "b"}, "rule:a"),
+    ],
+)
+def test_what_has_a_text_is_a_reference(row, item_id):
+    assert ctxbench.catalog([row]).ids == (item_id,)
+
+
+def test_numbers_become_grades_by_name():
+    made = ctxbench.dataset(CORPUS, TOPICS, QRELS.assign(score=[3, 1, -1]), grades={3: "required", 1: 1})
+    assert grades(made) == {("q1", "reference:d1"): 2, ("q2", "reference:d2"): 1, ("q2", "reference:d3"): 0}
+    halves = QRELS.assign(score=["0.5", "1.0", "0"])
+    assert list(grades(ctxbench.dataset(CORPUS, TOPICS, halves, grades={0.5: "helpful", 1: "required"})).values()) == [
+        1,
+        2,
+        0,
+    ]
+    again = made.with_labels(QRELS.assign(score=5))
+    assert set(grades(again).values()) == {2}
+
+
+def test_binary_scores_are_required_and_binary_grades_are_what_they_say():
+    assert set(grades(ctxbench.dataset(CORPUS, TOPICS, QRELS.assign(score=1))).values()) == {2}
+    assert set(grades(ctxbench.dataset(CORPUS, TOPICS, QRELS.drop(columns="score"))).values()) == {2}
+    assert set(
+        grades(ctxbench.dataset(CORPUS, TOPICS, QRELS.rename(columns={"score": "grade"}).assign(grade=1))).values()
+    ) == {1}
+
+
+@pytest.mark.parametrize("scores", [[1, 2, 3], [0, 0, 0.5]])
+def test_numbers_that_are_no_grades_need_a_mapping(scores):
+    frame = QRELS.rename(columns={"score": "grade"}).assign(grade=scores)
+    with pytest.raises(InputError, match=f"{max(scores):g}.*grades="):
+        ctxbench.dataset(CORPUS, TOPICS, frame)
+    with pytest.raises(InputError, match=f"{max(scores):g}.*grades="):
+        ctxbench.dataset(CORPUS, TOPICS, frame, grades={17: "required"})
+
+
+@pytest.mark.parametrize("mapping", [{1: "needed"}, {1: 3}, {"one": 2}, ["required"]])
+def test_a_mapping_of_grades_is_checked(mapping):
+    with pytest.raises(ParameterError, match="required, helpful or irrelevant"):
+        ctxbench.dataset(CORPUS, TOPICS, QRELS, grades=mapping)
+
+
+class Polars:
+    """As a DataFrame of polars: its `to_dict` takes other arguments than that of pandas, and it yields columns."""
+
+    def __init__(self, frame):
+        self.columns, self._rows = list(frame), frame.to_dict("records")
+
+    def to_dicts(self):
+        return self._rows
+
+    def to_dict(self, *, as_series):
+        raise AssertionError(as_series)
+
+
+class HuggingFace:
+    """As a `datasets.Dataset`, which yields dicts."""
+
+    def __init__(self, frame):
+        self.column_names, self._rows = list(frame), frame.to_dict("records")
+
+    def __iter__(self):
+        return iter(self._rows)
+
+
+def arrow(frame):
+    return pytest.importorskip("pyarrow").Table.from_pandas(frame)
+
+
+@pytest.mark.parametrize("form", [Polars, HuggingFace, arrow])
+def test_frames_of_other_libraries(form):
+    made = ctxbench.dataset(form(CORPUS), form(TOPICS), form(QRELS))
+    assert made.dataset.hash == ctxbench.dataset(CORPUS, TOPICS, QRELS).dataset.hash
+    with pytest.raises(InputError, match="'item' is missing; the columns are query-id, score"):
+        ctxbench.dataset(form(CORPUS), form(TOPICS), form(QRELS[["query-id", "score"]]))
+
+
+def test_of_a_dict_of_splits_one_is_to_be_chosen():
+    with pytest.raises(ParameterError, match=r"queries .*train, test.*data\['train'\]"):
+        ctxbench.dataset(CORPUS, {"train": HuggingFace(TOPICS), "test": HuggingFace(TOPICS)}, QRELS)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet"])
+def test_tables_may_be_files(suffix, tmp_path):
+    paths = []
+    for name, frame in (("items", CORPUS), ("queries", TOPICS.assign(_id=["01", "2"])), ("qrels", QRELS)):
+        frame = frame.replace({"query-id": {"q1": "01", "q2": "2"}})
+        paths.append(tmp_path / f"{name}.{suffix}")
+        if suffix == "parquet":
+            pytest.importorskip("pyarrow")
+            frame.to_parquet(paths[-1])
+        elif suffix == "jsonl":
+            frame.to_json(paths[-1], orient="records", lines=True)
+        else:
+            frame.to_csv(paths[-1], index=False, sep="\t" if suffix == "tsv" else ",")
+    made = ctxbench.dataset(str(paths[0]), *paths[1:])
+    assert grades(made) == {("01", "reference:d1"): 1, ("2", "reference:d2"): 1, ("2", "reference:d3"): 2}
+    assert [item.text for item in made.dataset.catalog] == CORPUS["text"].tolist()
+
+
+def test_a_file_that_is_not_there_or_has_a_fault_is_named_with_its_line(tmp_path):
+    with pytest.raises(UserError, match=r"gone\.parquet"):
+        ctxbench.catalog(tmp_path / "gone.parquet")
+    (tmp_path / "qrels.csv").write_text("query-id,corpus-id,score\nq1,d1,1\nq1,d9,1\n", "utf-8")
+    with pytest.raises(InputError, match=r"'d9'.*qrels\.csv, line 3"):
+        ctxbench.dataset(CORPUS, TOPICS, tmp_path / "qrels.csv")
+
+
+def test_an_empty_cell_of_a_csv_file_is_a_missing_value(tmp_path):
+    (tmp_path / "items.csv").write_text("id,title,text\nd1,,a\nd2,B,\n", "utf-8")
+    (tmp_path / "queries.csv").write_text("query,text,needs\nq1,a,\nq2,b,nothing\n", "utf-8")
+    (tmp_path / "qrels.csv").write_text("query,item,grade\nq1,d1,\n", "utf-8")
+    made = ctxbench.dataset(*(tmp_path / f"{name}.csv" for name in ("items", "queries", "qrels")))
+    assert [(item.id, item.title, item.text) for item in made.dataset.catalog] == [
+        ("reference:d1", "", "a"),
+        ("reference:d2", "B", ""),
+    ]
+    assert [query.needs_nothing for query in made.dataset.queries] == [False, True]
+    assert grades(made) == {("q1", "reference:d1"): 2}
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+    (tmp_path / "items.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UserError, match="pip install"):
+        ctxbench.catalog(tmp_path / "items.parquet")

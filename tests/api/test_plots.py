@@ -459,6 +459,44 @@ def test_names_that_are_unknown_are_told(res, kind, given, message):
     assert not plt.get_fignums()
 
 
+@pytest.mark.parametrize("style", ["dark_background", {"axes.facecolor": "black"}])
+@pytest.mark.parametrize("kind", ["trade_off", "differences", "scores", "confusion"])
+def test_a_style_is_of_one_plot(res, kind, style):
+    draw = getattr(res.plot, kind)
+    axes = draw(style=style)
+    assert same_color(axes.get_facecolor(), "black")
+    assert not same_color(draw().get_facecolor(), "black")
+
+
+def test_settings_that_a_backend_makes_stay_after_a_plot_with_a_style(tmp_path):
+    backend = """
+import matplotlib as mpl
+from matplotlib.backends.backend_agg import FigureCanvasAgg as FigureCanvas
+mpl.interactive(True)
+mpl.rcParams["figure.dpi"] = 42
+"""
+    code = """
+import matplotlib as mpl
+from ctxbench.api.plots import new_axes, styled
+with styled("ggplot"):
+    new_axes(1)
+print(mpl.is_interactive(), mpl.rcParams["figure.dpi"], mpl.rcParams["axes.grid"])
+"""
+    (tmp_path / "like_a_notebook.py").write_text(backend, "utf-8")
+    paths = os.pathsep.join([str(tmp_path), str(ROOT)])
+    env = {**os.environ, "MPLBACKEND": "module://like_a_notebook", "PYTHONPATH": paths}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60, env=env)
+    assert done.stdout.split() == ["True", "42.0", "False"]
+
+
+@pytest.mark.parametrize("style", ["no-such-style", {"lines.width": 1}, {"lines.linewidth": "x"}, 3])
+def test_what_is_no_style_is_told(res, style):
+    with pytest.raises(ParameterError) as raised:
+        res.plot.trade_off(style=style)
+    assert raised.value.args[0].key == "api.style"
+    assert not plt.get_fignums()
+
+
 def test_a_selector_alone_has_nothing_to_differ_from(cache):
     found = ctxbench.evaluate(SMOKE, ["bm25"], **CHEAP)
     with pytest.raises(ParameterError, match="no selector can be compared with 'bm25' on completeness"):

@@ -297,19 +297,19 @@ class TestExternalRuns:
     @pytest.mark.parametrize(
         ("run", "codes"),
         [
-            (3, {"CTX8564"}),
-            ([1, 2], {"CTX8563"}),
-            ({"q00": 3}, {"CTX8564"}),
-            ({"q00": "t1"}, {"CTX8564"}),
-            (pd.DataFrame({"query_id": ["q00"], "doc_id": ["t1"]}), {"CTX8563"}),
-            (pd.DataFrame({"query_id": ["q00"], "score": [1.0]}), {"CTX8563"}),
+            (3, {"CTX8574"}),
+            ([1, 2], {"CTX8573"}),
+            ({"q00": 3}, {"CTX8574"}),
+            ({"q00": "t1"}, {"CTX8574"}),
+            (pd.DataFrame({"query_id": ["q00"], "doc_id": ["t1"]}), {"CTX8573"}),
+            (pd.DataFrame({"query_id": ["q00"], "score": [1.0]}), {"CTX8573"}),
             ({"q00": {"t1": float("nan")}}, {"CTX6114"}),
             ({"q00": {"t1": "high"}}, {"CTX6114"}),
             ({"q00": {"t1": None}}, {"CTX6114"}),
             ([{"qid": "q00", "docno": "t1", "rank": float("nan")}], {"CTX6114"}),
             ([{"qid": "q00", "docno": "t1", "rank": 1}, {"qid": "q00", "docno": "t1", "rank": 2}], {"CTX6116"}),
             ({"q00": ["t1", "t1"]}, {"CTX6116"}),
-            ({"q99": ["t1"], "q00": ["t99"]}, {"CTX8565", "CTX8566"}),
+            ({"q99": ["t1"], "q00": ["t99"]}, {"CTX8575", "CTX8576"}),
         ],
     )
     def test_a_faulty_run_is_refused(self, run, codes):

@@ -159,6 +159,10 @@ def test_the_plot_of_the_front_is_drawn_of_its_frame(tuned):
     assert recommended.get_xdata() == [chosen.tuning["tokens"].value]
     with pytest.raises(UnknownNameError, match="unknown metric 'token'; did you mean 'tokens'"):
         tuned.plot.front(x="token")
+    within, shown = tuned.plot.within(100, style="dark_background"), tuned.plot.front(style={"axes.facecolor": "black"})
+    assert (within.get_xlabel(), within.get_ylabel()) == (axes.get_xlabel(), axes.get_ylabel())
+    assert all(panel.get_facecolor() == (0.0, 0.0, 0.0, 1.0) for panel in (within, shown))
+    assert axes.get_facecolor() == (1.0, 1.0, 1.0, 1.0)
 
 
 def test_the_best_setting_within_a_limit_is_marked(tuned):
@@ -175,7 +179,7 @@ def test_the_best_setting_within_a_limit_is_marked(tuned):
 
 def test_a_slider_draws_the_front_at_its_value(tuned, monkeypatch):
     limits = []
-    monkeypatch.setattr(TuningPlots, "within", lambda self, tokens: limits.append(tokens))
+    monkeypatch.setattr(TuningPlots, "within", lambda self, tokens, style: limits.append(tokens))
     widgets = types.SimpleNamespace(
         SelectionSlider=lambda options, value: (options, value), interact=lambda draw, tokens: draw(tokens[0][-1])
     )
@@ -200,15 +204,15 @@ def test_a_map_over_two_parameters():
     (outcome,) = found.found.datasets[0].outcomes
     heat = outcome.heat_maps[0]
     for x, y, means in ((heat.x, heat.y, heat.means["tokens"]), (heat.y, heat.x, heat.means["tokens"].T)):
-        axes = found.plot.heat(x, y, metric="tokens")
+        axes = found.plot.heat_map(x, y, metric="tokens")
         (cells,) = axes.collections
         assert cells.get_array().reshape(means.shape).tolist() == means.tolist()
         assert (axes.get_xlabel(), axes.get_ylabel()) == (x, y)
         assert len(axes.patches) == 2
     with pytest.raises(ParameterError, match="there is no map over margin and x; there are maps over"):
-        found.plot.heat("margin", "x")
+        found.plot.heat_map("margin", "x")
     with pytest.raises(UnknownNameError, match="unknown policy 'x'"):
-        found.plot.heat(heat.x, heat.y, policy="x")
+        found.plot.heat_map(heat.x, heat.y, policy="x")
 
 
 def test_requests_made_worse_are_listed(tuned):

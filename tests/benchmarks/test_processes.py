@@ -103,6 +103,21 @@ def test_help_beside_importing_typer(benchmark):
     report(benchmark, figures)
 
 
+def test_importing_ctxbench_beside_importing_nothing(benchmark):
+    (ours, theirs), _ = in_turns(
+        benchmark,
+        lambda _: [sys.executable, "-c", "import ctxbench; print(1)"],
+        lambda _: [sys.executable, "-c", "print(1)"],
+    )
+    figures = {
+        "import ctxbench ms": round(1000 * ours, 1),
+        "nothing ms": round(1000 * theirs, 1),
+        "difference ms (bar 8)": round(1000 * (ours - theirs), 1),
+        "load": round(os.getloadavg()[0], 1),
+    }
+    report(benchmark, figures)
+
+
 def test_select_beside_a_bare_script(benchmark, tmp_path):
     if importlib.util.find_spec("bfcl_eval") is None:
         pytest.skip("the catalog bfcl-simple comes with the wheel bfcl-eval")

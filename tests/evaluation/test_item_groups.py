@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import math
@@ -57,6 +58,13 @@ def values(text, table):
 
 
 # ------------------------------------------------------------------------------------------------------- arithmetic
+
+
+def test_a_group_has_the_highest_gain_of_its_items_where_trec_eval_judges():
+    table = evidence([[(0, 2, 0), (1, 2, 1), (2, 2, 2)]], [[2, 1, 0]], [0, 0, 1, 1, 2, 2])
+    table = dataclasses.replace(table, judgments=dataclasses.replace(table.judgments, gain=np.array([1, 2, 1])))
+    assert values("nDCG", table) == pytest.approx([(1 + 2 / math.log2(3)) / (2 + 1 / math.log2(3))])
+    assert values("R@1", table) == [1 / 2]
 
 
 def test_a_group_has_the_grade_and_the_rank_of_its_best_item():

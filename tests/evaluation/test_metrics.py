@@ -24,7 +24,7 @@ from ctxbench.evaluation.metrics import (
     worst_group,
 )
 from ctxbench.io.errors import InputError, ParameterError, UnknownNameError
-from ctxbench.model.arrays import DEPTH, Evidence, Judgments, Kinship, OfferedItems, Rankings, Via, name_stem
+from ctxbench.model.arrays import DEPTH, SESSION, Evidence, Judgments, Kinship, OfferedItems, Rankings, Via, name_stem
 
 NAN = math.nan
 ALL = tuple(Metric(name, 5 if declared.cutoff == "required" else 0) for name, declared in METRICS.items())
@@ -366,6 +366,33 @@ def test_ranking_metrics_equal_ir_measures(seed):
         np.testing.assert_allclose(
             ours[metric][applies], expected[metric][applies], rtol=0, atol=1e-12, err_msg=str(metric)
         )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_labels_judged_as_trec_eval_does_give_its_values_for_every_query(seed):
+    labels, ranked = random_run(seed)
+    gain = np.array([grade for row in labels for _, grade, _ in row])
+    rows = [
+        [(item, 2 if grade else 0, number if grade else -1) for number, (item, grade, _) in enumerate(row)]
+        for row in labels
+    ]
+    sessions = [[(row[0][0], SESSION)] if row else [] for row in labels]
+    metrics = parse_metrics(ORACLE)
+    qrels = {f"q{i}": {f"d{item}": grade for item, grade, _ in row} for i, row in enumerate(labels) if row}
+    free = [
+        [item for item in row if (item, SESSION) not in session] for row, session in zip(ranked, sessions, strict=True)
+    ]
+    run = {f"q{i}": {f"d{item}": float(-rank) for rank, item in enumerate(row[:DEPTH])} for i, row in enumerate(free)}
+    theirs = {ir_measures.parse_measure(str(metric)): metric for metric in metrics}
+    expected = {metric: np.full(len(labels), NAN) for metric in metrics}
+    for result in ir_measures.iter_calc(list(theirs), qrels, run):
+        expected[theirs[result.measure]][int(result.query_id[1:])] = result.value
+    table = replace(judgments(*rows), gain=gain)
+    ours = evaluate(metrics, Evidence(judgments=table, offered=offered(*sessions), rankings=rankings(*ranked)))
+    for metric in metrics:
+        np.testing.assert_allclose(ours[metric], expected[metric], rtol=0, atol=1e-12, err_msg=str(metric))
+    some = [max((grade for _, grade, _ in row), default=-1) for row in labels]
+    assert {-1, 0} < set(some)  # queries without labels, and without relevant ones
 
 
 def test_the_random_runs_exercise_every_metric():

@@ -398,7 +398,21 @@ def test_random_sign_flips_are_near_the_exact_test():
     exact = mcnemar_exact(12, 25)
     drawn = sign_flip(differences)
     assert drawn == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / 9999))
-    assert sign_flip([1.0] * 60) == 1 / 10_000
+
+
+def test_where_no_random_flip_is_as_extreme_a_bound_of_the_exact_test_is_told():
+    rng = np.random.default_rng(3)
+    for n in (21, 24, 30, 60, 400):
+        assert mcnemar_exact(0, n) <= sign_flip([1.0] * n) < 1e-3
+    spread = rng.lognormal(0, 1, 21)
+    halves = (
+        np.array(list(itertools.product((-1, 1), repeat=len(half)))) @ half for half in (spread[:10], spread[10:])
+    )
+    exact = np.mean(np.abs(np.add.outer(*halves)) >= spread.sum() - 1e-9)
+    assert exact <= sign_flip(spread) <= 1 / (1 + RESAMPLES)
+    assert sign_flip([1.0] * 60) < sign_flip([1.0] * 40) < 1 / (1 + RESAMPLES), "large effects differ"
+    assert sign_flip([1.0] * 5000) > 0.0
+    assert sign_flip([1.0] * 40, resamples=999) == sign_flip([1.0] * 40)
 
 
 @pytest.mark.parametrize("differences", [[], [0.0], [0.0] * 40, [1.0], [-2.0]])
@@ -570,7 +584,7 @@ def test_comparisons_read_together_are_corrected():
 def test_a_p_value_that_no_random_flip_reached_is_known_as_a_bound():
     base, up = np.zeros(60), np.ones(60)
     found = compare(base, up * 3, scale="amount")
-    assert (found.p, found.p_floor) == (1 / (1 + RESAMPLES), 1 / (1 + RESAMPLES))
+    assert found.p < found.p_floor == 1 / (1 + RESAMPLES)
     assert found.p_at_floor
     assert found.p_holm_at_floor
     mixed = compare(base, np.where(np.arange(60) < 38, 1.0, -1.0), scale="amount")
@@ -585,13 +599,13 @@ def test_a_p_value_that_no_random_flip_reached_is_known_as_a_bound():
         "exact": False,
         "mixed": False,
     }
-    assert corrected["amount"].p_holm == pytest.approx(2 / (1 + RESAMPLES))
+    assert corrected["amount"].p_holm == pytest.approx(2 * found.p)
 
 
 @pytest.mark.parametrize("resamples", [199, 4999])
 def test_the_floor_follows_the_number_of_resamples(resamples):
-    differences = np.ones(60)
-    assert sign_flip(differences, resamples=resamples) == sign_flip_floor(differences, resamples=resamples)
+    differences = np.concatenate([np.ones(40), -np.ones(20)])
+    assert sign_flip(differences, resamples=resamples) > sign_flip_floor(differences, resamples=resamples)
     assert sign_flip_floor(differences, resamples=resamples) == 1 / (1 + resamples)
 
 

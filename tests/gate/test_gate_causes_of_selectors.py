@@ -39,7 +39,7 @@ def taken(folder, selector, edit=None):
     if edit is not None:
         dataset = replace(dataset, catalog=Catalog(edit(list(dataset.catalog))))
         counts = count_tokens(prepared.counter, dataset.catalog)
-        prepared = replace(prepared, datasets={name: dataset}, item_tokens={name: counts})
+        prepared = replace(prepared, datasets={name: dataset}, counted={name: counts})
     return take(prepared)[0]
 
 

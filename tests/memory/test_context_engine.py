@@ -189,10 +189,10 @@ def test_a_template_is_given_inline(engine):
 @pytest.mark.parametrize(
     ("ranker", "said"),
     [
-        (lambda results: [1.0], "got 1 for 4 results"),
-        (lambda results: [1.0, float("nan"), *[1.0] * 2], "got nan for result 2"),
-        (lambda results: [dict(one) for one in results], "the ranker failed: TypeError"),
-        (lambda results: 1 / 0, "the ranker failed: ZeroDivisionError"),
+        (lambda results: [1.0], r"4 numbers, one per item; got an array of shape \(1,\)"),
+        (lambda results: [1.0, float("nan"), *[1.0] * 2], "got nan for item 2"),
+        (lambda results: [dict(one) for one in results], "<lambda> failed for query 'query 1': TypeError"),
+        (lambda results: 1 / 0, "<lambda> failed for query 'query 1': ZeroDivisionError"),
     ],
 )
 def test_a_ranker_that_fails_is_an_error(engine, ranker, said):

@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 from ctxbench.io.errors import InputError, ParameterError
 from ctxbench.model import items
 from ctxbench.model.items import ITEM_TYPES, TEXT_FIELDS, Catalog, Item, ItemKey, Link
+from ctxbench.model.requests import Batch
 from ctxbench.search.words import field_words
+from ctxbench.selectors.protocol import catalog_hash
+from tests.code_history import history, request
 
 PROPERTY = settings(max_examples=100, deadline=None, database=None, derandomize=True)
 NAMES = st.text(st.characters(), min_size=1, max_size=8)
@@ -177,6 +180,14 @@ class TestCatalog:
     )  # fmt: skip
     def test_the_hash_sees_every_field(self, changed):
         assert Catalog([changed]).hash != Catalog([tool("a")]).hash
+
+    def test_the_hash_stays_from_one_version_to_the_next(self):  # run folders and baselines hold it
+        catalog = history(("first", {"a.py": "one"}), ("second", {"a.py": "two"}))
+        assert catalog.hash == "d087e6796c12a2d48dc704b69a62df18c0e69899b8f4934d8781ba10329943c3"
+        batch = Batch.of(catalog, [request("x", 1), request("y", 2), request("z", 2, id="again")])
+        first, second, third = (catalog_hash(batch, row) for row in range(3))
+        assert first == "3f8eaecb869dc624624180f40c8089c62062682b5ab816b63714c452dc85cf92"
+        assert first != second == third
 
     def test_the_hash_sees_the_order_of_items_and_of_a_schemas_keys(self):
         assert Catalog([tool("a"), tool("b")]).hash != Catalog([tool("b"), tool("a")]).hash

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ctxbench.io.errors import ParameterError
@@ -17,6 +20,9 @@ from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch, Request
 from ctxbench.selectors.callable import CallableSource, load_callable
 from ctxbench.selectors.external import External, external_from_config
+from ctxbench.selectors.protocol import catalog_message
+from tests.code_history import history
+from tests.code_history import request as request_after
 
 CATALOG = Catalog(
     [
@@ -396,3 +402,74 @@ def test_a_function_with_other_arguments_is_told_what_it_is_called_with(tmp_path
         (error,) = selector.select(batch_of("a")).errors.values()
     assert said in error
     assert error.endswith(f"(fn.py, line {line})")
+
+
+HISTORY = history(("first", {"a.py": "one", "b.py": "two"}), ("second", {"a.py": "three"}), ("third", {"c.py": "four"}))
+REQUESTS = [request_after("x", n) for n in (1, 2, 3)]
+
+
+def asked_over_history(function):
+    """The answers to a request after each commit of a history."""
+    return External(CallableSource(function), name="mine").select(Batch.of(HISTORY, REQUESTS))
+
+
+def by_id(items):
+    return {item["_id"]: item for item in items}
+
+
+def test_an_item_is_the_same_dict_in_the_catalogs_of_a_history():
+    seen = []
+    made = asked_over_history(lambda _, items: seen.append(items) or [])
+    assert made.errors == {}
+    batch = Batch.of(HISTORY, REQUESTS)
+    sent = [json.loads(json.dumps(catalog_message(batch, row, "items")["items"])) for row in range(3)]
+    assert seen == sent
+    first, second, third = map(by_id, seen)
+    b, change = "file:b.py%40000000000001", "message:commit-000000000001"
+    assert first[b] is second[b] is third[b]
+    assert [link["item"] for link in first[change]["links"]] == ["file:a.py%40000000000001", b]
+    assert [link["item"] for link in second[change]["links"]] == [b]  # the other version has ended
+
+
+@pytest.mark.parametrize("value", ["spoilt", np.array([1, 2])])
+def test_a_changed_item_is_an_error_also_of_a_later_list_and_is_made_anew(value):
+    lists = []
+
+    def spoil_the_first_list(_request, items):
+        lists.append([dict(item) for item in items])
+        if len(lists) == 1:
+            by_id(items)["file:b.py%40000000000001"]["text"] = value
+        return []
+
+    made = asked_over_history(spoil_the_first_list)
+    assert set(made.errors) == {0}
+    assert [by_id(items)["file:b.py%40000000000001"]["text"] for items in lists] == ["b.py\n\ntwo"] * 3
+
+
+def test_an_item_of_an_earlier_list_that_is_changed_later_is_an_error_of_the_list_that_has_it():
+    lists = []
+
+    def spoil_an_earlier_list(_request, items):
+        lists.append(items)
+        if len(lists) == 2:
+            by_id(lists[0])["file:b.py%40000000000001"]["text"] = "spoilt"
+        return []
+
+    assert set(asked_over_history(spoil_an_earlier_list).errors) == {1}
+    assert by_id(lists[2])["file:b.py%40000000000001"]["text"] == "b.py\n\ntwo"
+
+
+def test_items_of_another_catalog_are_given_anew():
+    source = CallableSource(lambda _, items: [item["_id"] for item in items if item["description"] == "new"])
+    edited = Catalog([replace(CATALOG[0], description="new"), replace(CATALOG[1], description="old")])
+    with External(source, name="mine") as selector:
+        texts = [Item(type="tool", name=name, description="old") for name in "ab"]
+        assert chosen(selector.select(Batch.of(Catalog(texts), [Request(id="q", text="")]))) == [[]]
+        assert chosen(selector.select(Batch.of(edited, [Request(id="q", text="")]))) == [[A]]
+
+
+@pytest.mark.parametrize("change", [list.clear, list.reverse, lambda items: items.append(items[0])])
+@pytest.mark.parametrize("send", ["items", "ids"])
+def test_a_changed_list_is_an_error(change, send):
+    made = select(lambda _, items: change(items) or [], "x", send=send)
+    assert list(made.errors) == [0]

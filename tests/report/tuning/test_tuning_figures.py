@@ -58,7 +58,7 @@ def test_a_trade_off_has_every_contender_and_other_axes_have_a_drawing_of_their_
 
 def test_marks_stand_where_their_figures_are(made):
     drawing = tuning_document.trade_off(made.dataset())
-    said = "specification's defaults: 91.0 (88.0\u201394.0)% completeness, 275 (261\u2013289) prompt tokens per query"
+    said = "specification's defaults: 91.0 (88.0\u201394.0)% completeness, 275 (261\u2013289) tokens per query"
     assert titles(drawing.svg)[0] == said
     found = panel(made.dataset())
     assert (found.rings[0].x, found.rings[0].y) == (275.0, 0.91)
@@ -164,7 +164,7 @@ def test_a_large_heat_map_shows_ten_values_a_side_the_chosen_ones_among_them(mad
     # topN 12 of 0 to 50 and margin 0.15 of 0 to 1: 0.5 + 0.24 x (0.24 + 0.15), 100 + 900 x 0.39 squared
     assert bold == ["59.4", "237"]
     assert {"50.0", "98.0", "100", "3.7k"} <= set(found)  # both ends
-    assert {"completeness, % of queries", "prompt tokens per query"} <= set(texts(drawing.svg))
+    assert {"completeness, %", "tokens per query"} <= set(texts(drawing.svg))
     assert drawing.caption.endswith("Of contextMargin and contextTopN some values stand for all.")
 
 
@@ -180,7 +180,7 @@ def test_tints_of_completeness_part_from_half_of_the_best_on(made):
     heat = made.heat("a", (0, 1, 2), "b", (0, 1))
     means = {**heat.means, "completeness": np.array([[0.0, 0.3, 0.8], [0.4, 0.6, 0.8]])}
     drawing = tuning_document.two_at_a_time(made.dataset(), made.outcome(heat_maps=(replace(heat, means=means),)))
-    assert "completeness, % of queries (all up to 40.0 in one shade)" in texts(drawing.svg)
+    assert "completeness, % (all up to 40.0 in one shade)" in texts(drawing.svg)
     (heat,) = made.outcome(heat_maps=(replace(heat, means=means),)).heat_maps
     assert tuning_document.cells(heat, "completeness", None, limit=10).pale == 0.4
 
