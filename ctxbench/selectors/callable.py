@@ -8,6 +8,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import json
 import os
 import secrets
 import signal
@@ -676,7 +677,8 @@ def function_code(function: Callable[..., Any]) -> str:
     Each call gives another hash for a function that no module holds by its name: what is in it cannot be known.
     """
     description = _described(function, _spec_of(function), _source_of(function), Path.cwd())
-    return f"{description['callable']} {_hash([description])[:16]}"
+    digest = hashlib.sha256(json.dumps(description, sort_keys=True, default=repr).encode()).hexdigest()
+    return f"{description['callable']} {digest[:16]}"
 
 
 def _source_of(function: Callable[..., Any]) -> Path | None:
