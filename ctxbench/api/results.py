@@ -212,7 +212,8 @@ class Results:
 
         Returns:
             One row per label: `query_id`, `doc_id`, `relevance` (2 required, 1 helpful, 0 irrelevant). A required item
-            is relevant at `rel=2` (`l2` in ranx). Alternatives, and what the session holds, are not known there.
+            is relevant at `rel=2` (`l2` in ranx). Alternatives, and what the session holds, are not known there; with
+            `judged="trec"` they do not count here either, and figures at `rel=1` are equal for every query.
 
         Raises:
             UnknownNameError: there is no such dataset.

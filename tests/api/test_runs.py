@@ -63,6 +63,20 @@ def test_metrics_by_query_equal_ir_measures(measured, selector):
     assert compared == 39 * len(METRICS)
 
 
+def test_judged_as_trec_eval_does_every_query_has_equal_metrics(tmp_path):
+    settings = {"metrics": METRICS, "judged": "trec", "out": tmp_path / "run", **CHEAP}
+    values = ctxbench.evaluate(SMOKE, ["bm25", "random"], **settings).per_query().set_index(["selector", "query"])
+    results = ctxbench.open(tmp_path / "run")
+    names = {ir_measures.parse_measure(name): name for name in METRICS}
+    for selector in results.selectors:
+        compared = 0
+        for result in ir_measures.iter_calc(list(names), results.qrels(), results.to_run(selector)):
+            expected = values.loc[(selector, result.query_id), names[result.measure]]
+            assert result.value == pytest.approx(expected, abs=1e-12)
+            compared += 1
+        assert compared == values.loc[selector, METRICS].count().sum() == 27 * len(METRICS)
+
+
 @pytest.mark.parametrize("selector", SELECTORS)
 def test_scores_are_those_of_the_selector_unless_they_are_equal(measured, selector):
     run = measured.to_run(selector)
