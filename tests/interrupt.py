@@ -27,12 +27,12 @@ class Interrupted:
         self._thread: threading.Thread | None = None
         self._result: Any = None
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
         if self._thread is None and self._when(*arguments):
             self._thread = threading.Thread(target=self._run)
             self._thread.start()
             self._thread.join(SECONDS)
-        return self._function(*arguments)
+        return self._function(*arguments, **named)
 
     def __get__(self, owner: Any, _: type) -> Callable[..., Any]:
         return lambda *arguments: self(owner, *arguments)

@@ -107,6 +107,10 @@ import tempfile
 from ipywidgets import interact
 from IPython.display import display
 print(tempfile.mkdtemp(), object())
+from ctxbench.io import console
+console.AFTER = console.EVERY_TERMINAL = -1
+with console.progress_listener(True) as listener:
+    listener("tiny, bm25", 1, 2)
 interact(lambda n: print(n), n=(1, 3))
 1"""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])

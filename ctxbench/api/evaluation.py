@@ -10,6 +10,7 @@ import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from html import escape
 from pathlib import Path
 from textwrap import fill
@@ -27,7 +28,7 @@ from ctxbench.evaluation.experiment import DEFAULT_METRICS, Experiment, read_gro
 from ctxbench.evaluation.inputs import Prepared, datasets_of_run, open_experiment, prepare
 from ctxbench.evaluation.metrics import parse_metric
 from ctxbench.evaluation.run_folder import RunFolder
-from ctxbench.io.console import ProgressListener, nothing_said, silent
+from ctxbench.io.console import ProgressListener, nothing_said, progress_listener
 from ctxbench.io.errors import Message, ParameterError, UnknownNameError, check_choice, check_known, raise_first
 from ctxbench.report import tuning_document
 from ctxbench.report.charts import ink, lines, mark_numbers
@@ -58,7 +59,7 @@ def evaluate(
     counter: str = "o200k",
     seed: int = 0,
     out: str | Path | None = None,
-    progress: ProgressListener = silent,
+    progress: bool | ProgressListener = True,
 ) -> Results:
     """Ask selectors about every query of one or several datasets, and measure what they offer.
 
@@ -80,13 +81,16 @@ def evaluate(
             the grade as gain, an item without a label is irrelevant, and a query is measured if it has any label.
             Alternatives and items of the session count as any others. nDCG, R, P, RR, AP and Success then equal those
             of ir_measures. Empty = as ctxbench judges.
-        embedder: its name, such as `minilm`, or a function from a list of texts to an array of their vectors, shape
-            (n_texts, n_dimensions).
+        embedder: its name, such as `minilm`; a mapping of `name` and options, such as `prompts`; or a function from a
+            list of texts to an array of their vectors, shape (n_texts, n_dimensions). A function with a parameter
+            `kind` gets `kind="query"` or `kind="item"`.
         counter: what counts prompt tokens, such as `o200k`.
         seed: of the resampling in statistics, and of the sample.
         out: the run folder. The next call continues it, and `ctxbench report` shows it unless a dataset is in memory
             only. None = a temporary folder that is deleted with the results.
-        progress: called after every slice of queries.
+        progress: True = a bar with rate and time left, on a terminal and in a notebook, where it takes longer than a
+            second; False = none; or a function, called with (text, done, total): `text` names what is at work (dataset
+            and selector, or `embedding texts`), which has `done` of `total` answers or texts.
 
     Returns:
         The results; in a notebook they show themselves as a table.
@@ -136,14 +140,14 @@ def evaluate(
     return _results(prepare(experiment, notify=nothing_said, opening=opening), out, progress)
 
 
-def run(experiment: str | Path, *, out: str | Path | None = None, progress: ProgressListener = silent) -> Results:
+def run(experiment: str | Path, *, out: str | Path | None = None, progress: bool | ProgressListener = True) -> Results:
     r"""Run an experiment in YAML, as the command `ctxbench run` does.
 
     Args:
         experiment: the file.
         out: the run folder. A finished run is read, and an interrupted one is continued. None = a temporary folder that
             is deleted with the results.
-        progress: called after every slice of queries.
+        progress: as for `evaluate`.
 
     Returns:
         The results; in a notebook they show themselves as a table.
@@ -191,11 +195,12 @@ def open(folder: str | Path, *, datasets: Data | str | Path | Sequence[Data | st
     return Results(path, {name: dataset.measured() for name, dataset in result.asked.items()}, result.opened)
 
 
-def _results(prepared: Prepared, out: str | Path | None, progress: ProgressListener) -> Results:
+def _results(prepared: Prepared, out: str | Path | None, progress: bool | ProgressListener) -> Results:
     """Run a checked experiment; the folder is deleted with the results if `out` is None."""
     folder = Path(tempfile.mkdtemp(prefix="ctxbench"), "run") if out is None else Path(out)
     try:
-        runner.run(prepared, folder, progress=progress)
+        with progress_listener(progress) as listener:
+            runner.run(prepared, folder, progress=listener)
         results = Results(
             folder, {name: dataset.measured() for name, dataset in prepared.datasets.items()}, prepared.opened
         )
@@ -541,7 +546,7 @@ def tune(
     confidence: float = 0.95,
     seed: int = 0,
     together: bool = False,
-    progress: ProgressListener = silent,
+    progress: bool | ProgressListener = True,
     **constraints: float | str,
 ) -> Tuned:
     """Find the setting of a selector that a policy asks for, exactly, and measure it.
@@ -554,7 +559,7 @@ def tune(
         minimise, maximise: what is to be as small, or as large, as it can be: `tokens`, `completeness` ...; one of the
             two.
         policies: in their place, several by name, as in a policy file.
-        embedder: its name, or a function as for `evaluate`.
+        embedder: as for `evaluate`.
         counter: what counts prompt tokens.
         labels: which decide: `all`, `split` (those of the tuning split), or empty: all where there are few.
         sample: how many queries a split at most; 0 = all.
@@ -562,7 +567,7 @@ def tune(
         confidence: level of the intervals that constraints are met by.
         seed: of random search, resampling and the sample.
         together: whether one setting for all datasets is looked for, too.
-        progress: called with the progress.
+        progress: as for `evaluate`, by dataset, selector and settings.
         **constraints: by metric, what must be reached (`completeness=0.9`) or kept below (`tokens=4000`); a text
             compares: `completeness="0.98 of base"` (times what the base has), `"0.75 of reachable"`.
 
@@ -602,8 +607,14 @@ def tune(
         "seed": seed,
         "together": together,
     }
-    ready = open_tuning(_policies(_plain(fields)), list(several), open_one=lambda name, **_: several[name].dataset)
-    return Tuned(run_tuning(ready, command="ctxbench.tune(...)", progress=progress), ready)
+    with progress_listener(progress) as listener:
+        ready = open_tuning(
+            _policies(_plain(fields)),
+            list(several),
+            open_one=lambda name, **_: several[name].dataset,
+            progress=partial(listener, "embedding texts"),
+        )
+        return Tuned(run_tuning(ready, command="ctxbench.tune(...)", progress=listener), ready)
 
 
 def _policies(fields: Mapping[str, Any]) -> PolicyFile:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +22,7 @@ from ctxbench.datasets.dataset import Dataset
 from ctxbench.datasets.layout import read_exposures
 from ctxbench.datasets.lookup import dataset_folder
 from ctxbench.datasets.queries import group_pairs
-from ctxbench.io.console import ProgressListener, silent
+from ctxbench.io.console import ProgressListener, progress_listener
 from ctxbench.io.errors import Message, ParameterError, StorageError, UnknownNameError, check_known, raise_first
 from ctxbench.io.files import cache_dir
 from ctxbench.labelling.import_files import (
@@ -59,6 +60,7 @@ def from_file(
     out: str | Path | None = None,
     kind: str | None = None,
     names: Mapping[str, str] | None = None,
+    progress: bool | ProgressListener = True,
     **options: Any,
 ) -> Data:
     """Make a dataset of files of any kind: logs and sessions, evals, collections; `ctxbench data import` does the same.
@@ -71,6 +73,7 @@ def from_file(
             dataset is in memory alone.
         kind: the kind of the files (`datasets/README.md` lists all); None = recognised by content.
         names: the names of fields in the files: `{"query": "question", "expected": "relevance.doc_id"}`.
+        progress: as for `evaluate`, by step.
         options: fields of `ImportOptions` (`history`, `all_offered`, `renames`, `redact`, `nothing_else`) and of
             `ImportSettings` (`name`, `version`, `licence`, `grades`, `type`).
 
@@ -100,7 +103,8 @@ def from_file(
     plan = plan_import(paths, kind=kind, has_catalog=items is not None, command="", names=names or {})
     if out is not None:
         check_target(plan, Path(out))
-    imported = import_files(plan, items, options=settings, scopes=scopes)
+    with progress_listener(progress) as listener:
+        imported = import_files(plan, items, options=settings, scopes=scopes, progress=listener)
     if imported.dataset is None:
         raise ParameterError(
             "the files are a catalog without requests; pass them as `catalog`, with a file of requests"
@@ -162,7 +166,7 @@ def label(
     *,
     figures: Sequence[str] = (),
     embedder: EmbedderGiven = "minilm",
-    progress: ProgressListener = silent,
+    progress: bool | ProgressListener = True,
 ) -> Labelling:
     """Open the folder of a dataset to label its queries, those first that narrow the figures most.
 
@@ -174,7 +178,7 @@ def label(
             semantic/spec, and that of the agent that the dataset is over.
         figures: names of the figures to narrow, as `report` lists them; none = all. Of the first session only.
         embedder: as for `evaluate`.
-        progress: called with how many queries each selector was asked.
+        progress: as for `evaluate`, by selector.
 
     Returns:
         The session, to be used by `with`, or ended by `close`.
@@ -356,26 +360,31 @@ def ask_pool(
     embedder: EmbedderGiven,
     *,
     folder: Path | None,
-    progress: ProgressListener,
+    progress: bool | ProgressListener,
 ) -> Pool:
     """What selectors offer for every query of a dataset.
 
     Raises:
         ParameterError: no selector is named.
     """
-    resources = local_resources(open_embedder(embedder_name(embedder)), open_counter("o200k", cache=cache_dir()))
-    if selectors is None:
-        instances = open_selectors(usual_selectors(dataset), resources)
-    else:
-        named = selectors if isinstance(selectors, Mapping) else {str(name): name for name in selectors}
-        instances = {name: selector_spec(name, selector).make(resources, {}) for name, selector in named.items()}
-    raise_first((not instances, Message("api.too-few-selectors")))
-    exposures = {} if folder is None else read_exposures(folder)
-    try:
-        return make_pool(dataset, instances, exposures=exposures, progress=progress)
-    finally:
-        for instance in instances.values():
-            getattr(instance, "close", lambda: None)()
+    with progress_listener(progress) as listener:
+        resources = local_resources(
+            open_embedder(embedder_name(embedder)),
+            open_counter("o200k", cache=cache_dir()),
+            progress=partial(listener, "embedding texts"),
+        )
+        if selectors is None:
+            instances = open_selectors(usual_selectors(dataset), resources)
+        else:
+            named = selectors if isinstance(selectors, Mapping) else {str(name): name for name in selectors}
+            instances = {name: selector_spec(name, selector).make(resources, {}) for name, selector in named.items()}
+        raise_first((not instances, Message("api.too-few-selectors")))
+        exposures = {} if folder is None else read_exposures(folder)
+        try:
+            return make_pool(dataset, instances, exposures=exposures, progress=listener)
+        finally:
+            for instance in instances.values():
+                getattr(instance, "close", lambda: None)()
 
 
 def review(
@@ -383,7 +392,7 @@ def review(
     selectors: SelectorsGiven | None = None,
     *,
     embedder: EmbedderGiven = "minilm",
-    progress: ProgressListener = silent,
+    progress: bool | ProgressListener = True,
 ) -> Review:
     """Labels that look wrong: what all selectors rank far down though it is required, or first though it is not.
 
@@ -394,7 +403,7 @@ def review(
         selectors: two or more that rank, as for `evaluate`; the less they have in common, the more it tells. None = as
             for `label`.
         embedder: as for `evaluate`.
-        progress: called with how many queries each selector was asked.
+        progress: as for `evaluate`, by selector.
 
     Raises:
         UserError: there is no such dataset, or a selector is unknown or alone.

@@ -38,7 +38,7 @@ from ctxbench.report.check_document import summary
 from ctxbench.report.check_texts import ALLOW_REMOVED
 from ctxbench.report.document import console_text
 from ctxbench.report.run_tables import comparison_table, judged_note, with_titles
-from ctxbench.report.run_text import FigureTable, figure_table
+from ctxbench.report.run_text import FigureTable, Provenance, figure_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,6 +99,20 @@ class Results:
     def summary(self) -> RunSummary:
         """The figures that reports are made of."""
         return summarise_run(self.run)
+
+    @property
+    def provenance(self) -> Provenance:
+        """What an appendix says of the run: versions, datasets with their hashes, selectors, seed, statistics, machine.
+
+        A dict of dicts, by section. `print` shows a table in Markdown; `to_latex()` makes one in LaTeX.
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], embedder="hashing", counter="chars/4")
+            >>> res.provenance["run"]["token counter"], res.provenance["statistics"]["correction of p"]
+            ('chars/4', 'Holm')
+        """
+        tests = {metric: comparison.test for (*_, metric), comparison in self._against.items()}
+        return Provenance(self.summary, tests, self.run.timings())
 
     @property
     def plot(self) -> Plots:

@@ -65,21 +65,21 @@ if TYPE_CHECKING:
 Ranker: TypeAlias = Callable[[list[Mapping[str, Any]]], Sequence[float] | Sequence[Mapping[str, Any]]]
 """From results, best first, to a number for each (higher is better), or to the same results in another order."""
 
-EmbedderGiven: TypeAlias = "str | EmbedderObject"
-"""An embedder as a user gives it: its name, an object, or a function from texts to an array."""
+EmbedderGiven: TypeAlias = "str | Mapping[str,Any] | EmbedderObject"
+"""An embedder as a user gives it: its name, a mapping of name and options, an object, or a function."""
 
 
 def embedder_name(embedder: EmbedderGiven) -> str:
     """The name of an embedder: itself, or that under which a function or an object is one in this process.
 
     Raises:
-        UserError: it is none of them, or the function fails on a first text.
+        UserError: it is none of them, an option is wrong, or the function fails on a first text.
     """
     if isinstance(embedder, str):
         return embedder
-    from ctxbench.search.embedders import named
+    from ctxbench.search.embedders import embedder_text, named
 
-    return named(embedder)
+    return str(embedder_text(embedder)) if isinstance(embedder, Mapping) else named(embedder)
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,8 @@ def pipeline(
 
     Args:
         retrieve: how candidates are found: a name (`"bm25"`), `{name: parameters}`, or `{"merge": {source: ...}}`. The
-            `embedder` of `dense` is a name, or a function from a list of texts to an array, shape (n_texts, n_dims).
-            `{"run": ...}` is the ranking of another program, as `answers` takes it.
+            `embedder` of `dense` is as for `evaluate`. `{"run": ...}` is the ranking of another program, as `answers`
+            takes it.
         analyse: how a request becomes chunks.
         refine: what ranks, cuts and expands them, in order.
         format: how the prompt is made; None = as usual.
@@ -608,7 +608,7 @@ def select(
         tool_results: what tools have answered, as (tool name, text), for selectors that search with it.
         user, workspace: whose request it is: it sees their items and everybody's.
         time: when it is asked, ISO 8601: it sees what was there then. None = now.
-        embedder: its name, such as `minilm`, or a function as for `evaluate`.
+        embedder: as for `evaluate`.
         counter: what counts prompt tokens, such as `o200k`.
         ranker: orders what is offered: from dicts with the fields of items and `score` to a number for each, or to the
             dicts in another order.

@@ -20,8 +20,9 @@ from ctxbench.io.documents import YamlPath, line_of, load_mapping
 from ctxbench.io.errors import Fault, Message, ParameterError, UserError, suggest
 from ctxbench.io.rows import YamlForm, is_file_name
 from ctxbench.model.formats import FileModel, Source, field_names, parsed, raise_located, validate, validate_partly
-from ctxbench.model.resources import Resources
+from ctxbench.model.resources import EmbedderSpec, Resources
 from ctxbench.pipelines.pipeline import PipelineError
+from ctxbench.search.embedders import embedder_text
 from ctxbench.selectors.definition import Definition, definition_hash
 from ctxbench.selectors.definitions import (
     SelectorSpec,
@@ -151,7 +152,9 @@ class ExperimentFields(FileModel):
         description="The selectors to run: names, or mappings."
     )
     metrics: Names = Field(DEFAULT_METRICS, description="Metrics, such as `completeness` or `R@5`.")
-    embedder: str = Field("minilm", description="The embedder.")
+    embedder: Annotated[str, parsed(embedder_text, str | EmbedderSpec)] = Field(
+        "minilm", description="The embedder: its name, or a mapping of `name` and options."
+    )
     tokens: str = Field("o200k", description="The token counter.")
     seed: int = Field(0, ge=0, lt=2**32, description="The seed of the sample and of the resampling in statistics.")
 

@@ -280,11 +280,15 @@ class RunFolder:
             return str(manifest["experiment"]["name"])
         return None
 
+    def timings(self) -> dict[str, Any]:
+        """The times, the machine and the day; empty where they are lost."""
+        with suppress(UserError):
+            return self.read("timings.json")
+        return {}
+
     def date(self) -> str:
         """The day on which its last part was made, `2026-11-29`; empty where that is not known."""
-        with suppress(UserError, KeyError):
-            return str(self.read("timings.json")["date"])
-        return ""
+        return str(self.timings().get("date", ""))
 
     def is_foreign(self) -> bool:
         """Whether the folder holds files that are of no run, finished or not."""

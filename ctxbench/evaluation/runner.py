@@ -7,10 +7,10 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,28 @@ NOT_OF_FAILED = {  # to fail is not to abstain, and not to be cheap
 }
 SLICE = 64  # queries between two checkpoints, at most
 ROWS = 2_000_000  # candidates of a slice, at most: what offers the whole catalog is asked about fewer queries at once
+
+
+class _AnswerCount:
+    """Counts the answers of all selectors to the queries of a dataset, and tells a listener."""
+
+    def __init__(self, dataset: str, total: int, progress: ProgressListener) -> None:
+        self._dataset, self._total, self._progress = dataset, total, progress
+        self._done = 0
+
+    @contextmanager
+    def answers_of(self, name: str, selector: Selector, n: int) -> Iterator[None]:
+        """Count `n` answers when the block ends; of external selectors each when it comes, where they come singly."""
+        end = self._done + n
+
+        def report(more: int = 0) -> None:
+            self._done = min(self._done + more, end)  # a selector may be asked repeatedly
+            self._progress(f"{self._dataset}, {name}", self._done, self._total)
+
+        report()
+        with selector.watched(partial(report, 1)) if isinstance(selector, External) else nullcontext():
+            yield
+        report(n)
 
 
 class DatasetRun:
@@ -124,6 +146,13 @@ class DatasetRun:
             ]
             have[name] = self.store.slice_numbers(self.name, name, self.keys[name], queries=ids, fresh=fresh)
         likes = {selector.like.name for selector in map(self.selectors.get, names) if isinstance(selector, SizeMatched)}
+        n_missing = sum(
+            min(size, len(requests) - start)
+            for name, size in sizes.items()
+            for start in range(0, len(requests), size)
+            if start // size not in have[name]
+        )
+        counted = _AnswerCount(self.name, n_missing, progress)
         for first in range(0, len(requests), SLICE):
             part = requests[first : first + SLICE]
             missing = [
@@ -137,12 +166,12 @@ class DatasetRun:
             for name, start, size in missing:
                 several = requests[start : start + size]
                 slice_batch = batch if len(several) == len(part) else Batch.of(self.dataset.catalog, several)
-                answers = self._answered(name, slice_batch, by_name)
+                with counted.answers_of(name, self.selectors[name], len(several)):
+                    answers = self._answered(name, slice_batch, by_name)
                 self.store.add_slice(self.name, name, self.keys[name], number=start // size, answers=answers)
                 if name in likes:
                     by_name.setdefault(name, []).append(answers)
             self.memo.clear()
-            progress(self.name, first + len(part), len(requests))
 
     def _size(self, name: str) -> int:
         """Queries per slice: `SLICE`, or fewer for a selector that may offer the whole catalog."""
@@ -347,7 +376,8 @@ def run(prepared: Prepared, folder: Path, *, progress: ProgressListener = silent
     Args:
         prepared: the experiment.
         folder: the run folder; made if it is missing.
-        progress: called after every slice of queries.
+        progress: called with dataset and selector, and with how many of the answers to all missing queries there are:
+            before and after every slice of queries, and after each answer of a function.
         fresh: compute everything again (vectors stay in their store).
 
     Raises:

@@ -74,6 +74,7 @@ from ctxbench.io.files import is_utf16, read_bytes, recover_folder
 from ctxbench.model.arrays import BoolArray, Float32Array, IntArray
 from ctxbench.model.candidates import MARGIN, Rule
 from ctxbench.model.formats import Texts, parsed
+from ctxbench.model.resources import TextKind
 from ctxbench.search.embedders import (
     UNIT_TOLERANCE,
     Embedder,
@@ -502,16 +503,16 @@ class GateVectors(Vectors):
         self._missing_reason = missing_reason
         self._last = last
 
-    def get(self, texts: Sequence[str]) -> Float32Array:
+    def get(self, texts: Sequence[str], *, kind: TextKind = "query") -> Float32Array:
         """See `Vectors.get`."""
         try:
-            vectors = super().get(texts)
+            vectors = super().get(texts, kind=kind)
         except ModelError as error:
             if self._last is not None:
                 last, self._last = self._last, None
                 self._memory.update((key, last.vectors[row]) for key, row in last.rows.items())
-                return self.get(texts)
-            distinct = list(dict.fromkeys(texts))
+                return self.get(texts, kind=kind)
+            distinct = self.identity.stored_texts(dict.fromkeys(texts), kind)
             new = len(distinct) - int(self._look_up(distinct)[0].sum())
             raise ModelError(
                 f"{new} text{'s have' if new > 1 else ' has'} no vector ({self._missing_reason}), "
@@ -519,7 +520,7 @@ class GateVectors(Vectors):
                 f"Write the vectors on a machine that has the model ({accept_command('--vectors')}) and commit them, "
                 "or install the model here"
             ) from error
-        self.vectors_by_text.update(zip(texts, vectors, strict=True))
+        self.vectors_by_text.update(zip(self.identity.stored_texts(texts, kind), vectors, strict=True))
         return vectors
 
 

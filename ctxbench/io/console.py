@@ -9,17 +9,30 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import re
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from datetime import timedelta
+from importlib import import_module
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any, Self, TextIO, TypeAlias, cast
 
-from ctxbench.io.errors import STYLE, StorageError, harmless, joined, one_line, visible, visible_json
+from ctxbench.io.errors import (
+    STYLE,
+    Message,
+    ParameterError,
+    StorageError,
+    harmless,
+    joined,
+    one_line,
+    visible,
+    visible_json,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -243,32 +256,77 @@ def nothing_said(_message: str) -> None:
 
 
 AFTER = 1.0  # seconds of silence first
-EVERY_TERMINAL = 0.1
+EVERY_TERMINAL = 0.2  # of a notebook, too; a line takes 3 ms to draw
 EVERY_FILE = 10.0
+_WIDEST = 100  # columns of a bar
+_CLEARED = {"text/plain": "", "text/html": ""}
 
 
 class Progress:
-    """Shows progress; nothing in the first second."""
+    """Shows progress; nothing in the first second.
 
-    def __init__(self) -> None:
-        self._begin = time.monotonic()
+    On a terminal and in a notebook it is one line with a bar, the rate and the time left, which goes away at the end.
+    Elsewhere it is a line every ten seconds.
+
+    Attributes:
+        begin: when the first second began; infinite = it never ends.
+    """
+
+    def __init__(self, *, in_files: bool = True) -> None:
+        """Start the first second.
+
+        Args:
+            in_files: whether to print lines where standard error is neither a terminal nor that of a notebook.
+        """
+        self.begin = time.monotonic()
         self._last_shown = 0.0
         self._width = 0
-        self._terminal = is_terminal(err=True)
+        self._handle: Any = None  # of the notebook's output
+        self._notebook = _in_notebook()
+        self._terminal = not self._notebook and is_terminal(err=True)
+        self._in_files = in_files
+        self._starts: dict[str, tuple[float, int, int]] = {}
 
     def __call__(self, text: str, done: int, total: int) -> None:
-        """Show that `done` of `total` of what `text` names are done."""
-        current = time.monotonic()
-        interval = EVERY_TERMINAL if self._terminal else EVERY_FILE
-        if current - self._begin < AFTER or current - self._last_shown < interval:
+        """Show that `done` of `total` of what `text` names are done; what its text has after a comma may change."""
+        current, activity = time.monotonic(), text.partition(", ")[0]
+        began, first, last = self._starts.get(activity, (current, done, done))
+        if done < last:  # the next time that it is done
+            began, first = current, done
+        self._starts[activity] = (began, first, done)
+        is_live = self._terminal or self._notebook
+        interval = EVERY_TERMINAL if is_live else EVERY_FILE
+        if current - self.begin < AFTER or current - self._last_shown < interval:
             return
         self._last_shown = current
-        line = joined([f"{text}: {done:,} of {total:,}"])
-        if self._terminal:
-            write_own("\r" + line.ljust(self._width), err=True)
-            self._width = len(line)
+        if is_live:
+            self._draw(text, done, total, (done - first) / max(current - began, 1e-9))
+        elif self._in_files:
+            say(f"{text}: {done:,} of {total:,}", err=True)
+
+    def _draw(self, text: str, done: int, total: int, rate: float) -> None:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Column, Table
+        from rich.text import Text
+
+        texts = [f"{done:,} of {total:,}"]
+        if rate:
+            left = timedelta(seconds=round((total - done) / rate))
+            texts += [f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2g}/s", f"{left} left"]
+        columns = (Column(no_wrap=True), Column(ratio=1), *(Column(no_wrap=True, justify="right") for _ in texts))
+        row = Table.grid(*columns, padding=(0, 2, 0, 0), expand=True)
+        row.add_row(Text(one_line(text)), ProgressBar(max(total, 1), done), *map(Text, texts))
+        if self._notebook:
+            if self._handle is None:
+                self._handle = import_module("IPython.display").display(row, display_id=True)
+            else:
+                self._handle.update(row)
         else:
-            say(line, err=True)
+            console = _console(_guard(sys.stderr), None)
+            console.width = self._width = min(console.width - 1, _WIDEST)  # a full line might be broken
+            with console.capture() as line:
+                console.print(row, end="")
+            write_own("\r" + harmless(line.get().rstrip("\n")), err=True)
 
     def say(self, text: str) -> None:
         """Print one line that stays."""
@@ -280,16 +338,42 @@ class Progress:
         if self._terminal and self._width:
             write_own("\r" + " " * self._width + "\r", err=True)
             self._width = 0
+        if self._handle is not None:
+            self._handle.update(_CLEARED, raw=True)
+
+
+def _in_notebook() -> bool:
+    """Whether this process is a kernel of Jupyter, which shows what is printed below a cell."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
 
 
 @contextmanager
-def progress() -> Iterator[Progress]:
-    """Progress that is cleared at the end."""
-    bar = Progress()
+def progress(*, in_files: bool = True) -> Iterator[Progress]:
+    """Progress that is cleared at the end; `in_files` as for `Progress`."""
+    bar = Progress(in_files=in_files)
     try:
         yield bar
     finally:
         bar.close()
+        bar.begin = math.inf  # what still has this listener may go on calling it
+
+
+@contextmanager
+def progress_listener(option: bool | ProgressListener) -> Iterator[ProgressListener]:
+    """What the argument `progress` of a function of the library asks for, inside the block.
+
+    Args:
+        option: True = show progress to a person, on a terminal or in a notebook; False = nothing; or a listener.
+
+    Raises:
+        ParameterError: it is none of these.
+    """
+    argument: object = option
+    if not (isinstance(argument, bool) or callable(argument)):
+        raise ParameterError(Message("io.progress", got=type(option).__name__))
+    with progress(in_files=False) if option is True else nullcontext(option or silent) as listener:
+        yield listener
 
 
 @contextmanager

@@ -31,7 +31,8 @@ from ctxbench.labelling.overlap import (
     similar_by_vectors,
     similar_by_words,
 )
-from ctxbench.model.arrays import Float32Array, Grade, IntArray
+from ctxbench.model.arrays import Grade, IntArray
+from ctxbench.model.resources import Embed
 from ctxbench.search.chunking import query_chunks
 from ctxbench.search.dense import chunks_of
 from ctxbench.search.tokens import CharsCounter, TokenCounter
@@ -606,7 +607,7 @@ def dataset_stats(
     counter: TokenCounter,
     *,
     threshold: float | None = None,
-    embed: Callable[[Sequence[str]], Float32Array] | None = None,
+    embed: Embed | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> DatasetStats:
     """Compute statistics of a dataset. Without `embed` no model is needed.
@@ -689,7 +690,7 @@ def _tokens_by(names: Sequence[str], tokens: IntArray) -> dict[str, tuple[int, i
 def _near(
     dataset: Dataset,
     threshold: float | None,
-    embed: Callable[[Sequence[str]], Float32Array] | None,
+    embed: Embed | None,
     progress: Callable[[int, int], None] | None,
 ) -> SimilarityStats:
     catalog = dataset.catalog

@@ -15,6 +15,7 @@ from ctxbench.datasets.queries import connected_rows, group_pairs
 from ctxbench.io.errors import Message, ParameterError
 from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray
 from ctxbench.model.items import Catalog, Item
+from ctxbench.model.resources import Embed
 from ctxbench.search.chunking import CHUNK_LIMIT, query_chunks, sentences
 from ctxbench.search.dense import chunks_of
 from ctxbench.search.tokens import TokenCounter
@@ -87,7 +88,7 @@ def similar_by_words(
 
 def similar_by_vectors(
     catalog: Catalog,
-    embed: Callable[[Sequence[str]], Float32Array],
+    embed: Embed,
     *,
     threshold: float = VECTORS_THRESHOLD,
 ) -> tuple[SimilarPair, ...]:
@@ -110,7 +111,8 @@ def similar_by_vectors(
     if len(chunks) < 2:
         return ()
     means = mean_vectors(
-        embed([text for row in chunks for text in row]), np.cumsum([0, *(len(row) for row in chunks[:-1])])
+        embed([text for row in chunks for text in row], kind="item"),
+        np.cumsum([0, *(len(row) for row in chunks[:-1])]),
     )
     included = set(range(len(chunks)))
     step = max(1, _BLOCK // len(chunks))
@@ -229,9 +231,6 @@ _EQUAL = 1e-6  # float32 similarities this close are equal
 _BELOW = 0.5  # how far below the threshold the nearest pairs may be
 _LEAST_GAIN = 0.05  # least gain in margin of a new name that brings no item to the front
 _VERSION = re.compile(r"v?\d+|new|old|legacy|beta|alpha|deprecated")
-
-Embed = Callable[[Sequence[str]], Float32Array]
-"""From texts to their unit vectors, shape (n_texts, n_dimensions)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,10 +442,10 @@ class _Search:
         if not self.texts:
             return
         chunks = [chunks_of(item) for item in catalog]
-        self._vectors = embed([text for row in chunks for text in row])
+        self._vectors = embed([text for row in chunks for text in row], kind="item")
         self._first: IntArray = np.cumsum([0, *(len(row) for row in chunks)])
         self._means = mean_vectors(self._vectors, self._first[:-1])
-        self._query_vectors = embed(list(self.texts.values()))
+        self._query_vectors = embed(list(self.texts.values()), kind="query")
         self._search(min(_N_BEST, len(catalog)))
 
     def _search(self, n_best: int) -> None:
@@ -514,7 +513,7 @@ class _Search:
         rival_scores = best_scores.max(axis=1)
         margins = []
         for position, item in items.items():
-            score = (self._query_vectors @ self._embed(chunks_of(item)).T).max(axis=1).astype(np.float64)
+            score = (self._query_vectors @ self._embed(chunks_of(item), kind="item").T).max(axis=1).astype(np.float64)
             is_own: BoolArray = np.isin(self._positions, [at for at, candidate in items.items() if candidate is item])
             scores[is_own] = score[is_own]
             is_rival = ~is_own & (self._type[self._positions] == self._type[position])

@@ -31,7 +31,6 @@ from ctxbench.model.candidates import Candidates
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.registry import build, check_fields
 from ctxbench.model.requests import Batch, Filter, Query, Request
-from ctxbench.model.resources import EMBEDDER
 from ctxbench.model.selection import Selection, selections
 from ctxbench.model.strategies import Step
 from ctxbench.pipelines.features import RETRIEVED
@@ -373,7 +372,7 @@ class QueryVectors:
             cached = {text: self._cached.get(text, (-math.inf, ())) for text in texts}
             missing = [text for text, (created, _) in cached.items() if time - created >= self.seconds]
         if missing:
-            rows = Vectors(self.embedder, None).get(missing)
+            rows = Vectors(self.embedder, None).get(missing, kind="query")
             cached |= {text: (time, tuple(map(float, row))) for text, row in zip(missing, rows, strict=True)}
         with self._lock:
             for text, entry in cached.items():
@@ -510,7 +509,7 @@ class ContextEngine:
         with typed_errors():
             texts = [chunk for item in self._store.catalog(workspace) for chunk in chunks_of(item)]
             before = self._resources.stats.embedded
-            self._resources.get(EMBEDDER)(texts)
+            self._resources.vectors(texts, kind="item")
             return self._resources.stats.embedded - before
 
     def _search(self, query: _Query, workspace: str, options: SearchOptions) -> list[FoundMemories]:

@@ -17,7 +17,7 @@ Modules:
     items: Items, catalogs and item ids, with suggestions for unknown ids.
     registry: Strategies by name, from this package and from plugins, and pipeline descriptions read back from files.
     requests: Requests, batches of requests, and the analysed query that strategies read.
-    resources: The protocol of resources, and indexes that catalogs with equal texts share.
+    resources: The protocol of resources, the options of an embedder, and indexes that catalogs with equal texts share.
     selection: Selections: the items offered for a request, with exclusion rules for all others.
     strategies: Protocols of strategies, and the steps and combinators that pipelines are built from.
 """

@@ -1,15 +1,19 @@
-"""The protocol of resources, and indexes that catalogs with equal texts share."""
+"""The protocol of resources, the options of an embedder, and indexes that catalogs with equal texts share."""
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Generic, Protocol, TypeVar, cast
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
+from ctxbench.io.errors import Message, ParameterError
 from ctxbench.model.arrays import Float32Array, IntArray, frozen
+from ctxbench.model.formats import FileModel, Given, Source, parsed, validate
 from ctxbench.model.items import Catalog, Item
 
 T = TypeVar("T")
@@ -191,7 +195,8 @@ class Resources(Protocol):
     def get(self, name: str) -> Any:
         """The value of a resource, made at the first call.
 
-        `embedder` is a function from texts to their vectors, `embedder:MODEL` that of another model, `tokens` one from
+        `embedder` is a function from texts and their `kind` to vectors, `embedder:MODEL` that of another model, or of
+        one with options as JSON (`embedder:{"name": MODEL, "prompts": false}`), `tokens` one from
         a catalog to prompt tokens, with a method `texts` for any others (see below), and `chat:MODEL` one from
         conversations to replies (`ctxbench.search.chat_models`).
 
@@ -211,9 +216,9 @@ class Resources(Protocol):
     def get_or_create(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return the value stored under `key`, creating it at the first call."""
 
-    def vectors(self, texts: Sequence[str]) -> Float32Array:
-        """Unit vectors of `texts` by the resource `embedder`, shape (n_texts, n_dimensions)."""
-        return cast("Float32Array", self.get(EMBEDDER)(texts))
+    def vectors(self, texts: Sequence[str], *, kind: TextKind = "query") -> Float32Array:
+        """Unit vectors of `texts`, all of one kind, by the resource `embedder`, shape (n_texts, n_dimensions)."""
+        return cast("Float32Array", self.get(EMBEDDER)(texts, kind=kind))
 
     def tokens(self, catalog: Catalog, items: IntArray | None = None) -> IntArray:
         """Prompt tokens of items by the resource `tokens`, shape (n_items,).
@@ -253,6 +258,17 @@ class Resource(Protocol):
         """The value that steps get; computed once."""
 
 
+TextKind: TypeAlias = Literal["query", "item"]
+"""What a text is to a search: what is asked, or a part of what may be found."""
+
+
+class Embed(Protocol):
+    """A function from texts of one kind to their unit vectors, shape (n_texts, n_dimensions)."""
+
+    def __call__(self, texts: Sequence[str], *, kind: TextKind = "query") -> Float32Array:
+        """Return the vectors."""
+
+
 EMBEDDER = "embedder"  # the resource that makes vectors of texts
 CHAT = "chat"  # the resource that asks a language model, always with the model's name: `chat:MODEL`
 OLLAMA = "ollama"  # the same of a server that speaks Ollama's interface
@@ -262,3 +278,48 @@ FORMAT = "format"  # the resource that a step names in `uses` if it wants to kno
 def kind_of(resource: str) -> str:
     """The name of a resource without its model: `embedder` of `embedder:MODEL`."""
     return resource.partition(":")[0]
+
+
+class PromptsFields(FileModel):
+    """What is put in front of texts."""
+
+    noun = "prompts"
+    query: Given[str] = Field(None, description="In front of queries; by default what the model's files say.")
+    item: Given[str] = Field(None, description="In front of items; by default what the model's files say.")
+
+
+_PROMPTS: Any = PromptsFields | Literal[False] | None  # in a file
+
+
+class EmbedderSpec(FileModel):
+    """An embedder with options, which can be given wherever its name alone can."""
+
+    noun = "an embedder"
+    name: str = Field(min_length=1, description="Its name, such as `st:intfloat/e5-small-v2`.")
+    prompts: Annotated[PromptsFields | None, parsed(lambda value: None if value is False else value, _PROMPTS)] = Field(
+        None, description="What is put in front of texts; false = nothing. By default what the model's files say."
+    )
+    batch_size: Given[int] = Field(None, ge=1, description="The number of texts that the model gets at a time.")
+    device: Given[str] = Field(None, min_length=1, description="Where it computes, such as `cpu` or `cuda`.")
+    dtype: Given[Literal["float32", "float16", "bfloat16"]] = Field(
+        None, description="The number format it computes in; by default that of the weights."
+    )
+
+
+def read_spec(spec: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The name of an embedder and its options, from a mapping, or from JSON of one.
+
+    Raises:
+        ParameterError: the text is not JSON, or fields are unknown or wrong.
+    """
+    try:
+        data = json.loads(spec if isinstance(spec, str) else json.dumps(spec, default=dict))
+    except (TypeError, ValueError) as error:
+        raise ParameterError(Message("search.embedder-not-json", spec=spec, reason=error)) from error
+    content, faults = validate(EmbedderSpec, data, Source())
+    if content is None:
+        raise ParameterError(Message("search.embedder-fields", faults="; ".join(fault.message for fault in faults)))
+    options = content.model_dump(exclude_unset=True)
+    if options.get("prompts", ()) is None:
+        options["prompts"] = False
+    return options.pop("name"), options

@@ -40,6 +40,7 @@ from ctxbench.report.run_tables import (
     selector_titles,
     with_titles,
 )
+from ctxbench.report.run_text import run_facts
 from ctxbench.report.scores import LabelCodes, ScoreGroup, score_groups, threshold_of
 from ctxbench.report.wording import without_surrogates
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking
@@ -487,7 +488,7 @@ def render_page(
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         settings=Markup(script_json(settings)),  # noqa: S704 - cannot end its element
         payloads=[Markup(view["payload"]) for view in views],  # noqa: S704 - likewise
-        details=_details(summary.manifest),
+        details=run_facts(summary.manifest),
     )
     return without_surrogates(html)
 
@@ -567,28 +568,3 @@ def _histogram(group: ScoreGroup, dataset: str, name: str) -> str:
         name=name,
         label=f"Scores of {of}: required items upwards, best items that are not required downwards",
     )
-
-
-def _details(manifest: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Versions, hashes and identities, by heading."""
-    experiment = manifest["experiment"]
-    sample = experiment.get("sample")
-    run = [
-        ("token counter", str(manifest["tokens"])),
-        ("split", str(experiment.get("split") or "all queries")),
-        ("sample", f"at most {int(sample):,} queries a dataset" if sample else "none: every query"),
-        ("seed", str(experiment["seed"])),
-        *([("labels judged as", "trec_eval does")] if experiment.get("judged") else []),
-        ("commit", str(manifest.get("git") or "not known")),
-        ("format of the run folder", str(manifest.get("format", ""))),
-    ]
-    datasets = [
-        (name, f"{about.get('name', name)} {about.get('version', '')}, sha256 {about.get('hash', 'not known')}")
-        for name, about in manifest["datasets"].items()
-    ]
-    groups = [("Run", run), ("Datasets", datasets)]
-    for title, key in (("Embedder", "embedder"), ("Versions", "versions")):
-        values = manifest.get(key)
-        if isinstance(values, Mapping):
-            groups.append((title, [(str(name), str(value)) for name, value in values.items()]))
-    return groups

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import math
+import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise, product
 from typing import IO, TYPE_CHECKING, Any
@@ -21,7 +23,7 @@ from ctxbench.datasets.dataset import Dataset
 from ctxbench.evaluation.metrics import Metric
 from ctxbench.evaluation.run_folder import HEADLINE, DatasetSummary, RunSummary
 from ctxbench.evaluation.runner import Quantiles
-from ctxbench.evaluation.statistics import Comparison, Estimate
+from ctxbench.evaluation.statistics import RESAMPLES, Comparison, Estimate
 from ctxbench.io.console import is_plain, show_tables
 from ctxbench.io.errors import count, one_line
 from ctxbench.model.registry import pipelines_in
@@ -296,6 +298,100 @@ def _common(manifest: Mapping[str, Any], metrics: Iterable[Metric]) -> Iterator[
     for name in manifest["selectors"]:
         about, values = about_selector(manifest, name)
         yield f"* {inline(Quoted(wording.named(name)))}: {inline(f'{about} ({values})' if values else about)}."
+
+
+def run_facts(manifest: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Versions, hashes and settings of a run by section: run, datasets, embedder and versions."""
+    experiment = manifest["experiment"]
+    sample = experiment.get("sample")
+    return {
+        "run": {
+            "token counter": manifest["tokens"],
+            "split": experiment.get("split") or "all queries",
+            "sample": f"at most {int(sample):,} queries a dataset" if sample else "none: every query",
+            "seed": experiment["seed"],
+            **({"labels judged as": "trec_eval does"} if experiment.get("judged") else {}),
+            "commit": manifest.get("git") or "not known",
+            "format of the run folder": manifest.get("format", ""),
+        },
+        "datasets": {
+            name: f"{about.get('name', name)} {about.get('version', '')}, "
+            f"{count(about['queries'], 'query', 'queries')}, sha256 {about.get('hash', 'not known')}"
+            for name, about in manifest["datasets"].items()
+        },
+        **{section: dict(manifest.get(section) or {}) for section in ("embedder", "versions")},
+    }
+
+
+class Provenance(dict[str, dict[str, Any]]):
+    """What an appendix says of a run, by section: names and values.
+
+    The sections are `run`, `datasets`, `embedder`, `versions`, `selectors`, `statistics` and `machine`. As text it is a
+    table in Markdown.
+
+    Args:
+        summary: of the run.
+        tests: by metric, the test of the comparisons with the baseline.
+        timings: of the run folder; empty where they are lost.
+    """
+
+    def __init__(self, summary: RunSummary, tests: Mapping[str, str], timings: Mapping[str, Any]) -> None:
+        manifest, facts = summary.manifest, run_facts(summary.manifest)
+        rows = [row for dataset in summary.datasets for row in dataset.selectors]
+        used = [
+            *((f"test: {test}", metric) for metric, test in tests.items()),
+            *(
+                (f"{estimate.interval.level:.0%} interval: {estimate.interval.method}", metric)
+                for row in rows
+                for metric, estimate in row.estimates.items()
+                if estimate.n
+            ),
+        ]
+        methods = {
+            method: ", ".join(dict.fromkeys(metric for name, metric in used if name == method)) for method, _ in used
+        }
+        run = {
+            "experiment": manifest["experiment"]["name"],
+            "date": timings.get("date", "not known"),
+            "baseline": summary.compare_to,
+        }
+        super().__init__(
+            facts,
+            run={**run, **facts["run"]},
+            selectors={name: "; ".join(filter(None, about_selector(manifest, name))) for name in manifest["selectors"]},
+            statistics={
+                **methods,
+                "correction of p": "Holm",
+                "sign flips": f"{RESAMPLES:,}, or all where there are few",
+            },
+            machine={name: value for name, value in timings.get("machine", {}).items() if name != "load"},
+        )
+
+    def to_markdown(self) -> str:
+        """A table with one row per value."""
+        rows = [("section", "name", "value"), ("---",) * 3, *self._rows(escaped)]
+        return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+    def to_latex(self) -> str:
+        """The same table; it needs the package `booktabs`."""
+        rows = map(_latex_row, [("section", "name", "value"), *self._rows(_latex)])
+        lines = [r"\begin{tabular}{llp{0.6\linewidth}}", r"\toprule", next(rows), r"\midrule", *rows, r"\bottomrule"]
+        text = "\n".join([*lines, r"\end{tabular}", ""])
+        return re.sub(r"([0-9a-f]{16})(?=[0-9a-f])", r"\1\\allowbreak ", text)  # no hash is wider than its column
+
+    def _rows(self, escape: Callable[[str], str]) -> list[tuple[str, str, str]]:
+        return [
+            (section, escape(name), escape(str(value)))
+            for section, values in self.items()
+            for name, value in values.items()
+        ]
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in self._rows(html.escape))
+        return f"<table>{rows}</table>"
+
+    def __repr__(self) -> str:
+        return self.to_markdown()
 
 
 def _embedders(described: Any) -> set[str]:

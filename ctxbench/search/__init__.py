@@ -6,9 +6,10 @@ extended, not built again.
 
 Start with `LocalResources` in `resources` (what strategies use by name), then `dense`, `word_index`, `chunking`.
 
-Embedders: the identity of an embedder (model, revision, backend, quantisation) is known before it is loaded. The vector
-of a text does not depend on the texts that are embedded with it. Only the embedder sentence-transformers imports
-PyTorch.
+Embedders: the identity of an embedder (model, revision, backend, quantisation, prompts) is known before it is loaded.
+Whoever embeds says whether texts are queries or items. The vector of a text does not depend on the texts that are
+embedded with it, but for the last places of sentence-transformers' batches and of servers. Only the embedder
+sentence-transformers imports PyTorch.
 
 Words: all rules of words are in `words`. If you change one, raise the version of the stored words in `word_index`.
 Words are cut at 4,000 bytes. Full-text indexes get the same words.

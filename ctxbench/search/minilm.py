@@ -33,6 +33,7 @@ from ctxbench.io.cache import read_sealed, write_sealed
 from ctxbench.io.errors import Message, ParameterError, install_command
 from ctxbench.io.files import cache_dir, expanded
 from ctxbench.model.arrays import Float32Array
+from ctxbench.model.resources import TextKind
 from ctxbench.search.embedders import EmbedderIdentity, ModelError, OnDone, put_vector, well_formed
 
 REPOSITORY: Final = "sentence-transformers/all-MiniLM-L6-v2"
@@ -471,7 +472,13 @@ class MiniLM:
         self._lock = threading.Lock()
         self._loaded: tuple[Any, Any] | None = None
 
-    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        kind: TextKind = "query",  # noqa: ARG002  (it makes no difference here)
+        on_done: OnDone | None = None,
+    ) -> Float32Array:
         """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD."""
         vectors = np.empty((len(texts), HIDDEN), dtype=np.float32)
         for start in range(0, len(texts), _WINDOW):

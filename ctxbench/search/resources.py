@@ -12,7 +12,7 @@ from ctxbench.io.errors import ParameterError, UnknownNameError
 from ctxbench.model import registry
 from ctxbench.model.arrays import Float32Array, IntArray
 from ctxbench.model.items import TEXT_FIELDS, Catalog, Item
-from ctxbench.model.resources import EMBEDDER, Resource, Resources, kind_of, row_over
+from ctxbench.model.resources import EMBEDDER, Embed, Resource, Resources, TextKind, kind_of, row_over
 from ctxbench.search.embedders import Embedder, Vectors, VectorStats, open_embedder, open_vectors
 from ctxbench.search.tokens import FileCounter, TokenCounter
 from ctxbench.search.words import TextIndex
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class TextVectors:
-    """The resource `embedder`: a function from texts to their unit vectors, shape (n_texts, n_dimensions)."""
+    """The resource `embedder`: a function from texts and their kind to unit vectors, shape (n_texts, n_dimensions)."""
 
     def __init__(self, vectors: Vectors) -> None:
         self._vectors = vectors
@@ -29,17 +29,17 @@ class TextVectors:
 
     @property
     def identity(self) -> str:
-        """Model, revision, backend and quantisation."""
+        """Model, revision, backend, quantisation and prompts."""
         return self._vectors.identity.key
 
     @property
-    def value(self) -> Callable[[Sequence[str]], Float32Array]:
+    def value(self) -> Embed:
         """See `Vectors.get`; from several threads one waits for the other."""
         return self._of
 
-    def _of(self, texts: Sequence[str]) -> Float32Array:
+    def _of(self, texts: Sequence[str], *, kind: TextKind = "query") -> Float32Array:
         with self._lock:
-            return self._vectors.get(texts)
+            return self._vectors.get(texts, kind=kind)
 
 
 class TokenCounts:

@@ -448,7 +448,10 @@ class CallableSource(Source):
         request = batch.requests[row]
         began = time.perf_counter()
         reply = self._call(request_body(batch, row, self._send), lambda result: one_answer(request.id, result))
-        return reply if reply.error else RawAnswer(answer=reply.answer, seconds=time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        if self.on_answer is not None:
+            self.on_answer()
+        return reply if reply.error else RawAnswer(answer=reply.answer, seconds=seconds)
 
     def _ask_all(self, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
         ids = [batch.requests[row].id for row in rows]

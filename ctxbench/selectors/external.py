@@ -376,6 +376,15 @@ class External:
         self._source.forget_notes()
         return notes
 
+    @contextmanager
+    def watched(self, on_answer: Callable[[], None]) -> Iterator[None]:
+        """Call a function after each answer inside the block, if the answers come singly."""
+        self._source.on_answer = on_answer
+        try:
+            yield
+        finally:
+            self._source.on_answer = None
+
     def select(self, batch: Batch, *, time: int = 0) -> Answers:
         """Ask for every request of the batch.
 

@@ -226,7 +226,13 @@ class Waiting(NamedTuple):
 
 
 class Source(ABC):
-    """A way in: asks an external selector. Processes and connections live until `close`."""
+    """A way in: asks an external selector. Processes and connections live until `close`.
+
+    Attributes:
+        on_answer: if set, called after each answer, by sources whose answers come singly.
+    """
+
+    on_answer: Callable[[], None] | None = None
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:

@@ -28,6 +28,8 @@ from ctxbench.io.files import read_text, readable
 from ctxbench.io.rows import is_file_name
 from ctxbench.model.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.model.formats import FileModel, NullAs, Source, Texts, load_file, parsed, raise_located, validate
+from ctxbench.model.resources import EmbedderSpec
+from ctxbench.search.embedders import embedder_text
 from ctxbench.selectors.external import checked_options, external_name
 from ctxbench.selectors.protocol import ExternalBlock
 from ctxbench.selectors.selector import EXTERNAL_KINDS, Value
@@ -523,7 +525,9 @@ class PolicyFile(FileModel):
         description="What is tuned: shipped names, paths of definitions, or external selectors. The first is the base.",
     )
     policies: dict[FileName, Policy] = Field(min_length=1, description="Policies by name.")
-    embedder: str = Field("minilm", description="An embedder, such as `minilm` or `hashing`.")
+    embedder: Annotated[str, parsed(embedder_text, str | EmbedderSpec)] = Field(
+        "minilm", description="An embedder, such as `minilm`, or a mapping of `name` and options."
+    )
     tokens: str = Field("o200k", description="A token counter, such as `o200k` or `chars/4`.")
     seed: int = Field(0, ge=0, lt=2**32, description="Seed of random search, resampling and the sample.")
     sample: Annotated[int, Field(ge=1), NullAs(0)] = Field(

@@ -38,7 +38,7 @@ from ctxbench.io.documents import load_yaml
 from ctxbench.model.arrays import Float32Array
 from ctxbench.model.candidates import Candidates
 from ctxbench.model.requests import Query
-from ctxbench.model.resources import Resources
+from ctxbench.model.resources import Resources, TextKind
 from ctxbench.pipelines.strategies.retrieve import Dense
 from ctxbench.search.embedders import Vectors, VectorStore
 from ctxbench.search.minilm import MiniLM
@@ -122,13 +122,13 @@ class _Noisy(LocalResources):
         self._rng = rng
         self._known: dict[str, Float32Array] = {}
 
-    def vectors(self, texts: Sequence[str]) -> Float32Array:
+    def vectors(self, texts: Sequence[str], *, kind: TextKind = "query") -> Float32Array:
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
         if new:
-            vectors = super().vectors(new)
+            vectors = super().vectors(new, kind=kind)
             noise = self._rng.uniform(-SIZE, SIZE, vectors.shape)
             self._known.update(zip(new, (vectors + noise).astype(np.float32), strict=True))
-        return np.stack([self._known[text] for text in texts]) if texts else super().vectors(texts)
+        return np.stack([self._known[text] for text in texts]) if texts else super().vectors(texts, kind=kind)
 
 
 @contextmanager

@@ -57,13 +57,18 @@ def executed(notebook: Any, folder: Path = FOLDER) -> Any:
             client.execute(env={**os.environ, "CTXBENCH_CACHE": f"{home}/cache", "CTXBENCH_OFFLINE": "1"})
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
+            cell.outputs = [output for output in cell.outputs if _is_saved(output.get("data", output))]
             cell.execution_count = None
             for output in cell.outputs:
                 _tidy(output)
     notebook.metadata.pop("widgets", None)
     notebook.metadata.language_info = {"name": "python"}
     return notebook
+
+
+def _is_saved(texts: Any) -> bool:
+    """Whether an output is neither a widget nor progress that has ended."""
+    return WIDGET not in texts and texts.get("text/plain") != ""
 
 
 def _tidy(output: Any) -> None:

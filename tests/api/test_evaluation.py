@@ -27,6 +27,7 @@ from ctxbench.labelling.evals import import_evals
 from ctxbench.model.items import Catalog, Item
 from ctxbench.pipelines.pipeline import PipelineError
 from ctxbench.report.run_text import figures_csv
+from ctxbench.search.embedders import HashingEmbedder
 from ctxbench.search.tokens import O200kCounter
 from tests.api.conftest import CHEAP, ROOT, SMOKE
 
@@ -328,6 +329,19 @@ def test_importing_loads_no_library():
     code = "import sys, ctxbench; print(sorted({'numpy', 'pandas', 'yaml'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_embedder_on_the_page_runs():
+    blocks = (ROOT / "experiments" / "guide" / "python.md").read_text("utf-8").split("```python\n")[1:]
+    (shown,) = (block.split("```")[0] for block in blocks if "def embed(texts, kind)" in block)
+    prompted = []
+
+    def encode(texts):
+        prompted.extend(texts)
+        return HashingEmbedder().embed(texts)
+
+    exec(shown, {"ctxbench": ctxbench, "ds": str(SMOKE), "encode": encode})
+    assert {text.partition(": ")[0] for text in prompted} == {"query", "passage"}
 
 
 @pytest.mark.essential

@@ -35,7 +35,7 @@ class Synthetic:
             self._mock.identity,
         )
 
-    def vectors(self, texts):
+    def vectors(self, texts, *, kind="query"):
         return np.array([self._vector(text) for text in texts], dtype=np.float32).reshape(len(texts), DIMENSIONS)
 
     def _vector(self, text):

@@ -75,7 +75,7 @@ def accepted(tmp_path):
         def __init__(self):
             vars(self).update(vars(resources))
 
-        def vectors(self, asked):
+        def vectors(self, asked, *, kind="query"):
             return np.stack([texts.setdefault(text, _made_up(text)) for text in asked])
 
     take(ready, resources=Recording())

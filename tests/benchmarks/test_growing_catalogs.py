@@ -36,7 +36,7 @@ class Memory(LocalResources):
         super().__init__(Vectors(HashingEmbedder(), None), CharsCounter())
         self.made: dict[str, np.ndarray] = {}
 
-    def vectors(self, texts):
+    def vectors(self, texts, *, kind="query"):
         for text in texts:
             if text not in self.made:
                 vector = np.random.default_rng(list(text.encode())).standard_normal(DIMENSIONS)

@@ -37,7 +37,7 @@ class Given(LocalResources):
         super().__init__(Vectors(HashingEmbedder(), None), CharsCounter())
         self.given = vectors
 
-    def vectors(self, texts):
+    def vectors(self, texts, *, kind="query"):
         return self.given[[int(text) for text in texts]]
 
 

@@ -39,7 +39,7 @@ class Recording(LocalResources):
         vars(self).update(vars(resources))
         self.known = {}
 
-    def vectors(self, texts):
+    def vectors(self, texts, *, kind="query"):
         return np.stack([self.known.setdefault(text, made_up(text)) for text in texts])
 
 

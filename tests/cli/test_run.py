@@ -284,12 +284,21 @@ def test_progress_on_a_terminal_is_one_line_that_goes_away(monkeypatch):
     terminal, clock = Terminal(), [100.0]
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    monkeypatch.setenv("COLUMNS", "70")
+    monkeypatch.setenv("NO_COLOR", "1")
     with module.progress() as shown:
+        shown("ten, bm25", 0, 40_000)
         clock[0] += 2
-        shown("ten", 10, 10)
+        shown("ten, dense", 10_000, 40_000)
         clock[0] += 1
-        shown("two", 2, 2)
-    assert terminal.getvalue() == "\rten: 10 of 10\rtwo: 2 of 2  \r           \r"
+        shown("embedding texts", 2, 2)
+    shown("ten, bm25", 11_000, 40_000)
+    before, first, second, blank, after = terminal.getvalue().split("\r")
+    assert [before, blank.strip(), after] == ["", "", ""]
+    assert [len(first), len(second), len(blank)] == [69, 69, 69]
+    assert first.startswith("ten, dense ")
+    assert first.endswith("10,000 of 40,000  5,000/s  0:00:06 left")
+    assert (second.split()[:2], second.split()[-3:]) == (["embedding", "texts"], ["2", "of", "2"])
 
 
 def test_a_part_of_an_experiment_is_a_run_of_its_own(cli, experiment, place):

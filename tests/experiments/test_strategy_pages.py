@@ -21,7 +21,7 @@ import yaml
 
 import ctxbench
 from ctxbench.pipelines.fits import read_calibrations
-from ctxbench.search.embedders import HashingEmbedder, Vectors, VectorStore
+from ctxbench.search.embedders import HashingEmbedder, Vectors, VectorStore, embedder_text
 from ctxbench.search.resources import LocalResources
 from ctxbench.search.tokens import open_counter
 from tests.experiment_files import read_experiment
@@ -186,7 +186,8 @@ class TestEmbedders:
         path = ROOT / "experiments" / "embedders.yaml"
         assert read_experiment(path).compare_to == "minilm"
         for selector in yaml.safe_load(path.read_text("utf-8"))["selectors"]:
-            assert selector["pipeline"]["retrieve"] == {"dense": {"embedder": selector["name"]}}
+            name = embedder_text(selector["pipeline"]["retrieve"]["dense"]["embedder"])
+            assert name == embedders.EMBEDDERS.get(selector["name"], selector["name"])
 
 
 def test_what_is_fitted_is_fitted_on_the_tuning_split_once_a_catalog(tmp_path):

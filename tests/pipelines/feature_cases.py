@@ -11,6 +11,7 @@ from ctxbench import testing
 from ctxbench.model.candidates import Candidates
 from ctxbench.model.items import Catalog, Item
 from ctxbench.model.requests import Batch, Query, Request
+from ctxbench.model.resources import TextKind
 from ctxbench.pipelines.features import FeatureInput, with_features
 from ctxbench.search.dense import chunks_of
 
@@ -37,7 +38,7 @@ class Plane:
             self._vectors |= dict(zip(chunks_of(item), items[item.name], strict=True))
         self._kept: dict[Hashable, Any] = {}
 
-    def vectors(self, texts: Sequence[str]) -> np.ndarray:
+    def vectors(self, texts: Sequence[str], *, kind: TextKind = "query") -> np.ndarray:
         return np.array([self._vectors[text] for text in texts], dtype=np.float32).reshape(len(texts), 2)
 
     def get_or_create(self, key: Hashable, make: Callable[[], Any]) -> Any:

@@ -27,7 +27,7 @@ class Angles:
         self.asked: list[str] = []
         self.kept_ = {}
 
-    def vectors(self, texts):
+    def vectors(self, texts, *, kind="query"):
         self.asked += texts
         angles = np.radians([ANGLES[text] for text in texts])
         return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
@@ -109,8 +109,8 @@ class TestMmr:
 class Twins(Angles):
     """As `Angles`, with another text in the direction of `d`."""
 
-    def vectors(self, texts):
-        return super().vectors([text[0] for text in texts])
+    def vectors(self, texts, *, kind="query"):
+        return super().vectors([text[0] for text in texts], kind=kind)
 
 
 class TestWhatStandsForAnItem:

@@ -29,7 +29,7 @@ class Angles:
         mock = mock_resources()
         self.get_or_create, self.tokens, self.identity = mock.get_or_create, mock.tokens, mock.identity
 
-    def vectors(self, texts):
+    def vectors(self, texts, *, kind="query"):
         angle = np.radians([float(text.split()[-1]) for text in texts])
         return np.stack([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32).reshape(len(texts), 2)
 

@@ -189,7 +189,8 @@ class Embed:
         self.asked: list[str] = []
         self.failing, self.error, self.value = failing, error, value
 
-    def __call__(self, texts):
+    def __call__(self, texts, *, kind="query"):
+        assert kind == "item"
         self.asked += texts
         if set(texts) & set(self.failing):
             raise self.error("cannot be embedded")

@@ -33,7 +33,8 @@ def test_two_threads_that_need_the_same_items_embed_them_once():
     index = DenseIndex(catalog)
     texts_embedded = []
 
-    def embed(texts):
+    def embed(texts, *, kind):
+        assert kind == "item"
         texts_embedded.extend(texts)
         return HashingEmbedder().embed(texts)
 

@@ -90,9 +90,9 @@ class Chosen(LocalResources):
         super().__init__(Vectors(HashingEmbedder(), None), CharsCounter())
         self.asked: list[str] = []
 
-    def vectors(self, texts):
+    def vectors(self, texts, *, kind="query"):
         self.asked += texts
-        return super().vectors(texts)
+        return super().vectors(texts, kind=kind)
 
 
 def query(catalog: Catalog, texts: list[list[str]], available=None) -> Query:

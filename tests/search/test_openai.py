@@ -103,6 +103,15 @@ def test_a_request_holds_at_most_64_texts(server, known):
     assert [text for post in server.posts for text in post["input"]] == TEXTS
 
 
+def test_a_batch_size_and_prompts_by_kind(server):
+    asked = embedder(batch_size=3, prompts={"query": "q: "})
+    asked.embed(TEXTS[:4], kind="query")
+    asked.embed(["", "a"], kind="item")
+    sent = [post["input"] for post in server.posts[1:]]  # the first learns the length of vectors
+    assert sent == [[f"q: {text}" for text in TEXTS[:3]], [f"q: {TEXTS[3]}"], [" ", "a"]]
+    assert (asked.identity.query_prompt, asked.identity.item_prompt) == ("q: ", "")
+
+
 def test_a_request_holds_a_bounded_number_of_characters(server, known):
     texts = ["a" * 40_000, "b" * 20_000, "c", "d" * 70_000, "e" * 60_000, "f"]
     np.testing.assert_array_equal(known.embed(texts), expected(texts))

@@ -18,7 +18,7 @@ class Broken:
         self.error = error
         self.asked = 0
 
-    def vectors(self, texts):
+    def vectors(self, texts, *, kind="query"):
         self.asked += 1
         raise self.error
 

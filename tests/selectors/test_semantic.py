@@ -157,7 +157,7 @@ def test_no_model_is_loaded_where_nothing_may_be_found(items, request_of, select
 @pytest.mark.parametrize("selector", ["semantic", "semantic-domains", "learned"])
 def test_with_the_search_off_nothing_is_embedded_indexed_or_loaded(selector):
     class Unusable(LocalResources):
-        def vectors(self, texts):
+        def vectors(self, texts, *, kind="query"):
             raise AssertionError("a model would be loaded")
 
         def get_or_create(self, key, make):

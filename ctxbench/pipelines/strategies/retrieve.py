@@ -19,13 +19,12 @@ from ctxbench.model.arrays import FactCodes, Float32Array, FloatArray, IntArray,
 from ctxbench.model.candidates import MARGIN, Candidates, Mode
 from ctxbench.model.items import ITEM_TYPES, TEXT_FIELDS, Catalog
 from ctxbench.model.requests import Batch, Query
-from ctxbench.model.resources import EMBEDDER, Resources, index_over, row_over
+from ctxbench.model.resources import EMBEDDER, Embed, Resources, index_over, row_over
 from ctxbench.model.strategies import FirstN, Strategy, later
 from ctxbench.search.chunking import DOCUMENTS, ItemChunking, chunk_rule
 from ctxbench.search.dense import (
     DEPTH,
     ChunkMatrix,
-    Embed,
     Hits,
     by_best_pair,
     dense_index,
@@ -35,6 +34,7 @@ from ctxbench.search.dense import (
     ranked_by,
     row_dots,
 )
+from ctxbench.search.embedders import embedder_text
 from ctxbench.search.word_index import VARIANTS, Bm25fIndex, Bm25Index, WordIndex, bm25_index, query_words
 from ctxbench.search.words import FIELDS, FUZZY_FIELDS, FuzzyIndex, WordRule
 
@@ -184,8 +184,9 @@ class Dense(Strategy):
             `marked`, `sentences`, `clauses`, `windows`, `whole`.
         split_tools: whether that rule splits tools, too; else a tool is one chunk.
         bodies: whether the body of a skill is searched, too, which the model loads on demand.
-        embedder: the name of another embedder than the run's, such as `st:intfloat/e5-small-v2`; empty = the run's. It
-            is this search's alone: other steps go on with the run's.
+        embedder: the name of another embedder than the run's, such as `st:intfloat/e5-small-v2`, or a mapping of `name`
+            and options (`prompts`, `batch_size`, `device`, `dtype`); empty = the run's. It is this search's alone:
+            other steps go on with the run's.
         over_queries: how the scores of the request's chunks become one: `max`, `mean` (weighted by the chunks'
             weights), or `top`, the mean of the best `top` (of all there are, if fewer).
         over_chunks: likewise over the item's chunks, which comes first, for each of the request's chunks.
@@ -208,7 +209,7 @@ class Dense(Strategy):
     over_chunks: Literal["max", "mean", "top"] = "max"
     top: int | None = None
     bodies: bool = later(False)
-    embedder: str = later("")
+    embedder: str | Mapping[str, Any] = later("")
     independent: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -222,7 +223,8 @@ class Dense(Strategy):
             raise ParameterError("top is given, but neither over_queries nor over_chunks is top; leave it out")
         if self.top is not None and self.top < 1:
             raise ParameterError(f"top must be 1 or more, got {self.top}")
-        chunking = self.chunking  # made now, so that a wrong rule is an error now
+        chunking = self.chunking  # made now, so that a wrong rule is an error now, as is a wrong option
+        embedder_text(self.embedder)
         if self.original and (chunking != DOCUMENTS or not self.pooling.by_best_pair or self.embedder):
             raise ParameterError(
                 "original answers as the specification's engine does, which splits items into paragraphs and pools by "
@@ -232,7 +234,7 @@ class Dense(Strategy):
     @property
     def uses(self) -> tuple[str, ...]:
         """The embedder."""
-        return (f"{EMBEDDER}:{self.embedder}" if self.embedder else EMBEDDER,)
+        return (f"{EMBEDDER}:{embedder_text(self.embedder)}" if self.embedder else EMBEDDER,)
 
     def check(self, catalog: Catalog, resources: Resources) -> None:
         """Check that the embedder is known.

@@ -16,8 +16,8 @@ from tests.labelling.curation.conftest import tool
 COUNTER = open_counter("chars/4")
 
 
-def embed(texts):
-    return HashingEmbedder().embed(texts)
+def embed(texts, *, kind):
+    return HashingEmbedder().embed(texts, kind=kind)
 
 
 def found(items, **given):
@@ -52,8 +52,12 @@ def test_places_are_those_of_a_search_over_all_items():
     result = found(items, threshold=1.0, changed=None)
     expected = {}
     for item in items:
-        (question,) = embed([query_chunks(item.description or item.text)[0]])
-        scores = {other.id: (embed(chunks_of(other)) @ question).max() for other in items if other.type == item.type}
+        (question,) = embed([query_chunks(item.description or item.text)[0]], kind="query")
+        scores = {
+            other.id: (embed(chunks_of(other), kind="item") @ question).max()
+            for other in items
+            if other.type == item.type
+        }
         expected[item.id] = 1 + sum(score > scores[item.id] + 1e-6 for score in scores.values())
     assert result.first == sum(place == 1 for place in expected.values())
     assert result.among == sum(place <= 5 for place in expected.values())

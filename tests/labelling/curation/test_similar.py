@@ -83,6 +83,6 @@ def test_vectors_of_several_chunks_are_averaged():
         Item(type="rule", name="b", description="x"),
     ]
     found = similar_by_vectors(
-        Catalog(items), lambda texts: np.array([table[t] for t in texts], dtype=np.float32), threshold=0.7
+        Catalog(items), lambda texts, kind: np.array([table[t] for t in texts], dtype=np.float32), threshold=0.7
     )
     assert found == (SimilarPair(0, 1, pytest.approx(1 / math.sqrt(2), abs=1e-9)),)

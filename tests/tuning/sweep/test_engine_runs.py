@@ -173,9 +173,9 @@ class Counted:
         self.mock, self.asked = mock_resources(), Counter()
         self.get_or_create, self.tokens, self.identity = self.mock.get_or_create, self.mock.tokens, self.mock.identity
 
-    def vectors(self, texts):
+    def vectors(self, texts, *, kind="query"):
         self.asked["vectors"] += 1
-        return self.mock.vectors(texts)
+        return self.mock.vectors(texts, kind=kind)
 
 
 def test_what_stands_before_the_first_step_that_differs_runs_once():
